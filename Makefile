@@ -1,0 +1,102 @@
+# kafkalite: `make run` starts a broker, `make test` runs all tests; both install what they need into .venv.
+# Nothing is done twice: stamps in .venv and build/ say what is there.
+
+PYTHON ?= python3
+DATA ?= ./data
+LISTEN ?=
+ENGINE ?= c
+JOBS ?= 2
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+FOREIGN := $(wildcard tests/kit/foreign.toml)
+CYTHON := $(wildcard kafkalite/_speedups/*.pyx kafkalite/_speedups/*.pxd kafkalite/_speedups/*.h \
+	kafkalite/_speedups/src/*.c sdk/kafkalite_sdk/_speedups/*.pyx sdk/kafkalite_sdk/_speedups/*.pxd)
+BUILD_EXT = $(BIN)/python setup.py -q build --parallel $(JOBS)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test build debug asan bench compare torture lint dist clean
+
+help:
+	@sed -n 's/^#: //p' Makefile
+
+#: make run       start a broker on localhost:9092 that keeps its data in ./data (LISTEN=host:port, DATA=dir)
+run: build
+	@exec $(BIN)/kafkalite serve $(if $(LISTEN),--listen $(LISTEN)) --data $(DATA)
+
+#: make test      run all tests (ENGINE=c|debug|asan, PYTEST_ARGS=...; with CI=true a skip is an error)
+test: build .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE))
+	KAFKALITE_ENGINE=$(ENGINE) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup \
+		$(if $(filter true,$(CI)),--strict-run) $(PYTEST_ARGS)
+
+#: make build     compile the extensions in place
+build: build/stamp-c .venv/stamp-kafkalite
+
+#: make debug     compile with bounds checks and assertions into build/debug
+debug: build/stamp-debug
+
+#: make asan      compile with AddressSanitizer and UBSan into build/asan
+asan: build/stamp-asan
+
+#: make bench     run the micro benchmarks
+bench: build .venv/stamp-test
+	$(BIN)/python -m pytest perf/micro --benchmark-only --benchmark-group-by=group $(PYTEST_ARGS)
+
+#: make compare   measure kafkalite, Apache Kafka and kfake side by side
+compare: build .venv/stamp-test
+	$(BIN)/python -m perf compare
+
+#: make torture   the long runs of the fuzz tests and rigs
+torture: build .venv/stamp-test build/stamp-asan
+	$(BIN)/python -m pytest -m "fuzz or torture" --fuzz-inputs 10000000 $(PYTEST_ARGS)
+
+#: make lint      ruff, mypy --strict, cython-lint
+lint: .venv/stamp-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/cython-lint $(filter %.pyx %.pxd,$(CYTHON))
+
+#: make dist      build the wheel and the source distribution into dist/
+dist: .venv/stamp-test
+	$(BIN)/python -m build --no-isolation -o dist .
+
+#: make clean     remove what the build made (not .venv, not ./data)
+clean:
+	rm -rf build dist *.egg-info
+	find kafkalite -name '*.so' -delete
+
+# --- the environment -------------------------------------------------------------------------------------------------
+
+.venv/stamp-python:
+	@$(PYTHON) tools/check_toolchain.py
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/stamp-build: pyproject.toml .venv/stamp-python
+	$(BIN)/python tools/requirements.py build | $(BIN)/pip install -q -r /dev/stdin
+	@touch $@
+
+# The metadata and the `kafkalite` command; the extensions are compiled by their own rule.
+.venv/stamp-kafkalite: .venv/stamp-build
+	KAFKALITE_ONLY=none $(BIN)/pip install -q --no-build-isolation -e .
+	@touch $@
+
+.venv/stamp-test: $(FOREIGN) .venv/stamp-kafkalite
+	$(BIN)/python tools/requirements.py dev $(FOREIGN) | $(BIN)/pip install -q -r /dev/stdin
+	@touch $@
+
+# --- the extensions, one directory per variant so that none overwrites another's ----------------------------------------
+
+build/stamp-c: setup.py $(CYTHON) .venv/stamp-build
+	$(BIN)/python setup.py -q build_ext --inplace --parallel $(JOBS)
+	@mkdir -p build && touch $@
+
+build/stamp-debug: setup.py $(CYTHON) $(shell find kafkalite -name '*.py') .venv/stamp-build
+	KAFKALITE_DEBUG=1 $(BUILD_EXT) --build-lib build/debug --build-temp build/temp-debug
+	@touch $@
+
+build/stamp-asan: setup.py tools/planted_overflow.pyx $(CYTHON) $(shell find kafkalite -name '*.py') .venv/stamp-build
+	KAFKALITE_ASAN=1 $(BUILD_EXT) --build-lib build/asan --build-temp build/temp-asan
+	@touch $@

@@ -1,0 +1,26 @@
+"""Prints what pip has to install: `requirements.py build`, or `requirements.py dev FOREIGN.toml`.
+
+The first reads [build-system] of pyproject.toml, the second its `dev` extra and the pinned foreign clients, which are
+the table [python] of the one file that pins everything foreign.
+"""
+
+import sys
+import tomllib
+from pathlib import Path
+
+PROJECT = tomllib.loads(Path("pyproject.toml").read_text())
+
+
+def main(kind: str, *files: str) -> None:
+    if kind == "build":
+        lines = PROJECT["build-system"]["requires"]
+    else:
+        lines = list(PROJECT["project"]["optional-dependencies"][kind])
+    for file in files:
+        pins = tomllib.loads(Path(file).read_text())["python"]
+        lines += [f"{name}=={version}" for name, version in pins.items()]
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
