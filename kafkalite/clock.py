@@ -1,0 +1,308 @@
+"""Time, chance and work outside the loop, as parameters (decision 9 of the design).
+
+Nothing in the package asks the operating system for them; it gets a `Clock`, a `Random` and an `Offload`. Their virtual twins
+are in `kafkalite.testing.clock`.
+
+Laws:
+1. Timeouts and intervals use `monotonic`; what is written into records and files uses `wall_ms`.
+2. One heap of timers per broker over a single timer of the loop. A timer never fires early; all timers that are due fire in
+   one callback, in order of their time, then of their creation.
+3. A job gets everything it may touch as arguments. Its outcome is applied on the loop by one callback which drains a queue, in
+   the order in which jobs end, and never from inside `run`. What a job raises arrives as an `Outcome`, never gets lost.
+4. A callback that raises is reported to the loop's exception handler and takes no other timer or outcome with it.
+"""
+
+import heapq
+import itertools
+import math
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, TimerHandle
+
+COMPACT_AT = 64  # cancelled timers that may lie in the heap before they are swept out (then: half of it)
+
+
+class Timer(Protocol):
+    """A callback that will be called once."""
+
+    def cancel(self) -> None:
+        """Call it no more; does nothing when it has been called already."""
+
+
+class Clock(Protocol):
+    """Time and timers."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970 UTC; may jump in both directions."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back."""
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: object) -> Timer:
+        """Call `callback(*args)` on the loop once `monotonic()` has reached `when` (seconds)."""
+
+
+class Random(Protocol):
+    """Chance."""
+
+    def bytes(self, size: int) -> bytes:
+        """`size` random bytes."""
+
+    def below(self, limit: int) -> int:
+        """A whole number in [0, limit)."""
+
+    def uuid(self) -> bytes:
+        """A random UUID (version 4) as 16 bytes, whose base64url text does not begin with '-' (Uuid.java: randomUuid)."""
+
+
+class Outcome:
+    """How a job ended.
+
+    Arguments:
+        value: what it returned.
+        error: what it raised, or None.
+    """
+
+    __slots__ = ("error", "value")
+
+    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
+        self.value = value
+        self.error = error
+
+    def result(self) -> Any:
+        """What the job returned; raises what it raised."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Offload(Protocol):
+    """Work that may block or takes longer than a millisecond."""
+
+    def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
+        """Call `job(*args)` outside the loop, then `done(outcome)` on the loop, never before `run` has returned."""
+
+
+def outcome_of(job: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
+    """Call a job and catch everything it raises."""
+    try:
+        return Outcome(job(*args))
+    except BaseException as error:  # handed to whoever asked for the job
+        return Outcome(error=error)
+
+
+class HeapTimer:
+    """A timer of a `TimerHeap`."""
+
+    __slots__ = ("_heap", "args", "callback", "sequence", "when")
+
+    def __init__(
+        self, heap: "TimerHeap", when: float, sequence: int, callback: Callable[..., object], args: tuple[object, ...]
+    ) -> None:
+        self._heap = heap
+        self.when = when
+        self.sequence = sequence
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+
+    def __lt__(self, other: "HeapTimer") -> bool:
+        return (self.when, self.sequence) < (other.when, other.sequence)
+
+    def cancel(self) -> None:
+        """Call it no more."""
+        if self.callback is not None:
+            self.drop()
+            self._heap.cancelled()
+
+    def drop(self) -> None:
+        """Let go of what it would have called."""
+        self.callback = None
+        self.args = ()
+
+
+class TimerHeap:
+    """Timers in order of their time; knows neither clock nor loop."""
+
+    def __init__(self) -> None:
+        self._timers: list[HeapTimer] = []
+        self._sequence = itertools.count()
+        self._cancelled = 0
+
+    def __len__(self) -> int:
+        """How many timers still wait."""
+        return len(self._timers) - self._cancelled
+
+    def add(self, when: float, callback: Callable[..., object], args: tuple[object, ...]) -> HeapTimer:
+        """A new timer."""
+        timer = HeapTimer(self, when, next(self._sequence), callback, args)
+        heapq.heappush(self._timers, timer)
+        return timer
+
+    def cancelled(self) -> None:
+        """A waiting timer was cancelled: sweep when too many such lie about."""
+        self._cancelled += 1
+        if self._cancelled > COMPACT_AT and self._cancelled * 2 > len(self._timers):
+            self._timers = [timer for timer in self._timers if timer.callback is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
+    def next_when(self) -> float | None:
+        """When the next one is due, or None."""
+        while self._timers and self._timers[0].callback is None:
+            heapq.heappop(self._timers)
+            self._cancelled -= 1
+        return self._timers[0].when if self._timers else None
+
+    def mark(self) -> int:
+        """A number above the sequence of every timer that exists now."""
+        return next(self._sequence)
+
+    def pop_due(self, now: float, mark: int) -> tuple[Callable[..., object], tuple[object, ...]] | None:
+        """Take out the next timer that is due and older than `mark`; None when there is none.
+
+        The mark keeps a callback that asks for a timer in the past from being called for ever.
+        """
+        when = self.next_when()
+        if when is None or when > now or self._timers[0].sequence >= mark:
+            return None
+        timer = heapq.heappop(self._timers)
+        callback, args = timer.callback, timer.args
+        assert callback is not None, "next_when() removed the cancelled ones"
+        timer.drop()
+        return callback, args
+
+
+class LoopClock:
+    """The system's clocks, and timers over a single timer of an event loop.
+
+    Arguments:
+        loop: the loop whose thread owns the broker's state; all calls come from that thread.
+    """
+
+    def __init__(self, loop: "AbstractEventLoop") -> None:
+        self._loop = loop
+        self._heap = TimerHeap()
+        self._armed: TimerHandle | None = None
+        self._armed_for = math.inf
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970 UTC."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """Seconds of the system's monotonic clock."""
+        return time.monotonic()
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: object) -> Timer:
+        """Call `callback(*args)` once the monotonic clock has reached `when`."""
+        timer = self._heap.add(when, callback, args)
+        if when < self._armed_for:
+            self._arm(when)
+        return timer
+
+    def close(self) -> None:
+        """Forget all timers."""
+        self._disarm()
+        self._heap = TimerHeap()
+
+    def _arm(self, when: float) -> None:
+        self._disarm()
+        delay_ms = math.ceil(max(0.0, when - time.monotonic()) * 1000)  # uvloop rounds to milliseconds, also downwards
+        self._armed = self._loop.call_later(delay_ms / 1000, self._fire)
+        self._armed_for = when
+
+    def _disarm(self) -> None:
+        if self._armed is not None:
+            self._armed.cancel()
+        self._armed = None
+        self._armed_for = math.inf
+
+    def _fire(self) -> None:
+        self._armed = None
+        self._armed_for = -math.inf  # timers made meanwhile are armed for below
+        heap, now = self._heap, time.monotonic()
+        mark = heap.mark()
+        while (due := heap.pop_due(now, mark)) is not None:
+            call_guarded(self._loop, *due)
+        self._armed_for = math.inf
+        when = self._heap.next_when()
+        if when is not None:
+            self._arm(when)
+
+
+def call_guarded(loop: "AbstractEventLoop", callback: Callable[..., object], args: tuple[object, ...]) -> None:
+    """Call; what it raises goes to the loop's exception handler, as with a callback of the loop's own."""
+    try:
+        callback(*args)
+    except Exception as error:
+        loop.call_exception_handler({"message": f"exception in {callback!r}", "exception": error})
+
+
+class SystemRandom:
+    """The operating system's random numbers."""
+
+    def bytes(self, size: int) -> bytes:
+        """`size` random bytes."""
+        return os.urandom(size)
+
+    def below(self, limit: int) -> int:
+        """A whole number in [0, limit)."""
+        return secrets.randbelow(limit)
+
+    def uuid(self) -> bytes:
+        """A random UUID as Kafka makes them."""
+        return uuid_from(os.urandom)
+
+
+def uuid_from(random_bytes: Callable[[int], bytes]) -> bytes:
+    """A version 4 UUID from a source of bytes; again when its text would begin with '-', as tools take that for an option."""
+    while True:
+        raw = bytearray(random_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        if raw[0] >> 2 != 62:  # 62 is '-' in base64url
+            return bytes(raw)
+
+
+class ThreadOffload:
+    """Jobs in a pool of threads.
+
+    Arguments:
+        loop: where outcomes are applied; it must outlive `close`.
+        threads: how many jobs run at the same time at most.
+    """
+
+    def __init__(self, loop: "AbstractEventLoop", threads: int = 4) -> None:
+        self._loop = loop
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="kafkalite-job")
+        self._ended: deque[tuple[Callable[[Outcome], object], Outcome]] = deque()
+        self._awake = False  # a drain is on its way; a lost race costs one empty drain, never an outcome
+
+    def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
+        """Call `job(*args)` in a thread, then `done(outcome)` on the loop. Raises RuntimeError after `close`."""
+        self._pool.submit(self._work, job, args, done)
+
+    def close(self) -> None:
+        """Wait for every job and apply its outcome; call it on the loop's thread."""
+        self._pool.shutdown(wait=True)
+        while self._ended:  # one outcome may be waited for by what the next one does
+            self._drain()
+
+    def _work(self, job: Callable[..., Any], args: tuple[Any, ...], done: Callable[[Outcome], object]) -> None:
+        self._ended.append((done, outcome_of(job, args)))
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon_threadsafe(self._drain)
+
+    def _drain(self) -> None:
+        self._awake = False
+        while self._ended:
+            done, outcome = self._ended.popleft()
+            call_guarded(self._loop, done, (outcome,))

@@ -1,0 +1,137 @@
+"""Virtual twins of `kafkalite.clock`: time that stands until a test moves it, chance from a seed, jobs without threads.
+
+A run with these three and the same seed repeats itself exactly.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from kafkalite.clock import Outcome, Timer, TimerHeap, outcome_of, uuid_from
+
+START_WALL_MS = 1_700_000_000_000
+
+
+class VirtualClock:
+    """A clock that a test moves; timers fire inside `advance`, at their own time.
+
+    Arguments:
+        wall_ms: the wall time at the start, milliseconds since 1970.
+    """
+
+    def __init__(self, wall_ms: int = START_WALL_MS) -> None:
+        self._heap = TimerHeap()
+        self._now_ms = 0.0
+        self._wall_offset_ms = wall_ms
+
+    def wall_ms(self) -> int:
+        """The virtual wall time, milliseconds since 1970."""
+        return self._wall_offset_ms + int(self._now_ms)
+
+    def monotonic(self) -> float:
+        """Virtual seconds since this clock was made."""
+        return self._now_ms / 1000
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: object) -> Timer:
+        """Call `callback(*args)` when `advance` reaches `when`."""
+        return self._heap.add(when, callback, args)
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> Timer:
+        """Call `callback(*args)` in the next `advance`, also by 0."""
+        return self.call_at(self.monotonic(), callback, *args)
+
+    @property
+    def timers(self) -> int:
+        """How many timers wait."""
+        return len(self._heap)
+
+    def jump_wall(self, by_ms: int) -> None:
+        """Move the wall clock alone, as an administrator or NTP would."""
+        self._wall_offset_ms += by_ms
+
+    def advance(self, by_ms: float) -> None:
+        """Let `by_ms` milliseconds pass and fire what falls due, also what those callbacks ask for within that time.
+
+        An exception of a callback ends the call at that moment.
+        """
+        end_ms = self._now_ms + by_ms
+        while (when := self._heap.next_when()) is not None and when * 1000 <= end_ms:
+            self._now_ms = max(self._now_ms, when * 1000)
+            due = self._heap.pop_due(when, self._heap.mark())
+            assert due is not None
+            due[0](*due[1])
+        self._now_ms = max(self._now_ms, end_ms)
+
+
+class SeededRandom:
+    """Chance that repeats itself.
+
+    Arguments:
+        seed: any whole number; a failing test prints it.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._random = random.Random(seed)
+
+    def bytes(self, size: int) -> bytes:
+        """`size` bytes."""
+        return self._random.randbytes(size)
+
+    def below(self, limit: int) -> int:
+        """A whole number in [0, limit)."""
+        return self._random.randrange(limit)
+
+    def uuid(self) -> bytes:
+        """A version 4 UUID."""
+        return uuid_from(self._random.randbytes)
+
+
+class InlineOffload:
+    """Jobs on the calling thread. The job runs inside `run`, its outcome is applied later, as with threads.
+
+    Arguments:
+        soon: how to have the outcomes applied, for example `loop.call_soon` or `VirtualClock.call_soon`;
+            None = a test calls `drain`.
+
+    While `held` is true, jobs wait without being run, until `release`.
+    """
+
+    def __init__(self, soon: Callable[[Callable[[], object]], object] | None = None) -> None:
+        self.held = False
+        self._soon = soon
+        self._waiting: deque[tuple[Callable[..., Any], tuple[Any, ...], Callable[[Outcome], object]]] = deque()
+        self._ended: deque[tuple[Callable[[Outcome], object], Outcome]] = deque()
+
+    def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
+        """Call `job(*args)`, unless held; `done(outcome)` comes with the next drain."""
+        self._waiting.append((job, args, done))
+        if not self.held:
+            self._work()
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs are held back."""
+        return len(self._waiting)
+
+    def release(self) -> None:
+        """Run the jobs held back, hold no more."""
+        self.held = False
+        self._work()
+
+    def drain(self) -> int:
+        """Apply the outcomes there are, also those that come up meanwhile; returns how many."""
+        applied = 0
+        while self._ended:
+            done, outcome = self._ended.popleft()
+            done(outcome)
+            applied += 1
+        return applied
+
+    def _work(self) -> None:
+        while self._waiting:
+            job, args, done = self._waiting.popleft()
+            self._ended.append((done, outcome_of(job, args)))
+            if self._soon is not None:
+                self._soon(self.drain)
