@@ -1,0 +1,368 @@
+"""Kafka's error codes and the exceptions made from them: one table, for broker and client alike.
+
+Laws: a partition's or a resource's error travels as an int (`KafkaErrorCode` is one); an exception speaks for a whole
+request or connection. `retriable` = the same request may succeed later. `refresh` = retriable, after new metadata.
+`fatal` = the client object that got it cannot go on. Codes and names are those of Apache Kafka 4.3 (Errors.java); the
+flags follow the class each code has there (RetriableException, InvalidMetadataException) and KIP-1050.
+"""
+
+from enum import IntEnum, IntFlag
+from typing import Any
+
+__all__ = [
+    "AuthenticationError",
+    "AuthorizationError",
+    "BrokerResponseError",
+    "DecodeError",
+    "EncodeError",
+    "InvalidMetadataError",
+    "KafkaConnectionError",
+    "KafkaError",
+    "KafkaErrorCode",
+    "KafkaTimeoutError",
+    "RetriableError",
+    "error_class",
+    "error_for",
+]
+
+
+class Trait(IntFlag):
+    """What a client may conclude from a code."""
+
+    NOTHING = 0
+    RETRY = 1
+    REFRESH = 3  # implies RETRY
+    FATAL = 4
+
+
+RETRY, REFRESH, FATAL = Trait.RETRY, Trait.REFRESH, Trait.FATAL
+
+
+class KafkaErrorCode(IntEnum):
+    """Every error code of Kafka 4.3: `NAME = code, message, traits`."""
+
+    message: str
+    retriable: bool
+    refresh: bool
+    fatal: bool
+
+    def __new__(cls, code: int, message: str, trait: Trait = Trait.NOTHING) -> "KafkaErrorCode":
+        self = int.__new__(cls, code)
+        self._value_ = code
+        self.message = message
+        self.retriable = bool(trait & Trait.RETRY)
+        self.refresh = trait & Trait.REFRESH == Trait.REFRESH
+        self.fatal = bool(trait & Trait.FATAL)
+        return self
+
+    UNKNOWN_SERVER_ERROR = -1, "the broker failed in a way it did not foresee"
+    NONE = 0, "no error"
+    OFFSET_OUT_OF_RANGE = 1, "the offset lies outside the partition's log"
+    CORRUPT_MESSAGE = 2, "a record batch has a wrong checksum, size or form", RETRY
+    UNKNOWN_TOPIC_OR_PARTITION = 3, "this broker has no such topic or partition", REFRESH
+    INVALID_FETCH_SIZE = 4, "the fetch size is not allowed"
+    LEADER_NOT_AVAILABLE = 5, "the partition has no leader at the moment", REFRESH
+    NOT_LEADER_OR_FOLLOWER = 6, "this broker does not lead (or replicate) the partition", REFRESH
+    REQUEST_TIMED_OUT = 7, "the request was not finished in time", RETRY
+    BROKER_NOT_AVAILABLE = 8, "the broker is not available"
+    REPLICA_NOT_AVAILABLE = 9, "the replica is not on this broker", REFRESH
+    MESSAGE_TOO_LARGE = 10, "a record batch is larger than the topic allows"
+    STALE_CONTROLLER_EPOCH = 11, "a newer controller has spoken"
+    OFFSET_METADATA_TOO_LARGE = 12, "the metadata string of an offset commit is too long"
+    NETWORK_EXCEPTION = 13, "the connection failed before an answer came", REFRESH
+    COORDINATOR_LOAD_IN_PROGRESS = 14, "the coordinator is still loading", RETRY
+    COORDINATOR_NOT_AVAILABLE = 15, "there is no coordinator at the moment", RETRY
+    NOT_COORDINATOR = 16, "this broker is not the coordinator", RETRY
+    INVALID_TOPIC_EXCEPTION = 17, "the topic name or the operation on this topic is not allowed"
+    RECORD_LIST_TOO_LARGE = 18, "the batch is larger than a log segment"
+    NOT_ENOUGH_REPLICAS = 19, "fewer replicas are in sync than required", RETRY
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, "written, but fewer replicas are in sync than required", RETRY
+    INVALID_REQUIRED_ACKS = 21, "acks must be 0, 1 or -1"
+    ILLEGAL_GENERATION = 22, "the group has another generation"
+    INCONSISTENT_GROUP_PROTOCOL = 23, "the group speaks none of the member's protocols"
+    INVALID_GROUP_ID = 24, "the group id is not allowed"
+    UNKNOWN_MEMBER_ID = 25, "the group does not know this member"
+    INVALID_SESSION_TIMEOUT = 26, "the session timeout is outside the broker's limits"
+    REBALANCE_IN_PROGRESS = 27, "the group is rebalancing; rejoin"
+    INVALID_COMMIT_OFFSET_SIZE = 28, "the offset commit is too large"
+    TOPIC_AUTHORIZATION_FAILED = 29, "not allowed on this topic"
+    GROUP_AUTHORIZATION_FAILED = 30, "not allowed on this group"
+    CLUSTER_AUTHORIZATION_FAILED = 31, "not allowed on this cluster", FATAL
+    INVALID_TIMESTAMP = 32, "a record's timestamp is outside the allowed range"
+    UNSUPPORTED_SASL_MECHANISM = 33, "the broker does not offer this SASL mechanism", FATAL
+    ILLEGAL_SASL_STATE = 34, "the request does not fit the state of authentication"
+    UNSUPPORTED_VERSION = 35, "this version of the request is not served", FATAL
+    TOPIC_ALREADY_EXISTS = 36, "a topic of this name exists"
+    INVALID_PARTITIONS = 37, "the number of partitions is not allowed"
+    INVALID_REPLICATION_FACTOR = 38, "the replication factor is below 1 or above the brokers there are"
+    INVALID_REPLICA_ASSIGNMENT = 39, "the replica assignment is not valid"
+    INVALID_CONFIG = 40, "a configuration value is not valid"
+    NOT_CONTROLLER = 41, "this broker is not the controller", RETRY
+    INVALID_REQUEST = 42, "the request contradicts itself or its protocol"
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43, "the log's message format does not support this"
+    POLICY_VIOLATION = 44, "the request breaks a policy of this cluster"
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45, "a sequence number does not follow the last one of its producer"
+    DUPLICATE_SEQUENCE_NUMBER = 46, "this sequence number was written before"
+    INVALID_PRODUCER_EPOCH = 47, "a newer producer has the same id"
+    INVALID_TXN_STATE = 48, "the transaction is in another state", FATAL
+    INVALID_PRODUCER_ID_MAPPING = 49, "the producer id does not belong to this transactional id"
+    INVALID_TRANSACTION_TIMEOUT = 50, "the transaction timeout is above the broker's limit"
+    CONCURRENT_TRANSACTIONS = 51, "the transaction before is not finished yet", RETRY
+    TRANSACTION_COORDINATOR_FENCED = 52, "a newer transaction coordinator has spoken", FATAL
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, "not allowed to use this transactional id", FATAL
+    SECURITY_DISABLED = 54, "the broker has no security set up"
+    OPERATION_NOT_ATTEMPTED = 55, "not tried, as another part of the request failed"
+    KAFKA_STORAGE_ERROR = 56, "the broker's disk failed for this log", REFRESH
+    LOG_DIR_NOT_FOUND = 57, "the broker has no such log directory"
+    SASL_AUTHENTICATION_FAILED = 58, "authentication failed", FATAL
+    UNKNOWN_PRODUCER_ID = 59, "the broker knows nothing of this producer any more"
+    REASSIGNMENT_IN_PROGRESS = 60, "the partition is being reassigned"
+    DELEGATION_TOKEN_AUTH_DISABLED = 61, "delegation tokens are off"
+    DELEGATION_TOKEN_NOT_FOUND = 62, "there is no such delegation token"
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63, "the delegation token belongs to somebody else"
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, "delegation tokens need an authenticated, encrypted connection"
+    DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, "not allowed on this delegation token"
+    DELEGATION_TOKEN_EXPIRED = 66, "the delegation token has expired"
+    INVALID_PRINCIPAL_TYPE = 67, "this kind of principal is not supported"
+    NON_EMPTY_GROUP = 68, "the group has members"
+    GROUP_ID_NOT_FOUND = 69, "there is no such group"
+    FETCH_SESSION_ID_NOT_FOUND = 70, "the broker has no such fetch session", RETRY
+    INVALID_FETCH_SESSION_EPOCH = 71, "the fetch session is at another epoch", RETRY
+    LISTENER_NOT_FOUND = 72, "the leader has no listener of this name", REFRESH
+    TOPIC_DELETION_DISABLED = 73, "topics may not be deleted here"
+    FENCED_LEADER_EPOCH = 74, "the leader epoch of the request is older than the broker's", REFRESH
+    UNKNOWN_LEADER_EPOCH = 75, "the leader epoch of the request is newer than the broker's", REFRESH
+    UNSUPPORTED_COMPRESSION_TYPE = 76, "this compression is not allowed in this version"
+    STALE_BROKER_EPOCH = 77, "the broker was registered again since"
+    OFFSET_NOT_AVAILABLE = 78, "the new leader does not know its high watermark yet", RETRY
+    MEMBER_ID_REQUIRED = 79, "join again with the member id in this answer"
+    PREFERRED_LEADER_NOT_AVAILABLE = 80, "the preferred leader is not available", REFRESH
+    GROUP_MAX_SIZE_REACHED = 81, "the group is full"
+    FENCED_INSTANCE_ID = 82, "another member took over this group instance id", FATAL
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, "no replica may become leader", REFRESH
+    ELECTION_NOT_NEEDED = 84, "the leader need not change", REFRESH
+    NO_REASSIGNMENT_IN_PROGRESS = 85, "the partition is not being reassigned"
+    GROUP_SUBSCRIBED_TO_TOPIC = 86, "a member of the group is subscribed to this topic"
+    INVALID_RECORD = 87, "a record breaks a rule of the broker or the topic"
+    UNSTABLE_OFFSET_COMMIT = 88, "offsets of an open transaction are not settled yet", RETRY
+    THROTTLING_QUOTA_EXCEEDED = 89, "the quota is used up", RETRY
+    PRODUCER_FENCED = 90, "a newer producer uses this transactional id", FATAL
+    RESOURCE_NOT_FOUND = 91, "there is no such resource"
+    DUPLICATE_RESOURCE = 92, "the request names a resource twice"
+    UNACCEPTABLE_CREDENTIAL = 93, "the credential is not acceptable"
+    INCONSISTENT_VOTER_SET = 94, "the voters of the quorum differ"
+    INVALID_UPDATE_VERSION = 95, "the version to update to is not valid"
+    FEATURE_UPDATE_FAILED = 96, "the features could not be updated"
+    PRINCIPAL_DESERIALIZATION_FAILURE = 97, "a forwarded principal could not be read"
+    SNAPSHOT_NOT_FOUND = 98, "there is no such snapshot"
+    POSITION_OUT_OF_RANGE = 99, "the position lies outside the snapshot"
+    UNKNOWN_TOPIC_ID = 100, "this broker has no topic of this id", REFRESH
+    DUPLICATE_BROKER_REGISTRATION = 101, "another live broker has this id"
+    BROKER_ID_NOT_REGISTERED = 102, "no broker of this id is registered"
+    INCONSISTENT_TOPIC_ID = 103, "the topic id in the log differs from the request's", REFRESH
+    INCONSISTENT_CLUSTER_ID = 104, "the request was meant for another cluster"
+    TRANSACTIONAL_ID_NOT_FOUND = 105, "there is no such transactional id"
+    FETCH_SESSION_TOPIC_ID_ERROR = 106, "the fetch session mixes topic names and topic ids", RETRY
+    INELIGIBLE_REPLICA = 107, "the replica may not join the in-sync set"
+    NEW_LEADER_ELECTED = 108, "this change made another broker the leader"
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109, "the offset is in tiered storage"
+    FENCED_MEMBER_EPOCH = 110, "the member epoch is not the group's; rejoin as new"
+    UNRELEASED_INSTANCE_ID = 111, "the group instance id is still in use"
+    UNSUPPORTED_ASSIGNOR = 112, "the broker has no such assignor"
+    STALE_MEMBER_EPOCH = 113, "the member epoch is old; heartbeat, then try again"
+    MISMATCHED_ENDPOINT_TYPE = 114, "broker and controller endpoints were mixed up"
+    UNSUPPORTED_ENDPOINT_TYPE = 115, "this kind of endpoint is not supported"
+    UNKNOWN_CONTROLLER_ID = 116, "there is no controller of this id"
+    UNKNOWN_SUBSCRIPTION_ID = 117, "the client's metrics subscription is outdated"
+    TELEMETRY_TOO_LARGE = 118, "the client's metrics are larger than allowed"
+    INVALID_REGISTRATION = 119, "the registration of the broker or controller is not valid"
+    TRANSACTION_ABORTABLE = 120, "the transaction must be aborted"
+    INVALID_RECORD_STATE = 121, "the record is in another state"
+    SHARE_SESSION_NOT_FOUND = 122, "the broker has no such share session", RETRY
+    INVALID_SHARE_SESSION_EPOCH = 123, "the share session is at another epoch", RETRY
+    FENCED_STATE_EPOCH = 124, "the share group's state has a newer epoch"
+    INVALID_VOTER_KEY = 125, "the voter's key does not match"
+    DUPLICATE_VOTER = 126, "the voter is in the quorum"
+    VOTER_NOT_FOUND = 127, "the voter is not in the quorum"
+    INVALID_REGULAR_EXPRESSION = 128, "the regular expression is not valid"
+    REBOOTSTRAP_REQUIRED = 129, "the client must start again from its bootstrap servers"
+    STREAMS_INVALID_TOPOLOGY = 130, "the streams topology is not valid"
+    STREAMS_INVALID_TOPOLOGY_EPOCH = 131, "the streams topology has another epoch"
+    STREAMS_TOPOLOGY_FENCED = 132, "the streams topology is outdated"
+    SHARE_SESSION_LIMIT_REACHED = 133, "the broker has as many share sessions as it may", RETRY
+
+
+class KafkaError(Exception):
+    """The root of everything that goes wrong between a client and a broker.
+
+    Attributes:
+        code: Kafka's code, or None when the error was not told by a broker.
+        retriable: the same request may succeed later.
+        fatal: the object that raised it cannot go on.
+    """
+
+    code: KafkaErrorCode | None = None
+    retriable = False
+    fatal = False
+
+
+class BrokerResponseError(KafkaError):
+    """A broker answered with an error code; there is one subclass per code, see `error_class`."""
+
+    code: KafkaErrorCode = KafkaErrorCode.UNKNOWN_SERVER_ERROR
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(f"{self.code.name} ({self.code.value}): {message or self.code.message}")
+        self.message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message,)
+
+
+class RetriableError(KafkaError):
+    """Try again; nothing needs to change first."""
+
+    retriable = True
+
+
+class InvalidMetadataError(RetriableError):
+    """Try again with new metadata: the request went to the wrong broker or named what is no more."""
+
+
+class AuthorizationError(BrokerResponseError):
+    """The principal may not do this."""
+
+
+class AuthenticationError(KafkaError):
+    """The connection could not be authenticated."""
+
+    fatal = True
+
+
+class KafkaTimeoutError(RetriableError, TimeoutError):
+    """Something was not finished in time."""
+
+
+class KafkaConnectionError(InvalidMetadataError, ConnectionError):
+    """A connection could not be made, or ended before its answers came."""
+
+
+class DecodeError(KafkaError, ValueError):
+    """Bytes from outside are not the message they claim to be: the sender's fault.
+
+    Attributes:
+        kind: which rule was broken; one of `DecodeError.KINDS`.
+        position: where, in bytes from the start of the decoded bytes.
+        field: path of the field being read, such as `topics[3].partitions[0].records`.
+    """
+
+    KINDS = (
+        "truncated",  # the bytes end inside a field
+        "negative length",  # a length below -1
+        "null",  # null where the version does not allow it
+        "varint",  # an unsigned varint beyond 32 bits or 5 bytes
+        "utf-8",  # a string that is not UTF-8
+        "array length",  # more elements than the bytes left could hold, or than the limit allows
+        "trailing bytes",  # bytes after the end of the message
+        "tag order",  # tags not strictly ascending
+        "tag size",  # a tagged field longer or shorter than its stated size
+        "presence",  # the marker of a nullable struct is neither -1 nor 1
+        "version",  # the message has no such version
+    )
+
+    def __init__(self, kind: str, detail: str, position: int = 0, field: str = "") -> None:
+        super().__init__(f"{kind}: {detail} (at byte {position}{', in ' + field if field else ''})")
+        self.kind = kind
+        self.detail = detail
+        self.position = position
+        self.field = field
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.kind, self.detail, self.position, self.field)
+
+
+class EncodeError(KafkaError, ValueError):
+    """A message of ours holds a value that its version cannot carry: the caller's fault.
+
+    Attributes:
+        field: path of the field that cannot be written.
+    """
+
+    def __init__(self, detail: str, field: str = "") -> None:
+        super().__init__(f"{field}: {detail}" if field else detail)
+        self.detail = detail
+        self.field = field
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.detail, self.field)
+
+
+AUTHORIZATION = frozenset(code for code in KafkaErrorCode if code.name.endswith("_AUTHORIZATION_FAILED"))
+AUTHENTICATION = frozenset({33, 34, 58})
+BASES: dict[int, type[KafkaError]] = {
+    KafkaErrorCode.REQUEST_TIMED_OUT: KafkaTimeoutError,
+    KafkaErrorCode.NETWORK_EXCEPTION: KafkaConnectionError,
+}
+
+
+def _class_name(code: KafkaErrorCode) -> str:
+    name = code.name.removesuffix("_EXCEPTION").removesuffix("_ERROR")
+    return "".join(word.capitalize() for word in name.split("_")) + "Error"
+
+
+def _bases(code: KafkaErrorCode) -> tuple[type[KafkaError], ...]:
+    bases: list[type[KafkaError]] = [AuthorizationError if code in AUTHORIZATION else BrokerResponseError]
+    if code in BASES:
+        bases.append(BASES[code])
+    elif code in AUTHENTICATION:
+        bases.append(AuthenticationError)
+    elif code.refresh:
+        bases.append(InvalidMetadataError)
+    elif code.retriable:
+        bases.append(RetriableError)
+    return tuple(bases)
+
+
+def _build(code: KafkaErrorCode) -> type[BrokerResponseError]:
+    members = {
+        "__module__": __name__,
+        "__doc__": f"{code.name} ({code.value}): {code.message}.",
+        "code": code,
+        "retriable": code.retriable,
+        "fatal": code.fatal,
+    }
+    return type(_class_name(code), _bases(code), members)
+
+
+_CLASSES = {code.value: _build(code) for code in KafkaErrorCode if code}
+_BY_NAME = {cls.__name__: cls for cls in _CLASSES.values()}
+
+
+def __getattr__(name: str) -> type[BrokerResponseError]:
+    """The exception class of a code by name: `errors.OffsetOutOfRangeError`."""
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def error_class(code: int) -> type[BrokerResponseError]:
+    """The exception class of a code. Code 0 has none (ValueError); an unknown code is taken as UNKNOWN_SERVER_ERROR."""
+    if code == 0:
+        raise ValueError("code 0 is not an error")
+    return _CLASSES.get(code, _CLASSES[-1])
+
+
+def error_for(code: int, message: str | None = None) -> BrokerResponseError:
+    """Make the exception for an error code that a broker answered.
+
+    Args:
+        code: the code; one that Kafka 4.3 does not know becomes UnknownServerError and is named in the message.
+        message: the broker's own words, if it sent any.
+
+    Returns:
+        The exception, not raised.
+    """
+    if code not in _CLASSES and code != 0:
+        message = f"unknown error code {code}" + (f": {message}" if message else "")
+    return error_class(code)(message)
