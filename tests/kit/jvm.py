@@ -1,0 +1,230 @@
+"""Apache Kafka from Maven Central, run as a process of its own: for compatibility tests and benchmarks.
+
+Laws: versions stand in foreign.toml alone. Jars are fetched once into a cache directory (`.cache/` of the checkout, or
+KAFKALITE_CACHE), complete or not at all. A broker listens on 127.0.0.1 only, is ready when it answers ApiVersions, and
+keeps its files, configuration and log (`server.log`) in the directory it was given.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+KIT = Path(__file__).parent
+ROOT = KIT.parent.parent
+FOREIGN = tomllib.loads((KIT / "foreign.toml").read_text())
+CURRENT: str = FOREIGN["kafka"]["current"]
+PREVIOUS: str = FOREIGN["kafka"]["previous"]
+HOST = "127.0.0.1"
+CLUSTER_ID = "a2Fma2FsaXRlLXRlc3RzMQ"
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 30.0
+
+
+class JvmError(Exception):
+    """Java, Maven or Apache Kafka could not do what was asked; the text says which and why."""
+
+
+def cache_directory() -> Path:
+    """Where downloaded things live: KAFKALITE_CACHE or `.cache/` of the checkout."""
+    return Path(os.environ.get("KAFKALITE_CACHE", ROOT / ".cache"))
+
+
+def java_missing() -> str | None:
+    """The reason why nothing of this module can run, or None if it can."""
+    missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
+    return f"not installed: {', '.join(missing)}" if missing else None
+
+
+def kafka_classpath(version: str = CURRENT) -> str:
+    """The class path of Apache Kafka's server and tools; jars are downloaded on first use.
+
+    version: one of foreign.toml. Raises JvmError if Maven fails; safe under pytest-xdist (a lock file).
+    """
+    directory = cache_directory() / "jars" / f"kafka-{version}"
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with open(directory.parent / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not directory.is_dir():
+                _download(version, directory)
+    return f"{directory}/*"
+
+
+def _download(version: str, directory: Path) -> None:
+    if (reason := java_missing()) is not None:
+        raise JvmError(reason)
+    if version not in FOREIGN["kafka_log_binding"]:
+        raise JvmError(f"Apache Kafka {version} is not in foreign.toml")
+    group, artifact, log_version = FOREIGN["kafka_log_binding"][version].split(":")
+    partial = Path(tempfile.mkdtemp(dir=directory.parent))
+    command = ["mvn", "-q", "-B", "-f", str(KIT / "jars.xml"), f"-Dkafka.version={version}", f"-Dlog.group={group}",
+               f"-Dlog.artifact={artifact}", f"-Dlog.version={log_version}", "dependency:copy-dependencies",
+               "-DincludeScope=runtime", f"-DoutputDirectory={partial}"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        shutil.rmtree(partial)
+        raise JvmError(f"Maven could not fetch Apache Kafka {version}:\n{done.stdout}{done.stderr}")
+    partial.rename(directory)
+
+
+def java_command(version: str, main_class: str, *, heap: str = "256m", log: str = "WARN") -> list[str]:
+    """The start of a `java` command line for `main_class`; heap as for -Xmx, log = level of what goes to stderr."""
+    log_file = f"-Dlog4j.configuration=file:{KIT}/log4j.properties"
+    if int(version.split(".")[0]) >= 4:
+        log_file = f"-Dlog4j2.configurationFile={KIT}/log4j2.properties"
+    return ["java", f"-Xmx{heap}", f"-Dlog.level={log}", log_file, "-cp", kafka_classpath(version), main_class]
+
+
+def run_tool(
+    version: str, main_class: str, args: Sequence[str], *, stdin: str | None = None, timeout: float = 120.0
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's command line tools to its end; output is captured, the exit code is the caller's to judge."""
+    command = [*java_command(version, main_class), *args]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout)
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def api_versions_answers(host: str, port: int, timeout: float = 1.0) -> bool:
+    """True if a broker there answers ApiVersions v0 (KIP-35) without error."""
+    request = struct.pack(">hhih", 18, 0, 1, 0)
+    try:
+        with socket.create_connection((host, port), timeout=timeout) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            answer = connection.makefile("rb").read(10)
+    except OSError:
+        return False
+    return len(answer) == 10 and answer[4:10] == struct.pack(">ih", 1, 0)
+
+
+@dataclass
+class KafkaProcess:
+    """A running Apache Kafka; `stop()` ends it, as does leaving a `with` block."""
+
+    version: str
+    directory: Path
+    port: int
+    process: subprocess.Popen[bytes]
+    start_seconds: float
+    host: str = HOST
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        """The log directory: partitions' directories stand in it."""
+        return self.directory / "data"
+
+    def stop(self) -> int:
+        """Controlled shutdown; returns the exit code (143 is Java's for SIGTERM)."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise JvmError(f"Apache Kafka did not stop within {STOP_SECONDS_MAX} s:\n{self.log_tail()}") from None
+
+    def kill(self) -> None:
+        """SIGKILL; also reaps."""
+        self.process.kill()
+        self.process.wait()
+
+    def log_tail(self, lines: int = 20) -> str:
+        return "\n".join((self.directory / "server.log").read_text(errors="replace").splitlines()[-lines:])
+
+    def __enter__(self) -> "KafkaProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.stop()
+
+
+def start_kafka(
+    version: str, directory: Path, *, heap: str = "1g", port: int = 0, overrides: Mapping[str, str] | None = None
+) -> KafkaProcess:
+    """Start a single KRaft node (broker and controller in one) and wait until it answers ApiVersions.
+
+    directory: kept files; a second start on the same directory finds the data again. heap: -Xms and -Xmx.
+    port: 0 = a free one. overrides: lines of server.properties. Raises JvmError with the end of the log if it does not start.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    port = port or free_port()
+    config = directory / "server.properties"
+    config.write_text(_properties(directory, port, overrides or {}))
+    if not (directory / "data" / "meta.properties").exists():
+        format_storage(version, config)
+    command = [*java_command(version, "kafka.Kafka", heap=heap, log="INFO"), str(config)]
+    command[1:1] = [f"-Xms{heap}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true"]
+    started = time.monotonic()
+    with open(directory / "server.log", "ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+    kafka = KafkaProcess(version, directory, port, process, 0.0)
+    _wait_ready(kafka, started)
+    kafka.start_seconds = time.monotonic() - started
+    return kafka
+
+
+def format_storage(version: str, config: Path) -> None:
+    """Write meta.properties and the bootstrap metadata as `kafka-storage format` does."""
+    done = run_tool(version, "kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", str(config)])
+    if done.returncode != 0:
+        raise JvmError(f"storage format failed:\n{done.stdout}{done.stderr}")
+
+
+def _wait_ready(kafka: KafkaProcess, started: float) -> None:
+    # The port opens at an unknown moment and nothing announces it: knock, with a pause between the knocks.
+    while not api_versions_answers(HOST, kafka.port):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            kafka.process.wait(0.01)
+            raise JvmError(f"Apache Kafka {kafka.version} ended while starting:\n{kafka.log_tail()}")
+        if time.monotonic() - started > START_SECONDS_MAX:
+            kafka.kill()
+            raise JvmError(f"Apache Kafka {kafka.version} not ready after {START_SECONDS_MAX} s:\n{kafka.log_tail()}")
+
+
+def _properties(directory: Path, port: int, overrides: Mapping[str, str]) -> str:
+    controller_port = free_port()
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(directory / "data"),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        **overrides,
+    }
+    return "".join(f"{key}={value}\n" for key, value in settings.items())
