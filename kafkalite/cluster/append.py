@@ -1,0 +1,66 @@
+"""One batch on its way into one partition, from the request to the answer.
+
+An `Append` is finished exactly once: refused at once, written at the end of the pass, or later still when it had to leave
+the loop (decompression of a large batch, the first opening of a log) or waits for the in-sync replicas.
+"""
+
+from collections.abc import Callable
+
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+
+
+class Append:
+    """What a producer sent for one partition, and what became of it.
+
+    Arguments:
+        batch: the record batch as received, writable; valid until the pass ends unless `keep` was called.
+        required_acks: 0, 1, or -1 for all in-sync replicas.
+        done: called once with this object when the outcome is known.
+
+    Outcome: `error` (Kafka error code), `message`, `record_errors` as (index in the batch, text), `base_offset`,
+    `end_offset` (one past the last record), `log_append_time_ms` (-1 for CreateTime), `log_start_offset`.
+    """
+
+    __slots__ = (
+        "_done",
+        "base_offset",
+        "batch",
+        "end_offset",
+        "error",
+        "log_append_time_ms",
+        "log_start_offset",
+        "message",
+        "record_errors",
+        "required_acks",
+    )
+
+    def __init__(self, batch: memoryview, required_acks: int, done: Callable[["Append"], None]) -> None:
+        self.batch = batch
+        self.required_acks = required_acks
+        self._done: Callable[[Append], None] | None = done
+        self.error = 0
+        self.message: str | None = None
+        self.record_errors: list[tuple[int, str | None]] = []
+        self.base_offset = NO_OFFSET
+        self.end_offset = NO_OFFSET
+        self.log_append_time_ms = NO_TIMESTAMP
+        self.log_start_offset = NO_OFFSET
+
+    def keep(self) -> None:
+        """Copy the batch, because it is needed after the pass that received it."""
+        self.batch = memoryview(bytearray(self.batch))
+
+    def refuse(self, error: int, message: str | None = None) -> None:
+        """Finish without having appended anything."""
+        self.message = message
+        self.base_offset = NO_OFFSET
+        self.finish(error)
+
+    def finish(self, error: int = 0) -> None:
+        """Tell the outcome; the bytes are no longer needed."""
+        self.error = error
+        done, self._done = self._done, None
+        assert done is not None, "an append is finished once"
+        del self.batch
+        done(self)

@@ -1,0 +1,86 @@
+"""What a fetch finds in one partition: regions of whole batches, or a Kafka error code with the offsets a client needs."""
+
+from kafkalite._speedups.file import FileRegion
+from kafkalite.cluster.partition import Partition
+from kafkalite.errors import KafkaErrorCode
+
+UNKNOWN_OFFSET = -1
+NO_EPOCH = -1
+
+
+class Read:
+    """The outcome of one partition's read.
+
+    `regions`: file regions of whole batches; `size`: their bytes; `available`: bytes that may be read from the fetch offset
+    on (an estimate across segments is enough to decide whether to wait); `diverging`: (epoch, end offset) when the
+    client's last fetched epoch ends earlier here (KIP-595), else None.
+    """
+
+    __slots__ = ("diverging", "error", "high_watermark", "last_stable_offset", "log_start_offset", "regions", "size")
+
+    def __init__(self, error: int = 0) -> None:
+        self.error = error
+        self.high_watermark = UNKNOWN_OFFSET
+        self.last_stable_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.regions: list[FileRegion] = []
+        self.size = 0
+        self.diverging: tuple[int, int] | None = None
+
+
+def read(
+    partition: Partition,
+    fetch_offset: int,
+    max_bytes: int,
+    *,
+    min_one: bool,
+    committed_only: bool,
+    current_leader_epoch: int = NO_EPOCH,
+    last_fetched_epoch: int = NO_EPOCH,
+) -> Read:
+    """Read whole batches from `fetch_offset` on.
+
+    Arguments:
+        max_bytes: bound on the bytes; `min_one` lets the first batch exceed it (KIP-74).
+        committed_only: isolation level read_committed.
+        current_leader_epoch, last_fetched_epoch: what the client believes (-1 = does not say), KIP-320 and KIP-595.
+    """
+    error = partition.check_leader_epoch(current_leader_epoch)
+    if error:
+        return Read(error)
+    found = Read()
+    found.high_watermark = partition.high_watermark
+    found.last_stable_offset = partition.last_stable_offset
+    found.log_start_offset = partition.log_start_offset
+    if last_fetched_epoch >= 0 and diverges(partition, fetch_offset, last_fetched_epoch, found):
+        return found
+    end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
+    take(partition, fetch_offset, max_bytes, end_offset, min_one, found)
+    return found
+
+
+def take(partition: Partition, fetch_offset: int, max_bytes: int, end_offset: int, min_one: bool, found: Read) -> None:
+    log_end_offset = partition.log.log_end_offset if partition.log is not None else 0
+    if fetch_offset < found.log_start_offset or fetch_offset > log_end_offset:
+        found.error = KafkaErrorCode.OFFSET_OUT_OF_RANGE
+    elif partition.log is not None and fetch_offset < end_offset and (max_bytes > 0 or min_one):
+        regions = partition.log.read(fetch_offset, max(max_bytes, 0), end_offset, min_one)
+        if isinstance(regions, int):
+            found.error = regions
+        else:
+            found.regions = regions
+            found.size = sum(region.length for region in regions)
+
+
+def diverges(partition: Partition, fetch_offset: int, last_fetched_epoch: int, found: Read) -> bool:
+    """Tell whether the client read something that this log does not have (its epoch ended earlier here)."""
+    if partition.log is None:
+        return False
+    epoch, end_offset = partition.log.epoch_end_offset(last_fetched_epoch)
+    if epoch == last_fetched_epoch and end_offset >= fetch_offset:
+        return False
+    if epoch < 0 or end_offset < 0:
+        found.error = KafkaErrorCode.OFFSET_OUT_OF_RANGE
+    else:
+        found.diverging = (epoch, end_offset)
+    return True

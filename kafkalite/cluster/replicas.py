@@ -1,0 +1,69 @@
+"""The partitions this broker hosts, reached by topic name or id and index, without any further look-up (law 12)."""
+
+from collections.abc import Iterator
+
+from kafkalite.cluster.partition import Partition
+from kafkalite.config.topic import TopicConfig
+from kafkalite.errors import KafkaErrorCode
+
+
+class HostedTopic:
+    """A topic with its local partitions by index and its settings."""
+
+    __slots__ = ("config", "name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, config: TopicConfig) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.config = config
+        self.partitions: list[Partition] = []
+
+
+class Replicas:
+    """All hosted topics. The dirty list holds the partitions whose appends wait for the end of the pass."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, HostedTopic] = {}
+        self._by_id: dict[bytes, HostedTopic] = {}
+        self._dirty: list[Partition] = []
+
+    def __iter__(self) -> Iterator[HostedTopic]:
+        return iter(self._by_name.values())
+
+    def find(self, name: str, topic_id: bytes, *, by_id: bool) -> HostedTopic | int:
+        """The topic, or UNKNOWN_TOPIC_ID / UNKNOWN_TOPIC_OR_PARTITION, depending on how it was asked for."""
+        if by_id:
+            return self._by_id.get(topic_id, KafkaErrorCode.UNKNOWN_TOPIC_ID)
+        return self._by_name.get(name, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def partition(self, name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | int:
+        """One partition, or a Kafka error code."""
+        topic = self.find(name, topic_id, by_id=by_id)
+        if isinstance(topic, int):
+            return topic
+        if not 0 <= index < len(topic.partitions):
+            return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return topic.partitions[index]
+
+    def add(self, topic: HostedTopic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    def remove(self, name: str) -> HostedTopic:
+        """Forget a topic; its partitions end with UNKNOWN_TOPIC_OR_PARTITION, parked fetches are answered."""
+        topic = self._by_name.pop(name)
+        del self._by_id[topic.topic_id]
+        for partition in topic.partitions:
+            partition.close(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic
+
+    def mark_dirty(self, partition: Partition) -> None:
+        """Have `partition` written at the end of the pass."""
+        self._dirty.append(partition)
+
+    def flush(self) -> None:
+        """Write every dirty partition with one system call each. A wake-up may dirty others, so it runs until none is."""
+        while self._dirty:
+            dirty, self._dirty = self._dirty, []
+            for partition in dirty:
+                partition.write()

@@ -1,0 +1,60 @@
+"""Requests that wait for a partition: parked until exactly what they wait for has happened.
+
+A `FetchWaiter` hangs on each partition it reads and is woken by the append that brings the missing bytes, by an event that
+changes the answer (deletion, a new leader epoch, a moved log start), or by its deadline. Nothing polls (law 4 of the design).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkalite.clock import Clock, Timer
+
+if TYPE_CHECKING:
+    from kafkalite.cluster.partition import Partition
+
+
+class FetchWaiter:
+    """A parked fetch.
+
+    Arguments:
+        partitions: the partitions it hangs on.
+        bytes_missing: how many more bytes below the high watermark complete it (`min_bytes` less what is there).
+        wake: called once, with no arguments, when the fetch should be read and answered.
+    """
+
+    __slots__ = ("_bytes_missing", "_partitions", "_timer", "_wake")
+
+    def __init__(self, partitions: list["Partition"], bytes_missing: int, wake: Callable[[], None]) -> None:
+        self._partitions = partitions
+        self._bytes_missing = bytes_missing
+        self._wake: Callable[[], None] | None = wake
+        self._timer: Timer | None = None
+
+    def park(self, clock: Clock, wait_s: float) -> None:
+        """Hang on every partition, for at most `wait_s` seconds."""
+        for partition in self._partitions:
+            partition.fetch_waiters[self] = None
+        self._timer = clock.call_at(clock.monotonic() + wait_s, self.wake)
+
+    def grown(self, size: int) -> None:
+        """`size` more bytes became readable on one of the partitions."""
+        self._bytes_missing -= size
+        if self._bytes_missing <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """Let the fetch be answered now; later calls do nothing."""
+        wake = self._wake
+        self.drop()
+        if wake is not None:
+            wake()
+
+    def drop(self) -> None:
+        """Leave every partition without an answer (the client is gone)."""
+        self._wake = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for partition in self._partitions:
+            partition.fetch_waiters.pop(self, None)
+        self._partitions = []

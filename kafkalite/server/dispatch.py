@@ -1,0 +1,89 @@
+"""From a frame to its handler. The table of rows is the only place that says what is served (see `api.py`).
+
+An unknown key, an unsupported version or a body that does not parse closes the connection with one log line, as Kafka does;
+only ApiVersions of an unknown version is answered (v0, error 35, its own range). Anything unforeseen in a handler becomes
+UNKNOWN_SERVER_ERROR where the answer has a place for it, with a traceback once a minute.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kafkalite._speedups.codec import decode, read_request_header
+from kafkalite._speedups.framing import Reply
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
+from kafkalite.protocol.schema import DecodeError
+from kafkalite.server.api import Row
+from kafkalite.server.call import Call
+from kafkalite.server.limited_log import LimitedLog
+
+if TYPE_CHECKING:
+    from kafkalite.server.broker import Broker
+
+LOGGER = logging.getLogger("kafkalite.server")
+API_VERSIONS = 18
+
+
+class Dispatcher:
+    """Serves frames by the rows of the table."""
+
+    def __init__(self, broker: "Broker", rows: tuple[Row, ...], log: LimitedLog) -> None:
+        self.rows = rows
+        self._broker = broker
+        self._by_key = {row.api_key: row for row in rows}
+        self._log = log
+
+    def request(self, reply: Reply, frame: memoryview) -> None:
+        """Serve one frame; the reply is completed now or kept by the handler's call."""
+        try:
+            header = read_request_header(frame)
+        except DecodeError as error:
+            self._refuse(reply, "header", f"request header does not parse: {error}")
+            return
+        row = self._by_key.get(header.api_key)
+        if row is None:
+            self._refuse(reply, "key", f"request key {header.api_key} is not served")
+        elif not row.version_min <= header.api_version <= row.version_max:
+            self._refuse_version(reply, row, header)
+        else:
+            self._serve(reply, row, header)
+
+    def _serve(self, reply: Reply, row: Row, header: Any) -> None:
+        try:
+            request = decode(row.request, header.api_version, header.body)
+        except DecodeError as error:
+            self._refuse(reply, row.name, f"{row.name} v{header.api_version} does not parse: {error}")
+            return
+        call = Call(
+            self._broker, reply, row.response, header.api_key, header.api_version, header.correlation_id, header.client_id
+        )
+        try:
+            response = row.handler(call, request)
+        except Exception:
+            self._unforeseen(call, row)
+            return
+        if response is not None:
+            call.answer(response)
+
+    def _refuse_version(self, reply: Reply, row: Row, header: Any) -> None:
+        if row.api_key != API_VERSIONS:
+            self._refuse(reply, row.name, f"{row.name} v{header.api_version} is not served")
+            return
+        own = ApiVersionsResponse.ApiVersion(api_key=row.api_key, min_version=row.version_min, max_version=row.version_max)
+        call = Call(self._broker, reply, row.response, row.api_key, 0, header.correlation_id, None)
+        call.answer(ApiVersionsResponse(error_code=KafkaErrorCode.UNSUPPORTED_VERSION, api_keys=[own]))
+
+    def _refuse(self, reply: Reply, site: str, reason: str) -> None:
+        peer = reply.connection
+        self._log(logging.WARNING, f"refuse {site}", "%s:%d: %s; connection closed", peer.peer_host, peer.peer_port, reason)
+        reply.close(reason)
+
+    def _unforeseen(self, call: Call, row: Row) -> None:
+        """A bug of ours: say so in the log, and in the answer when its class has a top-level error code."""
+        self._log(logging.ERROR, f"unforeseen {row.name}", "%s v%d failed", row.name, call.version, exc_info=True)
+        if call.reply.done:
+            return
+        try:
+            call.answer(row.response(error_code=KafkaErrorCode.UNKNOWN_SERVER_ERROR))
+        except TypeError:
+            call.close("internal error")

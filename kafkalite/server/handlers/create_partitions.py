@@ -1,0 +1,38 @@
+"""CreatePartitions, key 37, v0-3. More partitions for a topic, placed by the broker or by an explicit assignment (KIP-195)."""
+
+from collections import Counter
+
+from kafkalite.cluster.topics import MorePartitions, Refusal
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from kafkalite.server.call import Call
+
+Result = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+
+def create_partitions(call: Call, request: CreatePartitionsRequest) -> None:
+    """Grow each topic by itself; the answer leaves when all of them are durable."""
+    twice = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
+    asked = [
+        MorePartitions(
+            name=topic.name,
+            count=topic.count,
+            assignments=None
+            if topic.assignments is None
+            else [tuple(assignment.broker_ids) for assignment in topic.assignments],
+        )
+        for topic in request.topics
+        if topic.name not in twice
+    ]
+    results = [
+        Result(name=name, error_code=KafkaErrorCode.INVALID_REQUEST, error_message="Duplicate topic in request.")
+        for name in sorted(twice)
+    ]
+
+    def grown(outcomes: list[Refusal | None]) -> None:
+        for more, refusal in zip(asked, outcomes, strict=True):
+            error, message = (refusal.error, refusal.message) if refusal else (0, None)
+            results.append(Result(name=more.name, error_code=error, error_message=message))
+        call.answer(CreatePartitionsResponse(results=results))
+
+    call.broker.topics.grow(asked, validate_only=request.validate_only, then=grown)

@@ -1,0 +1,74 @@
+"""CreateTopics, key 19, v2-7. New topics with a partition count or an explicit assignment, and configs.
+
+Version notes: v4 -1 for partitions and factor takes the broker's defaults; v5 answers what was created with its configs; v7 topic ids.
+A name that is asked for twice in one request is INVALID_REQUEST for all its occurrences, as in Kafka. Sources: KIP-4, ReplicationControlManager.
+"""
+
+from collections import Counter
+
+from kafkalite.cluster.topics import NewTopic, Refusal
+from kafkalite.config.dynamic import describe_topic
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from kafkalite.server.call import Call
+
+DEFAULT = -1
+
+Result = CreateTopicsResponse.CreatableTopicResult
+Config = Result.CreatableTopicConfigs
+
+
+def create_topics(call: Call, request: CreateTopicsRequest) -> None:
+    """Create each topic by itself; the answer leaves when all of them are durable."""
+    twice = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
+    asked = [new_topic(topic) for topic in request.topics if topic.name not in twice]
+    results = [
+        Result(name=name, error_code=KafkaErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
+        for name in sorted(twice)
+    ]
+
+    def created(outcomes: list[Refusal | None]) -> None:
+        for new, refusal in zip(asked, outcomes, strict=True):
+            results.append(refused(new.name, refusal) if refusal else described(call, new, request.validate_only))
+        call.answer(CreateTopicsResponse(topics=results))
+
+    call.broker.topics.create(asked, validate_only=request.validate_only, then=created)
+
+
+def new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partitions=None if topic.num_partitions == DEFAULT else topic.num_partitions,
+        replication_factor=None if topic.replication_factor == DEFAULT else topic.replication_factor,
+        assignments={entry.partition_index: tuple(entry.broker_ids) for entry in topic.assignments},
+        assignment_count=len(topic.assignments),
+        configs={entry.name: entry.value for entry in topic.configs},
+    )
+
+
+def refused(name: str, refusal: Refusal) -> Result:
+    return Result(name=name, error_code=refusal.error, error_message=refusal.message)
+
+
+def described(call: Call, new: NewTopic, validate_only: bool) -> Result:
+    """What was created (or would have been), with the configs in force."""
+    image = call.broker.topics.validated(new) if validate_only else call.broker.image.topics[new.name]
+    settings = describe_topic(call.broker.config, image.configs)
+    return Result(
+        name=new.name,
+        topic_id=bytes(16) if validate_only else image.topic_id,
+        error_code=0,
+        error_message=None,
+        num_partitions=len(image.partitions),
+        replication_factor=len(image.partitions[0].replicas),
+        configs=[
+            Config(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in settings
+        ],
+    )

@@ -1,0 +1,53 @@
+"""DeleteTopics, key 20, v1-6. Topics by name, from v6 also by id; fetches parked on them are answered at once."""
+
+from kafkalite.cluster.topics import Refusal
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kafkalite.server.call import Call
+
+BOTH_FORMS_SINCE = 6
+
+Result = DeleteTopicsResponse.DeletableTopicResult
+Asked = tuple[str | None, bytes]
+
+
+def delete_topics(call: Call, request: DeleteTopicsRequest) -> None:
+    """Delete each topic by itself; the answer leaves when all deletions are durable."""
+    if call.version >= BOTH_FORMS_SINCE:
+        asked: list[Asked] = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        asked = [(name, bytes(16)) for name in request.topic_names]
+    found = [find(call, name, topic_id) for name, topic_id in asked]
+    names = [outcome for outcome in found if isinstance(outcome, str)]
+    ids = {name: call.broker.image.topics[name].topic_id for name in names}
+
+    def deleted(refusals: list[Refusal | None]) -> None:
+        by_name = dict(zip(names, refusals, strict=True))
+        results = []
+        for (name, topic_id), outcome in zip(asked, found, strict=True):
+            if isinstance(outcome, Refusal):
+                results.append(result(name, topic_id, outcome))
+            else:
+                results.append(result(outcome, ids[outcome], by_name[outcome]))
+        call.answer(DeleteTopicsResponse(responses=results))
+
+    call.broker.topics.delete(names, then=deleted)
+
+
+def find(call: Call, name: str | None, topic_id: bytes) -> str | Refusal:
+    """The topic's name, or what is wrong with how it was asked for."""
+    image = call.broker.image
+    if name is not None and any(topic_id):
+        return Refusal(KafkaErrorCode.INVALID_REQUEST, "Name the topic or give its id, not both.")
+    if name is not None:
+        return name if name in image.topics else Refusal(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not any(topic_id):
+        return Refusal(KafkaErrorCode.INVALID_REQUEST, "Neither a topic name nor an id was given.")
+    topic = image.topics_by_id.get(topic_id)
+    return topic.name if topic is not None else Refusal(KafkaErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def result(name: str | None, topic_id: bytes, refusal: Refusal | None) -> Result:
+    if refusal is None:
+        return Result(name=name, topic_id=topic_id, error_code=0, error_message=None)
+    return Result(name=name, topic_id=topic_id, error_code=refusal.error, error_message=refusal.message)

@@ -1,0 +1,47 @@
+"""DescribeProducers, key 61, v0. The producers that a partition remembers, for finding hanging transactions (KIP-664)."""
+
+from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from kafkalite.server.call import Call
+
+NO_TRANSACTION = -1
+NO_COORDINATOR = -1
+
+TopicResponse = DescribeProducersResponse.TopicResponse
+PartitionResponse = TopicResponse.PartitionResponse
+ProducerState = PartitionResponse.ProducerState
+
+
+def describe_producers(call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """List every partition's active producers."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name, partitions=[producers_of(call, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def producers_of(call: Call, topic: str, index: int) -> PartitionResponse:
+    partition = call.broker.replicas.partition(topic, b"", index, by_id=False)
+    error = partition if isinstance(partition, int) else partition.error
+    if error or isinstance(partition, int):
+        return PartitionResponse(partition_index=index, error_code=error, active_producers=[])
+    known = partition.log.producers if partition.log is not None else ()
+    return PartitionResponse(
+        partition_index=index,
+        error_code=0,
+        error_message=None,
+        active_producers=[
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=NO_COORDINATOR,
+                current_txn_start_offset=NO_TRANSACTION,
+            )
+            for producer in known
+        ],
+    )

@@ -1,0 +1,109 @@
+"""Fetch, key 1, v4-18. Whole batches from many partitions, at once or when `min_bytes` are there or `max_wait_ms` are over.
+
+Version notes: v7 incremental sessions (KIP-227); v9 current leader epoch (KIP-320); v12 last fetched epoch and diverging
+epoch (KIP-595); v13 topics by id; v16 node endpoints. At least one whole batch is answered even above max_bytes (KIP-74).
+Deviations: no preferred read replica yet. Sources: FetchRequest.json, KafkaApis.handleFetchRequest, DelayedFetch.
+"""
+
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.reads import Read, read
+from kafkalite.cluster.waiters import FetchWaiter
+from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
+from kafkalite.server.call import Call
+from kafkalite.server.handlers.fetch_context import FetchContext, open_context
+from kafkalite.state.fetch_sessions import SessionPartition
+
+READ_COMMITTED = 1
+
+TopicResponse = FetchResponse.FetchableTopicResponse
+PartitionData = TopicResponse.PartitionData
+EpochEndOffset = PartitionData.EpochEndOffset
+
+
+class PendingFetch:
+    """A fetch from its first look at the partitions until its answer."""
+
+    __slots__ = ("_call", "_context", "_request")
+
+    def __init__(self, call: Call, request: FetchRequest, context: FetchContext) -> None:
+        self._call = call
+        self._request = request
+        self._context = context
+
+    def start(self) -> None:
+        """Answer now if there is enough, an error, or no time to wait; park otherwise."""
+        reads = self._read_all()
+        size = sum(found.size for found in reads)
+        hurried = self._request.max_wait_ms <= 0 or not reads
+        if hurried or size >= self._request.min_bytes or any(found.error or found.diverging for found in reads):
+            self._answer(reads)
+        else:
+            self._park(self._request.min_bytes - size)
+
+    def _park(self, bytes_missing: int) -> None:
+        partitions = [part.handle for part in self._context.partitions if isinstance(part.handle, Partition)]
+        waiter = FetchWaiter(partitions, bytes_missing, self._wake)
+        self._call.reply.on_gone = waiter.drop
+        waiter.park(self._call.broker.clock, self._request.max_wait_ms / 1000)
+
+    def _wake(self) -> None:
+        self._call.reply.on_gone = None
+        self._answer(self._read_all())
+
+    def _read_all(self) -> list[Read]:
+        left = min(self._request.max_bytes, self._call.broker.config.fetch_max_bytes)
+        reads, empty = [], True
+        for part in self._context.partitions:
+            found = self._read(part, left, empty)
+            left -= found.size
+            empty = empty and not found.size
+            reads.append(found)
+        return reads
+
+    def _read(self, part: SessionPartition, bytes_left: int, min_one: bool) -> Read:
+        partition = self._context.resolve(part)
+        if not isinstance(partition, Partition):
+            return Read(partition)
+        return read(
+            partition,
+            part.fetch_offset,
+            min(part.max_bytes, bytes_left),
+            min_one=min_one,
+            committed_only=self._request.isolation_level == READ_COMMITTED,
+            current_leader_epoch=part.current_leader_epoch,
+            last_fetched_epoch=part.last_fetched_epoch,
+        )
+
+    def _answer(self, reads: list[Read]) -> None:
+        responses: list[TopicResponse] = []
+        for part, found in self._context.news(reads):
+            if not responses or (responses[-1].topic, responses[-1].topic_id) != (part.topic, part.topic_id):
+                responses.append(TopicResponse(topic=part.topic, topic_id=part.topic_id, partitions=[]))
+            responses[-1].partitions.append(partition_data(part, found))
+        self._call.answer(FetchResponse(session_id=self._context.session_id, responses=responses))
+
+
+def partition_data(part: SessionPartition, found: Read) -> PartitionData:
+    """Put what was read into the wire's words."""
+    data = PartitionData(
+        partition_index=part.partition,
+        error_code=found.error,
+        high_watermark=found.high_watermark,
+        last_stable_offset=found.last_stable_offset,
+        log_start_offset=found.log_start_offset,
+        aborted_transactions=None,
+        records=found.regions or b"",
+    )
+    if found.diverging is not None:
+        epoch, end_offset = found.diverging
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return data
+
+
+def fetch(call: Call, request: FetchRequest) -> FetchResponse | None:
+    """Open or resume the session, then read."""
+    context = open_context(call, request)
+    if isinstance(context, int):
+        return FetchResponse(error_code=context, session_id=0, responses=[])
+    PendingFetch(call, request, context).start()
+    return None

@@ -1,0 +1,83 @@
+"""Metadata, key 3, v0-13. Brokers, topics and where their partitions are led; creates a missing topic when that is allowed.
+
+Version notes: v0 empty list = all topics, v1 null = all; v4 allow_auto_topic_creation; v10 topic ids; v12 topics asked by id; v13
+top-level error. Brokers are named by the address this connection reached us at unless `advertised.listeners` is set.
+Deviations: an auto-created topic is answered with its partitions at once instead of LEADER_NOT_AVAILABLE first.
+"""
+
+from collections.abc import Iterator
+
+from kafkalite.cluster.image import NO_LEADER, UNASSIGNED_ID, TopicImage
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite.server.call import Call
+from kafkalite.state.topic_names import complaint, is_internal
+
+NAMES_EMPTY_MEANS_ALL = 0
+AUTO_CREATION_SINCE = 4
+
+Broker = MetadataResponse.MetadataResponseBroker
+Topic = MetadataResponse.MetadataResponseTopic
+Partition = Topic.MetadataResponsePartition
+
+
+def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
+    """Describe the cluster as this broker sees it now."""
+    topics = list(answered_topics(call, request))
+    image = call.broker.image
+    nodes = call.broker.nodes(call.connection)
+    return MetadataResponse(
+        brokers=[Broker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack) for node in nodes],
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+    )
+
+
+def answered_topics(call: Call, request: MetadataRequest) -> Iterator[Topic]:
+    asked = request.topics
+    if asked is None or (call.version == NAMES_EMPTY_MEANS_ALL and not asked):
+        yield from (describe(call, topic) for topic in call.broker.image.topics.values())
+        return
+    may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
+    for wanted in asked:
+        if wanted.name is None:
+            yield by_id(call, wanted.topic_id)
+        else:
+            yield by_name(call, wanted.name, may_create)
+
+
+def by_id(call: Call, topic_id: bytes) -> Topic:
+    topic = call.broker.image.topics_by_id.get(topic_id)
+    if topic is None:
+        return Topic(error_code=KafkaErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
+    return describe(call, topic)
+
+
+def by_name(call: Call, name: str, may_create: bool) -> Topic:
+    topic = call.broker.image.topics.get(name)
+    if topic is not None:
+        return describe(call, topic)
+    error = int(KafkaErrorCode.INVALID_TOPIC_EXCEPTION) if complaint(name) else call.broker.topics.create_on_demand(name, may_create)
+    if error:
+        return Topic(error_code=error, name=name, topic_id=UNASSIGNED_ID, is_internal=is_internal(name), partitions=[])
+    return describe(call, call.broker.image.topics[name])
+
+
+def describe(call: Call, topic: TopicImage) -> Topic:
+    offline = call.broker.replicas.offline(topic.name)
+    partitions = [
+        Partition(
+            error_code=KafkaErrorCode.LEADER_NOT_AVAILABLE if index in offline else 0,
+            partition_index=index,
+            leader_id=NO_LEADER if index in offline else partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=list(partition.replicas) if index in offline else [],
+        )
+        for index, partition in enumerate(topic.partitions)
+    ]
+    return Topic(
+        error_code=0, name=topic.name, topic_id=topic.topic_id, is_internal=is_internal(topic.name), partitions=partitions
+    )

@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch, key 23, v2-4. Where a leader epoch ends in this log, so that a reader sees whether its past was cut.
+
+Version notes: v2 current leader epoch; v3 replica id; v4 flexible. Sources: KIP-101, KIP-320, UnifiedLog.endOffsetForEpoch.
+"""
+
+from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kafkalite.server.call import Call
+
+UNDEFINED = -1
+
+TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+EpochEndOffset = TopicResult.EpochEndOffset
+
+
+def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    """Answer the end offset of the largest epoch not above the one asked for."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            TopicResult(
+                topic=topic.topic,
+                partitions=[
+                    end_of_epoch(call, topic.topic, asked.partition, asked.current_leader_epoch, asked.leader_epoch)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def end_of_epoch(call: Call, topic: str, index: int, current_leader_epoch: int, leader_epoch: int) -> EpochEndOffset:
+    partition = call.broker.replicas.partition(topic, b"", index, by_id=False)
+    error = partition if isinstance(partition, int) else partition.check_leader_epoch(current_leader_epoch)
+    if error or isinstance(partition, int):
+        return EpochEndOffset(error_code=error, partition=index, leader_epoch=UNDEFINED, end_offset=UNDEFINED)
+    if leader_epoch == partition.leader_epoch:
+        end_offset = partition.log.log_end_offset if partition.log is not None else 0
+        return EpochEndOffset(error_code=0, partition=index, leader_epoch=leader_epoch, end_offset=end_offset)
+    epoch, end_offset = partition.log.epoch_end_offset(leader_epoch) if partition.log is not None else (UNDEFINED, UNDEFINED)
+    return EpochEndOffset(error_code=0, partition=index, leader_epoch=epoch, end_offset=end_offset)

@@ -1,0 +1,111 @@
+"""Produce, key 0, v3-13 (advertised from 0, KAFKA-18659). Batches into partitions, answered once as many replicas have them as asked.
+
+Version notes: v3 record batches v2 only; v5 log start offset; v7 zstd; v8 record errors; v13 topics by id.
+acks=0 gets no answer; an error then closes the connection, as there is no other way to tell. v0-2 close it too.
+Deviations: none known. Sources: ProduceRequest.json, ReplicaManager.appendRecords.
+"""
+
+from kafkalite.cluster.append import Append
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kafkalite.server.call import Call
+
+TOPIC_ID_SINCE = 13
+ZSTD_SINCE = 7
+ZSTD_CODEC = 4
+ACKS = (0, 1, -1)
+
+TopicResponse = ProduceResponse.TopicProduceResponse
+PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
+RecordError = PartitionResponse.BatchIndexAndErrorMessage
+
+
+class ProduceAnswer:
+    """Collects the outcome of every partition of one request, and answers when the last one is known."""
+
+    __slots__ = ("_appends", "_call", "_open", "_request")
+
+    def __init__(self, call: Call, request: ProduceRequest) -> None:
+        self._call = call
+        self._request = request
+        self._appends: list[Append] = []
+        self._open = 1  # the handler itself, until every partition was reached
+
+    def expect(self, records: memoryview) -> Append:
+        append = Append(records, self._request.acks, self.finished)
+        self._appends.append(append)
+        self._open += 1
+        return append
+
+    def finished(self, _append: Append | None = None) -> None:
+        self._open -= 1
+        if self._open:
+            return
+        if self._request.acks == 0:
+            self._answer_nothing()
+        else:
+            self._call.answer(self._response())
+
+    def _answer_nothing(self) -> None:
+        failed = next((append for append in self._appends if append.error), None)
+        if failed is None:
+            self._call.no_answer()
+        else:
+            self._call.close(f"produce with acks=0 failed: {KafkaErrorCode(failed.error).name}")
+
+    def _response(self) -> ProduceResponse:
+        appends = iter(self._appends)
+        return ProduceResponse(
+            responses=[
+                TopicResponse(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_responses=[outcome(data.index, next(appends)) for data in topic.partition_data],
+                )
+                for topic in self._request.topic_data
+            ]
+        )
+
+
+def outcome(index: int, append: Append) -> PartitionResponse:
+    """Put what became of an append into the wire's words."""
+    return PartitionResponse(
+        index=index,
+        error_code=append.error,
+        base_offset=append.base_offset,
+        log_append_time_ms=append.log_append_time_ms,
+        log_start_offset=append.log_start_offset,
+        record_errors=[RecordError(batch_index=at, batch_index_error_message=text) for at, text in append.record_errors],
+        error_message=append.message,
+    )
+
+
+def produce(call: Call, request: ProduceRequest) -> None:
+    """Append every partition's batch; the answer leaves when all outcomes are known."""
+    answer = ProduceAnswer(call, request)
+    refusal = request_error(request)
+    for topic in request.topic_data:
+        hosted = call.broker.replicas.find(topic.name, topic.topic_id, by_id=call.version >= TOPIC_ID_SINCE)
+        for data in topic.partition_data:
+            append = answer.expect(data.records)
+            if refusal:
+                append.refuse(refusal)
+            elif isinstance(hosted, int):
+                append.refuse(hosted)
+            elif not 0 <= data.index < len(hosted.partitions):
+                append.refuse(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif data.records is None or len(data.records) == 0:
+                append.refuse(KafkaErrorCode.INVALID_RECORD, "a partition's records are missing")
+            else:
+                append.zstd_allowed = call.version >= ZSTD_SINCE
+                hosted.partitions[data.index].append(append)
+    answer.finished()
+
+
+def request_error(request: ProduceRequest) -> int:
+    """The error that holds for every partition of the request, or 0."""
+    if request.acks not in ACKS:
+        return KafkaErrorCode.INVALID_REQUIRED_ACKS
+    if request.transactional_id is not None:
+        return KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return 0

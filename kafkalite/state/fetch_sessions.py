@@ -1,0 +1,174 @@
+"""Incremental fetch sessions (KIP-227): which partitions a connection asks for, and what it was told last.
+
+A pure machine: it knows sessions, epochs and eviction, and holds of a partition only an opaque `handle`. Laws:
+1. A session's epoch grows by one with each request; any other epoch is refused and the client starts anew.
+2. An answer of an incremental session holds only the partitions that have news; one with an error always has.
+3. A partition that gave records moves to the end of the session, so that the next answer begins with others.
+4. A session can be evicted when it was idle for `EVICTION_MS`, or when it is that old and smaller than the new one.
+Source: FetchSession.java of Apache Kafka, KIP-227.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from kafkalite.errors import KafkaErrorCode
+
+EVICTION_MS = 120_000
+SESSION_NONE = 0
+EPOCH_INITIAL = 0
+EPOCH_FINAL = -1
+EPOCH_MAX = 2**31 - 1
+
+PartitionKey = tuple[object, int]
+
+
+class SessionPartition:
+    """One partition of a fetch: what the client asks, and what it was told last.
+
+    Arguments:
+        topic: topic name ("" when the request speaks ids).
+        topic_id: topic id, 16 bytes (zeros when the request speaks names).
+        partition: partition index.
+    """
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "handle",
+        "high_watermark_told",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "log_start_told",
+        "max_bytes",
+        "partition",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: bytes, partition: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.handle: object | None = None
+        self.high_watermark_told = -1
+        self.log_start_told = -1
+        self.current_leader_epoch = -1
+        self.fetch_offset = 0
+        self.last_fetched_epoch = -1
+        self.log_start_offset = -1
+        self.max_bytes = 0
+
+    def ask(
+        self, fetch_offset: int, max_bytes: int, current_leader_epoch: int, last_fetched_epoch: int, log_start_offset: int
+    ) -> None:
+        """Take over what the newest request asks of this partition."""
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+
+    def has_news(self, error: int, records_bytes: int, high_watermark: int, log_start_offset: int, urgent: bool) -> bool:
+        """Tell whether an incremental answer must name this partition."""
+        return bool(
+            error
+            or records_bytes
+            or urgent
+            or high_watermark != self.high_watermark_told
+            or log_start_offset != self.log_start_told
+        )
+
+    def told(self, error: int, high_watermark: int, log_start_offset: int) -> None:
+        """Note what the answer said; after an error the next answer must speak of this partition again."""
+        self.high_watermark_told = -1 if error else high_watermark
+        self.log_start_told = log_start_offset
+
+
+class Session:
+    """One client's fetch: its partitions in the order in which they are served."""
+
+    __slots__ = ("by_id", "created_ms", "epoch", "id", "last_used_ms", "partitions")
+
+    def __init__(self, session_id: int, by_id: bool, now_ms: int) -> None:
+        self.id = session_id
+        self.by_id = by_id
+        self.epoch = EPOCH_INITIAL
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.partitions: dict[PartitionKey, SessionPartition] = {}
+
+    def served(self, key: PartitionKey) -> None:
+        """Move a partition that gave records to the end (law 3)."""
+        self.partitions[key] = self.partitions.pop(key)
+
+
+class FetchSessions:
+    """All sessions of a broker.
+
+    Arguments:
+        slots: how many sessions are kept (`max.incremental.fetch.session.cache.slots`).
+        new_id: draws a positive int32, so that ids cannot be guessed from each other.
+    """
+
+    def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
+        self._slots = slots
+        self._new_id = new_id
+        self._sessions: dict[int, Session] = {}  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._sessions.values())
+
+    def resume(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> Session | int:
+        """Find the session that an incremental request continues, or the error code that the client must get."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != epoch:
+            return KafkaErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.by_id != by_id:
+            return KafkaErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.last_used_ms = now_ms
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return session
+
+    def open(self, partitions: Iterable[tuple[PartitionKey, SessionPartition]], by_id: bool, now_ms: int) -> int:
+        """Keep a full request's partitions for later ones; answer the session's id, or 0 when there is no room."""
+        kept = dict(partitions)
+        if not kept or not self._make_room(len(kept), now_ms):
+            return SESSION_NONE
+        session = Session(self._fresh_id(), by_id, now_ms)
+        session.epoch = 1
+        session.partitions = kept
+        self._sessions[session.id] = session
+        return session.id
+
+    def close(self, session_id: int) -> None:
+        """Forget a session; an unknown id is nothing to close."""
+        self._sessions.pop(session_id, None)
+
+    def _fresh_id(self) -> int:
+        while (session_id := self._new_id()) in self._sessions or session_id == SESSION_NONE:
+            pass
+        return session_id
+
+    def _make_room(self, partitions: int, now_ms: int) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        victim = self._victim(partitions, now_ms)
+        if victim is None:
+            return False
+        del self._sessions[victim.id]
+        return True
+
+    def _victim(self, partitions: int, now_ms: int) -> Session | None:
+        if not self._sessions:
+            return None
+        idlest = next(iter(self._sessions.values()))
+        if now_ms - idlest.last_used_ms > EVICTION_MS:
+            return idlest
+        old = [s for s in self._sessions.values() if now_ms - s.created_ms > EVICTION_MS]
+        smallest = min(old, key=lambda s: len(s.partitions), default=None)
+        return smallest if smallest is not None and len(smallest.partitions) < partitions else None

@@ -1,0 +1,33 @@
+"""Which topic names are legal, and which collide (Topic.java: metric names turn '.' into '_')."""
+
+import re
+from collections.abc import Iterable
+
+LENGTH_MAX = 249
+LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def complaint(name: str) -> str | None:
+    """Say what is wrong with a topic name, or None when it is legal."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > LENGTH_MAX:
+        return f"Topic name is invalid: it is {len(name)} characters long, {LENGTH_MAX} are allowed"
+    if LEGAL.fullmatch(name) is None:
+        return f"Topic name is invalid: {name!r} holds other characters than ASCII letters, digits, '.', '_' and '-'"
+    return None
+
+
+def colliding(name: str, existing: Iterable[str]) -> str | None:
+    """Answer the existing topic whose name differs only in '.' and '_', or None."""
+    if "." not in name and "_" not in name:
+        return None
+    folded = name.replace(".", "_")
+    return next((other for other in existing if other != name and other.replace(".", "_") == folded), None)
+
+
+def is_internal(name: str) -> bool:
+    return name in INTERNAL

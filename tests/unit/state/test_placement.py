@@ -1,0 +1,29 @@
+"""Replica placement: every broker leads, replicas differ, loads balance."""
+
+from collections import Counter
+
+import pytest
+
+from kafkalite.state.placement import place
+
+
+def test_one_broker_holds_everything() -> None:
+    assert place([7], 3, 1, first_index=0, shift=0) == [(7,), (7,), (7,)]
+
+
+@pytest.mark.parametrize("brokers", [2, 3, 5])
+@pytest.mark.parametrize("first_index", [0, 1])
+@pytest.mark.parametrize("shift", [0, 4])
+def test_replicas_of_a_partition_are_distinct_and_loads_balance(brokers: int, first_index: int, shift: int) -> None:
+    factor = 2
+    placed = place(range(brokers), brokers * 4, factor, first_index=first_index, shift=shift)
+    assert all(len(set(replicas)) == factor for replicas in placed)
+    assert set(Counter(replicas[0] for replicas in placed).values()) == {4}
+    held = Counter(broker for replicas in placed for broker in replicas)
+    assert max(held.values()) - min(held.values()) <= brokers
+
+
+def test_added_partitions_continue_the_round() -> None:
+    whole = place([1, 2, 3], 6, 2, first_index=1, shift=0)
+    later = place([1, 2, 3], 3, 2, first_index=1, shift=1, first_partition=3)
+    assert [replicas[0] for replicas in whole[3:]] == [replicas[0] for replicas in later]
