@@ -1,17 +1,18 @@
 """Time, chance and work outside the loop, as parameters (decision 9 of the design).
 
-Nothing in the package asks the operating system for them; it gets a `Clock`, a `Random` and an `Offload`. Their virtual twins
-are in `kafkalite.testing.clock`.
+Nothing in the package asks the operating system for them; it gets a `Clock`, a `Random` and an `Offload`. Their virtual
+twins are in `kafkalite.testing.clock`.
 
 Laws:
 1. Timeouts and intervals use `monotonic`; what is written into records and files uses `wall_ms`.
-2. One heap of timers per broker over a single timer of the loop. A timer never fires early; all timers that are due fire in
-   one callback, in order of their time, then of their creation.
-3. A job gets everything it may touch as arguments. Its outcome is applied on the loop by one callback which drains a queue, in
-   the order in which jobs end, and never from inside `run`. What a job raises arrives as an `Outcome`, never gets lost.
+2. One heap of timers per broker over a single timer of the loop. A timer never fires early; all timers that are due fire
+   in one callback, in order of their time, then of their creation.
+3. A job gets everything it may touch as arguments. Its outcome is applied on the loop by one callback which drains a queue,
+   in the order in which jobs end, and never from inside `run`. What a job raises arrives as an `Outcome`, never gets lost.
 4. A callback that raises is reported to the loop's exception handler and takes no other timer or outcome with it.
 """
 
+import builtins
 import heapq
 import itertools
 import math
@@ -58,8 +59,8 @@ class Random(Protocol):
     def below(self, limit: int) -> int:
         """A whole number in [0, limit)."""
 
-    def uuid(self) -> bytes:
-        """A random UUID (version 4) as 16 bytes, whose base64url text does not begin with '-' (Uuid.java: randomUuid)."""
+    def uuid(self) -> builtins.bytes:
+        """A version 4 UUID as 16 bytes whose base64url text does not begin with '-' (Uuid.java, randomUuid)."""
 
 
 class Outcome:
@@ -256,13 +257,13 @@ class SystemRandom:
         """A whole number in [0, limit)."""
         return secrets.randbelow(limit)
 
-    def uuid(self) -> bytes:
+    def uuid(self) -> builtins.bytes:
         """A random UUID as Kafka makes them."""
         return uuid_from(os.urandom)
 
 
 def uuid_from(random_bytes: Callable[[int], bytes]) -> bytes:
-    """A version 4 UUID from a source of bytes; again when its text would begin with '-', as tools take that for an option."""
+    """A version 4 UUID from a source of bytes; drawn again when its text begins with '-', which tools take for an option."""
     while True:
         raw = bytearray(random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40

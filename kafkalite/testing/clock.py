@@ -3,6 +3,7 @@
 A run with these three and the same seed repeats itself exactly.
 """
 
+import builtins
 import random
 from collections import deque
 from collections.abc import Callable
@@ -83,7 +84,7 @@ class SeededRandom:
         """A whole number in [0, limit)."""
         return self._random.randrange(limit)
 
-    def uuid(self) -> bytes:
+    def uuid(self) -> builtins.bytes:
         """A version 4 UUID."""
         return uuid_from(self._random.randbytes)
 
