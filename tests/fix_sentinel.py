@@ -1,7 +1,7 @@
 """The segfault sentinel: a run that an extension took down can never look like a pass.
 
-Each session keeps a file named after its process, with the test that runs now. A file of a process that is gone was left
-by a crash: the next session reports it, and fails when it is strict.
+Each session keeps a file named after its process, with the test that runs now. A file of a process that is gone was
+left by a crash: the next session reports it, and fails when it is strict.
 """
 
 import os
@@ -39,7 +39,7 @@ class Marks:
 def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     # A worker that dies is reported by xdist itself, with its test.
-    if hasattr(config, "workerinput") or config.cache is None:
+    if hasattr(config, "workerinput") or getattr(config, "cache", None) is None:
         return
     marks = config.stash[MARKS] = Marks(Path(config.cache.mkdir("kafkalite-sessions")))
     marks.begin()

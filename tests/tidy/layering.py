@@ -1,0 +1,118 @@
+"""Who may import whom: the rooms of the package, and the readers that hold them to it.
+
+Imports go downwards only. An entry is a room or a part of it (`protocol.stored`, `_speedups.file`). A room that is not
+in the table does not exist: adding one means adding a row here.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.tidy.imports import imports
+
+# Open to all rooms but those of CLOSED; among themselves in this order.
+OPEN = ("_version", "errors", "model", "metrics", "clock", "config")
+CLOSED = {"state": ("errors", "model"), "_speedups": ("errors",)}
+
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "_speedups": (),
+    "records": ("_speedups",),
+    "protocol": ("_speedups",),
+    "net": ("_speedups", "protocol"),
+    "storage": ("_speedups", "records", "protocol.stored"),
+    "state": (),
+    "coordination": ("_speedups.file",),
+    "cluster": ("_speedups", "records", "protocol", "net", "storage", "state", "coordination"),
+    "coordinators": ("records", "protocol", "state", "cluster"),
+    "server": (
+        *("_speedups", "records", "protocol", "net", "storage", "state"),
+        *("coordination", "cluster", "coordinators"),
+    ),
+    "kafkalite_sdk": ("_speedups", "records", "protocol", "net"),
+    "kafkalite_sdk.zk": ("_speedups", "records", "protocol", "net", "coordination"),
+    "pyspark_kafkalite": ("kafkalite_sdk",),
+}
+LOWER = (*ALLOWED["server"], "server")
+ALLOWED["testing"] = ALLOWED["cli"] = LOWER
+
+FORBIDDEN_LIBRARIES = {
+    "records": {"asyncio"},
+    "protocol": {"asyncio"},
+    "storage": {"asyncio"},
+    "state": {"asyncio", "os", "time", "random"},
+}
+# A library that only these modules may name, so that everything else works without it.
+CONFINED_LIBRARIES = {
+    "aiozk": ("coordination.zookeeper",),
+    "uvloop": ("server", "testing", "cli", "clock", "_speedups.connection"),
+}
+# The package itself names the broker for `kafkalite.Broker`; `python -m kafkalite` is the command.
+ROOT_MODULES = {"kafkalite": ("_version", "server"), "kafkalite.__main__": ("cli",)}
+PACKAGES = ("kafkalite", "kafkalite_sdk", "pyspark_kafkalite")
+SUFFIXES = {".py", ".pyi", ".pyx", ".pxd"}
+
+
+def violations(root: Path) -> list[str]:
+    """What the sources under `root` (the checkout) import against the table, one line each."""
+    found = []
+    for base in (root, root / "sdk"):
+        for package in PACKAGES:
+            for path in sorted((base / package).rglob("*")):
+                if path.suffix in SUFFIXES:
+                    found += [f"{path.relative_to(root)}:{said}" for said in _of_file(path, _module(path, base))]
+    return found
+
+
+def _module(path: Path, base: Path) -> str:
+    parts = path.relative_to(base).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _place(module: str) -> str:
+    """A module's name as the table has it: without `kafkalite.`, which all rooms of the broker share."""
+    return module.removeprefix("kafkalite.")
+
+
+def _within(place: str, entries: tuple[str, ...] | set[str]) -> bool:
+    return any(place == entry or place.startswith(entry + ".") for entry in entries)
+
+
+def _of_file(path: Path, module: str) -> Iterator[str]:
+    room = _place(module).split(".")[0]
+    for line, name in imports(path, module):
+        if name.startswith("include:"):
+            yield f"{line}: includes {name[8:]}: use cimport"
+        elif said := _judge(module, room, name):
+            yield f"{line}: {said}"
+
+
+def _judge(module: str, room: str, name: str) -> str | None:
+    top = name.split(".")[0]
+    if top == "tests":
+        return f"{module} imports the tests ({name})"
+    if top in PACKAGES:
+        return _judge_own(module, room, _place(name))
+    if top in FORBIDDEN_LIBRARIES.get(room, ()):
+        return f"{room} may not import {top}"
+    if top in CONFINED_LIBRARIES and not _within(_place(module), CONFINED_LIBRARIES[top]):
+        return f"{top} is for {', '.join(CONFINED_LIBRARIES[top])} only"
+    return None
+
+
+def _judge_own(module: str, room: str, place: str) -> str | None:
+    if module not in ROOT_MODULES and place.split(".")[0] == room:
+        return None
+    allowed = _allowed(module, room)
+    if allowed is None:
+        return f"room {room} is not in the table"
+    return None if _within(place, allowed) else f"{room} may not import {place}"
+
+
+def _allowed(module: str, room: str) -> tuple[str, ...] | None:
+    if module in ROOT_MODULES:
+        return ROOT_MODULES[module]
+    if room in OPEN:
+        return OPEN[: OPEN.index(room)]
+    part = next((entry for entry in ALLOWED if "." in entry and _within(_place(module), (entry,))), room)
+    if part not in ALLOWED:
+        return None
+    return (*ALLOWED[part], *CLOSED.get(room, OPEN))
