@@ -1,0 +1,184 @@
+"""What keeps the code small and honest: sizes, leftovers, machine paths, waiting by the clock, swallowed exceptions."""
+
+import ast
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+
+CODE_FOLDERS = ("kafkalite", "sdk", "tests", "perf", "tools")
+CODE_SUFFIXES = {".py", ".pyi", ".pyx", ".pxd"}
+TEXT_SUFFIXES = CODE_SUFFIXES | {
+    ".md",
+    ".toml",
+    ".sh",
+    ".c",
+    ".h",
+    ".go",
+    ".java",
+    ".service",
+    ".xml",
+    ".yaml",
+    ".json",
+}
+TEXT_PLACES = (*CODE_FOLDERS, "docs", ".ci", "Makefile", "README.md", "CHANGELOG.md", "pyproject.toml", "setup.py")
+
+# Put together from halves, so that this file passes its own test.
+_LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
+_MACHINE_PATH = re.compile(r"(?<![\w.\-$}])/(?:wo" r"rk|ro" r"ot|ho" r"me/\w+|tm" r"p)(?:/[\w.-]+|\b)")
+KAFKAS_OWN_PATHS = {"/tm" + "p/kafka-logs"}  # the default of log.dir
+
+_CYTHON_FUNCTION = re.compile(r"^(\s*)(?:async\s+)?(?:def|cdef|cpdef)\s[^=#]*\(")
+_CYTHON_OTHER = re.compile(r"^\s*c?p?def\s+(?:class|struct|enum|union|extern|packed)\b")
+_CYTHON_SWALLOWED = re.compile(r"^\s*except\b[^:\n]*:\s*(?:#.*)?(?:\n\s*)?(?:pass|\.\.\.)\s*(?:#.*)?$", re.MULTILINE)
+
+
+class Function(NamedTuple):
+    name: str
+    line: int
+    lines: int
+
+
+def code_files(root: Path) -> list[Path]:
+    return [path for path in text_files(root, CODE_FOLDERS) if path.suffix in CODE_SUFFIXES]
+
+
+def text_files(root: Path, places: tuple[str, ...] = TEXT_PLACES) -> list[Path]:
+    found = []
+    for place in places:
+        below = [root / place] if (root / place).is_file() else sorted((root / place).rglob("*"))
+        found += [path for path in below if path.is_file() and _is_text(path)]
+    return found
+
+
+def _is_text(path: Path) -> bool:
+    return "__pycache__" not in path.parts and (path.suffix in TEXT_SUFFIXES or not path.suffix)
+
+
+def functions(path: Path) -> list[Function]:
+    """Every function of the file, nested ones too, from its `def` to its last line."""
+    text = path.read_text()
+    return list(_cython_functions(text) if path.suffix in {".pyx", ".pxd"} else _python_functions(text))
+
+
+def _python_functions(text: str) -> Iterator[Function]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield Function(node.name, node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1)
+
+
+def _cython_functions(text: str) -> Iterator[Function]:
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        found = _CYTHON_FUNCTION.match(line)
+        if not found or _CYTHON_OTHER.match(line):
+            continue
+        end = _signature_end(lines, at)
+        if not lines[end].partition("#")[0].rstrip().endswith(":"):
+            continue  # a declaration without a body
+        last = _body_end(lines, end, len(found[1]))
+        name = line.partition("(")[0].split()[-1].lstrip("*")
+        yield Function(name, at + 1, last - at + 1)
+
+
+def _signature_end(lines: list[str], at: int) -> int:
+    depth = 0
+    for end in range(at, len(lines)):
+        code = lines[end].partition("#")[0]
+        depth += code.count("(") - code.count(")")
+        if depth <= 0:
+            return end
+    return len(lines) - 1
+
+
+def _body_end(lines: list[str], signature_end: int, indent: int) -> int:
+    last = signature_end
+    for at in range(signature_end + 1, len(lines)):
+        line = lines[at]
+        if line.strip():
+            if len(line) - len(line.lstrip()) <= indent:
+                break
+            last = at
+    return last
+
+
+def violations(root: Path) -> list[str]:
+    """Everything untidy under `root` (a checkout), one line each."""
+    found = []
+    for path in text_files(root):
+        name = path.relative_to(root)
+        found += [f"{name}:{said}" for said in _of_text(path.read_text())]
+    for path in code_files(root):
+        name = path.relative_to(root)
+        found += [f"{name}:{said}" for said in (*_sizes(path), *_habits(path, in_tests=name.parts[0] == "tests"))]
+    return found
+
+
+def _of_text(text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := _LEFTOVER.search(line):
+            yield f"{number}: {found[0]} is left over"
+        for found in _MACHINE_PATH.finditer(line):
+            if found[0] not in KAFKAS_OWN_PATHS:
+                yield f"{number}: {found[0]} is a path of one machine"
+
+
+def _sizes(path: Path) -> Iterator[str]:
+    count = len(path.read_text().splitlines())
+    if count > MODULE_LINES_MAX:
+        yield f"1: {count} lines, allowed are {MODULE_LINES_MAX}"
+    for function in functions(path):
+        if function.lines > FUNCTION_LINES_MAX:
+            yield f"{function.line}: {function.name} has {function.lines} lines, allowed are {FUNCTION_LINES_MAX}"
+
+
+def _habits(path: Path, *, in_tests: bool) -> Iterator[str]:
+    text = path.read_text()
+    if path.suffix in {".pyx", ".pxd"}:
+        for found in _CYTHON_SWALLOWED.finditer(text):
+            yield f"{text.count(chr(10), 0, found.start()) + 1}: swallows an exception"
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ExceptHandler) and all(_does_nothing(statement) for statement in node.body):
+            yield f"{node.lineno}: swallows an exception"
+        elif isinstance(node, ast.Call) and _suppresses_all(node):
+            yield f"{node.lineno}: suppresses every exception"
+        elif in_tests and isinstance(node, ast.Call) and _sleeps(node):
+            yield f"{node.lineno}: sleeps: wait for an event"
+
+
+def _does_nothing(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Pass) or (
+        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    )
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _suppresses_all(node: ast.Call) -> bool:
+    names = {getattr(argument, "id", "") for argument in node.args}
+    return _called(node) == "suppress" and bool(names & {"Exception", "BaseException"})
+
+
+def _sleeps(node: ast.Call) -> bool:
+    zero = bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+    owner = getattr(getattr(node.func, "value", None), "id", None)
+    return _called(node) == "sleep" and owner in {None, "time", "asyncio"} and not zero
+
+
+def report(root: Path) -> str:
+    """One line of medians over the package's own code."""
+    files = [path for path in code_files(root) if path.relative_to(root).parts[0] in {"kafkalite", "sdk"}]
+    modules = [lines for path in files if (lines := len(path.read_text().splitlines()))] or [0]
+    lengths = sorted(function.lines for path in files for function in functions(path)) or [0]
+    return (
+        f"tidy: {len(modules)} modules, median {statistics.median(modules):.0f} lines, longest {max(modules)}; "
+        f"{len(lengths)} functions, median {statistics.median(lengths):.0f}, "
+        f"p90 {lengths[len(lengths) * 9 // 10]}, longest {lengths[-1]}"
+    )
