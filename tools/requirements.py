@@ -1,7 +1,7 @@
 """Prints what pip has to install: `requirements.py build`, or `requirements.py dev FOREIGN.toml`.
 
 The first reads [build-system] of pyproject.toml, the second its `dev` extra and the pinned foreign clients, which are
-the table [python] of the one file that pins everything foreign.
+the table [clients] of the one file that pins everything foreign.
 """
 
 import sys
@@ -17,7 +17,7 @@ def main(kind: str, *files: str) -> None:
     else:
         lines = list(PROJECT["project"]["optional-dependencies"][kind])
     for file in files:
-        pins = tomllib.loads(Path(file).read_text())["python"]
+        pins = tomllib.loads(Path(file).read_text())["clients"]
         lines += [f"{name}=={version}" for name, version in pins.items()]
     print("\n".join(lines))
 
