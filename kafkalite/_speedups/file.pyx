@@ -1,0 +1,309 @@
+"""The disk port: the only door between the broker and its files.
+
+Laws:
+1. Whoever touches a disk takes a `Disk`; the faulty twin subclasses `Disk` and `File`.
+2. Failures are `OSError` with the path; a write is whole or raises, and what a failed one left is the caller's to truncate.
+3. A `File` owns one descriptor and closes it with its last reference, so a region in flight keeps its bytes readable.
+"""
+
+import errno
+import os
+import shutil
+import stat
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrnoWithFilenameObject
+from libc.errno cimport EINTR, errno as c_errno
+from libc.stdint cimport int64_t
+from posix.types cimport off_t
+
+cdef extern from *:
+    """
+    #include <fcntl.h>
+    #include <string.h>
+    #include <unistd.h>
+    /* An open-file-description lock: refused to other processes and to other descriptors of this one alike. */
+    static int kl_lock(int fd) {
+        struct flock lock;
+        memset(&lock, 0, sizeof lock);
+        lock.l_type = F_WRLCK;
+        lock.l_whence = SEEK_SET;
+    #ifdef F_OFD_SETLK
+        return fcntl(fd, F_OFD_SETLK, &lock);
+    #else
+        return fcntl(fd, F_SETLK, &lock);
+    #endif
+    }
+    """
+    int kl_lock(int fd) nogil
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t c_pread "pread"(int fd, void *buf, size_t count, off_t offset)
+    int c_close "close"(int fd)
+
+cdef extern from "<sys/uio.h>" nogil:
+    ssize_t c_pwritev "pwritev"(int fd, const iovec *iov, int iovcnt, off_t offset)
+
+FILE_MODE = 0o644
+cdef enum:
+    PARTS_MAX = 1024          # IOV_MAX of Linux
+
+
+cdef class File:
+    """One open file.
+
+    Arguments:
+        path: where it was opened; kept for messages only, as a rename does not close it.
+        fd: the descriptor, owned from now on.
+    """
+
+    def __cinit__(self, str path, int fd):
+        self.path = path
+        self.fd = fd
+
+    def __init__(self, path, fd):
+        self.watched = type(self) is not File
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            c_close(self.fd)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.path!r}, fd={self.fd})"
+
+    def before(self, str operation, int64_t offset, int64_t size):
+        """Called ahead of "write", "read", "truncate" and "sync" on a subclass.
+
+        Result: how many of `size` bytes may be written before the write fails (`size` = no fault). May raise OSError.
+        """
+        return size
+
+    def size(self):
+        """Bytes in the file now. Raises OSError."""
+        return os.fstat(self.fd).st_size
+
+    def pread(self, Py_ssize_t n, int64_t offset):
+        """Up to `n` bytes from `offset`; fewer only at the end of the file. Raises OSError."""
+        if n < 0:
+            raise ValueError(f"cannot read {n} bytes")
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, n)
+        cdef Py_ssize_t got = self.read_into(PyBytes_AS_STRING(data), n, offset)
+        return data if got == n else data[:got]
+
+    cdef Py_ssize_t read_into(self, void *target, Py_ssize_t size, int64_t offset) except -1:
+        """Read until `size` bytes are there or the file ends; answer how many."""
+        cdef Py_ssize_t done = 0
+        cdef ssize_t got
+        if self.watched:
+            self.before("read", offset, size)
+        while done < size:
+            got = c_pread(self.fd, <char *> target + done, size - done, offset + done)
+            if got < 0:
+                if c_errno == EINTR:
+                    PyErr_CheckSignals()
+                    continue
+                PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
+            if got == 0:
+                break
+            done += got
+        return done
+
+    def pwrite(self, data, int64_t offset):
+        """Write all of `data` at `offset`; answer its size. Raises OSError, having written a part at most."""
+        cdef Py_buffer view
+        cdef iovec part
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            part.iov_base = view.buf
+            part.iov_len = view.len
+            self.write_vec(&part, 1, offset)
+            return view.len
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef int write_vec(self, iovec *parts, int count, int64_t offset) except -1:
+        """Write all parts one after the other at `offset`, or raise OSError. The array is used up."""
+        cdef int64_t total = 0
+        cdef int64_t allowed
+        cdef int i
+        if self.watched:
+            for i in range(count):
+                total += parts[i].iov_len
+            allowed = self.before("write", offset, total)
+            if allowed < total:
+                write_all(self, parts, shorten(parts, count, allowed), offset)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        return write_all(self, parts, count, offset)
+
+    def truncate(self, int64_t size):
+        """Cut (or extend with zeros) to `size` bytes. Raises OSError."""
+        if self.watched:
+            self.before("truncate", size, 0)
+        os.ftruncate(self.fd, size)
+
+    def sync(self):
+        """fdatasync: the data and the size are on the disk when this returns. Raises OSError; never to be retried."""
+        if self.watched:
+            self.before("sync", 0, 0)
+        os.fdatasync(self.fd)
+
+    def lock(self):
+        """Take the exclusive lock. Raises BlockingIOError where anybody else holds it, also in this process."""
+        if kl_lock(self.fd) != 0:
+            if c_errno == errno.EACCES:
+                raise BlockingIOError(errno.EAGAIN, "the lock is held", self.path)
+            PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
+
+    def close(self):
+        """Close now, whoever still refers to it. A second call does nothing."""
+        cdef int fd = self.fd
+        self.fd = -1
+        if fd >= 0:
+            os.close(fd)
+
+
+cdef int shorten(iovec *parts, int count, int64_t size) noexcept nogil:
+    """Cut the parts to `size` bytes in all; answer how many parts are left."""
+    cdef int i = 0
+    while i < count and size > 0:
+        if <int64_t> parts[i].iov_len > size:
+            parts[i].iov_len = size
+        size -= parts[i].iov_len
+        i += 1
+    return i
+
+
+cdef int write_all(File file, iovec *parts, int count, int64_t offset) except -1:
+    # A short write is tried again: the next call tells the reason (usually ENOSPC).
+    cdef ssize_t got
+    cdef int first = 0
+    while first < count:
+        got = c_pwritev(file.fd, parts + first, min(count - first, <int> PARTS_MAX), offset)
+        if got < 0:
+            if c_errno == EINTR:
+                PyErr_CheckSignals()
+                continue
+            PyErr_SetFromErrnoWithFilenameObject(OSError, file.path)
+        offset += got
+        while first < count and <size_t> got >= parts[first].iov_len:
+            got -= parts[first].iov_len
+            first += 1
+        if got > 0:
+            parts[first].iov_base = <char *> parts[first].iov_base + got
+            parts[first].iov_len -= got
+    return 0
+
+
+cdef class FileRegion:
+    """A run of bytes of an open file, kept readable for as long as the region lives.
+
+    Arguments: the file, the offset and the length in bytes.
+    """
+
+    def __cinit__(self, File file not None, int64_t offset, int64_t length):
+        self.file = file
+        self.offset = offset
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+    def __repr__(self):
+        return f"FileRegion({self.file.path!r}, {self.offset}, {self.length})"
+
+    def read(self):
+        """The bytes. Raises OSError, also where the file has become shorter meanwhile."""
+        data = self.file.pread(self.length, self.offset)
+        if len(data) < self.length:
+            raise OSError(errno.EIO, "the file ends inside the region", self.file.path)
+        return data
+
+
+cdef class Disk:
+    """The file system. Every method raises OSError."""
+
+    def open(self, str path, *, bint create=False, bint read_only=False):
+        """Open for reading and writing (or reading only); `create` makes the file where it is missing."""
+        cdef int flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0)
+        return self.make_file(path, os.open(path, flags, FILE_MODE))
+
+    def make_file(self, str path, int fd):
+        """The object around a fresh descriptor; a subclass answers its own kind."""
+        return File(path, fd)
+
+    def read_bytes(self, str path):
+        """The whole file."""
+        cdef File file = self.open(path, read_only=True)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def write_atomic(self, str path, data, *, bint sync):
+        """Replace the file at once: write `<path>.tmp`, rename; with `sync` also fsync file and directory."""
+        cdef str temporary = path + ".tmp"
+        cdef File file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+        self.rename(temporary, path)
+        if sync:
+            self.sync_dir(os.path.dirname(path) or ".")
+
+    def list(self, str path):
+        """Names in a directory, sorted."""
+        return sorted(os.listdir(path))
+
+    def exists(self, str path):
+        return os.path.lexists(path)
+
+    def is_dir(self, str path):
+        return os.path.isdir(path)
+
+    def size(self, str path):
+        """Bytes of the file at `path`."""
+        return os.stat(path).st_size
+
+    def modified_ms(self, str path):
+        """When the file was last written, in ms of wall time."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def make_dir(self, str path):
+        """Make a directory and what is missing above it; one that exists is fine."""
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, str path):
+        os.unlink(path)
+
+    def rename(self, str old, str new):
+        """Atomic; replaces a file at `new`."""
+        os.rename(old, new)
+
+    def remove_tree(self, str path):
+        """Remove a directory and all in it; symbolic links are not followed."""
+        shutil.rmtree(path)
+
+    def sync_dir(self, str path):
+        """fsync a directory: creations, renames and removals in it are on the disk when this returns."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, str path):
+        """(free for us, total) bytes of the file system that holds `path`."""
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+    def is_regular(self, str path):
+        """Tell whether `path` is a plain file (not a directory, link, device)."""
+        try:
+            return stat.S_ISREG(os.lstat(path).st_mode)
+        except FileNotFoundError:
+            return False
