@@ -169,7 +169,8 @@ def start_kafka(
     """Start a single KRaft node (broker and controller in one) and wait until it answers ApiVersions.
 
     directory: kept files; a second start on the same directory finds the data again. heap: -Xms and -Xmx.
-    port: 0 = a free one. overrides: lines of server.properties. Raises JvmError with the end of the log if it does not start.
+    port: 0 = a free one. overrides: lines of server.properties. Raises JvmError with the end of the log if it does not
+    start.
     """
     directory.mkdir(parents=True, exist_ok=True)
     port = port or free_port()
