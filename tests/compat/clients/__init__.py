@@ -1,0 +1,14 @@
+"""The foreign clients, each behind one small face so that a test names the behaviour and not the library.
+
+Laws: no client joins a group (every reader is assigned its partition); every wait has a deadline and ends in an error
+that says what was missing; nothing here knows which broker it talks to.
+"""
+
+from tests.compat.clients.aio import AioKafka
+from tests.compat.clients.confluent import Confluent
+from tests.compat.clients.model import EARLIEST, LATEST, At, Client, Record
+from tests.compat.clients.python import KafkaPython
+
+PYTHON_CLIENTS: tuple[Client, ...] = (Confluent(), AioKafka(), KafkaPython())
+
+__all__ = ["EARLIEST", "LATEST", "PYTHON_CLIENTS", "AioKafka", "At", "Client", "Confluent", "KafkaPython", "Record"]

@@ -1,0 +1,134 @@
+"""kafka-python 3: a schema engine of its own, flexible versions, incremental fetch sessions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+
+from tests.compat.clients.model import DEADLINE_S, EARLIEST, At, Deadline, Record, Refused, Start
+
+with warnings.catch_warnings():
+    # It loads its schemas with importlib.resources.read_text, deprecated from Python 3.11 to 3.12.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.consumer.fetcher import ConsumerRecord
+    from kafka.errors import BrokerResponseError
+
+
+def record_of(message: ConsumerRecord) -> Record:
+    """A consumed message in our words."""
+    return Record(
+        value=message.value,
+        key=message.key,
+        headers=tuple(message.headers),
+        timestamp_ms=message.timestamp,
+        partition=message.partition,
+        offset=message.offset,
+    )
+
+
+class KafkaPython:
+    """The face of `Client` over kafka-python."""
+
+    name = "kafka-python"
+
+    def write(
+        self,
+        address: str,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        idempotent: bool = False,
+        request_bytes_max: int | None = None,
+    ) -> list[Record]:
+        settings = {
+            "bootstrap_servers": address,
+            "compression_type": None if codec == "none" else codec,
+            "acks": acks if acks == "all" else int(acks),
+            "enable_idempotence": idempotent,
+            "linger_ms": 5,
+        }
+        if request_bytes_max is not None:
+            settings["max_request_size"] = request_bytes_max
+        with closing(KafkaProducer(**settings)) as producer:
+            waits = [
+                producer.send(
+                    topic,
+                    record.value,
+                    record.key,
+                    list(record.headers),
+                    partition=record.partition,
+                    timestamp_ms=record.timestamp_ms,
+                )
+                for record in records
+            ]
+            producer.flush(DEADLINE_S)
+            try:
+                answers = [wait.get(DEADLINE_S) for wait in waits]
+            except BrokerResponseError as refusal:
+                raise Refused(refusal.errno, str(refusal)) from refusal
+        return [record.at(a.offset if acks != "0" else -1) for record, a in zip(records, answers, strict=True)]
+
+    @contextmanager
+    def assigned(
+        self, address: str, topic: str, partition: int, start: Start, **settings: object
+    ) -> Iterator[KafkaConsumer]:
+        """A consumer without a group that reads one partition."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=address,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=4 << 20,
+            **settings,
+        )
+        with closing(consumer):
+            place = TopicPartition(topic, partition)
+            consumer.assign([place])
+            self._seek(consumer, place, start)
+            yield consumer
+
+    @staticmethod
+    def _seek(consumer: KafkaConsumer, place: TopicPartition, start: Start) -> None:
+        if isinstance(start, At):
+            consumer.seek(place, consumer.offsets_for_times({place: start.timestamp_ms})[place].offset)
+        elif isinstance(start, str):
+            (consumer.seek_to_beginning if start == EARLIEST else consumer.seek_to_end)(place)
+        else:
+            consumer.seek(place, start)
+
+    def read(
+        self,
+        address: str,
+        topic: str,
+        count: int,
+        *,
+        partition: int = 0,
+        start: Start = EARLIEST,
+        seconds: float = DEADLINE_S,
+    ) -> list[Record]:
+        found: list[Record] = []
+        deadline = Deadline(f"{count} records of {topic}-{partition} from {start}", seconds)
+        with self.assigned(address, topic, partition, start) as consumer:
+            while len(found) < count:
+                wait_ms = int(deadline.left(1.0) * 1000)
+                try:
+                    fetched = consumer.poll(wait_ms, max_records=count - len(found))
+                except BrokerResponseError as refusal:
+                    raise Refused(refusal.errno, str(refusal)) from refusal
+                found.extend(record_of(message) for messages in fetched.values() for message in messages)
+        return found
+
+    def bounds(self, address: str, topic: str, partition: int = 0) -> tuple[int, int]:
+        place = TopicPartition(topic, partition)
+        with self.assigned(address, topic, partition, 0) as consumer:
+            return consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
+
+    def find(self, address: str, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
+        place = TopicPartition(topic, partition)
+        with self.assigned(address, topic, partition, 0) as consumer:
+            found = consumer.offsets_for_times({place: timestamp_ms})[place]
+            return None if found is None else found.offset

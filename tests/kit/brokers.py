@@ -1,0 +1,176 @@
+"""The broker under test, as a process of its own: `AGAINST=kafkalite` (default) or `AGAINST=kafka` (Apache Kafka 4.3).
+
+A compat test never knows which of the two it talks to: it gets an address, a data directory in Kafka's layout, and the
+verbs stop (SIGTERM), kill (SIGKILL) and start, which returns to the same port and the same data.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.kit import jvm
+
+AGAINST = os.environ.get("AGAINST", "kafkalite")
+START_S = 60.0
+STOP_S = 30.0
+READY = "kafkalite ready on "
+# The same for both brokers: defaults that only a real cluster can afford are lowered, nothing else.
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+# A killed KRaft broker may come back only when its registration has ended, 9 s by default.
+KRAFT_SETTINGS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0, every: float = 0.02) -> None:
+    """Ask again and again, for things that nobody announces; fails with `what` after the deadline."""
+    end = time.monotonic() + seconds
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < end, f"not in time: {what}"
+        pause.wait(every)
+
+
+class Broker(ABC):
+    """One broker process on one directory and one port.
+
+    `clean_exit` is the exit code of a stop that went well; `data` holds the partitions' directories.
+    """
+
+    clean_exit: int
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        self.directory = directory
+        self.data = directory / "data"
+        self.settings = {**SETTINGS, **settings}
+        self.port = jvm.free_port()
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    @abstractmethod
+    def pid(self) -> int:
+        """Of the running process."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the process and return when it serves; raises AssertionError with its last words if it does not."""
+
+    @abstractmethod
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """SIGKILL: what the operating system has not been given is gone."""
+
+    @abstractmethod
+    def running(self) -> bool:
+        """Whether the process lives."""
+
+
+class Kafkalite(Broker):
+    """`python -m kafkalite serve`; what it prints goes to `server.log`."""
+
+    clean_exit = 0
+    _process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    def start(self) -> None:
+        assert not self.running(), "already running"
+        command = [sys.executable, "-m", "kafkalite", "serve", "--listen", self.address, "--data", str(self.data)]
+        command += [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
+        log_path = self.directory / "server.log"
+        with open(log_path, "ab") as log:
+            said_before = log.tell()
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self._process = process
+
+        def said() -> str:
+            return log_path.read_bytes()[said_before:].decode(errors="replace")
+
+        wait_until(lambda: READY in said() or process.poll() is not None, "start of the broker", START_S)
+        assert process.poll() is None, f"the broker did not come up:\n{said()[-4000:]}"
+
+    def stop(self) -> int:
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, sign: signal.Signals) -> int:
+        assert self._process is not None, "not started"
+        self._process.send_signal(sign)
+        try:
+            return self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"the broker ignored {sign.name} for {STOP_S} s") from None
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+
+class ApacheKafka(Broker):
+    """Apache Kafka in KRaft mode, broker and controller in one process."""
+
+    clean_exit = 143  # Java's answer to SIGTERM
+    _kafka: jvm.KafkaProcess | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._kafka is not None, "not started"
+        return self._kafka.pid
+
+    def start(self) -> None:
+        assert not self.running(), "already running"
+        settings = {**KRAFT_SETTINGS, **self.settings}
+        self._kafka = jvm.start_kafka(jvm.CURRENT, self.directory, heap="512m", port=self.port, overrides=settings)
+
+    def stop(self) -> int:
+        assert self._kafka is not None, "not started"
+        return self._kafka.stop()
+
+    def kill(self) -> None:
+        assert self._kafka is not None, "not started"
+        self._kafka.kill()
+
+    def running(self) -> bool:
+        return self._kafka is not None and self._kafka.process.poll() is None
+
+
+KINDS: dict[str, type[Broker]] = {"kafkalite": Kafkalite, "kafka": ApacheKafka}
+
+
+@contextmanager
+def broker_under_test(directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
+    """A running broker of the kind that AGAINST names; ended with the block, whatever its state.
+
+    directory: for its data and log, made if missing. settings: broker settings under Kafka's names.
+    """
+    broker = KINDS[AGAINST](directory, settings or {})
+    try:
+        broker.start()
+        yield broker
+    finally:
+        if broker.running():
+            broker.stop()
