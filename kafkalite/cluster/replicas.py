@@ -45,6 +45,13 @@ class Replicas:
             return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return topic.partitions[index]
 
+    def offline(self, name: str) -> frozenset[int]:
+        """Indexes of the partitions of a topic that cannot be served here."""
+        topic = self._by_name.get(name)
+        if topic is None:
+            return frozenset()
+        return frozenset(partition.index for partition in topic.partitions if partition.error)
+
     def add(self, topic: HostedTopic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic

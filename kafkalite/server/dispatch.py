@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite._speedups.codec import decode, read_request_header
 from kafkalite._speedups.framing import Reply
-from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
-from kafkalite.protocol.schema import DecodeError
+from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.server.api import Row
 from kafkalite.server.call import Call
 from kafkalite.server.limited_log import LimitedLog

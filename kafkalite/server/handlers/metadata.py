@@ -5,7 +5,7 @@ top-level error. Brokers are named by the address this connection reached us at 
 Deviations: an auto-created topic is answered with its partitions at once instead of LEADER_NOT_AVAILABLE first.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kafkalite.cluster.image import NO_LEADER, UNASSIGNED_ID, TopicImage
 from kafkalite.errors import KafkaErrorCode
@@ -21,30 +21,38 @@ Topic = MetadataResponse.MetadataResponseTopic
 Partition = Topic.MetadataResponsePartition
 
 
-def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
-    """Describe the cluster as this broker sees it now."""
-    topics = list(answered_topics(call, request))
+def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
+    """Describe the cluster as this broker sees it now, after creating what may be created."""
+    missing = [] if request.topics is None else [wanted.name for wanted in request.topics if is_missing(call, wanted.name)]
+    may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
+    if not missing or not may_create:
+        return answer(call, request, {})
+    call.broker.topics.create_on_demand(missing, lambda errors: call.answer(answer(call, request, errors)))
+    return None
+
+
+def is_missing(call: Call, name: str | None) -> bool:
+    return name is not None and name not in call.broker.image.topics and complaint(name) is None
+
+
+def answer(call: Call, request: MetadataRequest, errors: Mapping[str, int]) -> MetadataResponse:
     image = call.broker.image
     nodes = call.broker.nodes(call.connection)
     return MetadataResponse(
         brokers=[Broker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack) for node in nodes],
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        topics=topics,
+        topics=list(answered_topics(call, request, errors)),
     )
 
 
-def answered_topics(call: Call, request: MetadataRequest) -> Iterator[Topic]:
+def answered_topics(call: Call, request: MetadataRequest, errors: Mapping[str, int]) -> Iterator[Topic]:
     asked = request.topics
     if asked is None or (call.version == NAMES_EMPTY_MEANS_ALL and not asked):
         yield from (describe(call, topic) for topic in call.broker.image.topics.values())
         return
-    may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
     for wanted in asked:
-        if wanted.name is None:
-            yield by_id(call, wanted.topic_id)
-        else:
-            yield by_name(call, wanted.name, may_create)
+        yield by_id(call, wanted.topic_id) if wanted.name is None else by_name(call, wanted.name, errors)
 
 
 def by_id(call: Call, topic_id: bytes) -> Topic:
@@ -54,14 +62,13 @@ def by_id(call: Call, topic_id: bytes) -> Topic:
     return describe(call, topic)
 
 
-def by_name(call: Call, name: str, may_create: bool) -> Topic:
+def by_name(call: Call, name: str, errors: Mapping[str, int]) -> Topic:
     topic = call.broker.image.topics.get(name)
     if topic is not None:
         return describe(call, topic)
-    error = int(KafkaErrorCode.INVALID_TOPIC_EXCEPTION) if complaint(name) else call.broker.topics.create_on_demand(name, may_create)
-    if error:
-        return Topic(error_code=error, name=name, topic_id=UNASSIGNED_ID, is_internal=is_internal(name), partitions=[])
-    return describe(call, call.broker.image.topics[name])
+    unknown = KafkaErrorCode.INVALID_TOPIC_EXCEPTION if complaint(name) else KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    error = errors.get(name) or unknown
+    return Topic(error_code=error, name=name, topic_id=UNASSIGNED_ID, is_internal=is_internal(name), partitions=[])
 
 
 def describe(call: Call, topic: TopicImage) -> Topic:

@@ -1,0 +1,121 @@
+"""Everything this broker serves: one row per API key. Dispatch, ApiVersions and authorisation are derived from these rows.
+
+A row names the request and response classes (whose version ranges are Kafka 4.3's), the handler, and what the principal must be
+allowed to do. The advertised minimum differs from what is decoded only for Produce, which old librdkafka must see from 0
+(KAFKA-18659).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalite.protocol.messages import alter_configs as alter
+from kafkalite.protocol.messages import api_versions as versions
+from kafkalite.protocol.messages import create_partitions as partitions
+from kafkalite.protocol.messages import create_topics as creation
+from kafkalite.protocol.messages import delete_records as records
+from kafkalite.protocol.messages import delete_topics as deletion
+from kafkalite.protocol.messages import describe_cluster as cluster
+from kafkalite.protocol.messages import describe_configs as configs
+from kafkalite.protocol.messages import describe_log_dirs as log_dirs
+from kafkalite.protocol.messages import describe_producers as producers
+from kafkalite.protocol.messages import describe_topic_partitions as topic_partitions
+from kafkalite.protocol.messages import fetch as fetching
+from kafkalite.protocol.messages import incremental_alter_configs as incremental
+from kafkalite.protocol.messages import init_producer_id as producer_id
+from kafkalite.protocol.messages import list_offsets as offsets
+from kafkalite.protocol.messages import list_partition_reassignments as reassignments
+from kafkalite.protocol.messages import metadata as metadata_messages
+from kafkalite.protocol.messages import offset_for_leader_epoch as epochs
+from kafkalite.protocol.messages import produce as producing
+from kafkalite.server.handlers.alter_configs import alter_configs, incremental_alter_configs
+from kafkalite.server.handlers.api_versions import api_versions
+from kafkalite.server.handlers.create_partitions import create_partitions
+from kafkalite.server.handlers.create_topics import create_topics
+from kafkalite.server.handlers.delete_records import delete_records
+from kafkalite.server.handlers.delete_topics import delete_topics
+from kafkalite.server.handlers.describe_cluster import describe_cluster
+from kafkalite.server.handlers.describe_configs import describe_configs
+from kafkalite.server.handlers.describe_log_dirs import describe_log_dirs
+from kafkalite.server.handlers.describe_producers import describe_producers
+from kafkalite.server.handlers.describe_topic_partitions import describe_topic_partitions
+from kafkalite.server.handlers.fetch import fetch
+from kafkalite.server.handlers.init_producer_id import init_producer_id
+from kafkalite.server.handlers.list_offsets import list_offsets
+from kafkalite.server.handlers.list_partition_reassignments import list_partition_reassignments
+from kafkalite.server.handlers.metadata import metadata
+from kafkalite.server.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from kafkalite.server.handlers.produce import produce
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One API key.
+
+    `request`, `response`: message classes; `handler`: (call, request) -> response, or None when it answers through the call;
+    `operation`: what the principal must be allowed, as "Operation Resource", "" = anybody; `advertised_from`: None = as decoded.
+    """
+
+    request: type[Any]
+    response: type[Any]
+    handler: Callable[[Any, Any], Any]
+    operation: str
+    advertised_from: int | None = None
+
+    @property
+    def api_key(self) -> int:
+        return int(self.request.api_key)
+
+    @property
+    def name(self) -> str:
+        return self.request.__name__.removesuffix("Request")
+
+    @property
+    def version_min(self) -> int:
+        return int(self.request.versions[0])
+
+    @property
+    def version_max(self) -> int:
+        return int(self.request.versions[1])
+
+    @property
+    def advertised_min(self) -> int:
+        return self.version_min if self.advertised_from is None else self.advertised_from
+
+
+ROWS = (
+    Row(producing.ProduceRequest, producing.ProduceResponse, produce, "Write Topic", advertised_from=0),
+    Row(fetching.FetchRequest, fetching.FetchResponse, fetch, "Read Topic"),
+    Row(offsets.ListOffsetsRequest, offsets.ListOffsetsResponse, list_offsets, "Describe Topic"),
+    Row(metadata_messages.MetadataRequest, metadata_messages.MetadataResponse, metadata, "Describe Topic"),
+    Row(versions.ApiVersionsRequest, versions.ApiVersionsResponse, api_versions, ""),
+    Row(creation.CreateTopicsRequest, creation.CreateTopicsResponse, create_topics, "Create Topic"),
+    Row(deletion.DeleteTopicsRequest, deletion.DeleteTopicsResponse, delete_topics, "Delete Topic"),
+    Row(records.DeleteRecordsRequest, records.DeleteRecordsResponse, delete_records, "Delete Topic"),
+    Row(producer_id.InitProducerIdRequest, producer_id.InitProducerIdResponse, init_producer_id, "IdempotentWrite Cluster"),
+    Row(epochs.OffsetForLeaderEpochRequest, epochs.OffsetForLeaderEpochResponse, offset_for_leader_epoch, "Describe Topic"),
+    Row(configs.DescribeConfigsRequest, configs.DescribeConfigsResponse, describe_configs, "DescribeConfigs Topic"),
+    Row(alter.AlterConfigsRequest, alter.AlterConfigsResponse, alter_configs, "AlterConfigs Topic"),
+    Row(log_dirs.DescribeLogDirsRequest, log_dirs.DescribeLogDirsResponse, describe_log_dirs, "Describe Cluster"),
+    Row(partitions.CreatePartitionsRequest, partitions.CreatePartitionsResponse, create_partitions, "Alter Topic"),
+    Row(
+        incremental.IncrementalAlterConfigsRequest,
+        incremental.IncrementalAlterConfigsResponse,
+        incremental_alter_configs,
+        "AlterConfigs Topic",
+    ),
+    Row(
+        reassignments.ListPartitionReassignmentsRequest,
+        reassignments.ListPartitionReassignmentsResponse,
+        list_partition_reassignments,
+        "Describe Cluster",
+    ),
+    Row(cluster.DescribeClusterRequest, cluster.DescribeClusterResponse, describe_cluster, "Describe Cluster"),
+    Row(producers.DescribeProducersRequest, producers.DescribeProducersResponse, describe_producers, "Read Topic"),
+    Row(
+        topic_partitions.DescribeTopicPartitionsRequest,
+        topic_partitions.DescribeTopicPartitionsResponse,
+        describe_topic_partitions,
+        "Describe Topic",
+    ),
+)

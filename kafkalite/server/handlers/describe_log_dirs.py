@@ -1,0 +1,49 @@
+"""DescribeLogDirs, key 35, v1-5. The log directories with the size of each replica in them (KIP-113, space: KIP-827)."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from kafkalite.cluster.partition import Partition
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kafkalite.server.call import Call
+
+Result = DescribeLogDirsResponse.DescribeLogDirsResult
+Topic = Result.DescribeLogDirsTopic
+Replica = Topic.DescribeLogDirsPartition
+
+
+def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Describe every log directory; replicas without files yet are in none."""
+    held: dict[str, dict[str, list[Replica]]] = defaultdict(lambda: defaultdict(list))
+    for partition in wanted(call, request):
+        if partition.log is not None:
+            directory = call.broker.logs.directory_of(partition.log)
+            held[directory][partition.topic].append(
+                Replica(partition_index=partition.index, partition_size=partition.log.size, offset_lag=0, is_future_key=False)
+            )
+    return DescribeLogDirsResponse(results=[directory(call, path, held[path]) for path in call.broker.logs.directories()])
+
+
+def wanted(call: Call, request: DescribeLogDirsRequest) -> Iterator[Partition]:
+    if request.topics is None:
+        for hosted in call.broker.replicas:
+            yield from hosted.partitions
+        return
+    for topic in request.topics:
+        for index in topic.partitions:
+            partition = call.broker.replicas.partition(topic.topic, b"", index, by_id=False)
+            if isinstance(partition, Partition):
+                yield partition
+
+
+def directory(call: Call, path: str, topics: dict[str, list[Replica]]) -> Result:
+    online = call.broker.logs.is_online(path)
+    total_bytes, usable_bytes = call.broker.logs.space(path) if online else (-1, -1)
+    return Result(
+        error_code=0 if online else KafkaErrorCode.KAFKA_STORAGE_ERROR,
+        log_dir=path,
+        topics=[Topic(name=name, partitions=replicas) for name, replicas in sorted(topics.items())],
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
+    )
