@@ -1,0 +1,187 @@
+"""What a configuration key is: its type, its limits, what becomes of it here, and how its text is read and written.
+
+Sources: Kafka's ConfigDef.java (types, texts, limits) and DescribeConfigsResponse.java (numbers of the types).
+"""
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kafkalite.errors import KafkaErrorCode
+
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class Type(enum.IntEnum):
+    """Types of values, with the numbers that DescribeConfigs uses (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Standing(enum.Enum):
+    """What becomes of a key here."""
+
+    HONOURED = "honoured as Kafka means it"
+    WITHOUT_EFFECT = "accepted, without effect here"
+    REFUSED = "refused when it differs from its default, because safety hangs on it"
+
+
+class Update(enum.Enum):
+    """How a broker's key may change while the broker runs (Kafka's `Dynamic Update Mode`)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used.
+
+    Arguments:
+        key: the key at fault, or an empty text when it is none in particular.
+        message: says which value is wrong and what is allowed.
+        code: the Kafka error code for an answer; INVALID_CONFIG unless the request itself is wrong.
+    """
+
+    def __init__(self, key: str, message: str, code: int = KafkaErrorCode.INVALID_CONFIG) -> None:
+        super().__init__(message)
+        self.key = key
+        self.code = int(code)
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker's key that gives a topic's key its default: value of the broker's key times `factor`."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One row of a table of definitions.
+
+    Arguments:
+        name: Kafka's name.
+        type: how its text is read.
+        default: the value (not the text) when nobody sets it; None = unset.
+        doc: one line for DescribeConfigs and the documentation.
+        low, high: least and greatest number allowed.
+        allowed: the texts allowed, of a STRING or of the members of a LIST.
+        standing: what becomes of it here.
+        update: whether it may change while the broker runs.
+        synonyms: of a topic's key: the broker's keys behind it, the strongest first.
+    """
+
+    name: str
+    type: Type
+    default: Value
+    doc: str
+    low: float = -math.inf
+    high: float = math.inf
+    allowed: tuple[str, ...] = ()
+    standing: Standing = Standing.HONOURED
+    update: Update = Update.READ_ONLY
+    synonyms: tuple[Synonym, ...] = ()
+
+    def parse(self, text: str) -> Value:
+        """Read a value; raises ConfigError with the key and what is allowed."""
+        value = self._read(text.strip())
+        if value is None or not self._in_limits(value):
+            raise ConfigError(self.name, f"Invalid value {text!r} for configuration {self.name}: {self.allows()}")
+        return value
+
+    def allows(self) -> str:
+        """Say in words which values are allowed."""
+        if self.allowed:
+            several = "a comma-separated list of " if self.type is Type.LIST else ""
+            return f"allowed is {several}{', '.join(self.allowed)}"
+        what = WORDS[self.type]
+        low = self.low if math.isfinite(self.low) else LIMITS.get(self.type, (None, None))[0]
+        high = self.high if math.isfinite(self.high) else LIMITS.get(self.type, (None, None))[1]
+        if low is None or high is None:
+            bounds = "" if low is None else f" of at least {low:g}"
+        else:
+            bounds = f" between {low} and {high}"
+        return f"allowed is {what}{bounds}"
+
+    def text(self, value: Value) -> str | None:
+        """Write a value as Kafka does; None stays None."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return ",".join(value) if isinstance(value, tuple) else str(value)
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether its value is never shown."""
+        return self.type is Type.PASSWORD
+
+    def _read(self, text: str) -> Value:
+        if self.type is Type.BOOLEAN:
+            return BOOLEANS.get(text.lower())
+        if self.type in LIMITS:
+            return read_whole(text)
+        if self.type is Type.DOUBLE:
+            return read_double(text)
+        if self.type is Type.LIST:
+            return tuple(member.strip() for member in text.split(",")) if text else ()
+        return text
+
+    def _in_limits(self, value: Value) -> bool:
+        if isinstance(value, tuple):
+            return len(set(value)) == len(value) and all(not self.allowed or member in self.allowed for member in value)
+        if isinstance(value, str):
+            return not self.allowed or value in self.allowed
+        if isinstance(value, bool) or value is None:
+            return True
+        low, high = LIMITS.get(self.type, (-math.inf, math.inf))
+        return max(low, self.low) <= value <= min(high, self.high)
+
+
+BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}
+LIMITS: Mapping[Type, tuple[int, int]] = {
+    Type.SHORT: (-(2**15), 2**15 - 1),
+    Type.INT: (-(2**31), INT_MAX),
+    Type.LONG: (-(2**63), LONG_MAX),
+}
+WORDS: Mapping[Type, str] = {
+    Type.BOOLEAN: "true or false",
+    Type.STRING: "a text",
+    Type.SHORT: "a whole number",
+    Type.INT: "a whole number",
+    Type.LONG: "a whole number",
+    Type.DOUBLE: "a number",
+    Type.LIST: "a comma-separated list without repetitions",
+    Type.CLASS: "the name of a class",
+    Type.PASSWORD: "a text",
+}
+
+
+def read_whole(text: str) -> int | None:
+    """A whole number in ASCII digits, at most 20 characters; None when it is none."""
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    return int(text) if digits.isascii() and digits.isdigit() and len(text) <= 20 else None
+
+
+def read_double(text: str) -> float | None:
+    """A finite number; None when it is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,75 @@
+"""Small frozen types that several rooms share. No behaviour beyond reading and writing themselves."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import NamedTuple
+
+ZERO_UUID = bytes(16)
+UUID_TEXT_LENGTH = 22
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the name of its topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by the 16-byte id of its topic."""
+
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a listener is bound, or how it is advertised.
+
+    Arguments:
+        listener: its name in capitals, such as `PLAINTEXT` or `INTERNAL`.
+        host: a name or address without brackets; empty = all addresses.
+        port: 0 = a free one.
+        security_protocol: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`.
+    """
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker as a client reaches it. `rack` is None when it has none."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+def uuid_text(uuid: bytes) -> str:
+    """Answer a 16-byte UUID as Kafka prints it: 22 characters of base64url without padding (Uuid.java, toString)."""
+    if len(uuid) != 16:
+        raise ValueError(f"a UUID has 16 bytes, not {len(uuid)}")
+    return base64.urlsafe_b64encode(uuid).decode()[:UUID_TEXT_LENGTH]
+
+
+def uuid_from_text(text: str) -> bytes:
+    """Read what `uuid_text` writes; raises ValueError for anything else."""
+    try:
+        uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{text!r} is not a UUID in base64url") from error
+    if len(text) != UUID_TEXT_LENGTH or uuid_text(uuid) != text:
+        raise ValueError(f"{text!r} is not a UUID of {UUID_TEXT_LENGTH} characters in base64url")
+    return uuid
