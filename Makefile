@@ -9,7 +9,7 @@ JOBS ?= 2
 PYTEST_ARGS ?=
 
 BIN := .venv/bin
-FOREIGN := $(wildcard tests/kit/foreign.toml)
+FOREIGN := tests/kit/foreign.toml
 CYTHON := $(wildcard kafkalite/_speedups/*.pyx kafkalite/_speedups/*.pxd kafkalite/_speedups/*.h \
 	kafkalite/_speedups/src/*.c sdk/kafkalite_sdk/_speedups/*.pyx sdk/kafkalite_sdk/_speedups/*.pxd)
 BUILD_EXT = $(BIN)/python setup.py -q build --parallel $(JOBS)
@@ -75,7 +75,8 @@ clean:
 	@touch $@
 
 .venv/stamp-build: pyproject.toml .venv/stamp-python
-	$(BIN)/python tools/requirements.py build | $(BIN)/pip install -q -r /dev/stdin
+	$(BIN)/python tools/requirements.py build > .venv/requirements-build.txt
+	$(BIN)/pip install -q -r .venv/requirements-build.txt
 	@touch $@
 
 # The metadata and the `kafkalite` command; the extensions are compiled by their own rule.
@@ -84,7 +85,8 @@ clean:
 	@touch $@
 
 .venv/stamp-test: $(FOREIGN) .venv/stamp-kafkalite
-	$(BIN)/python tools/requirements.py dev $(FOREIGN) | $(BIN)/pip install -q -r /dev/stdin
+	$(BIN)/python tools/requirements.py dev $(FOREIGN) > .venv/requirements-dev.txt
+	$(BIN)/pip install -q -r .venv/requirements-dev.txt
 	@touch $@
 
 # --- the extensions, one directory per variant so that none overwrites another's ----------------------------------------

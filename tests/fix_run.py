@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--strict-run", action="store_true", help="a skip is an error, and so are too few tests")
 
 
-def tests_at_least(text: str) -> int:
+def minimum_of(text: str) -> int:
     """The number kept in docs/testing.md."""
     found = MINIMUM.findall(text)
     if len(found) != 1:
@@ -44,7 +44,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not session.config.getoption("strict_run") or reporter is None or hasattr(session.config, "workerinput"):
         return
     counts = {outcome: len(reports) for outcome, reports in reporter.stats.items()}
-    said = complaints(counts, tests_at_least(Path(session.config.rootpath, "docs/testing.md").read_text()))
+    said = complaints(counts, minimum_of(Path(session.config.rootpath, "docs/testing.md").read_text()))
     session.config.stash[FAILED_ITSELF] = said
     if said and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

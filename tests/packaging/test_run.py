@@ -1,0 +1,82 @@
+"""A run that skips, loses tests or crashed is not a green run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fix_run import complaints, minimum_of
+from tests.fix_sentinel import Marks
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGINS = ["-p", "tests.fix_run", "-p", "tests.fix_sentinel"]
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/testing.md").write_text("tests at least: 2\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+def run(scratch: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest over `test` in a scratch project that has our plugins."""
+    (scratch / "test_it.py").write_text("import os, pytest\n" + test)
+    code = f"import sys, pytest; sys.path.insert(0, {str(ROOT)!r}); sys.exit(pytest.main(sys.argv[1:]))"
+    # An installed kafkalite's own pytest plugin is no part of this.
+    command = [sys.executable, "-c", code, "-p", "no:kafkalite", *PLUGINS, *options]
+    return subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=120)
+
+
+TWO = "def test_a(): pass\ndef test_b(): pass\n"
+
+
+def test_a_complete_run_is_green(scratch: Path) -> None:
+    done = run(scratch, TWO, "--strict-run")
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "xdist"])
+def test_a_skip_is_an_error_when_strict(scratch: Path, options: tuple[str, ...]) -> None:
+    skipping = TWO + "@pytest.mark.skip\ndef test_c(): pass\n"
+    assert run(scratch, skipping, *options).returncode == 0
+    done = run(scratch, skipping, "--strict-run", *options)
+    assert done.returncode == 1
+    assert "1 skipped: a strict run allows none" in done.stdout
+
+
+def test_too_few_tests_are_an_error_when_strict(scratch: Path) -> None:
+    done = run(scratch, "def test_a(): pass\n", "--strict-run")
+    assert done.returncode == 1
+    assert "1 passed, docs/testing.md asks for at least 2" in done.stdout
+
+
+def test_a_crash_is_remembered(scratch: Path) -> None:
+    crashed = run(scratch, "def test_a(): os.abort()\n")
+    assert crashed.returncode < 0
+    after = run(scratch, TWO, "--strict-run")
+    assert "an earlier test run crashed" in after.stdout
+    assert "test_it.py::test_a" in after.stdout
+    assert after.returncode == 1
+    assert run(scratch, TWO, "--strict-run").returncode == 0
+
+
+def test_marks_of_living_processes_stay(tmp_path: Path) -> None:
+    living = tmp_path / "1"
+    living.write_text("some test")
+    marks = Marks(tmp_path)
+    marks.begin()
+    assert marks.crashed == []
+    assert living.exists()
+    marks.end()
+    assert not marks.own.exists()
+
+
+def test_the_count_is_kept_in_one_line() -> None:
+    assert minimum_of("a\ntests at least: 12\n") == 12
+    with pytest.raises(ValueError, match="not one"):
+        minimum_of("no number")
+    assert complaints({"passed": 12}, 12) == []
