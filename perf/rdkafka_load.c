@@ -63,7 +63,8 @@ static rd_kafka_topic_t *open_topic(rd_kafka_t *client, const char *name, int pa
     if (!topic) die("topic", rd_kafka_err2str(rd_kafka_last_error()));
     rd_kafka_resp_err_t failed = rd_kafka_metadata(client, 0, topic, &metadata, 10000);
     if (failed) die("metadata", rd_kafka_err2str(failed));
-    if (metadata->topic_cnt != 1 || metadata->topics[0].partition_cnt != partitions) die("metadata", "wrong partitions");
+    int found = metadata->topic_cnt == 1 ? metadata->topics[0].partition_cnt : 0;
+    if (found != partitions) die("metadata", "wrong number of partitions");
     rd_kafka_metadata_destroy(metadata);
     return topic;
 }

@@ -1,0 +1,10 @@
+"""One module per broker that can be compared; `BROKERS` names them."""
+
+from perf.brokers.base import Broker, BrokerError, Running
+from perf.brokers.kafka import Kafka
+from perf.brokers.kafkalite import Kafkalite
+from perf.brokers.kfake import Kfake
+
+__all__ = ["BROKERS", "Broker", "BrokerError", "Running"]
+
+BROKERS: dict[str, Broker] = {broker.name: broker for broker in (Kafkalite(), Kafka(), Kfake())}

@@ -1,0 +1,62 @@
+"""Topics for the loads, and the proof that what was sent is there: no figure without it."""
+
+import time
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from perf.brokers.base import Running
+
+TIMEOUT_S = 120.0
+
+
+class VerificationError(Exception):
+    """Records are missing or a request failed: the figure would be worth nothing."""
+
+
+class Topics:
+    """Topics of one broker, through an independent client (librdkafka)."""
+
+    def __init__(self, broker: Running) -> None:
+        self.broker = broker
+        # Telemetry (KIP-714) is the client's own chatter and no part of any load.
+        self._admin = AdminClient({"bootstrap.servers": broker.address, "enable.metrics.push": False})
+
+    def create(self, names: Sequence[str], partitions: int) -> None:
+        """Create the topics and wait until the broker shows a leader for every partition."""
+        wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
+        for future in self._admin.create_topics(wanted, request_timeout=TIMEOUT_S).values():
+            future.result(TIMEOUT_S)
+        deadline = time.monotonic() + TIMEOUT_S
+        while not all(self._led(name, partitions) for name in names):
+            if time.monotonic() > deadline:
+                raise VerificationError(f"{self.broker.name}: topics without leaders after {TIMEOUT_S} s")
+            time.sleep(0.01)  # leaders come by no event that a client can wait for
+
+    def _led(self, name: str, partitions: int) -> bool:
+        try:
+            topic = self._admin.list_topics(name, timeout=TIMEOUT_S).topics[name]
+        except KafkaException as error:
+            raise VerificationError(f"{self.broker.name}: {error}") from error
+        return len(topic.partitions) == partitions and all(p.leader >= 0 for p in topic.partitions.values())
+
+    def delete(self, names: Sequence[str]) -> None:
+        for future in self._admin.delete_topics(list(names), request_timeout=TIMEOUT_S).values():
+            future.result(TIMEOUT_S)
+
+    def records(self, name: str, partitions: int) -> int:
+        """How many records the topic holds, by ListOffsets: sum of (latest - earliest)."""
+        ends, starts = (
+            self._admin.list_offsets({TopicPartition(name, p): spec for p in range(partitions)})
+            for spec in (OffsetSpec.latest(), OffsetSpec.earliest())
+        )
+        return sum(f.result(TIMEOUT_S).offset for f in ends.values()) - sum(
+            f.result(TIMEOUT_S).offset for f in starts.values()
+        )
+
+    def expect(self, name: str, partitions: int, records: int) -> None:
+        """Raises VerificationError unless the topic holds exactly so many records."""
+        found = self.records(name, partitions)
+        if found != records:
+            raise VerificationError(f"{self.broker.name}: {records} records sent to {name}, {found} are there")

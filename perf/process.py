@@ -1,0 +1,48 @@
+"""What the kernel knows about a process: CPU time of all its threads, memory."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Resident memory in bytes: now and at its highest."""
+
+    resident: int
+    peak: int
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads, those that ended included; resolution of one clock tick (10 ms)."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def memory(pid: int) -> Memory:
+    """VmRSS and VmHWM of the process."""
+    kib = {}
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key in ("VmRSS", "VmHWM"):
+            kib[key] = int(value.split()[0])
+    return Memory(kib["VmRSS"] * 1024, kib["VmHWM"] * 1024)
+
+
+def machine() -> dict[str, str]:
+    """What a reader needs to judge figures: processor, cores, memory, kernel."""
+    cpu = [line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    memory_kib = next(int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal"))
+    return {
+        "processor": cpu[0] if cpu else os.uname().machine,
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory": f"{memory_kib / 2**20:.0f} GiB",
+        "kernel": f"{os.uname().sysname} {os.uname().release}",
+    }
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines()
