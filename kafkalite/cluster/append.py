@@ -20,6 +20,7 @@ class Append:
 
     Outcome: `error` (Kafka error code), `message`, `record_errors` as (index in the batch, text), `base_offset`,
     `end_offset` (one past the last record), `log_append_time_ms` (-1 for CreateTime), `log_start_offset`.
+    `zstd_allowed`: whether the request's version may carry zstd.
     """
 
     __slots__ = (
@@ -33,6 +34,7 @@ class Append:
         "message",
         "record_errors",
         "required_acks",
+        "zstd_allowed",
     )
 
     def __init__(self, batch: memoryview, required_acks: int, done: Callable[["Append"], None]) -> None:
@@ -46,6 +48,7 @@ class Append:
         self.end_offset = NO_OFFSET
         self.log_append_time_ms = NO_TIMESTAMP
         self.log_start_offset = NO_OFFSET
+        self.zstd_allowed = True
 
     def keep(self) -> None:
         """Copy the batch, because it is needed after the pass that received it."""

@@ -7,13 +7,14 @@ from kafkalite._speedups import records
 from kafkalite._speedups.records import Inspection
 from kafkalite.cluster.append import Append
 from kafkalite.config.topic import TopicConfig
-from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.log import Log
 
 ATTRIBUTES_AT = 22  # the low byte of the batch's attributes; bits 0-2 are the codec
 CODEC_MASK = 0x07
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 ZSTD = CODECS["zstd"]
+LOG_APPEND_TIME = "LogAppendTime"
+TIMESTAMP_MIN, TIMESTAMP_MAX = -(2**63), 2**63 - 1
 
 # Compressed bytes that take about a millisecond to decompress and walk; larger batches leave the loop. Index: codec id.
 JOB_BYTES = (2**31, 64 * 1024, 256 * 1024, 512 * 1024, 192 * 1024, 2**31, 2**31, 2**31)
@@ -35,21 +36,72 @@ def rewrites(codec: int, config: TopicConfig) -> bool:
     return config.compression_type != "producer" and CODECS[config.compression_type] != codec
 
 
-def inspect_now(append: Append, config: TopicConfig, now_ms: int) -> Inspection | None:
-    """Check the batch by itself and patch what the topic's settings ask for; None when it was refused.
+def inspect_now(append: Append, config: TopicConfig, now_ms: int) -> Inspection:
+    """Check the batch by itself, and patch or rewrite it as the topic's settings ask.
 
     Runs on the loop or as a job; in both cases nobody else touches `append` meanwhile.
     """
-    inspection = records.inspect(
-        append.batch, compacted="compact" in config.cleanup_policy, size_max=config.max_message_bytes
+    inspection = inspect(append, config, now_ms)
+    if inspection.error:
+        return inspection
+    changed = False
+    if rewrites(inspection.codec, config):
+        codec = CODECS[config.compression_type]
+        append.batch = memoryview(bytearray(records.recompress(append.batch, codec, level_of(codec, config))))
+        changed = True
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        append.log_append_time_ms = now_ms
+        changed = records.set_log_append_time(append.batch, now_ms) or changed
+    elif inspection.max_timestamp != inspection.header_max_timestamp:
+        changed = records.set_max_timestamp(append.batch, inspection.max_timestamp) or changed
+    return reread(append, config) if changed else inspection
+
+
+def inspect(append: Append, config: TopicConfig, now_ms: int) -> Inspection:
+    """All checks of a client's batch; timestamps are bounded only where they are the client's."""
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        timestamp_min, timestamp_max = TIMESTAMP_MIN, TIMESTAMP_MAX
+    else:
+        timestamp_min = max(TIMESTAMP_MIN, now_ms - config.message_timestamp_before_max_ms)
+        timestamp_max = min(TIMESTAMP_MAX, now_ms + config.message_timestamp_after_max_ms)
+    return records.inspect(
+        append.batch,
+        compacted="compact" in config.cleanup_policy,
+        size_max=config.max_message_bytes,
+        zstd_allowed=append.zstd_allowed,
+        timestamp_min=timestamp_min,
+        timestamp_max=timestamp_max,
     )
-    return inspection
+
+
+def reread(append: Append, config: TopicConfig) -> Inspection:
+    """The header as it is after our own changes; the records were walked before."""
+    return records.inspect(append.batch, compacted=False, size_max=config.max_message_bytes, walk_compressed=False)
+
+
+def level_of(codec: int, config: TopicConfig) -> int | None:
+    """The topic's compression level for a codec; None where a codec has none."""
+    levels = {
+        CODECS["gzip"]: config.compression_gzip_level,
+        CODECS["lz4"]: config.compression_lz4_level,
+        ZSTD: config.compression_zstd_level,
+    }
+    return levels.get(codec)
 
 
 def admit(append: Append, inspection: Inspection, log: Log, leader_epoch: int) -> bool:
-    """Put an inspected batch at the end of the log, or finish the append with what speaks against it."""
+    """Put an inspected batch at the end of the log, or finish the append with what speaks against it.
+
+    A batch that this producer sent before is answered with its first offset and not appended again (KIP-98).
+    """
     if inspection.error:
         append.record_errors = inspection.record_errors
         append.refuse(inspection.error, inspection.message)
         return False
+    base_offset = log.append(append.batch, inspection, leader_epoch)
+    if base_offset < 0:
+        append.refuse(-base_offset)
+        return False
+    append.base_offset = base_offset
+    append.end_offset = base_offset + inspection.last_offset_delta + 1
     return True

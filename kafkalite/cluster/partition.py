@@ -124,9 +124,9 @@ class Partition:
         else:
             self._admit(append, inspect_now(append, self.config, self._host.clock.wall_ms()))
 
-    def _admit(self, append: Append, inspection: Inspection | None) -> None:
+    def _admit(self, append: Append, inspection: Inspection) -> None:
         assert self.log is not None
-        if inspection is None or not admit(append, inspection, self.log, self.leader_epoch):
+        if not admit(append, inspection, self.log, self.leader_epoch):
             return
         if not self._unwritten:
             self._host.mark_dirty(self)

@@ -1,0 +1,182 @@
+"""`kafkalite topic`: create, list, describe, alter and delete topics."""
+
+import click
+
+from kafkalite.cli.client import (
+    bootstrap_option,
+    check,
+    command_runner,
+    connect,
+    fail,
+    json_option,
+    print_rows,
+)
+from kafkalite.model import uuid_text
+from kafkalite.net.peer import Peer
+from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
+from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
+from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
+from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+TOPIC_RESOURCE = 2
+SOURCE_TOPIC = 1
+SET, DELETE = 0, 1
+TIMEOUT_MS = 30_000
+
+NewTopic = CreateTopicsRequest.CreatableTopic
+Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  kafkalite topic create orders --partitions 6 --config retention.ms=86400000
+  kafkalite topic list
+  kafkalite topic describe orders
+  kafkalite topic alter orders --partitions 12 --config cleanup.policy=compact --unset retention.ms
+  kafkalite topic delete orders
+"""
+)
+def command() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@command.command()
+@click.argument("topic")
+@click.option("-p", "--partitions", type=int, default=-1, help="How many; the broker's num.partitions if not given.")
+@click.option("-r", "--replication-factor", type=int, default=-1, help="Replicas of each partition; the broker's default if not given.")
+@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic config; may be repeated.")
+@bootstrap_option
+@command_runner
+async def create(topic: str, partitions: int, replication_factor: int, configs: tuple[str, ...], bootstrap: str) -> None:
+    """Create TOPIC."""
+    new = NewTopic(
+        name=topic,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=[],
+        configs=[NewTopic.CreatableTopicConfig(name=key, value=value) for key, value in map(key_value, configs)],
+    )
+    async with connect(bootstrap) as peer:
+        answer = await peer.call(CreateTopicsRequest(topics=[new], timeout_ms=TIMEOUT_MS, validate_only=False))
+    (created,) = answer.topics
+    check(created.error_code, created.error_message, topic)
+    click.echo(f"created {topic} with {created.num_partitions} partition(s)")
+
+
+@command.command(name="list")
+@bootstrap_option
+@json_option
+@command_runner
+async def list_(bootstrap: str, as_json: bool) -> None:
+    """List all topics."""
+    async with connect(bootstrap) as peer:
+        answer = await peer.call(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    rows = [
+        (topic.name, len(topic.partitions), max((len(p.replica_nodes) for p in topic.partitions), default=0), uuid_text(topic.topic_id))
+        for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
+    ]
+    print_rows(("topic", "partitions", "replicas", "id"), rows, as_json)
+
+
+@command.command()
+@click.argument("topic")
+@bootstrap_option
+@json_option
+@command_runner
+async def describe(topic: str, bootstrap: str, as_json: bool) -> None:
+    """Show TOPIC's partitions and the configs set on it."""
+    async with connect(bootstrap) as peer:
+        described = await describe_topic(peer, topic)
+        configs = await own_configs(peer, topic)
+    if not as_json:
+        click.echo(f"{topic}  id {uuid_text(described.topic_id)}")
+        for key, value in configs:
+            click.echo(f"  {key}={value}")
+    rows = [
+        (p.partition_index, p.leader_id, p.leader_epoch, p.replica_nodes, p.isr_nodes, p.offline_replicas)
+        for p in sorted(described.partitions, key=lambda p: p.partition_index)
+    ]
+    print_rows(("partition", "leader", "leader epoch", "replicas", "in-sync", "offline"), rows, as_json)
+
+
+@command.command()
+@click.argument("topic")
+@click.option("-p", "--partitions", type=int, help="The new number of partitions; it can only grow.")
+@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Set a config; may be repeated.")
+@click.option("-u", "--unset", multiple=True, metavar="KEY", help="Return a config to its default; may be repeated.")
+@bootstrap_option
+@command_runner
+async def alter(topic: str, partitions: int | None, configs: tuple[str, ...], unset: tuple[str, ...], bootstrap: str) -> None:
+    """Change TOPIC's number of partitions or its configs."""
+    if partitions is None and not configs and not unset:
+        fail("nothing to alter: give --partitions, --config or --unset")
+    changes = [change(key, SET, value) for key, value in map(key_value, configs)]
+    changes += [change(key, DELETE, None) for key in unset]
+    async with connect(bootstrap) as peer:
+        if changes:
+            await alter_configs(peer, topic, changes)
+        if partitions is not None:
+            await grow(peer, topic, partitions)
+    click.echo(f"altered {topic}")
+
+
+@command.command()
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@bootstrap_option
+@command_runner
+async def delete(topics: tuple[str, ...], bootstrap: str) -> None:
+    """Delete topics with all their records."""
+    states = [DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=bytes(16)) for name in topics]
+    async with connect(bootstrap) as peer:
+        request = DeleteTopicsRequest(topics=states, topic_names=list(topics), timeout_ms=TIMEOUT_MS)
+        answer = await peer.call(request)
+    for deleted in answer.responses:
+        check(deleted.error_code, deleted.error_message, deleted.name or "topic")
+    click.echo(f"deleted {', '.join(topics)}")
+
+
+def key_value(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        fail(f"{text!r} is no config; write KEY=VALUE, for example retention.ms=86400000")
+    return key, value
+
+
+def change(key: str, operation: int, value: str | None) -> Resource.AlterableConfig:
+    return Resource.AlterableConfig(name=key, config_operation=operation, value=value)
+
+
+async def describe_topic(peer: Peer, topic: str) -> MetadataResponse.MetadataResponseTopic:
+    """The topic as the broker sees it; ends the command when there is none of that name."""
+    wanted = MetadataRequest.MetadataRequestTopic(name=topic)
+    answer = await peer.call(MetadataRequest(topics=[wanted], allow_auto_topic_creation=False))
+    (described,) = answer.topics
+    check(described.error_code, None, topic)
+    return described
+
+
+async def own_configs(peer: Peer, topic: str) -> list[tuple[str, str | None]]:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+    )
+    answer = await peer.call(DescribeConfigsRequest(resources=[resource]))
+    (result,) = answer.results
+    check(result.error_code, result.error_message, topic)
+    return [(config.name, config.value) for config in result.configs if config.config_source == SOURCE_TOPIC]
+
+
+async def alter_configs(peer: Peer, topic: str, changes: list[Resource.AlterableConfig]) -> None:
+    resource = Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=changes)
+    answer = await peer.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+    (result,) = answer.responses
+    check(result.error_code, result.error_message, topic)
+
+
+async def grow(peer: Peer, topic: str, partitions: int) -> None:
+    wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
+    answer = await peer.call(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=False))
+    (result,) = answer.results
+    check(result.error_code, result.error_message, topic)
