@@ -1,0 +1,14 @@
+"""The message codec for other extensions; see codec.pyx for the laws."""
+
+
+cdef class RequestHeader:
+    cdef readonly int api_key
+    cdef readonly int api_version
+    cdef readonly int correlation_id
+    cdef readonly str client_id
+    cdef readonly object body
+
+
+cpdef RequestHeader read_request_header(frame)
+cpdef object decode(cls, int version, body)
+cpdef bytes response_header(cls, int version, int correlation_id)

@@ -1,0 +1,44 @@
+"""ListOffsets, key 2, v1-11. The offset that belongs to a time, or to a special one such as earliest and latest.
+
+Version notes: v2 isolation level; v4 leader epochs (KIP-320); v7 max timestamp (KIP-734); v8 earliest local (KIP-405);
+v9 latest tiered; v10 timeout (KIP-1075); v11 earliest pending upload.
+Source: ListOffsetsRequest.json, ListOffsetsResponse.json of Apache Kafka 4.3.
+"""
+
+from kafkalite.protocol.schema import Request, Response, Struct, field, int8, int16, int32, int64, string
+
+
+class ListOffsetsRequest(Request, key=2, versions=(1, 11), flexible=6):
+    """Times to look up."""
+
+    class ListOffsetsTopic(Struct):
+        class ListOffsetsPartition(Struct):
+            partition_index: int32
+            current_leader_epoch: int32 = field(since=4, default=-1)
+            timestamp: int64
+
+        name: string
+        partitions: list[ListOffsetsPartition]
+
+    replica_id: int32
+    isolation_level: int8 = field(since=2, default=0)
+    topics: list[ListOffsetsTopic]
+    timeout_ms: int32 = field(since=10, default=0)
+
+
+class ListOffsetsResponse(Response, key=2, versions=(1, 11), flexible=6):
+    """Timestamp, offset and leader epoch for each partition."""
+
+    class ListOffsetsTopicResponse(Struct):
+        class ListOffsetsPartitionResponse(Struct):
+            partition_index: int32
+            error_code: int16 = 0
+            timestamp: int64 = -1
+            offset: int64 = -1
+            leader_epoch: int32 = field(since=4, default=-1)
+
+        name: string
+        partitions: list[ListOffsetsPartitionResponse]
+
+    throttle_time_ms: int32 = field(since=2, default=0)
+    topics: list[ListOffsetsTopicResponse]

@@ -1,0 +1,295 @@
+"""How a Kafka message is declared: a typed class, once for all its versions.
+
+```python
+class HeartbeatRequest(Request, key=12, versions=(0, 4), flexible=4):
+    group_id: string
+    group_instance_id: string | None = field(since=3, default=None)
+```
+Laws:
+1. One object serves every version. A version that lacks a field neither sends nor reads it; reading sets its default.
+2. `| None` makes a field nullable from its first version on, or from `nullable_since`.
+3. A tagged struct is `| None` and None means "not sent"; it is null on the wire only where `nullable_since` says.
+4. As in Kafka's own classes every field has a default at run time; type checkers ask for those not written down here.
+5. A declaration is compiled per version on first use, into a `Layout` that both engines walk: `_speedups.codec` and its
+   readable twin `protocol.codec`.
+
+The schema language of Kafka is described in its `common/message/README.md`.
+"""
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeVar, Union, dataclass_transform, get_args, get_origin
+
+from kafkalite._speedups.codec import StructBase, register_request
+from kafkalite.errors import DecodeError as DecodeError
+from kafkalite.errors import EncodeError as EncodeError
+
+NEVER = 1 << 15
+UNTAGGED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A type of the wire. `element` is the type of an array's elements, `struct` the class of a struct."""
+
+    kind: str
+    size_min: int  # bytes that the smallest value takes in a version that is not flexible
+    element: "Wire | None" = None
+    struct: "type[Struct] | None" = None
+
+
+boolean = Annotated[bool, Wire("boolean", 1)]
+int8 = Annotated[int, Wire("int8", 1)]
+int16 = Annotated[int, Wire("int16", 2)]
+uint16 = Annotated[int, Wire("uint16", 2)]
+int32 = Annotated[int, Wire("int32", 4)]
+uint32 = Annotated[int, Wire("uint32", 4)]
+int64 = Annotated[int, Wire("int64", 8)]
+float64 = Annotated[float, Wire("float64", 8)]
+uuid = Annotated[bytes, Wire("uuid", 16)]
+"""16 bytes; ZERO_UUID stands for "none"."""
+string = Annotated[str, Wire("string", 2)]
+binary = Annotated[bytes, Wire("binary", 4)]
+record_bytes = Annotated[Any, Wire("records", 4)]
+"""Record batches, opaque here: decoded as a memoryview of the input, encoded from bytes and file regions."""
+
+ZERO_UUID = bytes(16)
+IMPLICIT_DEFAULTS: dict[str, Any] = {
+    "boolean": False,
+    "float64": 0.0,
+    "uuid": ZERO_UUID,
+    "string": "",
+    "binary": b"",
+    "records": None,
+    "array": [],
+    "struct": None,
+}
+LENGTH_PREFIXED = frozenset({"string", "binary", "records", "array"})
+
+
+@dataclass(slots=True)
+class Field:
+    """One field of a declaration: where it is sent, and what it is when it is not.
+
+    Attributes:
+        since, until: first and last version that have it.
+        nullable_since: first version in which it may be null; NEVER if in none.
+        tag: number of the tagged field, UNTAGGED if it is not one; `tagged_since` is its first version as a tagged one.
+        default: its value when absent; a list stands for a new empty list.
+    """
+
+    name: str
+    wire: Wire
+    since: int
+    until: int
+    nullable_since: int
+    tag: int
+    tagged_since: int
+    default: Any
+
+
+class _Absent:
+    pass
+
+
+_ABSENT = _Absent()
+
+
+def field(
+    *,
+    since: int = 0,
+    until: int = NEVER,
+    nullable_since: int | None = None,
+    tag: int = UNTAGGED,
+    tagged_since: int | None = None,
+    default: Any = _ABSENT,
+    factory: Callable[[], Any] | None = None,
+) -> Any:
+    """Say in which versions a field exists, and its default; see `Field`. `factory=list` is the default of an array."""
+    nullable = -1 if nullable_since is None else nullable_since
+    first_tagged = since if tagged_since is None else tagged_since
+    value = factory() if factory is not None else default
+    return Field("", Wire("", 0), since, until, nullable, tag, first_tagged if tag != UNTAGGED else NEVER, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A field as one version has it."""
+
+    name: str
+    wire: Wire
+    nullable: bool
+    tag: int
+    default: Any
+    struct: "Layout | None"  # of the struct, or of an array's elements
+    element_size_min: int  # the fewest bytes an array's element takes; longer arrays than fit are refused by it
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A struct as one version has it: fields in order, tagged fields by ascending tag, and those that are not there."""
+
+    cls: type["Struct"]
+    flexible: bool
+    fields: tuple[Slot, ...]
+    tagged: tuple[Slot, ...]
+    absent: tuple[tuple[str, Any], ...]
+    size_min: int
+
+
+def _annotations(namespace: dict[str, Any]) -> dict[str, Any]:
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        annotate = annotationlib.get_annotate_from_class_namespace(namespace)
+        if annotate is None:
+            return {}
+        return annotationlib.call_annotate_function(annotate, annotationlib.Format.VALUE)
+    found: dict[str, Any] = namespace.get("__annotations__", {})
+    return found
+
+
+def _parse(annotation: Any) -> tuple[Wire, bool]:
+    """Turn a type annotation into its wire type, and whether it may be None."""
+    origin = get_origin(annotation)
+    if origin is Union or origin is types.UnionType:
+        inner = [part for part in get_args(annotation) if part is not types.NoneType]
+        if len(inner) != 1:
+            raise TypeError(f"a field has one type or that and None, not {annotation}")
+        return _parse(inner[0])[0], True
+    if origin is Annotated:
+        wires = [part for part in annotation.__metadata__ if isinstance(part, Wire)]
+        if len(wires) == 1:
+            return wires[0], False
+    if origin is list:
+        element, nullable = _parse(get_args(annotation)[0])
+        if nullable or element.kind == "array":
+            raise TypeError(f"Kafka has no arrays of arrays or of nulls: {annotation}")
+        return Wire("array", 4, element), False
+    if isinstance(annotation, StructMeta):
+        return Wire("struct", 0, struct=annotation), False  # type: ignore[arg-type]
+    raise TypeError(f"{annotation!r} is no type of the wire")
+
+
+def _declare(name: str, annotation: Any, value: Any) -> Field:
+    wire, optional = _parse(annotation)
+    declared = value if isinstance(value, Field) else field(default=value)
+    declared.name, declared.wire = name, wire
+    if declared.nullable_since == -1:
+        omitted = declared.tag != UNTAGGED and wire.kind == "struct"
+        declared.nullable_since = declared.since if optional and not omitted else NEVER
+    if declared.default is _ABSENT:
+        declared.default = IMPLICIT_DEFAULTS.get(wire.kind, 0)
+    return declared
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class StructMeta(type):
+    """Collects the fields of a declaration and gives the class one slot for each."""
+
+    __fields__: tuple[Field, ...]
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> "StructMeta":
+        annotations = {key: kind for key, kind in _annotations(namespace).items() if get_origin(kind) is not ClassVar}
+        fields = tuple(_declare(key, kind, namespace.pop(key, _ABSENT)) for key, kind in annotations.items())
+        namespace["__slots__"] = tuple(annotations)
+        cls = super().__new__(mcs, name, bases, namespace, **options)
+        cls.__fields__ = fields
+        return cls
+
+
+class Struct(StructBase, metaclass=StructMeta):
+    """A group of fields inside a message. Compared by value; nothing else than its fields can be set."""
+
+    __fields__: ClassVar[tuple[Field, ...]]
+
+    def __repr__(self) -> str:
+        values = (f"{each.name}={getattr(self, each.name)!r}" for each in self.__fields__)
+        return f"{type(self).__qualname__}({', '.join(values)})"
+
+
+class Message(Struct):
+    """A whole message: versions `versions[0]` to `versions[1]`, flexible from version `flexible` on."""
+
+    versions: ClassVar[tuple[int, int]] = (0, -1)
+    flexible: ClassVar[int] = NEVER
+
+    def __init_subclass__(cls, versions: tuple[int, int] = (0, -1), flexible: int = NEVER, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.versions = versions
+        cls.flexible = flexible
+
+    @classmethod
+    def __layout__(cls, version: int) -> Layout | None:
+        """Compile one version; None if the message has no such version."""
+        if not cls.versions[0] <= version <= cls.versions[1]:
+            return None
+        return compile_layout(cls, version, version >= cls.flexible)
+
+
+class Request(Message):
+    """What a client sends. `key` is the API key; the header has version 2 in flexible versions, else version 1."""
+
+    key: ClassVar[int] = -1
+
+    def __init_subclass__(cls, key: int = -1, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.key = key
+        register_request(key, cls.flexible)
+
+
+class Response(Message):
+    """What a broker answers. Its header has version 1 from `header_flexible` on: `flexible`, but for ApiVersions."""
+
+    key: ClassVar[int] = -1
+    header_flexible: ClassVar[int] = NEVER
+
+    def __init_subclass__(cls, key: int = -1, header_flexible: int | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.key = key
+        cls.header_flexible = cls.flexible if header_flexible is None else header_flexible
+
+
+AnyMessage = TypeVar("AnyMessage", bound=Message)
+
+
+def compile_layout(cls: type[Struct], version: int, flexible: bool) -> Layout:
+    """Lay out one struct as `version` of the message around it has it, with the structs inside."""
+    present = [each for each in cls.__fields__ if each.since <= version <= each.until]
+    tagged = sorted((each for each in present if flexible and version >= each.tagged_since), key=lambda each: each.tag)
+    fields = [each for each in present if each not in tagged]
+    slots = tuple(_slot(each, version, flexible) for each in fields)
+    return Layout(
+        cls,
+        flexible,
+        slots,
+        tuple(_slot(each, version, flexible) for each in tagged),
+        tuple((each.name, each.default) for each in cls.__fields__ if each not in present),
+        sum(1 if slot.nullable else _size_min(slot.wire, slot.struct, flexible) for slot in slots) + flexible,
+    )
+
+
+def _slot(each: Field, version: int, flexible: bool) -> Slot:
+    inner = each.wire.element or each.wire
+    struct = compile_layout(inner.struct, version, flexible) if inner.struct is not None else None
+    element_size_min = _size_min(each.wire.element, struct, flexible) if each.wire.element is not None else 0
+    return Slot(each.name, each.wire, version >= each.nullable_since, each.tag, each.default, struct, element_size_min)
+
+
+def _size_min(wire: Wire, struct: Layout | None, flexible: bool) -> int:
+    if struct is not None and wire.kind == "struct":
+        if not struct.size_min:
+            raise TypeError(f"{struct.cls.__qualname__} has no fields in this version")
+        return struct.size_min
+    return 1 if flexible and wire.kind in LENGTH_PREFIXED else wire.size_min
+
+
+def walk(cls: type[Struct]) -> Iterator[type[Struct]]:
+    """A struct class and all struct classes inside it."""
+    yield cls
+    for each in cls.__fields__:
+        inner = (each.wire.element or each.wire).struct
+        if inner is not None:
+            yield from walk(inner)
