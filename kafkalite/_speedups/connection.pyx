@@ -8,27 +8,19 @@ costs more than they do when another thread computes. Laws, each of them a trap 
   generation, never by address: an event of a closed one finds nothing.
 - Writing is tried at once; EPOLLOUT is asked for only after EAGAIN. Nothing is received into zero bytes.
 - EPOLLERR and EPOLLHUP close a connection whatever was asked for.
-- Out of descriptors, a spare one is given up to take the connection and close it; accepting then pauses.
+- A callback of the event loop that raises would be called again for ever: each connection has its own try.
 """
 
-import asyncio
-import errno
-import logging
 import os
-import socket
 
-cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno as c_errno
+from libc.errno cimport EAGAIN, EINTR, errno as c_errno
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from kafkalite._speedups.framing cimport Connection, Hub, Limits, Reply
 from kafkalite._speedups.wire cimport store_u32
-
-LOG = logging.getLogger("kafkalite.net")
 
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
@@ -61,6 +53,7 @@ cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t count)
 
 cdef extern from "<unistd.h>" nogil:
+    int close(int fd)
     ssize_t pread(int fd, void *buffer, size_t count, off_t offset)
 
 cdef enum:
@@ -74,22 +67,18 @@ cdef enum:
     PASS_BYTES_MAX = 8 << 20     # received bytes after which a pass ends
     RECEIVES_MAX = 16            # receives of one connection in one pass
     SENDS_MAX = 64               # sends of one connection in one pass
-    ACCEPTS_MAX = 64
 
 
 cdef class SocketConnection(Connection):
     """A connection on one descriptor of the reactor's epoll."""
     cdef int fd
     cdef uint32_t interest, token
-    cdef bint blocked, counted
+    cdef bint blocked
     cdef double active_at
 
     @property
     def fileno(self):
         return self.fd
-
-    cdef inline bint wants_bytes(self) noexcept:
-        return not (self.closed or self.ended or self.held or self.reason is not None or self.is_stalled())
 
     cdef Py_ssize_t receive(self) except -1:
         """Receive while the room gets filled; answer how many bytes came."""
@@ -185,8 +174,9 @@ cdef class Reactor(Hub):
     cdef off_t file_at
     cdef Py_ssize_t file_left
     cdef epoll_event events[EVENTS_MAX]
-    cdef dict accepting
-    cdef object idle_timer, drained
+    cdef double now
+    cdef readonly Py_ssize_t connections_count
+    cdef public object on_closed  # called after each closing
 
     def __cinit__(self):
         self.epfd = -1
@@ -197,21 +187,25 @@ cdef class Reactor(Hub):
     def __dealloc__(self):
         free(self.scratch)
         if self.epfd >= 0:
-            os.close(self.epfd)
+            close(self.epfd)
 
     def __init__(self, loop, service, Limits limits=None):
         Hub.__init__(self, service, limits)
         self.loop = loop
         self.by_fd = {}
         self.by_host = {}
-        self.accepting = {}
         self.epfd = epoll_create1(EPOLL_CLOEXEC)
         if self.epfd < 0:
             raise OSError(c_errno, f"epoll_create1: {os.strerror(c_errno)}")
         loop.add_reader(self.epfd, self.ready)
 
     cpdef wake(self):
-        self.loop.call_soon(self.run)
+        self.loop.call_soon(self.complete)
+
+    def complete(self):
+        """A pass without ready sockets."""
+        self.now = self.loop.time()
+        self.run()
 
     cdef int control(self, int operation, int fd, uint32_t events, uint32_t token) except -1:
         cdef epoll_event event
@@ -226,6 +220,7 @@ cdef class Reactor(Hub):
         """Sockets are ready: one pass over a bounded number of them."""
         cdef int i, n, slice_index
         cdef Py_ssize_t received = 0
+        self.now = self.loop.time()
         self.begin()
         try:
             for slice_index in range(SLICES_MAX):
@@ -240,27 +235,31 @@ cdef class Reactor(Hub):
     cdef Py_ssize_t handle(self, uint32_t events, uint64_t data) except -1:
         cdef int fd = <int> (data & 0xffffffff)
         cdef SocketConnection connection
+        cdef Py_ssize_t received = 0
         entry = self.by_fd.get(fd)
         if entry is None:
             return 0
         if type(entry) is not SocketConnection:
-            self.accept(fd, entry)
+            try:
+                entry()
+            except Exception as error:
+                self.fault("accept", error)
             return 0
         connection = <SocketConnection> entry
         if connection.token != <uint32_t> (data >> 32) or connection.closed:
             return 0
         try:
-            connection.active_at = self.loop.time()
+            connection.active_at = self.now
             if events & EPOLLOUT:
                 self.note(connection)
             if events & EPOLLIN:
-                return connection.receive()
+                received = connection.receive()
             if events & (EPOLLERR | EPOLLHUP):
                 connection.shut("reset by the peer")
         except Exception as error:
             self.fault("receive", error)
             connection.shut("internal error")
-        return 0
+        return received
 
     cdef int gather(self, SocketConnection connection) except -2:
         """Collect what may leave in one send; 0, or -1 when a file was too short (the connection is shut).
@@ -388,81 +387,68 @@ cdef class Reactor(Hub):
         try:
             self.control(EPOLL_CTL_DEL, fd, 0, 0)
         finally:
-            os.close(fd)
-        if self.drained is not None and not self.connections_count():
-            self.drained.set()
+            close(fd)
+        self.connections_count -= 1
+        if self.on_closed is not None:
+            self.on_closed()
         return 0
 
-    def connections_count(self):
-        return len(self.by_fd) - len(self.accepting)
-
-    def accept(self, int fd, entry):
-        """Take what waits on a listening socket, a bounded number of connections."""
-        cdef int i
-        for i in range(ACCEPTS_MAX):
-            try:
-                accepted, address = entry.socket.accept()
-            except BlockingIOError:
-                return
-            except ConnectionAbortedError:
-                continue
-            accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            local = accepted.getsockname()
-            self.adopt(accepted.detach(), entry.name, address[:2], local[:2])
-
     def adopt(self, int fd, str listener, peer, local):
-        """Serve the connected descriptor `fd`, which from now on belongs to the reactor."""
+        """Serve the connected, non-blocking descriptor `fd`, which from now on belongs to the reactor."""
         cdef SocketConnection connection = SocketConnection(self, listener, peer, local)
         self.tokens += 1
         connection.fd = fd
         connection.token = self.tokens
-        connection.active_at = self.loop.time()
+        connection.active_at = self.now
         self.by_host[connection.peer_host] = self.by_host.get(connection.peer_host, 0) + 1
         self.by_fd[fd] = connection
         connection.interest = EPOLLIN
         self.control(EPOLL_CTL_ADD, fd, EPOLLIN, connection.token)
-        if not self.service.connected(connection):
-            connection.shut("refused")
+        self.connections_count += 1
+        self.welcome(connection)
 
-    def listen(self, listening_socket, name):
-        """Accept from a bound, non-blocking socket under the listener's `name`."""
-        cdef int fd = listening_socket.fileno()
-        entry = Accepting(listening_socket, name)
-        self.accepting[fd] = entry
-        self.by_fd[fd] = entry
-        self.control(EPOLL_CTL_ADD, fd, EPOLLIN, 0)
+    def watch(self, int fd, door, bint muted=False):
+        """Call `door()` when the listening descriptor `fd` is readable; `muted` begins without."""
+        self.by_fd[fd] = door
+        self.control(EPOLL_CTL_ADD, fd, 0 if muted else EPOLLIN, 0)
 
-    def unlisten(self):
-        """Stop accepting and close the listening sockets."""
-        for fd, entry in list(self.accepting.items()):
-            del self.accepting[fd], self.by_fd[fd]
-            self.control(EPOLL_CTL_DEL, fd, 0, 0)
-            entry.socket.close()
+    def mute(self, int fd, bint muted):
+        """Stop or go on calling the door of `fd`."""
+        self.control(EPOLL_CTL_MOD, fd, 0 if muted else EPOLLIN, 0)
+
+    def unwatch(self, int fd):
+        """Forget the listening descriptor `fd`; the caller closes it afterwards."""
+        del self.by_fd[fd]
+        self.control(EPOLL_CTL_DEL, fd, 0, 0)
+
+    def connections_of(self, str host):
+        """How many connections `host` has."""
+        return self.by_host.get(host, 0)
 
     def connections(self):
         """The open connections, as a list."""
         return [entry for entry in self.by_fd.values() if type(entry) is SocketConnection]
 
-    async def wait_drained(self):
-        """Return when no connection is left."""
-        self.drained = asyncio.Event()
-        if self.connections_count():
-            await self.drained.wait()
+    def close_idle(self, double idle_s, double half_closed_s):
+        """Close what made no progress for `idle_s` seconds and waits for nothing of ours (half closed: in any case)."""
+        cdef SocketConnection connection
+        cdef double quiet
+        self.now = self.loop.time()
+        for entry in list(self.by_fd.values()):
+            if type(entry) is not SocketConnection:
+                continue
+            connection = <SocketConnection> entry
+            quiet = self.now - connection.active_at
+            if connection.ended and quiet > half_closed_s:
+                connection.shut("half closed for too long")
+            elif quiet > idle_s and idle_s >= 0 and (connection.pending == 0 or connection.blocked):
+                connection.shut("idle for too long")
 
     def dispose(self):
         """Give the epoll descriptor back. All connections must be gone."""
+        if self.connections_count:
+            raise RuntimeError(f"{self.connections_count} connections are still open")
         if self.epfd >= 0:
             self.loop.remove_reader(self.epfd)
-            os.close(self.epfd)
+            close(self.epfd)
             self.epfd = -1
-
-
-cdef class Accepting:
-    """A listening socket and the name of its listener."""
-    cdef readonly object socket
-    cdef readonly str name
-
-    def __init__(self, listening_socket, name):
-        self.socket = listening_socket
-        self.name = name

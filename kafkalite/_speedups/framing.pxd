@@ -70,10 +70,11 @@ cdef class Frames:
     cdef int pending
     cdef Chunk kept
     cdef Py_ssize_t kept_from, kept_to, copied, largest
-    cdef bint in_kept, held, listed, settled, is_active
+    cdef bint in_kept, held, listed, settled, known
     cdef readonly bint closed, ended
     cdef readonly str reason
     cdef bint is_stalled(self) noexcept
+    cdef bint wants_bytes(self) noexcept
     cdef uint8_t *target(self, Py_ssize_t *room) except NULL
     cdef uint8_t *target_kept(self, Py_ssize_t *room) except NULL
     cdef int received(self, Py_ssize_t n) except -1

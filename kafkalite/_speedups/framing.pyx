@@ -14,6 +14,7 @@ No socket and no event loop are known here. Three drivers use this module (`_spe
 
 import logging
 import time
+from typing import Protocol
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -70,6 +71,22 @@ cdef class Limits:
         self.idle_ms_max = idle_ms_max
         self.authenticate = authenticate
         self.memory_kept_max = memory_kept_max
+
+
+class Service(Protocol):
+    """What the server gives to every driver."""
+
+    def connected(self, connection):
+        """A new connection; False refuses it (then `disconnected` is not called)."""
+
+    def request(self, reply, frame):
+        """One whole frame, without its size: writable, valid until `flush` returns."""
+
+    def flush(self):
+        """A pass ends, or the buffers are about to be used again: write what is queued, complete replies."""
+
+    def disconnected(self, connection):
+        """The connection is gone; called once."""
 
 
 @cython.final
@@ -177,6 +194,15 @@ cdef class Hub:
         if self.active or self.closing:
             self.schedule()
 
+    def welcome(self, Connection connection not None):
+        """Ask the service whether it takes a new connection; one that it refuses is closed."""
+        try:
+            connection.known = self.service.connected(connection)
+        except Exception as error:
+            self.fault("connected", error)
+        if not connection.known:
+            connection.shut("refused")
+
     def schedule(self):
         """Have a pass run soon, once."""
         if not self.scheduled:
@@ -251,6 +277,8 @@ cdef class Hub:
                 except Exception as error:
                     self.fault("close", error)
                 connection.drop_replies()
+                if not connection.known:
+                    continue
                 try:
                     self.service.disconnected(connection)
                 except Exception as error:
@@ -302,8 +330,10 @@ cdef class Reply:
         """
         cdef Py_ssize_t size = 0
         cdef list checked
-        if self.connection.closed and not self.answered:
+        if self.connection.closed:
             return
+        if self.answered:
+            raise RuntimeError("this request was answered before")
         if PyBytes_CheckExact(parts):
             size = PyBytes_GET_SIZE(parts)
         else:
@@ -322,14 +352,12 @@ cdef class Reply:
             parts = checked
         if size > 0x7fffffff:
             raise ValueError(f"an answer of {size} bytes does not fit a frame")
-        if self.answered:
-            raise RuntimeError("this request was answered before")
         self.parts = parts
         self.finish(size + SIZE_BYTES)
 
     cpdef skip(self):
         """Send nothing for this request (acks=0)."""
-        if self.connection.closed and not self.answered:
+        if self.connection.closed:
             return
         if self.answered:
             raise RuntimeError("this request was answered before")
@@ -360,8 +388,8 @@ cdef class Frames:
 
     @property
     def stalled(self):
-        """Neither parse nor receive: too much is unsent or unanswered."""
-        return self.is_stalled()
+        """Nothing is to be received: too much is unsent or unanswered, or the connection ends."""
+        return not self.wants_bytes()
 
     @property
     def kept_bytes(self):
@@ -374,8 +402,11 @@ cdef class Frames:
             return True
         return self.pending > 0 and not (<Connection> self).authenticated
 
+    cdef bint wants_bytes(self) noexcept:
+        return not (self.closed or self.ended or self.held or self.reason is not None or self.is_stalled())
+
     cdef uint8_t *target(self, Py_ssize_t *room) except NULL:
-        """Where to receive next. Not to be called while stalled, closed, or after the end of the stream."""
+        """Where to receive next. To be called only while `wants_bytes()`."""
         cdef Hub hub = self.hub
         cdef Py_ssize_t have
         if hub.retired_bytes >= RETIRED_MAX or ARENA_BYTES - hub.arena_at < ARENA_LOW:
@@ -405,6 +436,8 @@ cdef class Frames:
             self.kept_from = 0
             self.kept_to = have
         room[0] = min(whole - have, self.kept.size - self.kept_to)
+        if room[0] <= 0:
+            raise RuntimeError("a whole frame waits: nothing is to be received")
         self.in_kept = True
         return self.kept.data + self.kept_to
 
@@ -474,11 +507,16 @@ cdef class Frames:
         return start
 
     cdef int keep(self, Chunk chunk, Py_ssize_t start, Py_ssize_t end) except -1:
-        cdef Chunk kept = self.hub.pool.take(end - start)
-        memcpy(kept.data, chunk.data + start, end - start)
+        # What follows a long tail is received behind it, so that it gets room for as much again.
+        cdef Py_ssize_t have = end - start
+        cdef Py_ssize_t size = have
+        if have > MERGE_MAX and not self.held:
+            size = min(SIZE_BYTES + <Py_ssize_t> load_u32(chunk.data + start), max(2 * have, self.largest))
+        cdef Chunk kept = self.hub.pool.take(size)
+        memcpy(kept.data, chunk.data + start, have)
         self.kept = kept
         self.kept_from = 0
-        self.kept_to = end - start
+        self.kept_to = have
         return 0
 
     cdef int release_kept(self) except -1:
@@ -499,8 +537,10 @@ cdef class Frames:
             return 0
         self.kept = None
         self.hub.retire(chunk)
-        if at < self.kept_to:
+        if at < self.kept_to and (self.held or not self.ended):
             self.keep(chunk, at, self.kept_to)
+        if self.ended and not self.held and self.head is None:
+            self.shut("end of stream")
         return 0
 
     cdef int refuse(self, const uint8_t *p, Py_ssize_t size) except -1:
@@ -525,7 +565,7 @@ cdef class Frames:
             reply = self.head
         if reply is None:
             self.tail = None
-            if self.ended:
+            if self.ended and not self.held:
                 self.shut("end of stream")
         return 0
 
@@ -549,6 +589,35 @@ cdef class Frames:
             self.open_replies -= 1
             self.skip_empty()
 
+    def get_buffer(self):
+        """Where to receive next, as a writable memoryview; ValueError while stalled."""
+        cdef Py_ssize_t room
+        cdef uint8_t *at
+        if not self.wants_bytes():
+            raise ValueError("a stalled connection receives nothing")
+        at = self.target(&room)
+        chunk = self.kept if self.in_kept else self.hub.arena
+        return chunk.view(at - chunk.data, room)
+
+    def buffer_updated(self, Py_ssize_t n):
+        """`n` bytes were received into `get_buffer()`."""
+        if n < 1:
+            raise ValueError(f"{n} bytes received")
+        self.received(n)
+
+    def feed(self, data):
+        """Take bytes as if received, until stalled; answers how many were taken. Belongs into a pass."""
+        cdef const uint8_t[::1] source = data
+        cdef Py_ssize_t room, taken = 0, n
+        cdef uint8_t *at
+        while taken < source.shape[0] and self.wants_bytes():
+            at = self.target(&room)
+            n = min(room, source.shape[0] - taken)
+            memcpy(at, &source[taken], n)
+            self.received(n)
+            taken += n
+        return taken
+
     def outgoing(self):
         """What may leave now, in order: a list of bytes and FileRegions (not advanced over)."""
         cdef list runs = []
@@ -565,7 +634,7 @@ cdef class Frames:
                         skip -= length
                         continue
                     if skip:
-                        part = part[skip:]
+                        part = part[skip:] if PyBytes_CheckExact(part) else part.read()[skip:]
                         skip = 0
                     runs.append(part)
             reply = reply.following
@@ -574,9 +643,9 @@ cdef class Frames:
     cpdef eof(self):
         """The peer has sent its last byte. Answers still leave; the connection closes after the last one."""
         self.ended = True
-        self.release_kept()
-        self.held = False
-        if self.head is None:
+        if not self.held:
+            self.release_kept()
+        if self.head is None and not self.held:
             self.shut("end of stream")
         else:
             self.hub.note(<Connection> self)

@@ -1,48 +1,224 @@
-"""Listening addresses of a broker: binding, the drain at the end, and the reactor behind them."""
+"""Listening addresses: binding, accepting within limits, idle connections, and the drain at the end.
+
+Laws: at `max.connections` accepting waits until a connection goes; a host above its own limit is closed at once.
+Without descriptors a spare one is given up to take the waiting connection and close it, then accepting rests: the
+kernel reports a waiting connection again and again, and a loop that cannot take it would spin.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from kafkalite._speedups.connection import Reactor
 from kafkalite._speedups.framing import Limits
 
+LOGGER = logging.getLogger("kafkalite.net")
+BACKLOG = 1024
+ACCEPTS_MAX = 64  # of one address in one pass
+REST_S = 1.0  # how long accepting rests without descriptors, unless one comes free
+HALF_CLOSED_S = 30.0  # how long answers may take to leave after the peer has closed its side
+SWEEP_S_MAX = 30.0
+EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Door:
+    """One listening socket."""
+
+    def __init__(self, listening: socket.socket, name: str, accepting: Callable[[Door], None]) -> None:
+        self.socket = listening
+        self.name = name
+        self._accepting = accepting
+
+    def __call__(self) -> None:
+        self._accepting(self)
+
 
 class Listener:
-    """Serves any number of addresses of one loop through one reactor."""
+    """Serves any number of addresses of one event loop through one reactor."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, service: Any, limits: Limits | None = None) -> None:
-        self.reactor = Reactor(loop, service, limits)
+        """Args: the loop that will call us; the service (docs/architecture.md); limits, Kafka's defaults when None."""
+        self.limits = limits or Limits()
+        self.reactor = Reactor(loop, service, self.limits)
+        self.reactor.on_closed = self._closed
+        self._loop = loop
+        self._doors: list[Door] = []
+        self._paused = self._full = self._exhausted = self._told = False
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._rest: asyncio.TimerHandle | None = None
+        self._drained: asyncio.Event | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_s = min(SWEEP_S_MAX, HALF_CLOSED_S / 4)
+        if self.limits.idle_ms_max >= 0:
+            self._sweep_s = max(0.01, min(self._sweep_s, self.limits.idle_ms_max / 4000))
+        self._schedule_sweep()
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of every listening socket."""
+        return [door.socket.getsockname()[:2] for door in self._doors]
 
     def bind(self, host: str, port: int, name: str = "PLAINTEXT") -> tuple[str, int]:
-        """Listen on `host`:`port` (0 = a free port); the address bound is returned."""
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        """Listen on `host`:`port` (0 = a free port) under the listener's `name`.
+
+        Returns the address bound. Raises OSError naming the address when it cannot be had.
+        """
+        family, _, _, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
         try:
-            listening.setblocking(False)
+            # Never SO_REUSEPORT: with it a second broker would bind the same port silently.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address[0] != "::"))
             listening.bind(address)
-            listening.listen(1024)
-            self.reactor.listen(listening, name)
-        except BaseException:
+            listening.listen(BACKLOG)
+        except OSError as error:
             listening.close()
-            raise
-        bound = listening.getsockname()
-        return bound[0], bound[1]
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+        return self.inherit(listening, name)
+
+    def inherit(self, listening: socket.socket, name: str = "PLAINTEXT") -> tuple[str, int]:
+        """Accept from a socket that listens already (systemd's socket activation); it belongs to us from now on."""
+        listening.setblocking(False)
+        # Accepted sockets inherit it: no system call for each of them.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        door = Door(listening, name, self._accept)
+        self.reactor.watch(listening.fileno(), door, self._resting)
+        self._doors.append(door)
+        host, port = listening.getsockname()[:2]
+        return host, port
+
+    def pause(self) -> None:
+        """Accept nothing until `resume()`; waiting clients stay in the kernel's queue."""
+        self._paused = True
+        self._mute()
+
+    def resume(self) -> None:
+        """Accept again."""
+        self._paused = False
+        self._mute()
 
     async def close(self, grace_s: float = 5.0) -> None:
-        """Accept no more, wait up to `grace_s` seconds for open answers, close everything."""
-        self.reactor.unlisten()
+        """Accept no more, let open answers leave for up to `grace_s` seconds, then close everything."""
+        for timer in (self._sweep, self._rest):
+            if timer is not None:
+                timer.cancel()
+        for door in self._doors:
+            self.reactor.unwatch(door.socket.fileno())
+            door.socket.close()
+        self._doors.clear()
+        self._drained = asyncio.Event()
         for connection in self.reactor.connections():
             connection.eof()
         try:
-            await asyncio.wait_for(self.reactor.wait_drained(), grace_s)
+            async with asyncio.timeout(grace_s):
+                await self._wait_drained()
         except TimeoutError:
             for connection in self.reactor.connections():
                 connection.close("the broker stops")
-            await self.reactor.wait_drained()
+            await self._wait_drained()
         self.reactor.dispose()
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
+
+    async def _wait_drained(self) -> None:
+        if self.reactor.connections_count and self._drained is not None:
+            await self._drained.wait()
+
+    @property
+    def _resting(self) -> bool:
+        return self._paused or self._full or self._exhausted
+
+    def _mute(self) -> None:
+        for door in self._doors:
+            self.reactor.mute(door.socket.fileno(), self._resting)
+
+    def _accept(self, door: Door) -> None:
+        for _ in range(ACCEPTS_MAX):
+            if self.reactor.connections_count >= self.limits.connections_max:
+                self._full = True
+                self._mute()
+                return
+            try:
+                accepted, peer = door.socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    raise
+                self._shed(door, error)
+                return
+            self._told = False
+            self._take(accepted, peer, door.name)
+
+    def _take(self, accepted: socket.socket, peer: tuple[Any, ...], name: str) -> None:
+        host = peer[0].removeprefix("::ffff:") if "." in peer[0] else peer[0]
+        limit = self.limits.connections_per_ip_overrides.get(host, self.limits.connections_per_ip_max)
+        if self.reactor.connections_of(host) >= limit:
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        local = accepted.getsockname()
+        local_host = local[0].removeprefix("::ffff:") if "." in local[0] else local[0]
+        self.reactor.adopt(accepted.detach(), name, (host, peer[1]), (local_host, local[1]))
+
+    def _shed(self, door: Door, error: OSError) -> None:
+        if not self._told:
+            self._told = True
+            LOGGER.error("cannot accept connections: %s; trying again as descriptors come free", error.strerror)
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
+            try:
+                door.socket.accept()[0].close()
+            except OSError as failure:
+                LOGGER.debug("the waiting connection could not be taken: %s", failure)
+        self._reopen_spare()
+        self._exhausted = True
+        self._mute()
+        self._rest = self._loop.call_later(REST_S, self._rested)
+
+    def _reopen_spare(self) -> None:
+        if self._spare < 0:
+            try:
+                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as error:
+                LOGGER.debug("no spare descriptor: %s", error)
+
+    def _rested(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        self._reopen_spare()
+        self._exhausted = False
+        self._mute()
+
+    def _closed(self) -> None:
+        if self._drained is not None:
+            if not self.reactor.connections_count:
+                self._drained.set()
+            return
+        if self._full:
+            self._full = False
+            self._mute()
+        if self._exhausted:
+            self._rested()
+
+    def _schedule_sweep(self) -> None:
+        self._sweep = self._loop.call_later(self._sweep_s, self._close_idle)
+
+    def _close_idle(self) -> None:
+        idle_ms = self.limits.idle_ms_max
+        self.reactor.close_idle(idle_ms / 1000 if idle_ms >= 0 else -1.0, HALF_CLOSED_S)
+        self._schedule_sweep()

@@ -1,0 +1,103 @@
+"""The pipeline against its oracle, on random frames in random pieces with replies completed in random order."""
+
+import os
+import random
+
+import pytest
+
+from kafkalite._speedups.framing import Limits
+from kafkalite.net.memory import MemoryHub
+from tests.kit import framing_oracle
+
+SEED = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
+REQUEST_BYTES_MAX = 1_000_000
+
+
+class Recorder:
+    """Keeps a copy of every frame and answers some at once, some later, some never (acks=0)."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.frames = []
+        self.bodies = []
+        self.open = []
+
+    def connected(self, connection):
+        return True
+
+    def disconnected(self, connection):
+        pass
+
+    def flush(self):
+        pass
+
+    def request(self, reply, frame):
+        frame = bytes(frame)
+        self.frames.append(frame)
+        choice = self.rng.random()
+        if choice < 0.1:
+            self.bodies.append(None)
+            reply.skip()
+            return
+        body = frame[:40] + len(frame).to_bytes(4, "big")
+        self.bodies.append(body)
+        if choice < 0.6:
+            reply.send([body[:10], body[10:]])
+        else:
+            self.open.append((reply, body))
+
+    def complete_all(self):
+        self.rng.shuffle(self.open)
+        for reply, body in self.open:
+            reply.send(body)
+        self.open.clear()
+
+
+def random_stream(rng):
+    sizes = [8, 9, 13, 14, 100, 4091, 4096, 4097, 32_000, 65_536, 262_140, 262_144, 300_000, REQUEST_BYTES_MAX]
+    stream = bytearray()
+    for _ in range(rng.randrange(1, 60)):
+        size = rng.choice(sizes[:7]) if rng.random() < 0.9 else rng.choice(sizes)
+        stream += size.to_bytes(4, "big") + rng.randbytes(size)
+    tail = rng.choice([b"", b"\0", b"\0\0\0\x64abc", b"GET / HTTP/1.1\r\n", b"\xff\xff\xff\xff", b"\x16\x03\x01\x02\x00"])
+    return bytes(stream + tail)
+
+
+@pytest.mark.parametrize("round_number", range(60))
+def test_random_pieces_equal_the_oracle(round_number):
+    rng = random.Random(SEED + round_number)
+    stream = random_stream(rng)
+    service = Recorder(rng)
+    client = MemoryHub(service, Limits(request_bytes_max=REQUEST_BYTES_MAX)).connect()
+    received = bytearray()
+    at = 0
+    while at < len(stream):
+        n = rng.choice([1, 3, 4, 5, 100, 5_000, 70_000, 400_000])
+        client.send(stream[at : at + n])
+        at += n
+        if rng.random() < 0.3:
+            service.complete_all()
+            client.hub.pump()
+        received += client.received()
+    closed = client.connection.closed
+    service.complete_all()
+    client.hub.pump()
+    received += client.received()
+    expected, refused = framing_oracle.frames(stream, REQUEST_BYTES_MAX)
+    assert service.frames == expected, f"KAFKALITE_SEED={SEED}"
+    assert closed == refused, f"KAFKALITE_SEED={SEED}"
+    answers = framing_oracle.answers(service.bodies)
+    assert answers.startswith(bytes(received)) if refused else bytes(received) == answers, f"KAFKALITE_SEED={SEED}"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_byte_at_a_time_equals_one_chunk(size):
+    rng = random.Random(SEED)
+    stream = b"".join(n.to_bytes(4, "big") + rng.randbytes(n) for n in (8, 20, 5000, 9, 8, 4096))
+    whole, pieces = Recorder(random.Random(1)), Recorder(random.Random(1))
+    MemoryHub(whole).connect().send(stream)
+    client = MemoryHub(pieces).connect()
+    for at in range(0, len(stream), size):
+        client.send(stream[at : at + size])
+    assert len(whole.frames) == 6
+    assert pieces.frames == whole.frames
