@@ -1,0 +1,46 @@
+"""What other Cython modules may call to build record batches, or to read records one by one."""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
+
+from kafkalite._speedups.records_walk cimport RecordFields
+from kafkalite._speedups.wire cimport BatchHeader, Span
+
+
+cdef class Record:
+    cdef readonly int64_t offset
+    cdef readonly int64_t timestamp
+    cdef readonly bytes key
+    cdef readonly bytes value
+    cdef readonly tuple headers
+
+
+cdef class Batch:
+    cdef Py_buffer view
+    cdef object plain               # bytes of the decompressed records, once they were needed
+    cdef BatchHeader header
+    cdef readonly Py_ssize_t position
+    cdef readonly Py_ssize_t size
+    cdef readonly int64_t decompressed_max
+
+    cdef int open(self, Span *span) except -1
+    cdef Record make(self, const RecordFields *fields)
+
+
+cdef class Records:
+    cdef Batch batch
+    cdef Span span
+    cdef int32_t left
+
+
+cdef class Builder:
+    cdef uint8_t *at
+    cdef Py_ssize_t room
+    cdef readonly Py_ssize_t size
+    cdef readonly Py_ssize_t size_max
+    cdef readonly int32_t records_count
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+
+    cdef int reserve(self, Py_ssize_t n) except -1
+    cdef int32_t add(self, int64_t timestamp, key, value, headers) except -2
+    cdef bytes compressed(self, int codec, level)
