@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.compat.clients import PYTHON_CLIENTS, Client
-from tests.kit.brokers import AGAINST, Broker, broker_under_test
+from tests.kit.brokers import AGAINST, Broker, broker_under_test, wait_until
 
 _numbers = itertools.count(1)
 
@@ -48,9 +49,21 @@ def new_topic(broker: Broker, request: pytest.FixtureRequest) -> MakeTopic:
     def make(partitions: int = 1, **configs: str) -> str:
         name = unused_name(request.node.originalname)
         admin.create_topics([NewTopic(name, partitions, 1, config=configs)])[name].result(30)
+        wait_until(lambda: is_led(admin, name, partitions), f"a leader for each partition of {name}")
         return name
 
     return make
+
+
+def is_led(admin: AdminClient, topic: str, partitions: int) -> bool:
+    """Whether every partition's leader serves it (Apache Kafka answers CreateTopics a moment before that)."""
+    wanted = {TopicPartition(topic, number): OffsetSpec.earliest() for number in range(partitions)}
+    try:
+        return all(answer.result(30).offset == 0 for answer in admin.list_offsets(wanted).values())
+    except KafkaException as error:
+        if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION):
+            return False
+        raise
 
 
 def unused_name(stem: str) -> str:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compat.clients import PYTHON_CLIENTS, Client, Confluent, Record
-from tests.compat.clients.model import Refused
-from tests.compat.conftest import MakeTopic
+from tests.compat.clients import PYTHON_CLIENTS, Client, Record
 from tests.compat.disk import batches_on_disk
 from tests.kit.brokers import Broker, wait_until
-
-NOT_ENOUGH_REPLICAS = 19
 
 
 def numbered(count: int) -> list[Record]:
@@ -46,14 +42,3 @@ def test_two_idempotent_producers_have_two_ids(broker: Broker, topic: str) -> No
         client.write(broker.address, topic, numbered(1), idempotent=True)
     ids = [batch.producer_id for batch in batches_on_disk(broker.data, topic)]
     assert len(set(ids)) == len(ids) == 6
-
-
-def test_all_means_min_insync_replicas(address: str, new_topic: MakeTopic) -> None:
-    """One replica cannot satisfy two: refused with acks=all, taken with acks=1."""
-    topic = new_topic(**{"min.insync.replicas": "2"})
-    confluent = Confluent()
-    with pytest.raises(Refused) as refusal:
-        confluent.write(address, topic, numbered(1), acks="all", retries=0)
-    assert refusal.value.code == NOT_ENOUGH_REPLICAS
-    assert confluent.bounds(address, topic) == (0, 0)
-    assert confluent.write(address, topic, numbered(1), acks="1")[0].offset == 0

@@ -39,7 +39,6 @@ class Confluent:
         acks: str = "all",
         idempotent: bool = False,
         request_bytes_max: int | None = None,
-        retries: int | None = None,
     ) -> list[Record]:
         settings = {
             "bootstrap.servers": address,
@@ -51,8 +50,6 @@ class Confluent:
         }
         if request_bytes_max is not None:
             settings["message.max.bytes"] = request_bytes_max
-        if retries is not None:
-            settings["retries"] = retries
         producer = ck.Producer(settings)
         offsets: dict[int, int] = {}
         errors: list[ck.KafkaError] = []

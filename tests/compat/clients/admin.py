@@ -1,0 +1,301 @@
+"""The admin clients behind one face; refusals are `Refused` with Kafka's code, whatever the library makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol, Self
+
+import confluent_kafka as ck
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.admin import NewPartitions as AioNewPartitions
+from aiokafka.admin import NewTopic as AioNewTopic
+from aiokafka.admin.config_resource import ConfigResource as AioConfigResource
+from aiokafka.admin.config_resource import ConfigResourceType as AioConfigResourceType
+from aiokafka.errors import BrokerResponseError as AioError
+from aiokafka.structs import TopicPartition as AioTopicPartition
+from confluent_kafka import admin as cka
+
+from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.model import DEADLINE_S, Refused
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaAdminClient, TopicPartition
+    from kafka.admin import ConfigResource, ConfigResourceType
+    from kafka.errors import BrokerResponseError
+
+# Kafka's ConfigSource by number, as DescribeConfigs v1 and later carry it.
+SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+}
+DEFAULT_COUNT = -1
+
+
+class Admin(Protocol):
+    """Topic and config administration; every call raises `Refused` where the broker answers an error."""
+
+    name: str
+
+    def __init__(self, address: str) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+
+    def create(
+        self,
+        topic: str,
+        partitions: int = DEFAULT_COUNT,
+        replicas: int = 1,
+        configs: Mapping[str, str] | None = None,
+        assignment: Mapping[int, list[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None: ...
+
+    def topics(self) -> set[str]: ...
+
+    def partitions(self, topic: str) -> dict[int, list[int]]:
+        """Partition -> replicas, all led by a replica in sync."""
+
+    def grow(self, topic: str, count: int, validate_only: bool = False) -> None: ...
+
+    def delete(self, topic: str) -> None: ...
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """The log start offset afterwards."""
+
+    def config(self, topic: str, key: str) -> tuple[str, str]:
+        """Value and source."""
+
+    def set_config(self, topic: str, key: str, value: str) -> None: ...
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn each library's own error into `Refused`."""
+    try:
+        yield
+    except ck.KafkaException as error:
+        raise Refused(error.args[0].code(), error.args[0].str()) from error
+    except (AioError, BrokerResponseError) as error:
+        raise Refused(error.errno, str(error)) from error
+
+
+class ConfluentAdmin:
+    """librdkafka's AdminClient; changes configs incrementally."""
+
+    name = "confluent-kafka"
+
+    def __init__(self, address: str) -> None:
+        self._admin = cka.AdminClient({"bootstrap.servers": address, "log_level": QUIET})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self._admin
+
+    def create(
+        self,
+        topic: str,
+        partitions: int = DEFAULT_COUNT,
+        replicas: int = 1,
+        configs: Mapping[str, str] | None = None,
+        assignment: Mapping[int, list[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        place: dict[str, object] = {"num_partitions": partitions, "replication_factor": replicas}
+        if assignment is not None:
+            place = {
+                "num_partitions": len(assignment),
+                "replica_assignment": [assignment[n] for n in sorted(assignment)],
+            }
+        new = cka.NewTopic(topic, config=dict(configs or {}), **place)
+        with refusals():
+            self._admin.create_topics([new], validate_only=validate_only)[topic].result(DEADLINE_S)
+
+    def topics(self) -> set[str]:
+        return set(self._admin.list_topics(timeout=DEADLINE_S).topics)
+
+    def partitions(self, topic: str) -> dict[int, list[int]]:
+        described = self._admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions
+        assert all(p.leader in p.isrs for p in described.values())
+        return {number: p.replicas for number, p in described.items()}
+
+    def grow(self, topic: str, count: int, validate_only: bool = False) -> None:
+        new = [cka.NewPartitions(topic, count)]
+        with refusals():
+            self._admin.create_partitions(new, validate_only=validate_only)[topic].result(DEADLINE_S)
+
+    def delete(self, topic: str) -> None:
+        with refusals():
+            self._admin.delete_topics([topic])[topic].result(DEADLINE_S)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        wanted = [ck.TopicPartition(topic, partition, ck.OFFSET_END if before == -1 else before)]
+        with refusals():
+            (answer,) = self._admin.delete_records(wanted).values()
+            return int(answer.result(DEADLINE_S).low_watermark)
+
+    def config(self, topic: str, key: str) -> tuple[str, str]:
+        with refusals():
+            (answer,) = self._admin.describe_configs([cka.ConfigResource("topic", topic)]).values()
+            entry = answer.result(DEADLINE_S)[key]
+        return entry.value, SOURCES[entry.source]
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        change = cka.ConfigEntry(key, value, incremental_operation=cka.AlterConfigOpType.SET)
+        resource = cka.ConfigResource("topic", topic, incremental_configs=[change])
+        with refusals():
+            (answer,) = self._admin.incremental_alter_configs([resource]).values()
+            answer.result(DEADLINE_S)
+
+
+class KafkaPythonAdmin:
+    """kafka-python's KafkaAdminClient; describes the configs before it changes one."""
+
+    name = "kafka-python"
+
+    def __init__(self, address: str) -> None:
+        self._admin = KafkaAdminClient(bootstrap_servers=address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._admin.close()
+
+    def create(
+        self,
+        topic: str,
+        partitions: int = DEFAULT_COUNT,
+        replicas: int = 1,
+        configs: Mapping[str, str] | None = None,
+        assignment: Mapping[int, list[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        place: dict[str, object] = {"num_partitions": partitions, "replication_factor": replicas}
+        if assignment is not None:
+            place = {"assignments": dict(assignment)}
+        new = {topic: {"configs": dict(configs or {}), **place}}
+        with refusals():
+            self._admin.create_topics(new, validate_only=validate_only)
+
+    def topics(self) -> set[str]:
+        return set(self._admin.list_topics())
+
+    def partitions(self, topic: str) -> dict[int, list[int]]:
+        (described,) = self._admin.describe_topics([topic])
+        assert all(p["leader_id"] in p["isr_nodes"] for p in described["partitions"])
+        return {p["partition_index"]: p["replica_nodes"] for p in described["partitions"]}
+
+    def grow(self, topic: str, count: int, validate_only: bool = False) -> None:
+        with refusals():
+            self._admin.create_partitions({topic: count}, validate_only=validate_only)
+
+    def delete(self, topic: str) -> None:
+        with refusals():
+            self._admin.delete_topics([topic])
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        place = TopicPartition(topic, partition)
+        with refusals():
+            return int(self._admin.delete_records({place: before})[place]["low_watermark"])
+
+    def config(self, topic: str, key: str) -> tuple[str, str]:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        with refusals():
+            entry = self._admin.describe_configs([resource], config_filter="all")["topic"][topic][key]
+        return entry["value"], entry["config_source"]
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, {key: value})
+        answer = self._admin.alter_configs([resource])["topic"][topic]
+        if answer != "OK":  # it hands back the error's text alone: "[Error 40] ..."
+            raise Refused(int(answer.split("]")[0].removeprefix("[Error ")), answer)
+
+
+class AioKafkaAdmin:
+    """aiokafka's admin client: answers are raw responses, configs change by the older AlterConfigs."""
+
+    name = "aiokafka"
+
+    def __init__(self, address: str) -> None:
+        self._runner = asyncio.Runner()
+        self._admin = self._runner.run(self._open(address))
+
+    @staticmethod
+    async def _open(address: str) -> AIOKafkaAdminClient:
+        admin = AIOKafkaAdminClient(bootstrap_servers=address)
+        await admin.start()
+        return admin
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.run(self._admin.close())
+        self._runner.close()
+
+    def create(
+        self,
+        topic: str,
+        partitions: int = DEFAULT_COUNT,
+        replicas: int = 1,
+        configs: Mapping[str, str] | None = None,
+        assignment: Mapping[int, list[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        counts = (partitions, replicas) if assignment is None else (-1, -1)
+        new = AioNewTopic(topic, *counts, assignment, dict(configs or {}))
+        answer = self._runner.run(self._admin.create_topics([new], validate_only=validate_only))
+        self._judge(answer.topic_errors[0][1], str(answer.topic_errors))
+
+    @staticmethod
+    def _judge(code: int, text: str) -> None:
+        if code:
+            raise Refused(code, text)
+
+    def topics(self) -> set[str]:
+        return set(self._runner.run(self._admin.list_topics()))
+
+    def partitions(self, topic: str) -> dict[int, list[int]]:
+        (described,) = self._runner.run(self._admin.describe_topics([topic]))
+        assert all(p["leader"] in p["isr"] for p in described["partitions"])
+        return {p["partition"]: p["replicas"] for p in described["partitions"]}
+
+    def grow(self, topic: str, count: int, validate_only: bool = False) -> None:
+        new = {topic: AioNewPartitions(count)}
+        with refusals():
+            self._runner.run(self._admin.create_partitions(new, validate_only=validate_only))
+
+    def delete(self, topic: str) -> None:
+        answer = self._runner.run(self._admin.delete_topics([topic]))
+        self._judge(answer.topic_error_codes[0][1], topic)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        place = AioTopicPartition(topic, partition)
+        with refusals():
+            answer = self._runner.run(self._admin.delete_records({place: RecordsToDelete(before)}))
+            return int(answer[place])
+
+    def config(self, topic: str, key: str) -> tuple[str, str]:
+        resource = AioConfigResource(AioConfigResourceType.TOPIC, topic)
+        (answer,) = self._runner.run(self._admin.describe_configs([resource]))
+        code, message, _, _, entries = answer.resources[0]
+        self._judge(code, message)
+        entry = next(entry for entry in entries if entry[0] == key)
+        return entry[1], SOURCES[entry[3]]
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        resource = AioConfigResource(AioConfigResourceType.TOPIC, topic, {key: value})
+        (answer,) = self._runner.run(self._admin.alter_configs([resource]))
+        self._judge(answer.resources[0][0], answer.resources[0][1])
+
+
+ADMINS: tuple[type[Admin], ...] = (ConfluentAdmin, KafkaPythonAdmin, AioKafkaAdmin)
