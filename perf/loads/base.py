@@ -1,0 +1,109 @@
+"""What a load is: it drives one broker once and returns figures; the harness decides how often and in which order."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perf.brokers.base import Broker, Running
+from perf.checks import Topics
+from perf.process import cpu_seconds
+
+Sample = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One column of the report; key names it in the JSON, unit and better (`higher` or `lower`) tell how to read it."""
+
+    key: str
+    title: str
+    unit: str
+    better: str = "lower"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One run of a load: the kind of broker, a directory for this broker and load, the round (0 = warm-up)."""
+
+    kind: Broker
+    directory: Path
+    round: int
+    quick: bool
+    running: Running | None = None
+
+    @property
+    def broker(self) -> Running:
+        assert self.running is not None, "this load starts its broker itself"
+        return self.running
+
+    def scaled(self, full: int, quick: int) -> int:
+        """The size of the load: full, or quick for a first look."""
+        return quick if self.quick else full
+
+
+class Load(ABC):
+    """A load. `starts_broker`: it wants a process of its own in every round, and starts it itself."""
+
+    name: str
+    title: str
+    figures: Sequence[Figure]
+    starts_broker = False
+
+    def missing(self) -> str | None:
+        """Why it cannot run here, or None."""
+        return None
+
+    def prepare(self, turn: Turn) -> None:  # noqa: B027 - most loads need nothing
+        """Once per broker, before the warm-up: data that every round reads."""
+
+    @abstractmethod
+    def run(self, turn: Turn) -> Sample:
+        """One round. Raises VerificationError if anything that was sent is not there."""
+
+
+class CpuMeter:
+    """CPU seconds of the broker's process within a `with` block."""
+
+    def __init__(self, broker: Running) -> None:
+        self._pid = broker.pid
+        self.seconds = 0.0
+
+    def __enter__(self) -> "CpuMeter":
+        self.seconds = -cpu_seconds(self._pid)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += cpu_seconds(self._pid)
+
+
+class FreshTopic:
+    """A topic for the length of a `with` block, deleted after it so that rounds do not fill the disk."""
+
+    def __init__(self, turn: Turn, load: str, partitions: int) -> None:
+        self.name, self.partitions = f"{load}-{turn.round}", partitions
+        self.topics = Topics(turn.broker)
+
+    def __enter__(self) -> "FreshTopic":
+        self.topics.create([self.name], self.partitions)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.topics.delete([self.name])
+
+    def expect(self, records: int) -> None:
+        self.topics.expect(self.name, self.partitions, records)
+
+
+def quantiles_ms(seconds: Sequence[float]) -> Sample:
+    """p50, p99 and p99.9 in milliseconds by nearest rank."""
+    ordered = sorted(seconds)
+    at = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
+    return {key: ordered[min(len(ordered) - 1, int(len(ordered) * q))] * 1000 for key, q in at.items()}
+
+
+LATENCY_FIGURES = (
+    Figure("p50", "p50", "ms"),
+    Figure("p99", "p99", "ms"),
+    Figure("p999", "p99.9", "ms"),
+)

@@ -1,0 +1,46 @@
+"""One record at a time through confluent-kafka: produce, wait for the acknowledgement, next."""
+
+import time
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from perf.checks import VerificationError
+from perf.loads.base import LATENCY_FIGURES, FreshTopic, Load, Sample, Turn, quantiles_ms
+
+VALUE = b"x" * 100
+
+
+class AckLatency(Load):
+    name = "latency"
+    title = "confluent-kafka, one record at a time, 100 B, acks=all: acknowledgement"
+    figures = LATENCY_FIGURES
+
+    def run(self, turn: Turn) -> Sample:
+        count = turn.scaled(5_000, 1_000)
+        settings = {"bootstrap.servers": turn.broker.address, "linger.ms": 0, "acks": "all"}
+        with FreshTopic(turn, self.name, 1) as topic:
+            producer = Producer({**settings, "enable.metrics.push": False})
+            send(producer, topic.name)  # the first waits for connections and metadata and is not counted
+            seconds = [send(producer, topic.name) for _ in range(count)]
+            topic.expect(count + 1)
+        return quantiles_ms(seconds)
+
+
+def send(producer: Producer, topic: str) -> float:
+    """Seconds until the acknowledgement. Raises VerificationError if the record is refused."""
+    answers: list[KafkaError | None] = []
+
+    def reported(error: KafkaError | None, _: Message) -> None:
+        answers.append(error)
+
+    started = time.perf_counter()
+    producer.produce(topic, VALUE, partition=0, on_delivery=reported)
+    while not answers:
+        producer.poll(1.0)
+    elapsed = time.perf_counter() - started
+    if answers[0] is not None:
+        raise VerificationError(f"produce to {topic}: {answers[0]}")
+    return elapsed
+
+
+LOADS = (AckLatency(),)

@@ -1,0 +1,167 @@
+"""A few requests as bytes, and two generators that send them: as fast as a window allows, or at a fixed rate.
+
+Requests are written out by hand here, not by kafkalite.protocol: the comparison must not depend on what it compares.
+All answers to one such request have the same size on a broker, so a generator counts bytes instead of parsing.
+Sources: the protocol guide of Apache Kafka (ApiVersions v0, Metadata v12, Produce v9, record batch v2).
+"""
+
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from crc32c import crc32c
+
+from perf.checks import VerificationError
+
+CLIENT = b"perf"
+
+
+def frame(api_key: int, version: int, correlation_id: int, body: bytes, *, flexible: bool) -> bytes:
+    """A request with its size: header v1, or v2 (tags) if flexible."""
+    head = struct.pack(">hhih", api_key, version, correlation_id, len(CLIENT)) + CLIENT + (b"\0" if flexible else b"")
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def api_versions(correlation_id: int) -> bytes:
+    return frame(18, 0, correlation_id, b"", flexible=False)
+
+
+def metadata_of_all(correlation_id: int) -> bytes:
+    """Metadata v12: topics null = all, no auto-creation, no authorised operations."""
+    return frame(3, 12, correlation_id, b"\0\0\0\0", flexible=True)
+
+
+def varint(value: int) -> bytes:
+    """Unsigned LEB128; a record's own fields are zigzag: double the value first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def batch_of_one(value: bytes, timestamp_ms: int) -> bytes:
+    """A record batch v2 with one record without key, not compressed."""
+    record = b"\0\0\0\x01" + varint(2 * len(value)) + value + b"\0"
+    records = varint(2 * len(record)) + record
+    after_crc = struct.pack(">hiqqqhii", 0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1) + records
+    head = struct.pack(">ibI", -1, 2, crc32c(after_crc))
+    return struct.pack(">qi", 0, len(head) + len(after_crc)) + head + after_crc
+
+
+def produce(topic: str, partition: int, batch: bytes, correlation_id: int = 0) -> bytes:
+    """Produce v9, acks=all, one batch for one partition."""
+    name = topic.encode()
+    body = b"\0" + struct.pack(">hi", -1, 30_000) + b"\x02" + varint(len(name) + 1) + name
+    body += b"\x02" + struct.pack(">i", partition) + varint(len(batch) + 1) + batch + b"\0\0\0"
+    return frame(0, 9, correlation_id, body, flexible=True)
+
+
+def produce_error(answer: bytes) -> int:
+    """The error code in an answer to `produce` without its size. v9 ends: partition error(2), base offset(8), append
+    time(8), log start(8), record errors(1), message(1), tags(1), topic tags(1), throttle(4), tags(1)."""
+    error: int = struct.unpack_from(">h", answer, len(answer) - 35)[0]
+    return error
+
+
+def read_exactly(connection: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        part = connection.recv(min(count - len(parts), 1 << 20))
+        if not part:
+            raise VerificationError("the broker closed the connection")
+        parts += part
+    return bytes(parts)
+
+
+def call(connection: socket.socket, request: bytes) -> bytes:
+    """Send one request and read its answer, without the size."""
+    connection.sendall(request)
+    (size,) = struct.unpack(">i", read_exactly(connection, 4))
+    return read_exactly(connection, size)
+
+
+class Pipe:
+    """One connection with requests under way; answers must all have the size and the shape of the first."""
+
+    def __init__(self, host: str, port: int, requests: Sequence[bytes]) -> None:
+        self.socket = socket.create_connection((host, port), timeout=30)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        first = call(self.socket, requests[0])
+        if error := produce_error(first):
+            raise VerificationError(f"Produce answered error {error}")
+        self.size, self.sent, self.answered = len(first) + 4, 1, 1
+        self._requests, self._tail = requests, b""
+
+    def send(self, count: int) -> None:
+        """Send the next requests, in turn."""
+        many = len(self._requests)
+        self.socket.sendall(b"".join(self._requests[(self.sent + i) % many] for i in range(count)))
+        self.sent += count
+
+    def receive(self) -> int:
+        """Take what has come; how many answers that completed. Raises VerificationError if one is an error."""
+        data = self._tail + self.socket.recv(1 << 18)
+        if len(data) == len(self._tail):
+            raise VerificationError("the broker closed the connection")
+        whole = len(data) // self.size
+        for number in range(whole):
+            end = (number + 1) * self.size
+            if data[end - 35 : end - 33] != b"\0\0" or data[end - self.size : end - self.size + 2] != b"\0\0":
+                raise VerificationError(f"Produce answered {data[end - self.size : end].hex()}")
+        self._tail = data[whole * self.size :]
+        self.answered += whole
+        return whole
+
+
+def pipelined(pipes: Sequence[Pipe], depth: int, count: int) -> float:
+    """Send `count` requests over the connections, at most `depth` unanswered on each; seconds to the last answer."""
+    poller, of_fd = select.epoll(), {pipe.socket.fileno(): pipe for pipe in pipes}
+    for fd in of_fd:
+        poller.register(fd, select.EPOLLIN)
+    started, left, open_requests = time.perf_counter(), count, 0
+    for pipe in pipes:
+        first = min(depth, left)
+        pipe.send(first)
+        left, open_requests = left - first, open_requests + first
+    while open_requests:
+        for fd, _ in poller.poll(30) or _nothing_came():
+            done = of_fd[fd].receive()
+            more = min(done, left)
+            if more:
+                of_fd[fd].send(more)
+            left, open_requests = left - more, open_requests + more - done
+    poller.close()
+    return time.perf_counter() - started
+
+
+def paced(pipes: Sequence[Pipe], rate: float, count: int) -> list[float]:
+    """Send `count` requests at `rate` per second, connections in turn, waiting for nobody; seconds from the planned
+    moment of each to its answer, so that a broker that stalls is not asked less."""
+    of_fd = {pipe.socket.fileno(): (pipe, deque[float]()) for pipe in pipes}
+    turns = list(of_fd.values())
+    planned, latencies, started = 0, [], time.perf_counter()
+    while len(latencies) < count:
+        now = time.perf_counter()
+        while planned < count and started + planned / rate <= now:
+            pipe, waiting = turns[planned % len(turns)]
+            pipe.send(1)
+            waiting.append(started + planned / rate)
+            planned += 1
+        pause = max(0.0, started + planned / rate - time.perf_counter()) if planned < count else 30.0
+        ready, _, _ = select.select(of_fd, (), (), pause)
+        if not ready and planned == count:
+            _nothing_came()
+        now = time.perf_counter()
+        for fd in ready:
+            pipe, waiting = of_fd[fd]
+            latencies.extend(now - waiting.popleft() for _ in range(pipe.receive()))
+    return latencies
+
+
+def _nothing_came() -> list[tuple[int, int]]:
+    raise VerificationError("no answer for 30 s")
