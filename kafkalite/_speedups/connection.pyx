@@ -19,6 +19,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from kafkalite._speedups.file cimport FileRegion
 from kafkalite._speedups.framing cimport Connection, Hub, Limits, Reply
 from kafkalite._speedups.wire cimport store_u32
 
@@ -291,7 +292,7 @@ cdef class Reactor(Hub):
                             if not self.add_bytes(<bytes> part, &skip):
                                 return 0
                         else:
-                            if not self.add_region(connection, part, &skip):
+                            if not self.add_region(connection, <FileRegion> part, &skip):
                                 return -1 if connection.closed else 0
                 skip = 0
             reply = reply.following
@@ -335,7 +336,7 @@ cdef class Reactor(Hub):
             self.gathered += n
         return True
 
-    cdef bint add_region(self, SocketConnection connection, object region, Py_ssize_t *skip) except -1:
+    cdef bint add_region(self, SocketConnection connection, FileRegion region, Py_ssize_t *skip) except -1:
         cdef Py_ssize_t length = region.length
         cdef Py_ssize_t n = length - skip[0]
         cdef off_t at
@@ -384,6 +385,10 @@ cdef class Reactor(Hub):
             self.by_host[connection.peer_host] = count
         else:
             del self.by_host[connection.peer_host]
+        # Closing with bytes unread resets the connection and may destroy answers that are still under way.
+        for _ in range(RECEIVES_MAX):
+            if recv(fd, self.scratch, SCRATCH_BYTES, MSG_DONTWAIT) <= 0:
+                break
         try:
             self.control(EPOLL_CTL_DEL, fd, 0, 0)
         finally:

@@ -24,6 +24,7 @@ from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from kafkalite._speedups.file cimport FileRegion
 from kafkalite._speedups.wire cimport load_u32
 
 LOG = logging.getLogger("kafkalite.net")
@@ -341,10 +342,8 @@ cdef class Reply:
             for part in parts if isinstance(parts, list) else (parts,):
                 if PyBytes_CheckExact(part):
                     size += PyBytes_GET_SIZE(part)
-                elif hasattr(part, "file"):
-                    if part.length == 0:
-                        continue
-                    size += <Py_ssize_t> part.length
+                elif type(part) is FileRegion:
+                    size += <Py_ssize_t> (<FileRegion> part).length
                 else:
                     part = bytes(part)
                     size += len(part)

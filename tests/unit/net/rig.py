@@ -1,0 +1,92 @@
+"""A listener on a free port with an echo service, on both kinds of event loop."""
+
+import asyncio
+import functools
+import inspect
+import struct
+
+import pytest
+import uvloop
+
+from kafkalite._speedups.framing import Limits
+from kafkalite.net.listener import Listener
+
+
+class Echo:
+    """Answers with the frame. What `later` accepts is kept open instead."""
+
+    def __init__(self):
+        self.open = []
+        self.gone = []
+        self.connections = []
+        self.frames = 0
+        self.flushes = 0
+        self.later = lambda frame: False
+        self.answer = bytes
+        self.accepts = True
+        self.at_flush = lambda: None
+
+    def connected(self, connection):
+        self.connections.append(connection)
+        return self.accepts
+
+    def disconnected(self, connection):
+        self.gone.append(connection)
+
+    def flush(self):
+        self.flushes += 1
+        self.at_flush()
+
+    def request(self, reply, frame):
+        self.frames += 1
+        if self.later(frame):
+            self.open.append((reply, bytes(frame)))
+        else:
+            reply.send(self.answer(frame))
+
+
+def frame(body):
+    return struct.pack(">i", len(body)) + body
+
+
+async def read_frame(reader):
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(size)
+
+
+async def until(condition, timeout_s=10.0):
+    """Let the loop turn until `condition()` holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+class Rig:
+    def __init__(self, **limits):
+        self.echo = Echo()
+        self.listener = Listener(asyncio.get_running_loop(), self.echo, Limits(**limits))
+        self.address = self.listener.bind("127.0.0.1", 0)
+
+    async def open(self):
+        return await asyncio.open_connection(*self.address)
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        await self.listener.close(0.0)
+
+
+def both_loops(test):
+    """Run an async test on uvloop and on asyncio's own loop."""
+
+    @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+    @functools.wraps(test)
+    def run(new_loop, **arguments):
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(test(**arguments))
+
+    parameters = inspect.signature(test).parameters.values()
+    own = inspect.Parameter("new_loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = inspect.Signature([own, *parameters])
+    return run

@@ -1,0 +1,302 @@
+"""Plain connections over real sockets: order, back-pressure, half close, resets, closing."""
+
+import asyncio
+import socket
+import struct
+
+import pytest
+
+from kafkalite._speedups.file import Disk, FileRegion
+
+from tests.unit.net.rig import Rig, both_loops, frame, read_frame, until
+
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: close sends RST
+
+
+@both_loops
+async def test_pipelined_requests_are_answered_in_order():
+    async with Rig() as rig:
+        reader, writer = await rig.open()
+        bodies = [bytes([i % 256]) * (8 + i * 7) for i in range(500)]
+        writer.write(b"".join(map(frame, bodies)))
+        assert [await read_frame(reader) for _ in bodies] == bodies
+        writer.close()
+        await until(lambda: rig.echo.gone)
+
+
+@both_loops
+async def test_a_frame_larger_than_the_receive_buffer_comes_back_whole():
+    async with Rig() as rig:
+        reader, writer = await rig.open()
+        body = bytes(range(256)) * 20_000
+        writer.write(frame(b"before--") + frame(body) + frame(b"after---"))
+        assert [await read_frame(reader) for _ in range(3)] == [b"before--", body, b"after---"]
+        writer.close()
+
+
+@both_loops
+async def test_replies_completed_later_and_out_of_order_leave_in_order():
+    async with Rig() as rig:
+        rig.echo.later = lambda body: body[0] == 1
+        reader, writer = await rig.open()
+        bodies = [bytes([i % 2]) * 8 + bytes([i]) for i in range(10)]
+        writer.write(b"".join(map(frame, bodies)))
+        await until(lambda: rig.echo.frames == 10)
+        for reply, body in reversed(rig.echo.open):
+            reply.send(body)
+            assert reply.done
+        assert [await read_frame(reader) for _ in bodies] == bodies
+        writer.close()
+
+
+@both_loops
+async def test_a_request_without_answer_is_passed_over():
+    async with Rig() as rig:
+        rig.echo.later = lambda body: True
+        reader, writer = await rig.open()
+        writer.write(frame(b"11111111") + frame(b"22222222"))
+        await until(lambda: len(rig.echo.open) == 2)
+        rig.echo.open[0][0].skip()
+        rig.echo.open[1][0].send(b"answer")
+        assert await read_frame(reader) == b"answer"
+        writer.close()
+
+
+@both_loops
+async def test_a_slow_reader_stops_being_read_and_costs_bounded_memory():
+    async with Rig() as rig:
+        rig.echo.answer = lambda body: bytes(256 * 1024)
+        reader, writer = await rig.open()
+        writer.transport.pause_reading()
+        writer.write(frame(b"fetch---") * 20_000)
+        await until(lambda: rig.echo.connections and rig.echo.connections[0].stalled)
+        connection = rig.echo.connections[0]
+        before = rig.echo.frames
+        writer.write(frame(b"fetch---") * 100)
+        await asyncio.sleep(0.05)
+        assert rig.echo.frames == before
+        assert connection.unsent <= (1 << 20) + 256 * 1024 + 4
+        writer.transport.resume_reading()
+        for _ in range(before + 20):
+            await read_frame(reader)
+        assert rig.echo.frames > before
+        writer.transport.abort()
+        await until(lambda: rig.echo.gone)
+
+
+@both_loops
+async def test_too_many_open_replies_stop_reading():
+    async with Rig(open_replies_max=10) as rig:
+        rig.echo.later = lambda body: True
+        reader, writer = await rig.open()
+        writer.write(frame(b"12345678") * 25)
+        await until(lambda: rig.echo.frames == 10)
+        connection = rig.echo.connections[0]
+        assert connection.stalled and connection.open_replies == 10
+        answered = 0
+        while answered < 25:
+            await until(lambda: rig.echo.open)
+            reply, body = rig.echo.open.pop(0)
+            reply.send(body)
+            assert await read_frame(reader) == body
+            answered += 1
+        assert rig.echo.frames == 25
+        writer.close()
+
+
+@both_loops
+async def test_before_authentication_one_request_at_a_time():
+    async with Rig(authenticate=True) as rig:
+        rig.echo.later = lambda body: True
+        reader, writer = await rig.open()
+        writer.write(frame(b"12345678") * 3)
+        await until(lambda: rig.echo.frames == 1)
+        await asyncio.sleep(0.02)
+        assert rig.echo.frames == 1
+        rig.echo.connections[0].authenticated = True
+        rig.echo.open.pop()[0].send(b"welcome")
+        assert await read_frame(reader) == b"welcome"
+        await until(lambda: rig.echo.frames == 3)
+        writer.close()
+
+
+@both_loops
+async def test_half_close_still_gets_its_answers():
+    async with Rig() as rig:
+        rig.echo.later = lambda body: True
+        reader, writer = await rig.open()
+        writer.write(frame(b"12345678") * 2 + b"\0\0\0\x20half a frame")
+        writer.write_eof()
+        await until(lambda: len(rig.echo.open) == 2)
+        await until(lambda: rig.echo.connections[0].ended)
+        assert not rig.echo.gone
+        for reply, body in rig.echo.open:
+            reply.send(body)
+        assert await reader.read() == frame(b"12345678") * 2
+        await until(lambda: rig.echo.gone)
+        writer.close()
+
+
+@pytest.mark.parametrize("what", ["queued requests", "half a frame", "open replies", "nothing"])
+@both_loops
+async def test_a_reset_closes_the_connection_and_tells_its_replies_once(what):
+    async with Rig() as rig:
+        rig.echo.later = lambda body: True
+        client = socket.create_connection(rig.address)
+        told = []
+        if what != "nothing":
+            client.sendall(frame(b"12345678") * 5 + (b"\0\0\0\x20half" if what == "half a frame" else b""))
+            await until(lambda: rig.echo.frames == 5)
+            for number, (reply, _) in enumerate(rig.echo.open):
+                reply.on_gone = lambda number=number: told.append(number)
+            if what == "queued requests":
+                client.sendall(frame(b"12345678") * 120)
+        else:
+            await until(lambda: rig.echo.connections)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        client.close()
+        await until(lambda: rig.echo.gone)
+        assert told == ([0, 1, 2, 3, 4] if what != "nothing" else [])
+        assert all(reply.done for reply, _ in rig.echo.open)
+        for reply, body in rig.echo.open:
+            reply.send(body)  # an answer after the end is ignored
+        await asyncio.sleep(0.01)
+        assert told == ([0, 1, 2, 3, 4] if what != "nothing" else [])
+        assert len(rig.echo.gone) == 1
+        assert rig.listener.reactor.connections_count == 0
+
+
+@both_loops
+async def test_a_reset_while_stalled_is_noticed():
+    async with Rig(open_replies_max=1) as rig:
+        rig.echo.later = lambda body: True
+        client = socket.create_connection(rig.address)
+        client.sendall(frame(b"12345678") * 3)
+        await until(lambda: rig.echo.connections and rig.echo.connections[0].stalled)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        client.close()
+        await until(lambda: rig.echo.gone)
+
+
+@both_loops
+async def test_a_service_that_raises_costs_its_connection_only(caplog):
+    async with Rig() as rig:
+        def answer(body):
+            if bytes(body) == b"bad-----":
+                raise KeyError("planted")
+            return bytes(body)
+        rig.echo.answer = answer
+        good = await rig.open()
+        for _ in range(3):
+            reader, writer = await rig.open()
+            writer.write(frame(b"fine----") + frame(b"bad-----") + frame(b"after---"))
+            await reader.read()
+            writer.close()
+        good[1].write(frame(b"good----"))
+        assert await read_frame(good[0]) == b"good----"
+        good[1].close()
+        assert sum("KeyError" in record.getMessage() for record in caplog.records) == 1
+
+
+@both_loops
+async def test_a_flush_that_raises_closes_the_connections_of_its_pass(caplog):
+    async with Rig() as rig:
+        quiet = await rig.open()
+        await until(lambda: rig.echo.connections)
+        seen = rig.echo.frames
+
+        def fail():
+            if rig.echo.frames > seen:
+                rig.echo.at_flush = lambda: None
+                raise OSError("planted")
+
+        rig.echo.at_flush = fail
+        reader, writer = await rig.open()
+        writer.write(frame(b"12345678"))
+        assert await reader.read() == b""
+        writer.close()
+        quiet[1].write(frame(b"12345678"))
+        assert await read_frame(quiet[0]) == b"12345678"
+        quiet[1].close()
+
+
+@both_loops
+async def test_reply_close_lets_earlier_answers_leave_and_serves_nothing_after():
+    async with Rig() as rig:
+        rig.echo.later = lambda body: True
+        reader, writer = await rig.open()
+        writer.write(frame(b"first---") + frame(b"second--"))
+        await until(lambda: len(rig.echo.open) == 2)
+        (first, _), (second, _) = rig.echo.open
+        second.close("told to")
+        writer.write(frame(b"third---"))
+        await asyncio.sleep(0.02)
+        first.send(b"answer")
+        assert await reader.read() == frame(b"answer")
+        assert rig.echo.frames == 2
+        await until(lambda: rig.echo.gone)
+        assert rig.echo.gone[0].reason == "told to"
+        writer.close()
+
+
+@both_loops
+async def test_a_connection_closed_inside_its_own_request():
+    async with Rig() as rig:
+        def answer(body):
+            rig.echo.connections[0].close("enough")
+            return bytes(body)
+        rig.echo.answer = answer
+        reader, writer = await rig.open()
+        writer.write(frame(b"12345678") * 3)
+        assert await reader.read() == b""
+        assert rig.echo.frames == 1
+        assert len(rig.echo.gone) == 1
+        writer.close()
+
+
+@both_loops
+async def test_a_reply_is_answered_once():
+    async with Rig() as rig:
+        rig.echo.later = lambda body: True
+        _, writer = await rig.open()
+        writer.write(frame(b"12345678"))
+        await until(lambda: rig.echo.open)
+        reply = rig.echo.open[0][0]
+        reply.send(b"one")
+        with pytest.raises(RuntimeError, match="answered before"):
+            reply.send(b"two")
+        writer.close()
+
+
+@pytest.mark.parametrize("length", [1, 4096, 100_000, 102_401, 1_000_000, 5_000_000])
+@both_loops
+async def test_file_regions_leave_between_bytes(tmp_path, length):
+    data = bytes(i * 7 % 251 for i in range(length + 100))
+    (tmp_path / "log").write_bytes(data)
+    file = Disk().open(str(tmp_path / "log"), read_only=True)
+    async with Rig() as rig:
+        region = FileRegion(file, 50, length)
+        rig.echo.answer = lambda body: [b"head", region, b"x" * 5000, region, memoryview(b"tail")]
+        reader, writer = await rig.open()
+        writer.write(frame(b"fetch---") * 3)
+        expected = b"head" + data[50 : 50 + length] + b"x" * 5000 + data[50 : 50 + length] + b"tail"
+        for _ in range(3):
+            assert await read_frame(reader) == expected
+        writer.close()
+    file.close()
+
+
+@pytest.mark.parametrize("length", [1000, 1_000_000])
+@both_loops
+async def test_a_truncated_file_closes_the_connection_and_pads_nothing(tmp_path, length):
+    (tmp_path / "log").write_bytes(b"z" * (length // 2))
+    file = Disk().open(str(tmp_path / "log"), read_only=True)
+    async with Rig() as rig:
+        rig.echo.answer = lambda body: [b"head", FileRegion(file, 0, length)]
+        reader, writer = await rig.open()
+        writer.write(frame(b"fetch---"))
+        received = await reader.read()
+        assert len(received) < length
+        assert rig.echo.gone[0].reason == "a file is shorter than the answer promised"
+        writer.close()
+    file.close()
