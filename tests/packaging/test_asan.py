@@ -1,0 +1,33 @@
+"""The fuzz tests run on the build with AddressSanitizer, and a planted overflow proves that it is loaded."""
+
+import pytest
+
+from tests.packaging import asan
+
+pytestmark = pytest.mark.xdist_group("asan")
+SHARE = 10  # the sanitizer is slow: it gets one tenth of the bad inputs
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sanitizer_build() -> None:
+    asan.build()
+
+
+def test_a_planted_overflow_is_caught() -> None:
+    done = asan.run("-c", "import planted_overflow; print(planted_overflow.read_past_the_end(24))")
+    assert done.returncode != 0
+    assert "AddressSanitizer: heap-buffer-overflow" in done.stdout
+    assert "planted_overflow" in done.stdout
+
+
+def test_the_extensions_are_those_of_the_sanitizer() -> None:
+    code = "import kafkalite._speedups.framing as m; print(m.__file__)"
+    done = asan.run("-c", code)
+    assert done.stdout.startswith(str(asan.BUILD)), done.stdout
+
+
+def test_the_fuzz_tests_pass_on_it(fuzz_inputs: int) -> None:
+    options = ["-q", "-p", "no:cacheprovider", "--fuzz-inputs", str(fuzz_inputs // SHARE)]
+    done = asan.run("-m", "pytest", *options, "tests/fuzz", timeout_s=1800)
+    assert done.returncode == 0, done.stdout[-20_000:]
+    assert " passed" in done.stdout
