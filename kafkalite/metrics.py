@@ -1,6 +1,6 @@
 """Plain counters, gauges and histograms, and the registry that a page walks when it is asked.
 
-Laws: whoever counts holds the object and adds to it, nothing is looked up on the way (law 12 of the design). Names follow
+Laws: whoever counts holds the object and adds to it; nothing is looked up on the way. Names follow
 Prometheus: `kafkalite_bytes_in_total`, units in the name, labels with few values (never a client's text).
 """
 

@@ -1,0 +1,166 @@
+"""The settings of the broker as one frozen snapshot, with the memory of where each value came from.
+
+Values set by request on this broker win over those set by request for all brokers, these over the static ones (files,
+environment, command line), these over Kafka's defaults.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, nearest, refuse_unsafe
+from kafkalite.config.keys import ConfigError, Standing, Value
+from kafkalite.config.listeners import check_advertised, check_ports, parse_listeners, parse_protocol_map
+from kafkalite.config.topic import TopicConfig, build_topic_config, topic_default
+from kafkalite.model import Endpoint
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """A broker's settings.
+
+    Arguments:
+        static: texts by key, from files, environment and command line.
+        dynamic_default: texts set by request for all brokers.
+        dynamic: texts set by request for this broker.
+
+    Attributes carry the honoured keys' names with underscores, in Kafka's units; `values` has the value of every known key.
+    Raises ConfigError for a wrong value, for a contradiction, and for what is not supported and safety hangs on.
+    """
+
+    static: Mapping[str, str] = NOTHING
+    dynamic_default: Mapping[str, str] = NOTHING
+    dynamic: Mapping[str, str] = NOTHING
+
+    values: Mapping[str, Value] = field(init=False, repr=False, compare=False)
+    topic_defaults: TopicConfig = field(init=False, repr=False, compare=False)
+    broker_id: int = field(init=False, repr=False, compare=False)
+    broker_rack: str | None = field(init=False, repr=False, compare=False)
+    listeners: tuple[Endpoint, ...] = field(init=False, repr=False, compare=False)
+    advertised_listeners: tuple[Endpoint, ...] = field(init=False, repr=False, compare=False)
+    log_dirs: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    socket_request_max_bytes: int = field(init=False, repr=False, compare=False)
+    socket_send_buffer_bytes: int = field(init=False, repr=False, compare=False)
+    socket_receive_buffer_bytes: int = field(init=False, repr=False, compare=False)
+    socket_listen_backlog_size: int = field(init=False, repr=False, compare=False)
+    max_connections: int = field(init=False, repr=False, compare=False)
+    max_connections_per_ip: int = field(init=False, repr=False, compare=False)
+    connections_max_idle_ms: int = field(init=False, repr=False, compare=False)
+    num_partitions: int = field(init=False, repr=False, compare=False)
+    default_replication_factor: int = field(init=False, repr=False, compare=False)
+    auto_create_topics_enable: bool = field(init=False, repr=False, compare=False)
+    delete_topic_enable: bool = field(init=False, repr=False, compare=False)
+    log_retention_check_interval_ms: int = field(init=False, repr=False, compare=False)
+    fetch_max_bytes: int = field(init=False, repr=False, compare=False)
+    max_incremental_fetch_session_cache_slots: int = field(init=False, repr=False, compare=False)
+    max_request_partition_size_limit: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        values = {name: key.default for name, key in BROKER_KEYS.items()}
+        for texts in (self.static, self.dynamic_default, self.dynamic):
+            values.update(parse_broker_values(texts))
+        put = object.__setattr__
+        put(self, "values", MappingProxyType(values))
+        for name in PLAIN:
+            put(self, name.replace(".", "_"), values[name])
+        put(self, "broker_id", self._read_broker_id())
+        put(self, "log_dirs", self._read_log_dirs())
+        self._read_listeners()
+        defaults = {name: topic_default(key, values) for name, key in TOPIC_KEYS.items()}
+        put(self, "topic_defaults", build_topic_config(defaults, {}))
+
+    def topic_config(self, overrides: Mapping[str, str | None]) -> TopicConfig:
+        """The snapshot of a topic that sets these texts itself; raises ConfigError."""
+        return build_topic_config(self.topic_values, overrides) if overrides else self.topic_defaults
+
+    @cached_property
+    def topic_values(self) -> Mapping[str, Value]:
+        """The value of every topic key of a topic that sets none."""
+        return {name: topic_default(key, self.values) for name, key in TOPIC_KEYS.items()}
+
+    def is_set(self, name: str) -> bool:
+        """Whether anybody set this key."""
+        return name in self.static or name in self.dynamic_default or name in self.dynamic
+
+    def without_effect(self) -> list[str]:
+        """Keys of Kafka that are set and have no effect here, for one line at the start."""
+        return sorted(
+            name
+            for name in self.static
+            if name in BROKER_KEYS and BROKER_KEYS[name].standing is Standing.WITHOUT_EFFECT
+        )
+
+    def unknown(self) -> list[tuple[str, str | None]]:
+        """Keys that are set and that nobody knows, each with the known key that is most like it."""
+        return [(name, nearest(name, BROKER_KEYS)) for name in sorted(self.static) if name not in BROKER_KEYS]
+
+    def _read_broker_id(self) -> int:
+        broker_id, node_id = self.values["broker.id"], self.values["node.id"]
+        assert isinstance(broker_id, int) and isinstance(node_id, int)
+        if "broker.id" in self.static and "node.id" in self.static and broker_id != node_id:
+            raise ConfigError(
+                "broker.id", f"broker.id ({broker_id}) and node.id ({node_id}) must be equal when both are set"
+            )
+        found = broker_id if "broker.id" in self.static else node_id
+        if found < -1:
+            raise ConfigError("broker.id", f"Invalid value {found} for configuration broker.id: allowed is -1 or more")
+        return found
+
+    def _read_log_dirs(self) -> tuple[str, ...]:
+        several, one = self.values["log.dirs"], self.values["log.dir"]
+        assert isinstance(one, str)
+        found = several if isinstance(several, tuple) and several else (one,)
+        if not all(found):
+            raise ConfigError("log.dirs", "log.dirs: the name of a directory is empty")
+        return found
+
+    def _read_listeners(self) -> None:
+        pairs, bound, told = (
+            self.values[name] for name in ("listener.security.protocol.map", "listeners", "advertised.listeners")
+        )
+        assert isinstance(pairs, tuple) and isinstance(bound, tuple)
+        protocols = parse_protocol_map(pairs)
+        listeners = parse_listeners("listeners", bound, protocols)
+        check_ports(listeners)
+        advertised = parse_listeners("advertised.listeners", told if isinstance(told, tuple) else (), protocols)
+        check_advertised(advertised, listeners)
+        object.__setattr__(self, "listeners", listeners)
+        object.__setattr__(self, "advertised_listeners", advertised)
+
+
+# Honoured keys that become attributes as they are.
+PLAIN = (
+    "broker.rack",
+    "socket.request.max.bytes",
+    "socket.send.buffer.bytes",
+    "socket.receive.buffer.bytes",
+    "socket.listen.backlog.size",
+    "max.connections",
+    "max.connections.per.ip",
+    "connections.max.idle.ms",
+    "num.partitions",
+    "default.replication.factor",
+    "auto.create.topics.enable",
+    "delete.topic.enable",
+    "log.retention.check.interval.ms",
+    "fetch.max.bytes",
+    "max.incremental.fetch.session.cache.slots",
+    "max.request.partition.size.limit",
+)
+
+
+def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
+    """The values of the known keys among these; raises ConfigError. An empty text unsets a key whose default is unset."""
+    values: dict[str, Value] = {}
+    for name, text in texts.items():
+        key = BROKER_KEYS.get(name)
+        if key is None:
+            refuse_unsafe(name, text, None, None)
+            continue
+        value = None if key.default is None and not text.strip() else key.parse(text)
+        refuse_unsafe(name, text, value, key)
+        values[name] = value
+    return values

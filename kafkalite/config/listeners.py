@@ -1,0 +1,75 @@
+"""Kafka's syntax of listeners: `NAME://HOST:PORT`, comma-separated (SocketServerConfigs.java, ListenerName, EndPoint)."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from kafkalite.config.keys import ConfigError
+from kafkalite.model import Endpoint
+
+LISTENER = re.compile(r"([^:/\s]+)://(?:\[([0-9a-fA-F:.%\w]*)\]|([^:/\[\]\s]*)):([0-9]{1,5})")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SUPPORTED = ("PLAINTEXT",)
+PORT_MAX = 65535
+EVERYWHERE = ("", "0.0.0.0", "::")
+
+
+def parse_protocol_map(entries: Sequence[str]) -> dict[str, str]:
+    """Listener name -> security protocol; raises ConfigError."""
+    key, protocols = "listener.security.protocol.map", {}
+    for entry in entries:
+        name, colon, protocol = (part.strip().upper() for part in entry.partition(":"))
+        if not name or not colon or protocol not in PROTOCOLS:
+            raise ConfigError(key, f"{key}: {entry!r} is not NAME:PROTOCOL with a protocol of {', '.join(PROTOCOLS)}")
+        protocols[name] = protocol
+    return protocols
+
+
+def parse_listeners(key: str, entries: Sequence[str], protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    """Read the listeners of `listeners` or `advertised.listeners`; raises ConfigError that names `key`."""
+    endpoints = tuple(parse_listener(key, entry, protocols) for entry in entries)
+    names = [endpoint.listener for endpoint in endpoints]
+    if len(set(names)) != len(names):
+        raise ConfigError(key, f"{key}: each listener needs a name of its own, {', '.join(names)} do not have one")
+    return endpoints
+
+
+def parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Endpoint:
+    """Read one `NAME://HOST:PORT`; raises ConfigError that names `key`."""
+    match = LISTENER.fullmatch(entry)
+    if match is None or int(match[4]) > PORT_MAX:
+        raise ConfigError(
+            key,
+            f"{key}: {entry!r} is not NAME://HOST:PORT with a port of 0 to {PORT_MAX}, such as PLAINTEXT://localhost:9092",
+        )
+    name = match[1].upper()
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise ConfigError(key, f"{key}: listener.security.protocol.map says no protocol for the listener {name}")
+    if protocol not in SUPPORTED:
+        raise ConfigError(
+            key, f"{key}: the listener {name} speaks {protocol}, which is not supported; only {', '.join(SUPPORTED)} is"
+        )
+    return Endpoint(name, match[2] if match[2] is not None else match[3], int(match[4]), protocol)
+
+
+def check_ports(listeners: Sequence[Endpoint]) -> None:
+    """Two listeners may share a port only as one IPv4 and one IPv6 address (KIP-797); raises ConfigError."""
+    key = "listeners"
+    if not listeners:
+        raise ConfigError(key, f"{key}: at least one listener is needed")
+    for at, one in enumerate(listeners):
+        for other in listeners[:at]:
+            if one.port and one.port == other.port and (":" in one.host) == (":" in other.host):
+                raise ConfigError(key, f"{key}: {other} and {one} have the same port")
+
+
+def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoint]) -> None:
+    """What clients are told must name a real address of a listener there is; raises ConfigError."""
+    key, names = "advertised.listeners", {endpoint.listener for endpoint in listeners}
+    for endpoint in advertised:
+        if endpoint.listener not in names:
+            raise ConfigError(
+                key, f"{key}: {endpoint} has a name that none of listeners has ({', '.join(sorted(names))})"
+            )
+        if endpoint.host in EVERYWHERE:
+            raise ConfigError(key, f"{key}: {endpoint} tells clients no address they could connect to")
