@@ -6,12 +6,11 @@ from typing import Any
 
 import click
 
-from kafkalite._speedups.batches import Record
 from kafkalite.cli.client import bootstrap_option, check, command_runner, fail
 from kafkalite.cli.leaders import Leaders
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
-from kafkalite.records import batches
+from kafkalite.records import Record, batches
 
 EARLIEST, LATEST = -2, -1
 NO_REPLICA = -1
@@ -119,11 +118,11 @@ class Reader:
         return int(found.last_stable_offset)
 
     def _show_batch(self, partition: int, batch: Any) -> None:
-        if not batch.is_control:
+        if not batch.control:
             for record in batch:
                 if record.offset >= self.positions[partition] and self._left != 0:
                     self._show(partition, record)
-        self.positions[partition] = max(self.positions[partition], batch.next_offset)
+        self.positions[partition] = max(self.positions[partition], batch.last_offset + 1)
 
     def _show(self, partition: int, record: Record) -> None:
         if self._left is not None:

@@ -8,11 +8,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 import click
 
-import kafkalite.records as record_room
-from kafkalite._speedups.batches import Builder
 from kafkalite.cli.client import bootstrap_option, check, command_runner, fail
 from kafkalite.cli.leaders import Leaders
 from kafkalite.protocol.messages.produce import ProduceRequest
+from kafkalite.records import Builder
 from kafkalite.records.partitioner import partition_of
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -126,7 +125,7 @@ class Sender:
         answer = await peer.call(request)
         (outcome,) = answer.responses[0].partition_responses
         check(outcome.error_code, outcome.error_message, f"{self._topic}-{partition}")
-        self.sent += len(builder)
+        self.sent += builder.records_count
 
 
 def plain_reader(separator: str | None) -> Any:
@@ -184,5 +183,3 @@ class progress:
         if self._bar is not None:
             self._bar.__exit__(*exc)
 
-
-assert record_room  # importing it hands the codecs to the batch builder

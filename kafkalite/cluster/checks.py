@@ -3,10 +3,10 @@
 `inspect_now` reads only the batch and the topic's settings, so it can also run as a job; `admit` needs the log.
 """
 
-from kafkalite._speedups import records
-from kafkalite._speedups.records import Inspection
+from kafkalite import records
 from kafkalite.cluster.append import Append
 from kafkalite.config.topic import TopicConfig
+from kafkalite.records import Inspection
 from kafkalite.storage.log import Log
 
 ATTRIBUTES_AT = 22  # the low byte of the batch's attributes; bits 0-2 are the codec

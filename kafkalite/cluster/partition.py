@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from kafkalite._speedups.records import Inspection
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.append import Append
 from kafkalite.cluster.checks import admit, inspect_now, worth_a_job
 from kafkalite.cluster.waiters import FetchWaiter
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.records import Inspection
 from kafkalite.storage.log import Log
 
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, gathering more makes the received bytes go cold (measured)

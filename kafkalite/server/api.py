@@ -64,7 +64,7 @@ class Row:
 
     @property
     def api_key(self) -> int:
-        return int(self.request.api_key)
+        return int(self.request.key)
 
     @property
     def name(self) -> str:
