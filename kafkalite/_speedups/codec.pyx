@@ -3,7 +3,7 @@
 Laws:
 1. Every byte is read through `need`, `need_uvarint` and `need_size`; these alone refuse, with a DecodeError that names
    the rule, the position and the field. A length is compared with the bytes left before anything is made for it.
-2. `records` are memoryview slices of the input; every other value is a copy, so that an input may be reused without them.
+2. `records` are memoryview slices of the input; every other value is a copy, so that an input may be reused.
 3. Unknown tagged fields are skipped. Trailing bytes are refused.
 4. An error leaves nothing behind: objects under construction are owned by a Python variable at every step.
 
@@ -263,7 +263,7 @@ cdef object read_struct(Reader *r, Plan plan):
 
 
 cdef int read_tags(Reader *r, Plan plan, object owner, int level) except -1:
-    """Read a tag section; tags that the plan does not know are skipped. `owner` is None when there is nothing to fill."""
+    """Read a tag section; tags that the plan does not know are skipped. In a header plan and owner are None."""
     cdef uint32_t count = need_uvarint(r)
     cdef int64_t previous = -1
     cdef uint32_t tag, size

@@ -1,11 +1,11 @@
 """The message codec: writing messages.
 
 Laws:
-1. A value is checked before it is written: type, range, length, null. What does not fit is an EncodeError with the path.
+1. A value is checked before it is written: type, range, length, null. What does not fit is an EncodeError with its path.
 2. Small messages are built on the stack; larger ones in one growing piece of memory, freed on every way out.
 3. A tagged field that equals its default is left out, as Kafka does.
-4. In `encode_parts` file regions are handed on, not read. A region is anything that has `length` and `read()` and is not
-   bytes-like; this module knows nothing else of the disk.
+4. In `encode_parts` file regions are handed on, not read. A region is anything that has `length` and `read()` and is
+   not bytes-like; this module knows nothing else of the disk.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
@@ -20,8 +20,6 @@ from kafkalite._speedups.plans cimport (
     ARRAY,
     BINARY,
     BOOLEAN,
-    FLOAT64,
-    IN_TAGS,
     INT8,
     INT16,
     INT32,
@@ -140,7 +138,6 @@ cdef int wrong_type(Writer *w, object value, int code) except -1:
 cdef int write_bytes(Writer *w, object value, int code, bint flexible) except -1:
     """Write a bytes-like object with its length; a large one may become a part of its own."""
     cdef Py_buffer buffer
-    cdef const char *p
     if PyBytes_CheckExact(value):
         write_size(w, code, flexible, PyBytes_GET_SIZE(value))
         write_raw(w, value)

@@ -22,9 +22,9 @@ cdef extern from *:
     Py_ssize_t slot_offset "kl_slot_offset"(object descriptor) noexcept
 
 KINDS = {
-    "boolean": BOOLEAN, "int8": INT8, "int16": INT16, "uint16": UINT16, "int32": INT32, "uint32": UINT32, "int64": INT64,
-    "float64": FLOAT64, "uuid": UUID, "string": STRING, "binary": BINARY, "records": RECORDS, "array": ARRAY,
-    "struct": STRUCT,
+    "boolean": BOOLEAN, "int8": INT8, "int16": INT16, "uint16": UINT16, "int32": INT32, "uint32": UINT32,
+    "int64": INT64, "float64": FLOAT64, "uuid": UUID, "string": STRING, "binary": BINARY, "records": RECORDS,
+    "array": ARRAY, "struct": STRUCT,
 }
 KIND_NAMES = {code: name for name, code in KINDS.items()}
 

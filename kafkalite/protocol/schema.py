@@ -127,7 +127,7 @@ class Slot:
     element_size_min: int  # the fewest bytes an array's element takes; longer arrays than fit are refused by it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """A struct as one version has it: fields in order, tagged fields by ascending tag, and those that are not there."""
 

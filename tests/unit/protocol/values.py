@@ -1,0 +1,76 @@
+"""Random messages for the tests of the codec, leaning towards the edges of every type."""
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+from kafkalite.protocol.codec import layout_of
+from kafkalite.protocol.schema import Layout, Message, Slot, Wire
+from kafkalite.protocol.versions import REQUESTS, RESPONSES
+
+INTEGERS = {"int8": (8, True), "int16": (16, True), "uint16": (16, False), "int32": (32, True), "uint32": (32, False)}
+INTEGERS["int64"] = (64, True)
+TEXTS = ("", "a", "orders", "Zürich ✓ 𝄞", "x" * 126, "x" * 127, "é" * 64, "y" * 300)
+SIZES = (0, 1, 126, 127, 128, 300)
+
+CASES: list[tuple[type[Message], int]] = [
+    (cls, version)
+    for cls in [*REQUESTS.values(), *RESPONSES.values()]
+    for version in range(cls.versions[0], cls.versions[1] + 1)
+]
+IDS = [f"{cls.__name__}-v{version}" for cls, version in CASES]
+
+Draw = Callable[[random.Random, str], Any]
+
+
+def seed() -> int:
+    """The seed of this run, from KAFKALITE_SEED or new; printed, so that a failing test shows it."""
+    chosen = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"KAFKALITE_SEED={chosen}")
+    return chosen
+
+
+def scalar(rng: random.Random, kind: str) -> Any:
+    """A value of a type that is neither array nor struct."""
+    if kind in INTEGERS:
+        bits, signed = INTEGERS[kind]
+        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+        return rng.choice((low, high, 0, 1, rng.randint(low, high)))
+    if kind == "boolean":
+        return rng.random() < 0.5
+    if kind == "float64":
+        return rng.choice((0.0, -1.5, 1e300))
+    if kind == "string":
+        return rng.choice(TEXTS)
+    return rng.randbytes(16 if kind == "uuid" else rng.choice(SIZES))
+
+
+def _element(rng: random.Random, wire: Wire, struct: Layout | None, draw: Draw) -> Any:
+    return random_struct(rng, struct, draw) if struct is not None else draw(rng, wire.kind)
+
+
+def _value(rng: random.Random, slot: Slot, draw: Draw) -> Any:
+    if slot.nullable and rng.random() < 0.2:
+        return None
+    if slot.wire.element is None:
+        return _element(rng, slot.wire, slot.struct, draw)
+    return [_element(rng, slot.wire.element, slot.struct, draw) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
+
+
+def random_struct(rng: random.Random, layout: Layout, draw: Draw = scalar) -> Any:
+    """Fill one struct. A tagged struct is None or differs from its default, as only those come back the same."""
+    values = {slot.name: _value(rng, slot, draw) for slot in layout.fields}
+    for slot in layout.tagged:
+        if rng.random() < 0.6:
+            value = _value(rng, slot, draw)
+            is_default = slot.struct is not None and value == slot.struct.cls()
+            values[slot.name] = slot.default if is_default else value
+    return layout.cls(**values)
+
+
+def random_message(rng: random.Random, cls: type[Message], version: int, draw: Draw = scalar) -> Any:
+    """Fill one message in one version; fields that the version lacks keep their default."""
+    layout = layout_of(cls, version)
+    assert layout is not None
+    return random_struct(rng, layout, draw)
