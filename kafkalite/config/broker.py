@@ -15,8 +15,6 @@ from kafkalite.config.listeners import check_advertised, check_ports, parse_list
 from kafkalite.config.topic import TopicConfig, build_topic_config, topic_default
 from kafkalite.model import Endpoint
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
-
 
 @dataclass(frozen=True)
 class BrokerConfig:
@@ -27,13 +25,13 @@ class BrokerConfig:
         dynamic_default: texts set by request for all brokers.
         dynamic: texts set by request for this broker.
 
-    Attributes carry the honoured keys' names with underscores, in Kafka's units; `values` has the value of every known key.
+    Attributes carry the honoured keys' names with underscores, in Kafka's units; `values` has every known key's value.
     Raises ConfigError for a wrong value, for a contradiction, and for what is not supported and safety hangs on.
     """
 
-    static: Mapping[str, str] = NOTHING
-    dynamic_default: Mapping[str, str] = NOTHING
-    dynamic: Mapping[str, str] = NOTHING
+    static: Mapping[str, str] = field(default_factory=dict)
+    dynamic_default: Mapping[str, str] = field(default_factory=dict)
+    dynamic: Mapping[str, str] = field(default_factory=dict)
 
     values: Mapping[str, Value] = field(init=False, repr=False, compare=False)
     topic_defaults: TopicConfig = field(init=False, repr=False, compare=False)
@@ -102,7 +100,7 @@ class BrokerConfig:
         assert isinstance(broker_id, int) and isinstance(node_id, int)
         if "broker.id" in self.static and "node.id" in self.static and broker_id != node_id:
             raise ConfigError(
-                "broker.id", f"broker.id ({broker_id}) and node.id ({node_id}) must be equal when both are set"
+                "broker.id", f"broker.id ({broker_id}) and node.id ({node_id}) must be equal"
             )
         found = broker_id if "broker.id" in self.static else node_id
         if found < -1:

@@ -48,7 +48,7 @@ NETWORK = (
     Key("socket.listen.backlog.size", INT, 50, "Connections the system holds until they are taken.", low=1),
     Key("max.connections", INT, INT_MAX, "Connections in all; beyond it none is taken.", low=0, update=CLUSTER_WIDE),
     Key("max.connections.per.ip", INT, INT_MAX, "Connections of one address.", low=0, update=CLUSTER_WIDE),
-    Key("max.connections.per.ip.overrides", STRING, "", "Other limits for some addresses.", standing=REFUSED),
+    Key("max.connections.per.ip.overrides", STRING, "", "Other limits for some addresses.", standing=IDLE),
     Key("max.connection.creation.rate", INT, INT_MAX, "New connections per second.", low=0, standing=IDLE),
     Key("connections.max.idle.ms", LONG, 600_000, "After how long a silent connection is closed.", low=-1),
     Key("connection.failed.authentication.delay.ms", INT, 100, "How late a failed login is told.", low=0, standing=IDLE),

@@ -103,5 +103,5 @@ def topic_default(key: Key, broker_values: Mapping[str, Value]) -> Value:
         value = broker_values[synonym.name]
         if value is not None:
             unlimited = isinstance(value, int) and value < 0
-            return value if synonym.factor == 1 or unlimited else value * synonym.factor  # type: ignore[operator]
+            return value if synonym.factor == 1 or unlimited else value * synonym.factor
     return key.default
