@@ -198,7 +198,9 @@ cdef Inspection inspect_batch(const uint8_t *p, Py_ssize_t size, const InspectRu
     """`inspect` for callers that hold the bytes already."""
     cdef Inspection found = Inspection.__new__(Inspection)
     cdef BatchHeader header
-    if not check_framing(found, p, size) or read_batch_header(p, size, &header):
+    if not check_framing(found, p, size):
+        return found
+    if read_batch_header(p, size, &header) != 0:
         return found
     fill(found, &header)
     if not check_header(found, &header, size, rules):
