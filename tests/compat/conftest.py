@@ -11,10 +11,13 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.compat.clients import PYTHON_CLIENTS, Client
+from tests.compat.clients.java import JAVA_VERSIONS, JavaTools
+from tests.kit import jvm
 from tests.kit.brokers import AGAINST, Broker, broker_under_test, wait_until
 
 _numbers = itertools.count(1)
 
+NOT_YET_LED = (KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION)
 MakeTopic = Callable[..., str]
 
 
@@ -61,7 +64,7 @@ def is_led(admin: AdminClient, topic: str, partitions: int) -> bool:
     try:
         return all(answer.result(30).offset == 0 for answer in admin.list_offsets(wanted).values())
     except KafkaException as error:
-        if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION):
+        if error.args[0].code() in NOT_YET_LED:
             return False
         raise
 
@@ -81,3 +84,11 @@ def topic(new_topic: MakeTopic) -> str:
 def client(request: pytest.FixtureRequest) -> Client:
     """Each Python client in turn."""
     return request.param
+
+
+@pytest.fixture(params=JAVA_VERSIONS, ids=lambda version: f"kafka-{version}")
+def java(request: pytest.FixtureRequest, address: str) -> JavaTools:
+    """Apache Kafka's own tools, of the current and the previous major version."""
+    if (reason := jvm.java_missing()) is not None:
+        pytest.skip(f"Apache Kafka's tools: {reason}")
+    return JavaTools(request.param, address)

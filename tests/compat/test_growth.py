@@ -1,0 +1,93 @@
+"""A topic grows under clients that run: they learn of the new partition by themselves and use it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+
+import confluent_kafka as ck
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from tests.compat.clients import Confluent, Record
+from tests.compat.clients.admin import ConfluentAdmin
+from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.model import DEADLINE_S, Deadline
+from tests.compat.clients.python import KafkaConsumer, KafkaProducer
+from tests.compat.clients.python import TopicPartition as PythonTopicPartition
+from tests.kit.brokers import wait_until
+
+REFRESH_MS = 200
+
+
+def grow(address: str, topic: str) -> None:
+    with ConfluentAdmin(address) as admin:
+        admin.grow(topic, 3)
+
+
+def test_seen_by_librdkafka(address: str, topic: str) -> None:
+    settings = {"bootstrap.servers": address, "log_level": QUIET, "topic.metadata.refresh.interval.ms": REFRESH_MS}
+    producer = ck.Producer(settings)
+    consumer = ck.Consumer({**settings, "group.id": "never-joined", "enable.auto.commit": False})
+    with closing(consumer):
+        consumer.assign([ck.TopicPartition(topic, 0, 0)])
+        producer.produce(topic, b"before", partition=0)
+        assert producer.flush(DEADLINE_S) == 0
+        assert consumer.consume(1, DEADLINE_S)[0].value() == b"before"
+
+        grow(address, topic)
+        wait_until(lambda: len(producer.list_topics(topic).topics[topic].partitions) == 3, "three partitions")
+        producer.produce(topic, b"after", partition=2)
+        assert producer.flush(DEADLINE_S) == 0
+        consumer.incremental_assign([ck.TopicPartition(topic, 2, 0)])
+        assert consumer.consume(1, DEADLINE_S)[0].value() == b"after"
+
+
+async def test_seen_by_aiokafka(address: str, topic: str) -> None:
+    settings = {"bootstrap_servers": address, "metadata_max_age_ms": REFRESH_MS}
+    consumer = AIOKafkaConsumer(**settings, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False)
+    async with asyncio.timeout(DEADLINE_S), AIOKafkaProducer(**settings) as producer, consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        await producer.send_and_wait(topic, b"before", partition=0)
+        assert (await consumer.getone()).value == b"before"
+
+        await asyncio.to_thread(grow, address, topic)
+        while await producer.partitions_for(topic) != {0, 1, 2}:
+            await producer.client.force_metadata_update()
+        await producer.send_and_wait(topic, b"after", partition=2)
+        consumer.assign([TopicPartition(topic, 2)])
+        message = await consumer.getone()
+        assert (message.value, message.partition) == (b"after", 2)
+
+
+def test_seen_by_kafka_python(address: str, topic: str) -> None:
+    settings = {"bootstrap_servers": address, "metadata_max_age_ms": REFRESH_MS}
+    consumer = KafkaConsumer(**settings, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False)
+    with closing(KafkaProducer(**settings)) as producer, closing(consumer):
+        consumer.assign([PythonTopicPartition(topic, 0)])
+        producer.send(topic, b"before", partition=0).get(DEADLINE_S)
+        assert one(consumer) == b"before"
+
+        grow(address, topic)
+        wait_until(lambda: producer.partitions_for(topic) == {0, 1, 2}, "three partitions")
+        producer.send(topic, b"after", partition=2).get(DEADLINE_S)
+        consumer.assign([PythonTopicPartition(topic, 2)])
+        assert one(consumer) == b"after"
+
+
+def one(consumer: KafkaConsumer) -> bytes:
+    """The value of the next record."""
+    deadline = Deadline("one record")
+    while True:
+        for messages in consumer.poll(int(deadline.left(1.0) * 1000), max_records=1).values():
+            return messages[0].value
+
+
+def test_keys_spread_over_the_new_partitions(address: str, topic: str) -> None:
+    """A producer that starts after the growth uses all partitions."""
+    grow(address, topic)
+    with ConfluentAdmin(address) as admin:
+        wait_until(lambda: len(admin.partitions(topic)) == 3, "three partitions")
+    Confluent().write(address, topic, [Record(b"x", str(n).encode(), partition=-1) for n in range(100)])
+    ends = [Confluent().bounds(address, topic, partition)[1] for partition in range(3)]
+    assert sum(ends) == 100
+    assert min(ends) > 0

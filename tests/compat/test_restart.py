@@ -1,0 +1,171 @@
+"""The broker goes away under running clients and comes back on the same port: nothing acknowledged is lost.
+
+Idempotent producers go on numbering across the restart, so each record is there exactly once; the reader that ran all
+the time sees them in order without a gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Protocol
+
+import confluent_kafka as ck
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.compat.clients import PYTHON_CLIENTS
+from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.model import DEADLINE_S, Deadline
+from tests.compat.clients.python import KafkaConsumer, KafkaProducer
+from tests.compat.clients.python import TopicPartition as PythonTopicPartition
+from tests.compat.conftest import unused_name
+from tests.kit.brokers import Broker, broker_under_test
+
+RECORDS = 3000
+# The broker goes when this many are acknowledged, so that others are on their way.
+GOES_AFTER = 1000
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that the tests of this module may stop and kill."""
+    with broker_under_test(tmp_path_factory.mktemp("mortal")) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(mortal: Broker) -> str:
+    admin = AdminClient({"bootstrap.servers": mortal.address, "log_level": QUIET})
+    name = unused_name("restart")
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(DEADLINE_S)
+    return name
+
+
+class Restart(threading.Thread):
+    """Stops or kills the broker once `count` has been told, and starts it again."""
+
+    def __init__(self, broker: Broker, how: str) -> None:
+        super().__init__(name="restart")
+        self._broker, self._how = broker, how
+        self._due = threading.Event()
+        self.acknowledged = 0
+        self.failure: BaseException | None = None
+        self.start()
+
+    def count(self) -> None:
+        """One more is acknowledged."""
+        self.acknowledged += 1
+        if self.acknowledged == GOES_AFTER:
+            self._due.set()
+
+    def run(self) -> None:
+        try:
+            assert self._due.wait(DEADLINE_S), f"only {self.acknowledged} acknowledged"
+            if self._how == "SIGKILL":
+                self._broker.kill()
+            else:
+                assert self._broker.stop() == self._broker.clean_exit
+            self._broker.start()
+        except BaseException as failure:
+            self.failure = failure
+            raise
+
+    def finished(self) -> None:
+        """Wait for the restart; raises what went wrong in it."""
+        self.join(2 * DEADLINE_S)
+        assert not self.is_alive()
+        assert self.failure is None, self.failure
+
+
+class Story(Protocol):
+    """Produces 0..RECORDS-1 while a reader follows; returns what the reader saw."""
+
+    def __call__(self, address: str, topic: str, restart: Restart) -> list[int]: ...
+
+
+def librdkafka_story(address: str, topic: str, restart: Restart) -> list[int]:
+    settings = {"bootstrap.servers": address, "log_level": QUIET, "reconnect.backoff.max.ms": 500}
+    producer = ck.Producer({**settings, "enable.idempotence": True, "linger.ms": 1, "batch.num.messages": 20})
+    consumer = ck.Consumer({**settings, "group.id": "never-joined", "enable.auto.commit": False})
+    errors: list[ck.KafkaError] = []
+
+    def delivered(error: ck.KafkaError | None, message: ck.Message) -> None:
+        if error is not None:
+            errors.append(error)
+        restart.count()
+
+    seen: list[int] = []
+    deadline = Deadline(f"{RECORDS} records through a restart", 3 * DEADLINE_S)
+    with closing(consumer):
+        consumer.assign([ck.TopicPartition(topic, 0, 0)])
+        for number in range(RECORDS):
+            producer.produce(topic, str(number).encode(), partition=0, on_delivery=delivered)
+            producer.poll(0.001)
+        while len(seen) < RECORDS:
+            deadline.left()
+            producer.poll(0)
+            for message in consumer.consume(500, 0.1):
+                if message.error() is None:
+                    seen.append(int(message.value()))
+    assert producer.flush(DEADLINE_S) == 0
+    assert not errors
+    return seen
+
+
+def aiokafka_story(address: str, topic: str, restart: Restart) -> list[int]:
+    async def tell() -> list[int]:
+        settings = {"bootstrap_servers": address, "retry_backoff_ms": 50, "request_timeout_ms": 5000}
+        producer = AIOKafkaProducer(**settings, enable_idempotence=True, linger_ms=1, max_batch_size=2000)
+        consumer = AIOKafkaConsumer(**settings, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False)
+        async with asyncio.timeout(3 * DEADLINE_S), producer, consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+            reading = asyncio.create_task(follow(consumer))
+            waits = []
+            for number in range(RECORDS):
+                wait = await producer.send(topic, str(number).encode(), partition=0)
+                wait.add_done_callback(lambda _: restart.count())
+                waits.append(wait)
+            await asyncio.gather(*waits)
+            return await reading
+
+    async def follow(consumer: AIOKafkaConsumer) -> list[int]:
+        return [int((await consumer.getone()).value) for _ in range(RECORDS)]
+
+    return asyncio.run(tell())
+
+
+def kafka_python_story(address: str, topic: str, restart: Restart) -> list[int]:
+    settings = {"bootstrap_servers": address, "reconnect_backoff_max_ms": 500, "request_timeout_ms": 10_000}
+    consumer = KafkaConsumer(**settings, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False)
+    deadline = Deadline(f"{RECORDS} records through a restart", 3 * DEADLINE_S)
+    seen: list[int] = []
+    with closing(KafkaProducer(**settings, batch_size=2000)) as producer, closing(consumer):
+        consumer.assign([PythonTopicPartition(topic, 0)])
+        waits = []
+        for number in range(RECORDS):
+            wait = producer.send(topic, str(number).encode(), partition=0)
+            wait.add_callback(lambda _: restart.count())
+            waits.append(wait)
+        while len(seen) < RECORDS:
+            for messages in consumer.poll(int(deadline.left(0.5) * 1000)).values():
+                seen.extend(int(message.value) for message in messages)
+        for wait in waits:
+            wait.get(DEADLINE_S)
+    return seen
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("story", [librdkafka_story, aiokafka_story, kafka_python_story])
+def test_nothing_is_lost(mortal: Broker, topic: str, story: Story, how: str) -> None:
+    restart = Restart(mortal, how)
+    try:
+        seen = story(mortal.address, topic, restart)
+    finally:
+        restart.finished()
+    assert seen == list(range(RECORDS)), "each once and in order, to the reader that ran through it"
+    again = PYTHON_CLIENTS[0].read(mortal.address, topic, RECORDS)
+    assert [int(record.value or b"") for record in again] == seen, "and to one that came later"
