@@ -1,4 +1,4 @@
-"""Importing is free: no broker behind the package, no uvloop or aiozk behind the client half, no subcommand for help."""
+"""Importing is free: no broker behind the package, no uvloop or aiozk behind the client half, no command for help."""
 
 import importlib
 import subprocess

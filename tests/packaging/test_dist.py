@@ -1,0 +1,136 @@
+"""The wheel and the source distribution: complete, and good for a produce and a fetch outside the checkout."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kafkalite._version import VERSION
+
+pytestmark = pytest.mark.xdist_group("dist")
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "kafkalite/_speedups"
+START_TIMEOUT_S = 60
+
+# Nothing of the checkout or of this run's environment reaches the clean one.
+CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "KAFKALITE_", "LD_PRELOAD"))}
+
+
+def run(*command: str | Path, cwd: Path, input: str | None = None) -> str:
+    """Run `command` in `cwd` and answer what it printed; a failure shows all of it."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=CLEAN,
+        input=input,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("sdist")
+    run(sys.executable, "-m", "build", "-q", "--no-isolation", "--sdist", "-o", out, ".", cwd=ROOT)
+    (found,) = out.glob("*.tar.gz")
+    return found
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the source distribution, so that both are proven to be complete."""
+    out = tmp_path_factory.mktemp("wheel")
+    options = ["-q", "--no-deps", "--no-build-isolation", "--no-cache-dir", "-w", out]
+    run(sys.executable, "-m", "pip", "wheel", *options, sdist, cwd=out)
+    (found,) = out.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin directory of an environment that has the wheel and what it asks for, nothing else."""
+    place = tmp_path_factory.mktemp("clean")
+    venv.create(place / "venv", with_pip=True)
+    run(place / "venv/bin/pip", "install", "-q", wheel, cwd=place)
+    return place / "venv/bin"
+
+
+def test_the_source_distribution_is_complete(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for path in SOURCES.iterdir():
+        if path.suffix in {".pyx", ".pxd", ".pyi", ".h"}:
+            assert f"kafkalite/_speedups/{path.name}" in names
+    assert {"LICENSE", "README.md", "setup.py", "kafkalite/py.typed"} <= names
+    assert not [name for name in names if name.endswith(".so") or name.startswith(("build/", "tests/kit/"))]
+
+
+def test_the_wheel_is_complete(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    for path in SOURCES.iterdir():
+        if path.suffix in {".pxd", ".pyi"}:
+            assert f"kafkalite/_speedups/{path.name}" in names
+    for path in SOURCES.glob("*.pyx"):
+        assert [name for name in names if re.fullmatch(rf"kafkalite/_speedups/{path.stem}\.[^/]+\.so", name)]
+    assert "kafkalite/py.typed" in names
+    tops = {name.partition("/")[0] for name in names}
+    assert tops <= {"kafkalite", "kafkalite_sdk", "pyspark_kafkalite", f"kafkalite-{VERSION}.dist-info"}
+
+
+def test_the_command_says_its_version(clean: Path) -> None:
+    assert run(clean / "kafkalite", "--version", cwd=clean) == f"kafkalite {VERSION}\n"
+
+
+def test_every_module_imports(clean: Path) -> None:
+    code = (
+        "import importlib, pkgutil, kafkalite\n"
+        "for found in pkgutil.walk_packages(kafkalite.__path__, 'kafkalite.'):\n"
+        "    if found.name not in {'kafkalite.__main__', 'kafkalite.testing.plugin'}:\n"  # the plugin needs pytest
+        "        importlib.import_module(found.name)\n"
+        "print(kafkalite.__file__)"
+    )
+    assert str(clean.parent) in run(clean / "python", "-c", code, cwd=clean)
+
+
+@contextmanager
+def serving(clean: Path, data: Path) -> Iterator[str]:
+    """A broker of the clean environment on a free port; answers its address, stops it and checks the clean end."""
+    command = [clean / "kafkalite", "serve", "--listen", "127.0.0.1:0", "--data", data]
+    with subprocess.Popen(command, cwd=clean, env=CLEAN, stdout=subprocess.PIPE, text=True) as broker:
+        try:
+            yield _address(broker)
+            broker.send_signal(signal.SIGTERM)
+            assert broker.wait(START_TIMEOUT_S) == 0
+        finally:
+            broker.kill()
+
+
+def _address(broker: subprocess.Popen[str]) -> str:
+    assert broker.stdout is not None
+    for line in broker.stdout:
+        if found := re.search(r"kafkalite ready on (\S+:\d+)", line):
+            return found[1]
+    raise AssertionError("the broker ended before it was ready")
+
+
+def test_it_serves_a_produce_and_a_fetch(clean: Path, tmp_path: Path) -> None:
+    with serving(clean, tmp_path / "data") as address:
+        at = ("--bootstrap-server", address)
+        run(clean / "kafkalite", "topic", "create", "orders", *at, cwd=tmp_path)
+        run(clean / "kafkalite", "produce", "orders", *at, cwd=tmp_path, input="one\ntwo\n")
+        read = run(clean / "kafkalite", "consume", "orders", "--from-beginning", "-n", "2", *at, cwd=tmp_path)
+    assert read.splitlines() == ["one", "two"]
