@@ -95,7 +95,7 @@ class Pipe:
         if error := produce_error(first):
             raise VerificationError(f"Produce answered error {error}")
         self.size, self.sent, self.answered = len(first) + 4, 1, 1
-        self._requests, self._tail = requests, b""
+        self._requests, self._tail, self._prefix = requests, b"", struct.pack(">i", len(first))
 
     def send(self, count: int) -> None:
         """Send the next requests, in turn."""
@@ -110,9 +110,9 @@ class Pipe:
             raise VerificationError("the broker closed the connection")
         whole = len(data) // self.size
         for number in range(whole):
-            end = (number + 1) * self.size
-            if data[end - 35 : end - 33] != b"\0\0" or data[end - self.size : end - self.size + 2] != b"\0\0":
-                raise VerificationError(f"Produce answered {data[end - self.size : end].hex()}")
+            start, end = number * self.size, (number + 1) * self.size
+            if data[start : start + 4] != self._prefix or data[end - 35 : end - 33] != b"\0\0":
+                raise VerificationError(f"Produce answered {data[start:end].hex()}")
         self._tail = data[whole * self.size :]
         self.answered += whole
         return whole
