@@ -1,0 +1,124 @@
+"""Runs the commands that the documentation shows: every ```sh block of README.md and docs/, each as one shell session.
+
+A block runs in a scratch directory with the checkout's own `kafkalite` and `make`. What listens on localhost:9092 for
+the reader listens on a free port here. A command that serves runs until the block ends, and has to end cleanly then.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ADDRESS = "localhost:9092"
+# Too long for a test, or the very run this is part of.
+LEFT_OUT = {"make test", "make bench", "make compare", "make torture"}
+SERVES = re.compile(r"^(?:make run|kafkalite serve)\b(?!.*--help)")
+READY = "kafkalite ready on"
+TIMEOUT_S = 120
+
+_BLOCK = re.compile(r"^( *)```sh\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    file: str
+    line: int
+    commands: tuple[str, ...]
+
+
+def blocks(root: Path) -> list[Block]:
+    """All blocks that leave something to run, in the order of their files."""
+    found = []
+    for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
+        text = path.read_text()
+        for block in _BLOCK.finditer(text):
+            if kept := tuple(command for command in _commands(block[2]) if not _left_out(command)):
+                line = text.count("\n", 0, block.start()) + 1
+                found.append(Block(str(path.relative_to(root)), line, kept))
+    return found
+
+
+def _commands(text: str) -> list[str]:
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]
+
+
+def _left_out(command: str) -> bool:
+    return " ".join(command.split()[:2]) in LEFT_OUT
+
+
+class Shell:
+    """One block's session in `scratch`. Raises AssertionError with all output when a command fails."""
+
+    def __init__(self, root: Path, scratch: Path) -> None:
+        self.scratch = scratch
+        self.address = f"127.0.0.1:{_free_port()}"
+        self.servers: list[subprocess.Popen[str]] = []
+        tools = scratch / "bin"
+        tools.mkdir(parents=True)
+        kafkalite = f"{shlex.quote(sys.executable)} -m kafkalite"
+        _script(
+            tools / "kafkalite",
+            f'case "$1" in serve) shift; exec {kafkalite} serve --listen {self.address} "$@";;\n'
+            f'topic|produce|consume) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
+            f'*) exec {kafkalite} "$@";; esac',
+        )
+        # `make run` builds nothing here: the tests run on what is built already.
+        make = shutil.which("make") or "make"
+        _script(tools / "make", f'[ "$1" = run ] || exec {make} -C {shlex.quote(str(root))} "$@"\nexec kafkalite serve')
+        self.environ = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(root)}
+
+    def run(self, block: Block) -> None:
+        try:
+            for command in block.commands:
+                line = command.replace(ADDRESS, self.address)
+                if SERVES.match(line):
+                    self._serve(line)
+                else:
+                    self._wait_for(line)
+        finally:
+            self._stop()
+
+    def _wait_for(self, line: str) -> None:
+        script = ["bash", "-euo", "pipefail", "-c", line]
+        done = subprocess.run(
+            script, cwd=self.scratch, env=self.environ, capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+        assert done.returncode == 0, f"{line}\nended with {done.returncode}:\n{done.stdout}{done.stderr}"
+
+    def _serve(self, line: str) -> None:
+        script = ["bash", "-c", f"exec {line.rstrip('& ')}"]
+        server = subprocess.Popen(script, cwd=self.scratch, env=self.environ, stdout=subprocess.PIPE, text=True)
+        assert server.stdout is not None
+        if not any(READY in printed for printed in server.stdout):
+            server.stdout.close()
+            raise AssertionError(f"{line}\nended with {server.wait(TIMEOUT_S)} before it was ready")
+        self.servers.append(server)
+
+    def _stop(self) -> None:
+        for server in self.servers:
+            server.send_signal(signal.SIGTERM)
+            try:
+                code = server.wait(TIMEOUT_S)
+            finally:
+                server.kill()
+                if server.stdout is not None:
+                    server.stdout.close()
+            assert code == 0, f"the server ended with {code}"
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port

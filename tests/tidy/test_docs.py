@@ -1,0 +1,38 @@
+"""Every command in the documentation works, and one that does not would be seen."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.docs import Block, Shell, blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOWN = blocks(ROOT)
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=[f"{block.file}-{block.line}" for block in SHOWN])
+def test_what_is_shown_works(block: Block, tmp_path: Path) -> None:
+    Shell(ROOT, tmp_path).run(block)
+
+
+def test_blocks_are_found(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text(
+        "a\n```sh\nmake test\nmake  bench X=1\n```\n\n```sh\n# why\necho a \\\n  b\n```\n"
+    )
+    (tmp_path / "docs/a.md").write_text("```python\nfalse\n```\n- item\n  ```sh\n  true\n  ```\n")
+    assert blocks(tmp_path) == [Block("README.md", 7, ("echo a    b",)), Block("docs/a.md", 5, ("true",))]
+
+
+def test_a_planted_failure_is_caught(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="ended with 3"):
+        Shell(ROOT, tmp_path).run(Block("planted", 1, ("true", "(exit 3) | cat")))
+
+
+def test_a_server_that_never_gets_ready_is_caught(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="ended with 2 before it was ready"):
+        Shell(ROOT, tmp_path).run(Block("planted", 1, ("kafkalite serve --no-such-option",)))
+
+
+def test_the_command_is_the_checkouts(tmp_path: Path) -> None:
+    Shell(ROOT, tmp_path).run(Block("planted", 1, ("kafkalite --version > said", "grep kafkalite said")))
