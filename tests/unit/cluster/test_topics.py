@@ -1,0 +1,210 @@
+"""Topic administration: what is refused and why, and that a change counts only once the store has it."""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from kafkalite.cluster.image import BrokerImage, ClusterImage, TopicImage
+from kafkalite.cluster.topics import MorePartitions, NewTopic, Refusal, Topics
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.testing.clock import SeededRandom
+
+Then = Callable[[int], None]
+
+
+class HeldStore:
+    """A store that answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[str, Then]] = []
+
+    def create_topic(self, topic: TopicImage, then: Then) -> None:
+        self.held.append((f"create {topic.name}", then))
+
+    def update_topic(self, topic: TopicImage, then: Then) -> None:
+        self.held.append((f"update {topic.name}", then))
+
+    def delete_topic(self, name: str, then: Then) -> None:
+        self.held.append((f"delete {name}", then))
+
+    def configure_topic(self, name: str, configs: Mapping[str, str], then: Then) -> None:
+        self.held.append((f"configure {name}", then))
+
+    def finish(self, error: int = 0) -> str:
+        what, then = self.held.pop(0)
+        then(error)
+        return what
+
+
+class Cluster:
+    """A host whose image follows the changes."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None, brokers: int = 2) -> None:
+        self.config = BrokerConfig(static=dict(settings or {}))
+        nodes = tuple(BrokerImage(node, "localhost", 9092, None) for node in range(1, brokers + 1))
+        self.image = ClusterImage("cluster", 1, nodes)
+        self.random = SeededRandom(1)
+        self.store = HeldStore()
+        self.topics = Topics(self, self.store)
+
+    def topic_changed(self, topic: TopicImage) -> None:
+        self.image = self.image.with_topics([topic])
+
+    def topic_gone(self, name: str) -> None:
+        self.image = self.image.without_topic(name)
+
+    def create(self, *asked: NewTopic, validate_only: bool = False) -> list[Refusal | None]:
+        return self._outcomes(lambda then: self.topics.create(list(asked), validate_only=validate_only, then=then))
+
+    def grow(self, *asked: MorePartitions) -> list[Refusal | None]:
+        return self._outcomes(lambda then: self.topics.grow(list(asked), validate_only=False, then=then))
+
+    def delete(self, *names: str) -> list[Refusal | None]:
+        return self._outcomes(lambda then: self.topics.delete(list(names), then=then))
+
+    def _outcomes(self, start: Callable[[Callable[[list[Refusal | None]], None]], None]) -> list[Refusal | None]:
+        told: list[list[Refusal | None]] = []
+        start(told.append)
+        while self.store.held:
+            self.store.finish()
+        (outcomes,) = told
+        return outcomes
+
+
+def code(outcomes: list[Refusal | None]) -> int:
+    (refusal,) = outcomes
+    return 0 if refusal is None else refusal.error
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_a_topic_gets_the_defaults_it_did_not_name(cluster: Cluster) -> None:
+    assert cluster.create(NewTopic("orders")) == [None]
+    topic = cluster.image.topics["orders"]
+    assert len(topic.partitions) == 1
+    assert len(topic.partitions[0].replicas) == 1
+    assert cluster.image.topics_by_id[topic.topic_id] is topic
+
+
+def test_nothing_is_known_before_the_store_has_it(cluster: Cluster) -> None:
+    told: list[list[Refusal | None]] = []
+    cluster.topics.create([NewTopic("orders")], validate_only=False, then=told.append)
+    assert "orders" not in cluster.image.topics and told == []
+    assert cluster.store.finish() == "create orders"
+    assert "orders" in cluster.image.topics and told == [[None]]
+
+
+def test_a_failed_store_leaves_no_topic(cluster: Cluster) -> None:
+    told: list[list[Refusal | None]] = []
+    cluster.topics.create([NewTopic("orders")], validate_only=False, then=told.append)
+    cluster.store.finish(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+    assert told == [[Refusal(KafkaErrorCode.KAFKA_STORAGE_ERROR)]]
+    assert cluster.create(NewTopic("orders")) == [None]
+
+
+def test_while_a_creation_is_on_its_way_the_name_is_taken(cluster: Cluster) -> None:
+    told: list[list[Refusal | None]] = []
+    cluster.topics.create([NewTopic("a.b")], validate_only=False, then=told.append)
+    cluster.topics.create([NewTopic("a.b"), NewTopic("a_b")], validate_only=False, then=told.append)
+    assert [refusal and refusal.error for refusal in told[0]] == [
+        KafkaErrorCode.TOPIC_ALREADY_EXISTS,
+        KafkaErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+
+
+def test_validate_only_changes_nothing(cluster: Cluster) -> None:
+    assert cluster.create(NewTopic("orders"), validate_only=True) == [None]
+    assert not cluster.image.topics and not cluster.store.held
+
+
+@pytest.mark.parametrize(
+    ("new", "error"),
+    [
+        (NewTopic("bad/name"), KafkaErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic(".."), KafkaErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("t", partitions=0), KafkaErrorCode.INVALID_PARTITIONS),
+        (NewTopic("t", partitions=10**9), KafkaErrorCode.INVALID_PARTITIONS),
+        (NewTopic("t", replication_factor=3), KafkaErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("t", replication_factor=0), KafkaErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("t", configs={"no.such.key": "1"}), KafkaErrorCode.INVALID_CONFIG),
+        (NewTopic("t", configs={"retention.ms": "soon"}), KafkaErrorCode.INVALID_CONFIG),
+        (NewTopic("t", configs={"retention.ms": None}), KafkaErrorCode.INVALID_CONFIG),
+        (NewTopic("t", partitions=1, assignments={0: (1,)}, assignment_count=1), KafkaErrorCode.INVALID_REQUEST),
+        (NewTopic("t", assignments={1: (1,)}, assignment_count=1), KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("t", assignments={0: (1,)}, assignment_count=2), KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("t", assignments={0: (1, 1)}, assignment_count=1), KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("t", assignments={0: ()}, assignment_count=1), KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("t", assignments={0: (9,)}, assignment_count=1), KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("t", assignments={0: (1,), 1: (1, 2)}, assignment_count=2), KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_what_cannot_be_created_is_refused_with_a_reason(cluster: Cluster, new: NewTopic, error: int) -> None:
+    (refusal,) = cluster.create(new)
+    assert refusal is not None and refusal.error == error and refusal.message
+    assert not cluster.image.topics
+
+
+def test_one_refused_topic_does_not_hold_up_the_others(cluster: Cluster) -> None:
+    outcomes = cluster.create(NewTopic("a"), NewTopic("b/c"), NewTopic("d"))
+    assert [outcome is None for outcome in outcomes] == [True, False, True]
+
+
+def test_an_explicit_assignment_is_taken_as_it_is(cluster: Cluster) -> None:
+    assert cluster.create(NewTopic("t", assignments={0: (2, 1), 1: (1, 2)}, assignment_count=2)) == [None]
+    assert [part.replicas for part in cluster.image.topics["t"].partitions] == [(2, 1), (1, 2)]
+    assert [part.leader for part in cluster.image.topics["t"].partitions] == [2, 1]
+
+
+def test_partitions_grow_and_never_shrink(cluster: Cluster) -> None:
+    cluster.create(NewTopic("t", partitions=2))
+    assert code(cluster.grow(MorePartitions("t", 5))) == 0
+    assert len(cluster.image.topics["t"].partitions) == 5
+    assert code(cluster.grow(MorePartitions("t", 5))) == KafkaErrorCode.INVALID_PARTITIONS
+    assert code(cluster.grow(MorePartitions("t", 3))) == KafkaErrorCode.INVALID_PARTITIONS
+    assert code(cluster.grow(MorePartitions("u", 3))) == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(cluster.grow(MorePartitions("t", 6, [(1,), (2,)]))) == KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert code(cluster.grow(MorePartitions("t", 6, [(1, 2)]))) == KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert code(cluster.grow(MorePartitions("t", 6, [(2,)]))) == 0
+
+
+def test_deletion_is_refused_where_it_is_not_allowed(cluster: Cluster) -> None:
+    cluster.create(NewTopic("t"), NewTopic("__consumer_offsets"))
+    assert code(cluster.delete("nowhere")) == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(cluster.delete("__consumer_offsets")) == KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert code(cluster.delete("t")) == 0
+    assert "t" not in cluster.image.topics
+    locked = Cluster({"delete.topic.enable": "false"})
+    locked.create(NewTopic("t"))
+    assert code(locked.delete("t")) == KafkaErrorCode.TOPIC_DELETION_DISABLED
+
+
+def test_a_topic_created_again_has_another_id(cluster: Cluster) -> None:
+    cluster.create(NewTopic("t"))
+    first = cluster.image.topics["t"].topic_id
+    cluster.delete("t")
+    cluster.create(NewTopic("t"))
+    assert cluster.image.topics["t"].topic_id != first
+
+
+def test_creation_on_demand_follows_the_setting() -> None:
+    told: list[dict[str, int]] = []
+    refusing = Cluster({"auto.create.topics.enable": "false"})
+    refusing.topics.create_on_demand(["t"], told.append)
+    assert told == [{}] and not refusing.image.topics
+    creating = Cluster()
+    creating.topics.create_on_demand(["t", "t", "u"], told.append)
+    creating.store.finish(), creating.store.finish()
+    assert told[-1] == {} and set(creating.image.topics) == {"t", "u"}
+
+
+def test_configs_count_once_they_are_kept(cluster: Cluster) -> None:
+    cluster.create(NewTopic("t"))
+    told: list[Refusal | None] = []
+    cluster.topics.configure("t", {"retention.ms": "1"}, told.append)
+    assert cluster.image.topics["t"].configs == {} and told == []
+    cluster.store.finish()
+    assert cluster.image.topics["t"].configs == {"retention.ms": "1"} and told == [None]
