@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from kafkalite.model import Node
+
 NO_LEADER = -1
 UNASSIGNED_ID = bytes(16)
 
@@ -32,22 +34,12 @@ class TopicImage:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerImage:
-    """One live broker as clients reach it through one listener; `rack` is None when not configured."""
-
-    broker_id: int
-    host: str
-    port: int
-    rack: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterImage:
     """Everything at one moment. `controller_id` is the broker that admin requests should go to."""
 
     cluster_id: str
     controller_id: int
-    brokers: tuple[BrokerImage, ...] = ()
+    brokers: tuple[Node, ...] = ()
     topics: Mapping[str, TopicImage] = field(default_factory=lambda: MappingProxyType({}))
     topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=lambda: MappingProxyType({}))
 

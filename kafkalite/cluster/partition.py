@@ -140,7 +140,7 @@ class Partition:
             return
         assert self.log is not None
         unwritten, self._unwritten = self._unwritten, []
-        size_before = self.log.size
+        size = self.log.pending_bytes
         error = self.log.write()
         if not error:
             self.high_watermark = self.log.log_end_offset
@@ -151,7 +151,7 @@ class Partition:
             else:
                 append.finish()
         if not error:
-            self._readable_grew(self.log.size - size_before)
+            self._readable_grew(size)
 
     def _readable_grew(self, size: int) -> None:
         for waiter in list(self.fetch_waiters):

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kafkalite.cluster.image import BrokerImage, ClusterImage, TopicImage
+from kafkalite.cluster.image import ClusterImage, TopicImage
 from kafkalite.cluster.topics import MorePartitions, NewTopic, Refusal, Topics
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Node
 from kafkalite.testing.clock import SeededRandom
 
 Then = Callable[[int], None]
@@ -42,7 +43,7 @@ class Cluster:
 
     def __init__(self, settings: Mapping[str, str] | None = None, brokers: int = 2) -> None:
         self.config = BrokerConfig(static=dict(settings or {}))
-        nodes = tuple(BrokerImage(node, "localhost", 9092, None) for node in range(1, brokers + 1))
+        nodes = tuple(Node(node, "localhost", 9092, None) for node in range(1, brokers + 1))
         self.image = ClusterImage("cluster", 1, nodes)
         self.random = SeededRandom(1)
         self.store = HeldStore()

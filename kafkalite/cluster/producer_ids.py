@@ -1,0 +1,54 @@
+"""Producer ids: handed out one by one from blocks that were made durable before their first use, so that none repeats.
+
+A block is taken from the coordination service by compare-and-set (KIP-730, ProducerIdsBlock.java: 1,000 ids). After a crash the
+rest of a block is lost, which costs nothing.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from kafkalite.errors import KafkaErrorCode
+
+NO_ID = -1
+
+Then = Callable[[int, int], None]
+TakeBlock = Callable[[Callable[[range | None], None]], None]
+
+
+class ProducerIds:
+    """The ids of one broker.
+
+    Arguments:
+        take_block: asks for the next block; calls back with its ids once the block is durable, or with None when it failed.
+    """
+
+    def __init__(self, take_block: TakeBlock) -> None:
+        self._take_block = take_block
+        self._block = iter(range(0))
+        self._waiting: deque[Then] = deque()
+        self._asked = False
+
+    def draw(self, then: Then) -> None:
+        """Call `then(producer_id, 0)`, or `then(-1, error code)` when no block is to be had."""
+        self._waiting.append(then)
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._waiting:
+            producer_id = next(self._block, None)
+            if producer_id is None:
+                break
+            self._waiting.popleft()(producer_id, 0)
+        if self._waiting and not self._asked:
+            self._asked = True
+            self._take_block(self._taken)
+
+    def _taken(self, block: range | None) -> None:
+        self._asked = False
+        if block is not None:
+            self._block = iter(block)
+            self._serve()
+            return
+        waiting, self._waiting = self._waiting, deque()
+        for then in waiting:
+            then(NO_ID, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
