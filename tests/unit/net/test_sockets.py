@@ -7,7 +7,6 @@ import struct
 import pytest
 
 from kafkalite._speedups.file import Disk, FileRegion
-
 from tests.unit.net.rig import Rig, both_loops, frame, read_frame, until
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: close sends RST

@@ -1,0 +1,154 @@
+"""The client half of a connection against a listener that speaks just enough Kafka."""
+
+import asyncio
+import socket
+
+import pytest
+
+from kafkalite._speedups.codec import decode, encode, read_request_header, response_header
+from kafkalite.errors import DecodeError, KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_class
+from kafkalite.net.peer import Peer
+from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.unit.net.rig import Rig, both_loops, frame, until
+
+UNSUPPORTED = error_class(KafkaErrorCode.UNSUPPORTED_VERSION)
+
+
+class Speaker:
+    """Answers ApiVersions; Metadata with its correlation id as the number of the controller, or not at all."""
+
+    def __init__(self, rig, api_versions_max=4, metadata=(0, 13)):
+        rig.echo.answer = self.answer
+        rig.echo.later = lambda body: bytes(body[:2]) == b"\0\3" and self.hold
+        self.api_versions_max = api_versions_max
+        self.metadata = metadata
+        self.hold = False
+        self.asked = []
+
+    def answer(self, body):
+        header = read_request_header(body)
+        self.asked.append((header.api_key, header.api_version))
+        if header.api_key == ApiVersionsRequest.key:
+            ranges = [
+                ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=self.api_versions_max),
+                ApiVersionsResponse.ApiVersion(api_key=3, min_version=self.metadata[0], max_version=self.metadata[1]),
+            ]
+            known = header.api_version <= self.api_versions_max
+            version = header.api_version if known else 0
+            response = ApiVersionsResponse(error_code=0 if known else 35, api_keys=ranges)
+        else:
+            version = header.api_version
+            decode(MetadataRequest, version, header.body)
+            response = MetadataResponse(controller_id=header.correlation_id)
+        return encode(response, version, response_header(type(response), version, header.correlation_id))
+
+
+@both_loops
+async def test_calls_are_pipelined_and_each_gets_its_own_answer():
+    async with Rig() as rig:
+        Speaker(rig)
+        async with Peer(*rig.address) as peer:
+            answers = await asyncio.gather(*(peer.call(MetadataRequest(topics=[])) for _ in range(100)))
+        numbers = [answer.controller_id for answer in answers]
+        assert numbers == list(range(numbers[0], numbers[0] + 100))
+
+
+@pytest.mark.parametrize("api_versions_max", [0, 2, 3])
+@both_loops
+async def test_an_older_broker_is_asked_again_in_its_own_version(api_versions_max):
+    async with Rig() as rig:
+        speaker = Speaker(rig, api_versions_max, metadata=(0, 5))
+        async with Peer(*rig.address) as peer:
+            assert peer.api_versions[3] == (0, 5)
+            await peer.call(MetadataRequest(topics=[]))
+            await peer.call(MetadataRequest(topics=[]), version_max=2)
+        assert speaker.asked == [(18, 4), (18, api_versions_max), (3, 5), (3, 2)]
+
+
+@both_loops
+async def test_no_common_version_is_a_typed_error():
+    async with Rig() as rig:
+        Speaker(rig, metadata=(90, 99))
+        async with Peer(*rig.address) as peer:
+            with pytest.raises(UNSUPPORTED, match="v90-99"):
+                await peer.call(MetadataRequest(topics=[]))
+
+
+@both_loops
+async def test_a_call_out_of_time_does_not_disturb_the_next():
+    async with Rig() as rig:
+        speaker = Speaker(rig)
+        async with Peer(*rig.address) as peer:
+            speaker.hold = True
+            with pytest.raises(KafkaTimeoutError, match="MetadataRequest"):
+                await peer.call(MetadataRequest(topics=[]), timeout_s=0.02)
+            speaker.hold = False
+            later = asyncio.ensure_future(peer.call(MetadataRequest(topics=[])))
+            await until(lambda: rig.echo.frames == 3)
+            reply, body = rig.echo.open[0]
+            reply.send(speaker.answer(body))
+            assert (await later).controller_id == 3
+
+
+@both_loops
+async def test_open_calls_fail_when_the_connection_ends():
+    async with Rig() as rig:
+        speaker = Speaker(rig)
+        async with Peer(*rig.address) as peer:
+            speaker.hold = True
+            calls = [asyncio.ensure_future(peer.call(MetadataRequest(topics=[]))) for _ in range(3)]
+            await until(lambda: len(rig.echo.open) == 3)
+            rig.echo.connections[0].close("told to")
+            for error in await asyncio.gather(*calls, return_exceptions=True):
+                assert type(error) is KafkaConnectionError
+            with pytest.raises(KafkaConnectionError):
+                await peer.call(MetadataRequest(topics=[]))
+
+
+@pytest.mark.parametrize(
+    "answer", [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff1234", b"\0\0\0\2ab", frame(b"\0\0\0\x77stray")], ids=repr
+)
+@both_loops
+async def test_a_stream_that_is_not_kafka_ends_the_connection(answer):
+    async def serve(reader, writer):
+        await reader.read(1)
+        for at in range(len(answer)):
+            writer.write(answer[at : at + 1])
+            await writer.drain()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        with pytest.raises(KafkaConnectionError):
+            await Peer(*server.sockets[0].getsockname()).connect()
+
+
+@both_loops
+async def test_an_answer_that_does_not_parse_fails_its_call_only():
+    async with Rig() as rig:
+        speaker = Speaker(rig)
+        async with Peer(*rig.address) as peer:
+            rig.echo.answer = lambda body: bytes(body[4:8]) + b"\xff\xff\xff\xff"
+            with pytest.raises(DecodeError):
+                await peer.call(MetadataRequest(topics=[]))
+            rig.echo.answer = speaker.answer
+            assert (await peer.call(MetadataRequest(topics=[]))).controller_id == 3
+
+
+@both_loops
+async def test_nobody_listening_is_one_clear_line():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(KafkaConnectionError, match=f"cannot connect to 127.0.0.1:{port}"):
+            await Peer("127.0.0.1", port).connect()
+
+
+@both_loops
+async def test_a_silent_broker_is_a_timeout():
+    async with Rig() as rig:
+        rig.echo.later = lambda body: True
+        with pytest.raises(KafkaTimeoutError, match=r"0\.05 s"):
+            await Peer(*rig.address, connect_timeout_s=0.05).connect()
