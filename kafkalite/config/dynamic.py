@@ -1,0 +1,266 @@
+"""Configuration by request: what DescribeConfigs shows, what CreateTopics, AlterConfigs and IncrementalAlterConfigs may set.
+
+Everything is decided here on texts, before anything is stored; a refusal is a `ConfigError` with the Kafka error code.
+Sources: ConfigHelper.scala and ConfigAdminManager.scala of Kafka, KIP-226 (sources and synonyms), KIP-339 (operations).
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from kafkalite.config.broker import BrokerConfig, parse_broker_values
+from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, nearest
+from kafkalite.config.keys import ConfigError, Key, Standing, Type, Update, Value
+from kafkalite.errors import KafkaErrorCode
+
+__all__ = [
+    "Alteration",
+    "ConfigError",
+    "Operation",
+    "Setting",
+    "Source",
+    "alter_broker",
+    "alter_topic",
+    "check_broker_configs",
+    "check_topic_configs",
+    "describe_broker",
+    "describe_topic",
+]
+
+
+class Source(enum.IntEnum):
+    """Where a value comes from, with DescribeConfigs' numbers."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Operation(enum.IntEnum):
+    """What IncrementalAlterConfigs does with a key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Alteration(NamedTuple):
+    """One operation on one key; `value` is None only for DELETE."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class SettingSynonym(NamedTuple):
+    """A place where a value could come from; the first of a setting's synonyms is where it does."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Setting(NamedTuple):
+    """One key as DescribeConfigs shows it. The value of a sensitive key is None."""
+
+    name: str
+    value: str | None
+    source: Source
+    read_only: bool
+    sensitive: bool
+    type: Type
+    doc: str
+    synonyms: tuple[SettingSynonym, ...]
+
+
+# Describing.
+
+
+def describe_topic(
+    config: BrokerConfig, overrides: Mapping[str, str], names: Iterable[str] | None = None
+) -> list[Setting]:
+    """Every setting of a topic, or those of `names` that exist, by name."""
+    effective = config.topic_config(overrides)
+    return [
+        topic_setting(config, key, key.text(getattr(effective, key.name.replace(".", "_"))), overrides)
+        for key in chosen(TOPIC_KEYS, names)
+    ]
+
+
+def topic_setting(config: BrokerConfig, key: Key, value: str | None, overrides: Mapping[str, str]) -> Setting:
+    """One setting of a topic."""
+    synonyms = [
+        entry
+        for at, synonym in enumerate(key.synonyms)
+        for entry in broker_synonyms(config, BROKER_KEYS[synonym.name], with_default=at == 0)
+    ]
+    if key.name in overrides:
+        synonyms.insert(0, SettingSynonym(key.name, value, Source.TOPIC))
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    return Setting(key.name, value, source, False, key.sensitive, key.type, key.doc, tuple(synonyms))
+
+
+def describe_broker(config: BrokerConfig, names: Iterable[str] | None = None) -> list[Setting]:
+    """Every setting of the broker, or those of `names` that exist, by name."""
+    return [broker_setting(config, key) for key in chosen(BROKER_KEYS, names)]
+
+
+def broker_setting(config: BrokerConfig, key: Key) -> Setting:
+    """One setting of the broker."""
+    synonyms = tuple(broker_synonyms(config, key, with_default=True))
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    value = None if key.sensitive else key.text(config.values[key.name])
+    return Setting(key.name, value, source, not changeable(key), key.sensitive, key.type, key.doc, synonyms)
+
+
+def broker_synonyms(config: BrokerConfig, key: Key, *, with_default: bool) -> list[SettingSynonym]:
+    """The places that have a value for a broker's key, the strongest first."""
+    places = (
+        (config.dynamic, Source.DYNAMIC_BROKER),
+        (config.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
+        (config.static, Source.STATIC_BROKER),
+    )
+    found = [
+        SettingSynonym(key.name, None if key.sensitive else texts[key.name], source)
+        for texts, source in places
+        if key.name in texts
+    ]
+    if with_default and key.default is not None:
+        found.append(SettingSynonym(key.name, None if key.sensitive else key.text(key.default), Source.DEFAULT))
+    return found
+
+
+def chosen(keys: Mapping[str, Key], names: Iterable[str] | None) -> list[Key]:
+    """The rows of these names; None = all."""
+    return list(keys.values()) if names is None else [keys[name] for name in sorted(set(names)) if name in keys]
+
+
+# Changing a topic.
+
+
+def check_topic_configs(config: BrokerConfig, configs: Mapping[str, str | None]) -> dict[str, str]:
+    """The texts to store for a topic that is set to exactly these; raises ConfigError when one cannot be used."""
+    config.topic_config(configs)
+    return {name: text for name, text in configs.items() if text is not None}
+
+
+def alter_topic(config: BrokerConfig, current: Mapping[str, str], alterations: Sequence[Alteration]) -> dict[str, str]:
+    """The texts of a topic after these operations on the current ones; raises ConfigError."""
+    effective = config.topic_config(current)
+
+    def value_of(key: Key) -> Value:
+        value: Value = getattr(effective, key.name.replace(".", "_"))
+        return value
+
+    changed = apply_alterations(TOPIC_KEYS, current, alterations, value_of, "topic")
+    return check_topic_configs(config, changed)
+
+
+# Changing a broker.
+
+
+def check_broker_configs(
+    config: BrokerConfig, configs: Mapping[str, str | None], *, all_brokers: bool
+) -> dict[str, str]:
+    """The texts to store when the dynamic settings become exactly these.
+
+    Arguments:
+        all_brokers: whether they are for all brokers or for this one.
+    Raises ConfigError: INVALID_REQUEST for what cannot change while the broker runs, INVALID_CONFIG for wrong values.
+    """
+    texts: dict[str, str] = {}
+    for name, text in configs.items():
+        check_changeable(name, all_brokers=all_brokers)
+        if text is None:
+            raise ConfigError(name, f"Null value not supported for : {name}", KafkaErrorCode.INVALID_REQUEST)
+        texts[name] = text
+    parse_broker_values(texts)
+    if all_brokers:
+        BrokerConfig(config.static, texts, config.dynamic)
+    else:
+        BrokerConfig(config.static, config.dynamic_default, texts)
+    return texts
+
+
+def alter_broker(config: BrokerConfig, alterations: Sequence[Alteration], *, all_brokers: bool) -> dict[str, str]:
+    """The dynamic texts of this broker, or of all, after these operations; raises ConfigError."""
+    current = config.dynamic_default if all_brokers else config.dynamic
+    for alteration in alterations:
+        check_changeable(alteration.name, all_brokers=all_brokers)
+    changed = apply_alterations(BROKER_KEYS, current, alterations, lambda key: config.values[key.name], "broker")
+    return check_broker_configs(config, changed, all_brokers=all_brokers)
+
+
+def changeable(key: Key) -> bool:
+    """Whether a broker's key can change while the broker runs."""
+    return key.update is not Update.READ_ONLY and key.standing is Standing.HONOURED
+
+
+def check_changeable(name: str, *, all_brokers: bool) -> None:
+    """Raise ConfigError with INVALID_REQUEST unless the key can be changed by request."""
+    key = BROKER_KEYS.get(name)
+    if key is None or not changeable(key):
+        raise ConfigError(name, f"Cannot update these configs dynamically: Set({name})", KafkaErrorCode.INVALID_REQUEST)
+    if all_brokers and key.update is Update.PER_BROKER:
+        raise ConfigError(
+            name,
+            f"Cannot update these configs at default cluster level: Set({name})",
+            KafkaErrorCode.INVALID_REQUEST,
+        )
+
+
+# Operations.
+
+
+def apply_alterations(
+    keys: Mapping[str, Key],
+    current: Mapping[str, str],
+    alterations: Sequence[Alteration],
+    value_of: Callable[[Key], Value],
+    kind: str,
+) -> dict[str, str | None]:
+    """The texts after these operations; raises ConfigError."""
+    names = [alteration.name for alteration in alterations]
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise ConfigError(
+            twice[0], f"Error due to duplicate config keys : {','.join(twice)}", KafkaErrorCode.INVALID_REQUEST
+        )
+    changed: dict[str, str | None] = dict(current)
+    for name, operation, text in alterations:
+        if operation == Operation.DELETE:
+            known(keys, name, kind)
+            changed.pop(name, None)
+        elif text is None:
+            raise ConfigError(name, f"Null value not supported for : {name}", KafkaErrorCode.INVALID_REQUEST)
+        elif operation == Operation.SET:
+            changed[name] = text
+        elif operation in (Operation.APPEND, Operation.SUBTRACT):
+            key = known(keys, name, kind)
+            changed[name] = altered_list(key, value_of(key), Operation(operation), text)
+        else:
+            raise ConfigError(name, f"Unknown operation {operation} for {name}", KafkaErrorCode.INVALID_REQUEST)
+    return changed
+
+
+def altered_list(key: Key, value: Value, operation: Operation, text: str) -> str:
+    """A list with members added or taken away; raises ConfigError when the key is no list."""
+    if key.type is not Type.LIST:
+        raise ConfigError(key.name, f"Can't {operation.name} to key {key.name} because its type is not LIST.")
+    members = list(value) if isinstance(value, tuple) else []
+    named = [member.strip() for member in text.split(",") if member.strip()]
+    if operation is Operation.SUBTRACT:
+        return ",".join(member for member in members if member not in named)
+    return ",".join(dict.fromkeys((*members, *named)))
+
+
+def known(keys: Mapping[str, Key], name: str, kind: str) -> Key:
+    """The row of a name; raises ConfigError with the nearest one."""
+    key = keys.get(name)
+    if key is None:
+        near = nearest(name, keys)
+        raise ConfigError(name, f"Unknown {kind} config name: {name}" + (f"; did you mean {near}?" if near else ""))
+    return key

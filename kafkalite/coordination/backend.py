@@ -1,0 +1,62 @@
+"""The interface of a coordination service, and what its users may rely on.
+
+Every call ends with `then(outcome)`, called once: `outcome.result()` is the value or raises a `CoordinationError`. Callbacks
+instead of awaitables, because handlers are plain functions that keep a Reply and because a callback can be served within the
+call itself: the embedded service in memory answers before the call returns, a journal or ZooKeeper later. A user must work
+with both.
+
+The contract, which tests/contract/coordination checks on every backend:
+1. Changes of one session happen in the order of the calls, and answers and events arrive in that order.
+2. An answer to a change means that it is durable; a read never shows what is not.
+3. A watch is one-shot and set by the read that returned the value. Its event comes before any answer that shows the change.
+   Events may coalesce: read again and compare versions.
+4. `multi` is all or nothing.
+5. After ConnectionLossError a change may or may not have happened: read back.
+6. A lost session takes its ephemeral nodes and watches with it; `on_lost` is called once. Rebuild everything, on a new one.
+
+Not part of the contract: access control, the order in which several sessions see each other, quick answers.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from kafkalite.clock import Outcome
+from kafkalite.coordination.tree import ANY_VERSION, Operation, Watcher
+
+Then = Callable[[Outcome], object]
+
+
+class Coordination(Protocol):
+    """One session with a coordination service."""
+
+    @property
+    def session_id(self) -> int:
+        """The owner of this session's ephemeral nodes."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the session is over."""
+
+    def get(self, path: str, then: Then, watch: Watcher | None = None) -> None:
+        """(data, Stat) of a node."""
+
+    def exists(self, path: str, then: Then, watch: Watcher | None = None) -> None:
+        """Stat of a node, or None."""
+
+    def children(self, path: str, then: Then, watch: Watcher | None = None) -> None:
+        """(names of the children in order, Stat) of a node."""
+
+    def create(self, path: str, data: bytes, then: Then, *, ephemeral: bool = False, sequence: bool = False) -> None:
+        """Make a node; `Created`."""
+
+    def set(self, path: str, data: bytes, then: Then, version: int = ANY_VERSION) -> None:
+        """Replace a node's data if it has this version; the new Stat."""
+
+    def delete(self, path: str, then: Then, version: int = ANY_VERSION) -> None:
+        """Remove a node if it has this version; None."""
+
+    def multi(self, operations: Sequence[Operation], then: Then) -> None:
+        """Do all or none; a list with `Created`, Stat or None for each."""
+
+    def close(self, then: Then) -> None:
+        """End the session: its ephemeral nodes go; None."""

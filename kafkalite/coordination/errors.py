@@ -1,0 +1,76 @@
+"""What a coordination service answers when it cannot do as asked, with ZooKeeper's codes (KeeperException.java)."""
+
+from typing import ClassVar
+
+
+class CoordinationError(Exception):
+    """An operation failed.
+
+    Arguments:
+        path: the node it was about, may be empty.
+        at: the index of the failed operation in a `multi`, else 0.
+    """
+
+    code: ClassVar[int] = -1
+    words: ClassVar[str] = "the operation failed"
+
+    def __init__(self, path: str = "", at: int = 0, detail: str = "") -> None:
+        super().__init__(f"{self.words}: {path}" + (f" ({detail})" if detail else ""))
+        self.path = path
+        self.at = at
+
+
+class ConnectionLossError(CoordinationError):
+    """No answer came: the change may or may not have happened; read back before trying again."""
+
+    code = -4
+    words = "the coordination service is out of reach"
+
+
+class BadArgumentsError(CoordinationError):
+    """Not a path, too much data, or an operation that is never possible."""
+
+    code = -8
+    words = "the operation makes no sense"
+
+
+class NoNodeError(CoordinationError):
+    """The node, or the parent of a node to create, does not exist."""
+
+    code = -101
+    words = "no such node"
+
+
+class BadVersionError(CoordinationError):
+    """The node has another version than expected: somebody changed it."""
+
+    code = -103
+    words = "the node has another version"
+
+
+class NoChildrenForEphemeralsError(CoordinationError):
+    """The parent of a node to create is ephemeral."""
+
+    code = -108
+    words = "ephemeral nodes have no children"
+
+
+class NodeExistsError(CoordinationError):
+    """The node to create exists."""
+
+    code = -110
+    words = "the node exists"
+
+
+class NotEmptyError(CoordinationError):
+    """The node to delete has children."""
+
+    code = -111
+    words = "the node has children"
+
+
+class SessionExpiredError(CoordinationError):
+    """The session is over, its ephemeral nodes and watches are gone: rebuild everything."""
+
+    code = -112
+    words = "the session is over"

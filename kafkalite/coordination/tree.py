@@ -1,0 +1,382 @@
+"""ZooKeeper's tree of nodes as a pure data structure: no clock, no files, no sockets (its DataTree.java).
+
+Laws:
+1. A transaction is all or nothing and gets one zxid, one more than the last; a failed one leaves no trace.
+2. The same transactions in the same order with the same times give the same tree: a journal of them is enough.
+3. A watch fires once. It is set by the read that returned the value (or its absence, with `exists`), and what it fires is
+   collected in `fired` until the owner takes it: after the change, in the order of the changes.
+4. A node's `cversion` counts creations and deletions of children; the number of a sequence node counts creations only and
+   never repeats.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from kafkalite.coordination.errors import (
+    BadArgumentsError,
+    BadVersionError,
+    CoordinationError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+)
+
+ANY_VERSION = -1
+NO_SESSION = 0
+DATA_BYTES_MAX = 16 * 1024 * 1024
+PATH_LENGTH_MAX = 4096
+
+
+class Stat(NamedTuple):
+    """What is known of a node besides its data; times in milliseconds since 1970."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    num_children: int
+    pzxid: int
+
+
+class Create(NamedTuple):
+    """Make a node; with `sequence`, ten digits are put behind its name; with `ephemeral`, it ends with its session."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequence: bool = False
+
+
+class Set(NamedTuple):
+    """Replace a node's data if it has this version (-1 = any)."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+class Delete(NamedTuple):
+    """Remove a node without children if it has this version (-1 = any)."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """Fail the transaction unless the node has this version (-1 = any)."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation: TypeAlias = Create | Set | Delete | Check
+
+
+class Created(NamedTuple):
+    """The node that was made: its path with the sequence number, and its Stat."""
+
+    path: str
+    stat: Stat
+
+
+Result: TypeAlias = Created | Stat | None  # of Create, of Set, of Delete and Check
+
+
+class Event(NamedTuple):
+    """What a watch tells: one of the kinds below, and the path it was set on."""
+
+    kind: str
+    path: str
+
+
+CREATED, DELETED, CHANGED, CHILDREN = "created", "deleted", "changed", "children"
+Watcher: TypeAlias = Callable[[Event], object]
+
+
+class Node:
+    """A node; its name is the key in its parent."""
+
+    __slots__ = ("children", "creates", "ctime", "czxid", "data", "mtime", "mzxid", "owner", "pzxid", "version")
+
+    def __init__(self, data: bytes, owner: int, zxid: int, now_ms: int) -> None:
+        self.data = data
+        self.owner = owner
+        self.czxid = self.mzxid = self.pzxid = zxid
+        self.ctime = self.mtime = now_ms
+        self.version = 0
+        self.creates = 0
+        self.children: dict[str, Node] = {}
+
+    def stat(self) -> Stat:
+        """The node's Stat now."""
+        count = len(self.children)
+        return Stat(
+            czxid=self.czxid,
+            mzxid=self.mzxid,
+            ctime=self.ctime,
+            mtime=self.mtime,
+            version=self.version,
+            cversion=self.creates * 2 - count,
+            aversion=0,
+            ephemeral_owner=self.owner,
+            data_length=len(self.data),
+            num_children=count,
+            pzxid=self.pzxid,
+        )
+
+
+class Tree:
+    """The nodes, the sessions with their ephemeral nodes, and the watches."""
+
+    def __init__(self) -> None:
+        self.zxid = 0
+        self.root = Node(b"", NO_SESSION, 0, 0)
+        self.sessions: dict[int, set[str]] = {}
+        self.fired: list[tuple[Watcher, Event]] = []
+        self._data_watches: dict[str, dict[Watcher, int]] = {}
+        self._child_watches: dict[str, dict[Watcher, int]] = {}
+
+    # Reading.
+
+    def get(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> tuple[bytes, Stat]:
+        """Data and Stat; raises NoNodeError. The watch fires when the data changes or the node goes."""
+        node = self._node(path)
+        add_watch(self._data_watches, path, watch, session)
+        return node.data, node.stat()
+
+    def exists(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> Stat | None:
+        """Stat, or None when there is no such node. The watch fires when it comes, changes or goes."""
+        check_path(path)
+        node = self._find(path)
+        add_watch(self._data_watches, path, watch, session)
+        return None if node is None else node.stat()
+
+    def children(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> tuple[list[str], Stat]:
+        """Names of the children in order, and Stat; raises NoNodeError. The watch fires when they change."""
+        node = self._node(path)
+        add_watch(self._child_watches, path, watch, session)
+        return sorted(node.children), node.stat()
+
+    def walk(self) -> Iterator[tuple[str, Node]]:
+        """Every node with its path, parents before children."""
+        waiting = [("/", self.root)]
+        while waiting:
+            path, node = waiting.pop()
+            yield path, node
+            prefix = "" if path == "/" else path
+            waiting += [(f"{prefix}/{name}", child) for name, child in node.children.items()]
+
+    # Changing.
+
+    def multi(self, operations: Sequence[Operation], session: int, now_ms: int) -> list[Result]:
+        """Do all operations or none.
+
+        Arguments:
+            session: whose they are; ephemeral nodes belong to it.
+            now_ms: the wall time, for ctime and mtime.
+        Returns: one result per operation.
+        Raises CoordinationError of the first operation that cannot be done, with `at` its index.
+        """
+        if session not in self.sessions:
+            raise SessionExpiredError()
+        change = Change(self, self.zxid + 1, session, now_ms)
+        results: list[Result] = []
+        for at, operation in enumerate(operations):
+            try:
+                results.append(change.do(operation))
+            except CoordinationError as error:
+                change.undo()
+                error.at = at
+                raise
+        self.zxid += 1
+        self._fire(change.events)
+        return results
+
+    def open_session(self) -> int:
+        """Begin a session; its id is the zxid of this transaction."""
+        self.zxid += 1
+        self.sessions[self.zxid] = set()
+        return self.zxid
+
+    def close_session(self, session: int) -> None:
+        """End a session, by its owner or by expiry: its ephemeral nodes and its watches go; raises SessionExpiredError."""
+        if session not in self.sessions:
+            raise SessionExpiredError()
+        for watches in (self._data_watches, self._child_watches):
+            drop_watches(watches, session)
+        self.zxid += 1
+        change = Change(self, self.zxid, session, 0)
+        for path in sorted(self.sessions[session]):
+            change.do(Delete(path))
+        del self.sessions[session]
+        self._fire(change.events)
+
+    def take_fired(self) -> list[tuple[Watcher, Event]]:
+        """The watches that fired since the last call, with what they tell."""
+        fired, self.fired = self.fired, []
+        return fired
+
+    # Inside.
+
+    def _find(self, path: str) -> Node | None:
+        node: Node | None = self.root
+        for name in path.split("/")[1:] if path != "/" else ():
+            if node is None:
+                return None
+            node = node.children.get(name)
+        return node
+
+    def _node(self, path: str) -> Node:
+        check_path(path)
+        node = self._find(path)
+        if node is None:
+            raise NoNodeError(path)
+        return node
+
+    def _fire(self, events: list[Event]) -> None:
+        for event in events:
+            watchers: dict[Watcher, int] = {}
+            if event.kind != CHILDREN:
+                watchers |= self._data_watches.pop(event.path, {})
+            if event.kind in (CHILDREN, DELETED):
+                watchers |= self._child_watches.pop(event.path, {})
+            self.fired += [(watcher, event) for watcher in watchers]
+
+
+class Change:
+    """One transaction under way: it can be taken back until it is done."""
+
+    def __init__(self, tree: Tree, zxid: int, session: int, now_ms: int) -> None:
+        self.events: list[Event] = []
+        self._tree = tree
+        self._zxid = zxid
+        self._session = session
+        self._now_ms = now_ms
+        self._undo: list[Callable[[], None]] = []
+
+    def do(self, operation: Operation) -> Result:
+        """Do one operation; raises CoordinationError and has then changed nothing."""
+        if isinstance(operation, Create):
+            return self._create(operation)
+        node = self._tree._node(operation.path)
+        if operation.version not in (ANY_VERSION, node.version):
+            raise BadVersionError(operation.path, detail=f"{node.version}, not {operation.version}")
+        if isinstance(operation, Set):
+            return self._set(operation, node)
+        if isinstance(operation, Delete):
+            self._delete(operation.path, node)
+        return None
+
+    def undo(self) -> None:
+        """Take everything back."""
+        for step in reversed(self._undo):
+            step()
+
+    def _create(self, operation: Create) -> Created:
+        path, data = operation.path, operation.data
+        check_path(path + "0" if operation.sequence else path)
+        check_data(path, data)
+        parent_path, _, name = path.rpartition("/")
+        parent = self._tree._find(parent_path or "/")
+        if parent is None:
+            raise NoNodeError(path)
+        if parent.owner != NO_SESSION:
+            raise NoChildrenForEphemeralsError(path)
+        if operation.sequence:
+            name += f"{parent.creates:010d}"
+            path = f"{parent_path}/{name}"
+        if name in parent.children or path == "/":
+            raise NodeExistsError(path)
+        owner = self._session if operation.ephemeral else NO_SESSION
+        node = Node(data, owner, self._zxid, self._now_ms)
+        ephemerals = self._tree.sessions[self._session]
+        before = parent.pzxid
+
+        def undo() -> None:
+            del parent.children[name]
+            parent.creates -= 1
+            parent.pzxid = before
+            ephemerals.discard(path)
+
+        parent.children[name] = node
+        parent.creates += 1
+        parent.pzxid = self._zxid
+        if owner:
+            ephemerals.add(path)
+        self._undo.append(undo)
+        self.events += [Event(CREATED, path), Event(CHILDREN, parent_path or "/")]
+        return Created(path, node.stat())
+
+    def _set(self, operation: Set, node: Node) -> Stat:
+        check_data(operation.path, operation.data)
+        before = node.data, node.version, node.mzxid, node.mtime
+
+        def undo() -> None:
+            node.data, node.version, node.mzxid, node.mtime = before
+
+        node.data, node.version, node.mzxid, node.mtime = operation.data, node.version + 1, self._zxid, self._now_ms
+        self._undo.append(undo)
+        self.events.append(Event(CHANGED, operation.path))
+        return node.stat()
+
+    def _delete(self, path: str, node: Node) -> None:
+        if path == "/":
+            raise BadArgumentsError(path, detail="the root stays")
+        if node.children:
+            raise NotEmptyError(path)
+        parent_path, _, name = path.rpartition("/")
+        parent = self._tree._node(parent_path or "/")
+        ephemerals = self._tree.sessions.get(node.owner)
+        before = parent.pzxid
+
+        def undo() -> None:
+            parent.children[name] = node
+            parent.pzxid = before
+            if ephemerals is not None:
+                ephemerals.add(path)
+
+        del parent.children[name]
+        parent.pzxid = self._zxid
+        if ephemerals is not None:
+            ephemerals.discard(path)
+        self._undo.append(undo)
+        self.events += [Event(DELETED, path), Event(CHILDREN, parent_path or "/")]
+
+
+def add_watch(watches: dict[str, dict[Watcher, int]], path: str, watch: Watcher | None, session: int) -> None:
+    """Set a watch; the same one on the same path counts once."""
+    if watch is not None:
+        watches.setdefault(path, {})[watch] = session
+
+
+def drop_watches(watches: dict[str, dict[Watcher, int]], session: int) -> None:
+    """Forget a session's watches."""
+    for path in list(watches):
+        kept = {watch: owner for watch, owner in watches[path].items() if owner != session}
+        if kept:
+            watches[path] = kept
+        else:
+            del watches[path]
+
+
+def check_data(path: str, data: bytes) -> None:
+    """Raise BadArgumentsError for more than a node may hold."""
+    if len(data) > DATA_BYTES_MAX:
+        raise BadArgumentsError(path, detail=f"{len(data)} bytes are more than {DATA_BYTES_MAX}")
+
+
+def check_path(path: str) -> None:
+    """Raise BadArgumentsError unless this is the path of a node (PathUtils.java)."""
+    if path == "/":
+        return
+    names = path.split("/")
+    wrong = names[0] != "" or len(path) > PATH_LENGTH_MAX or any(name in ("", ".", "..") for name in names[1:])
+    if wrong or any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 or 0xD800 <= ord(char) < 0xF900 for char in path):
+        raise BadArgumentsError(repr(path), detail="not a path")
