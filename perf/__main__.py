@@ -1,21 +1,22 @@
 """`python -m perf compare` and `python -m perf profile`."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from perf import report
-from perf.brokers import BROKERS, Broker, BrokerError
+from perf.brokers import BROKERS, BrokerError
 from perf.checks import VerificationError
 from perf.compare import Plan, compare
-from perf.loads import LOADS, Load
+from perf.loads import LOADS
 from perf.profile import profile
 
 RESULTS = Path(__file__).parent / "results"
 
 
-def _chosen(kind: str, names: str, known: dict[str, Broker] | dict[str, Load]) -> list[str]:
+def _chosen(kind: str, names: str, known: Mapping[str, object]) -> list[str]:
     wanted = list(known) if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
     for name in wanted:
         if name not in known:
@@ -44,9 +45,11 @@ def compare_command(brokers: str, loads: str, rounds: int, quick: bool, work: Pa
     """
     kinds = [BROKERS[name] for name in _chosen("--brokers", brokers, BROKERS)]
     chosen = [LOADS[name] for name in _chosen("--loads", loads, LOADS)]
-    for part in (*kinds, *chosen):
-        if (reason := part.missing()) is not None:
-            raise click.ClickException(f"{part.name} cannot run here: {reason}")
+    for name, reason in [(part.name, part.missing()) for part in kinds] + [
+        (part.name, part.missing()) for part in chosen
+    ]:
+        if reason is not None:
+            raise click.ClickException(f"{name} cannot run here: {reason}")
     plan = Plan(kinds, chosen, rounds, quick, work)
     try:
         results = compare(plan, lambda line: click.echo(line, err=True))
@@ -76,4 +79,5 @@ def profile_command(broker: str, load: str, quick: bool, lines: int, out: Path |
         raise click.ClickException(str(error)) from error
 
 
-main(prog_name="python -m perf")
+if __name__ == "__main__":
+    main(prog_name="python -m perf")

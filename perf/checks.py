@@ -4,7 +4,9 @@ import time
 from collections.abc import Sequence
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
 
 from perf.brokers.base import Running
 
@@ -21,7 +23,7 @@ class Topics:
     def __init__(self, broker: Running) -> None:
         self.broker = broker
         # Telemetry (KIP-714) is the client's own chatter and no part of any load.
-        self._admin = AdminClient({"bootstrap.servers": broker.address, "enable.metrics.push": False})
+        self._admin = AdminClient({"bootstrap.servers": broker.address, "enable.metrics.push": False, "log_level": 4})
 
     def create(self, names: Sequence[str], partitions: int) -> None:
         """Create the topics and wait until the broker shows a leader for every partition."""
@@ -47,13 +49,13 @@ class Topics:
 
     def records(self, name: str, partitions: int) -> int:
         """How many records the topic holds, by ListOffsets: sum of (latest - earliest)."""
-        ends, starts = (
-            self._admin.list_offsets({TopicPartition(name, p): spec for p in range(partitions)})
-            for spec in (OffsetSpec.latest(), OffsetSpec.earliest())
+        return self._offsets(name, partitions, OffsetSpec.latest()) - self._offsets(
+            name, partitions, OffsetSpec.earliest()
         )
-        return sum(f.result(TIMEOUT_S).offset for f in ends.values()) - sum(
-            f.result(TIMEOUT_S).offset for f in starts.values()
-        )
+
+    def _offsets(self, name: str, partitions: int, spec: OffsetSpec) -> int:
+        answers = self._admin.list_offsets({TopicPartition(name, number): spec for number in range(partitions)})
+        return sum(int(future.result(TIMEOUT_S).offset) for future in answers.values())
 
     def expect(self, name: str, partitions: int, records: int) -> None:
         """Raises VerificationError unless the topic holds exactly so many records."""

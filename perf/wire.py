@@ -93,6 +93,7 @@ class Pipe:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         first = call(self.socket, requests[0])
         if error := produce_error(first):
+            self.socket.close()
             raise VerificationError(f"Produce answered error {error}")
         self.size, self.sent, self.answered = len(first) + 4, 1, 1
         self._requests, self._tail, self._prefix = requests, b"", struct.pack(">i", len(first))
@@ -144,7 +145,8 @@ def paced(pipes: Sequence[Pipe], rate: float, count: int) -> list[float]:
     moment of each to its answer, so that a broker that stalls is not asked less."""
     of_fd = {pipe.socket.fileno(): (pipe, deque[float]()) for pipe in pipes}
     turns = list(of_fd.values())
-    planned, latencies, started = 0, [], time.perf_counter()
+    planned, started = 0, time.perf_counter()
+    latencies: list[float] = []
     while len(latencies) < count:
         now = time.perf_counter()
         while planned < count and started + planned / rate <= now:

@@ -1,0 +1,34 @@
+"""`kafkalite perf`: the comparison harness of the source checkout.
+
+The harness needs compilers and other brokers, so it is not shipped with the package; this hands over to it.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+import kafkalite
+
+CHECKOUT = Path(kafkalite.__file__).resolve().parent.parent
+
+
+@click.command(
+    "perf",
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(ctx: click.Context, args: tuple[str, ...]) -> None:
+    """Measure this broker, or compare it with others: `compare` and `profile`.
+
+    Everything after `perf` goes to the harness, which explains itself: kafkalite perf compare --help.
+    """
+    if not (CHECKOUT / "perf" / "__main__.py").is_file():
+        raise click.ClickException(
+            "the comparison harness is part of the source checkout, not of the installed package"
+        )
+    done = subprocess.run([sys.executable, "-m", "perf", *(args or ("--help",))], cwd=CHECKOUT)
+    ctx.exit(done.returncode)
