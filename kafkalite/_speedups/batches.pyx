@@ -139,7 +139,6 @@ cdef class Batch:
     base_offset = property(lambda self: (<Batch> self).header.base_offset)
     leader_epoch = property(lambda self: (<Batch> self).header.leader_epoch)
     attributes = property(lambda self: (<Batch> self).header.attributes)
-    last_offset = property(lambda self: (<Batch> self).header.base_offset + (<Batch> self).header.last_offset_delta)
     base_timestamp = property(lambda self: (<Batch> self).header.base_timestamp)
     max_timestamp = property(lambda self: (<Batch> self).header.max_timestamp)
     producer_id = property(lambda self: (<Batch> self).header.producer_id)
@@ -152,6 +151,10 @@ cdef class Batch:
     transactional = property(lambda self: bool((<Batch> self).header.attributes & TRANSACTIONAL_BIT))
     control = property(lambda self: bool((<Batch> self).header.attributes & CONTROL_BIT))
     delete_horizon = property(lambda self: bool((<Batch> self).header.attributes & DELETE_HORIZON_BIT))
+
+    @property
+    def last_offset(self):
+        return <int64_t> (<uint64_t> self.header.base_offset + <uint64_t> self.header.last_offset_delta)
 
     def __repr__(self):
         return f"<Batch {self.base_offset} to {self.last_offset}, {self.records_count} records, {self.size} bytes>"
@@ -213,7 +216,7 @@ cdef class Batch:
 
     cdef Record make(self, const RecordFields *fields):
         cdef Record record = Record.__new__(Record)
-        record.offset = self.header.base_offset + fields.offset_delta
+        record.offset = <int64_t> (<uint64_t> self.header.base_offset + <uint64_t> fields.offset_delta)
         if self.header.attributes & LOG_APPEND_TIME_BIT:
             record.timestamp = self.header.max_timestamp
         else:

@@ -1,4 +1,4 @@
-"""Whole record batches: inspected, patched in place, scanned. Positions and sizes are bytes, timestamps milliseconds."""
+"""Whole record batches: inspected, patched in place, scanned. Positions and sizes are bytes, timestamps ms."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, final
@@ -33,8 +33,8 @@ class Inspection:
 
     error: Kafka error code, 0 = may be appended; message: for humans, None when good; record_errors: (index, text),
     at most 1,000. max_timestamp and offset_of_max_timestamp (a delta, of the first record that has it): as found by the
-    walk when `walked`, else the header's word and the last offset delta. header_max_timestamp: what the header says; when
-    it differs, `set_max_timestamp` mends it.
+    walk when `walked`, else the header's word and the last offset delta. header_max_timestamp: what the header says;
+    when it differs, `set_max_timestamp` mends it.
     """
 
     @property
@@ -74,12 +74,13 @@ class Inspection:
     @property
     def walked(self) -> bool: ...
 
-def use_codecs(
-    compress: Callable[[int, Buffer, int | None], bytes], decompress: Callable[[int, Buffer, int], bytes]
-) -> None:
+Compress = Callable[[int, bytes | bytearray | memoryview, int | None], bytes]
+Decompress = Callable[[int, bytes | bytearray | memoryview, int], bytes]
+
+def use_codecs(compress: Compress, decompress: Decompress) -> None:
     """Hand in the codecs: `compress(codec, data, level)` and `decompress(codec, data, size_max)`."""
 
-def codecs_in_use() -> tuple[Callable[[int, Buffer, int | None], bytes], Callable[[int, Buffer, int], bytes]]: ...
+def codecs_in_use() -> tuple[Compress, Decompress]: ...
 def inspect(
     batch: Buffer,
     *,
@@ -105,8 +106,8 @@ def inspect(
         timestamp_min, timestamp_max: allowed record timestamps in ms, both included (-1, no timestamp, always is).
 
     Error codes: INVALID_RECORD (87) for framing, counts, keys, control batches, undecodable compression;
-    CORRUPT_MESSAGE (2) for size, magic, CRC; MESSAGE_TOO_LARGE (10), also when decompressed; UNSUPPORTED_COMPRESSION_TYPE
-    (76); INVALID_TIMESTAMP (32). Sources: LogValidator.java, UnifiedLog.java, ProduceRequest.java.
+    CORRUPT_MESSAGE (2) for size, magic, CRC; MESSAGE_TOO_LARGE (10), also when decompressed; INVALID_TIMESTAMP (32);
+    UNSUPPORTED_COMPRESSION_TYPE (76). Sources: LogValidator.java, UnifiedLog.java, ProduceRequest.java.
     """
 
 def set_base_offset(batch: Buffer, base_offset: int) -> None:
@@ -132,9 +133,9 @@ def recompress(batch: Buffer, codec: int, level: int | None = None, decompressed
 class Scan:
     """What `scan_batches` found: good batches up to position `end`, and why it ended there.
 
-    error 0 and needs 0: the buffer ended with a batch (or `batches_max` was reached). needs: bytes that a buffer beginning
-    at `end` must hold to go on (a batch cut off; at the end of a file, a torn tail). error: Kafka error code of what stands
-    at `end`: CORRUPT_MESSAGE, or UNSUPPORTED_FOR_MESSAGE_FORMAT for a batch of magic 0 or 1 (see records.legacy).
+    error 0 and needs 0: the buffer ended with a batch (or `batches_max` was reached). needs: bytes that a buffer that
+    begins at `end` must hold to go on (a batch cut off; at the end of a file, a torn tail). error: Kafka error code of
+    what stands at `end`: CORRUPT_MESSAGE, or UNSUPPORTED_FOR_MESSAGE_FORMAT for magic 0 or 1 (see records.legacy).
     """
 
     @property

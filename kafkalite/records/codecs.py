@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import cramjam
-import lz4.frame
+import lz4.frame  # type: ignore[import-untyped]
 
 from kafkalite._speedups.records import BatchError
 

@@ -1,0 +1,70 @@
+"""Control batches: one record that ends a transaction of a producer in a partition.
+
+Key: int16 version 0, int16 type. Value of a transaction marker: int16 version 0, int32 coordinator epoch. Types 2 to 6
+belong to KRaft and are read as themselves. Sources: ControlRecordType.java, EndTransactionMarker.java.
+"""
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from kafkalite._speedups.batches import Builder, Record
+from kafkalite._speedups.records import BatchError
+
+KEY = struct.Struct(">hh")
+MARKER = struct.Struct(">hi")
+VERSION = 0
+INVALID_RECORD = 87
+
+
+class ControlType(IntEnum):
+    ABORT = 0
+    COMMIT = 1
+
+
+class Marker(NamedTuple):
+    """The end of a transaction, and the epoch of the coordinator that ended it."""
+
+    type: ControlType
+    coordinator_epoch: int
+
+
+def build_marker(marker: Marker, producer_id: int, producer_epoch: int, timestamp: int) -> bytes:
+    """The control batch for one partition.
+
+    Arguments: what to write; whose transaction it ends; milliseconds since 1970.
+    Kafka writes it without a sequence number, transactional and control bits set.
+    """
+    builder = Builder()
+    key, value = KEY.pack(VERSION, marker.type), MARKER.pack(VERSION, marker.coordinator_epoch)
+    builder.append(timestamp, key, value)
+    return builder.build(
+        producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=-1, transactional=True, control=True
+    )
+
+
+def control_type(record: Record) -> int:
+    """The type of a control record, whatever it is. Raises: BatchError when the key is malformed."""
+    if record.key is None or len(record.key) < KEY.size:
+        raise BatchError(INVALID_RECORD, "a control record's key needs a version and a type")
+    version, kind = KEY.unpack_from(record.key)
+    if version < VERSION:
+        raise BatchError(INVALID_RECORD, f"a control record's key has the version {version}")
+    return int(kind)
+
+
+def read_marker(record: Record) -> Marker | None:
+    """The marker in a record of a control batch; None when it is a control record of another type.
+
+    Later versions may have more fields after these (EndTransactionMarker.deserializeValue).
+    Raises: BatchError when key or value are malformed.
+    """
+    kind = control_type(record)
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    if record.value is None or len(record.value) < MARKER.size:
+        raise BatchError(INVALID_RECORD, "a transaction marker needs a version and a coordinator epoch")
+    version, coordinator_epoch = MARKER.unpack_from(record.value)
+    if version < VERSION:
+        raise BatchError(INVALID_RECORD, f"a transaction marker has the version {version}")
+    return Marker(ControlType(kind), coordinator_epoch)
