@@ -15,7 +15,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_CheckExact, PyList_New, PyList_SET_ITEM
-from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_FromObject
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -152,7 +152,9 @@ cdef object read_records(Reader *r, Py_ssize_t n):
     cdef Py_ssize_t begin = r.span.at - r.start
     need(r, n)
     if r.view == NULL:
-        view = PyMemoryView_FromObject(<object> r.source)
+        view = <object> r.source
+        if not PyMemoryView_Check(view):
+            view = PyMemoryView_FromObject(view)
         Py_INCREF(view)
         r.view = <PyObject *> view
     return PyObject_GetItem(<object> r.view, PySlice_New(begin, begin + n, None))
@@ -196,16 +198,16 @@ cdef object read_value(Reader *r, const Op *op, int code, bint flexible, bint nu
     cdef int presence
     if code == INT32:
         return PyLong_FromLong(<int32_t> load_u32(need(r, 4)))
-    if code == INT64:
+    elif code == INT64:
         return PyLong_FromLongLong(<int64_t> load_u64(need(r, 8)))
-    if code == INT16:
+    elif code == INT16:
         return PyLong_FromLong(<int16_t> load_u16(need(r, 2)))
-    if code == STRING:
+    elif code == STRING:
         n = need_size(r, code, flexible, nullable)
         return None if n < 0 else read_string(r, n)
-    if code == ARRAY:
+    elif code == ARRAY:
         return read_array(r, op, flexible)
-    if code == STRUCT:
+    elif code == STRUCT:
         if nullable:
             presence = <signed char> need(r, 1)[0]
             if presence == -1:
@@ -213,23 +215,24 @@ cdef object read_value(Reader *r, const Op *op, int code, bint flexible, bint nu
             if presence != 1:
                 fail(r, "presence", f"a nullable struct begins with {presence}, not with -1 or 1")
         return read_struct(r, <Plan> op.plan)
-    if code == RECORDS:
+    elif code == RECORDS:
         n = need_size(r, code, flexible, nullable)
         return None if n < 0 else read_records(r, n)
-    if code == INT8:
+    elif code == INT8:
         return PyLong_FromLong(<signed char> need(r, 1)[0])
-    if code == BOOLEAN:
+    elif code == BOOLEAN:
         return need(r, 1)[0] != 0
-    if code == UUID:
+    elif code == UUID:
         return PyBytes_FromStringAndSize(<const char *> need(r, 16), 16)
-    if code == BINARY:
+    elif code == BINARY:
         n = need_size(r, code, flexible, nullable)
         return None if n < 0 else PyBytes_FromStringAndSize(<const char *> need(r, n), n)
-    if code == UINT16:
+    elif code == UINT16:
         return PyLong_FromLong(load_u16(need(r, 2)))
-    if code == UINT32:
+    elif code == UINT32:
         return PyLong_FromLongLong(load_u32(need(r, 4)))
-    return PyFloat_FromDouble(to_double(load_u64(need(r, 8))))
+    else:
+        return PyFloat_FromDouble(to_double(load_u64(need(r, 8))))
 
 
 cdef inline int put_default(object owner, const Op *op) except -1:

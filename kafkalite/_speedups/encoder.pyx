@@ -1,7 +1,7 @@
 """The message codec: writing messages.
 
 Laws:
-1. A value is checked before it is written: type, range, length, null. What does not fit is an EncodeError with its path.
+1. A value is checked before it is written: type, range, length, null. What does not fit is an EncodeError with a path.
 2. Small messages are built on the stack; larger ones in one growing piece of memory, freed on every way out.
 3. A tagged field that equals its default is left out, as Kafka does.
 4. In `encode_parts` file regions are handed on, not read. A region is anything that has `length` and `read()` and is
@@ -277,7 +277,7 @@ cdef int write_value(Writer *w, const Op *op, int code, object value, bint flexi
 cdef int write_field(Writer *w, const Op *op, object value, bint flexible) except -1:
     if value is None:
         if not op.nullable:
-            fail(w, f"a {kind_name(op.code)} that may not be null in this version is None")
+            fail(w, f"null is not allowed for this {kind_name(op.code)} in this version")
         if op.code == STRUCT:
             reserve(w, 1)[0] = 0xff
         else:

@@ -334,7 +334,7 @@ def _slot_writer(slot: Slot, flexible: bool) -> Write:
     def write_slot(path: list[str], value: Any) -> bytes:
         if value is None:
             if not slot.nullable:
-                raise _fail(path, f"a {kind} that may not be null in this version is None")
+                raise _fail(path, f"null is not allowed for this {kind} in this version")
             return b"\xff" if kind == "struct" else _size(path, kind, flexible, -1)
         present = b"\x01" if kind == "struct" and slot.nullable else b""
         return present + write(path, value)

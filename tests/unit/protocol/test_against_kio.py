@@ -49,8 +49,8 @@ def test_bytes_and_values_are_kios(cls: type[Message], version: int) -> None:
 
 def test_every_version_of_kio_is_served() -> None:
     """A version that kio (Kafka 4.3) has and we lack would go unnoticed otherwise; InitProducerId v6 is unstable."""
-    from kio.index import schema_name_map  # noqa: PLC0415
-    from kio.schema.index import api_key_map  # noqa: PLC0415
+    from kio.index import schema_name_map
+    from kio.schema.index import api_key_map
 
     ours = {(cls.key, version) for cls, version in CASES}  # type: ignore[attr-defined]
     keys = {key for key, _ in ours}

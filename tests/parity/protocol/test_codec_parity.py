@@ -1,0 +1,87 @@
+"""The Cython codec and its plain twin agree: on good bytes, on damaged bytes, on values that do not fit."""
+
+import random
+from typing import Any
+
+import pytest
+
+from kafkalite._speedups import codec
+from kafkalite.errors import DecodeError, EncodeError
+from kafkalite.protocol import codec as oracle
+from kafkalite.protocol.codec import layout_of
+from kafkalite.protocol.schema import Layout, Message
+from tests.unit.protocol.damage import damaged
+from tests.unit.protocol.values import CASES, IDS, random_message, seed
+
+GOOD_PER_CASE = 5
+BAD_PER_MESSAGE = 20
+
+
+def verdict(engine: Any, cls: type[Message], version: int, data: bytes) -> Any:
+    """The message, or what is wrong with it and where."""
+    try:
+        return engine.decode(cls, version, data)
+    except DecodeError as error:
+        return error.kind, error.detail, error.position, error.field
+
+
+@pytest.mark.parametrize(("cls", "version"), CASES, ids=IDS)
+def test_same_verdict_on_good_and_damaged_bytes(cls: type[Message], version: int) -> None:
+    rng = random.Random(f"{seed()} {cls.__name__} {version}")
+    for _ in range(GOOD_PER_CASE):
+        message = random_message(rng, cls, version)
+        good = oracle.encode(message, version)
+        assert codec.encode(message, version) == good
+        for data in (good, *(damaged(rng, good) for _ in range(BAD_PER_MESSAGE))):
+            assert verdict(codec, cls, version, data) == verdict(oracle, cls, version, data), data.hex()
+
+
+def spoilable(cls: type[Message], version: int) -> bool:
+    layout = layout_of(cls, version)
+    return layout is not None and bool(layout.fields or layout.tagged)
+
+
+def spoil(rng: random.Random, layout: Layout, message: Any) -> None:
+    """Put a value that does not fit somewhere into the message."""
+    slots = [*layout.fields, *layout.tagged]
+    slot = rng.choice(slots)
+    inside = getattr(message, slot.name)
+    if slot.struct is not None and inside and rng.random() < 0.7:
+        spoil(rng, slot.struct, rng.choice(inside) if isinstance(inside, list) else inside)
+        return
+    wrong = [
+        None,
+        object(),
+        "\ud800",
+        "x" * 40000,
+        2**63,
+        -(2**63) - 1,
+        1.5,
+        b"short",
+        [None],
+        [object()],
+        True,
+        message,
+    ]
+    setattr(message, slot.name, rng.choice([*wrong, message]))
+
+
+def written(engine: Any, message: Any, version: int) -> Any:
+    try:
+        return engine.encode(message, version)
+    except EncodeError as error:
+        return error.field, error.detail
+
+
+WITH_FIELDS = [(cls, version) for cls, version in CASES if spoilable(cls, version)]
+
+
+@pytest.mark.parametrize(("cls", "version"), WITH_FIELDS)
+def test_same_verdict_on_values_that_do_not_fit(cls: type[Message], version: int) -> None:
+    rng = random.Random(f"{seed()} {cls.__name__} {version}")
+    layout = layout_of(cls, version)
+    assert layout is not None
+    for _ in range(20):
+        message = random_message(rng, cls, version)
+        spoil(rng, layout, message)
+        assert written(codec, message, version) == written(oracle, message, version)

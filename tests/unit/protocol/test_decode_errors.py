@@ -1,0 +1,71 @@
+"""Each kind of refusal once, from hand-written bytes, with its position and field."""
+
+import pytest
+
+from kafkalite._speedups import codec
+from kafkalite.errors import DecodeError
+from kafkalite.protocol import codec as oracle
+from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.messages.produce import ProduceRequest
+
+# Fetch v12 up to its tag section: max_wait_ms, min_bytes, max_bytes, isolation, session id and epoch, no topics, no
+# forgotten topics, empty rack, after replica_id.
+FETCH = bytes.fromhex("ffffffff 00000001 00000001 00000001 00 00000000 ffffffff 01 01 01")
+BAD = [
+    # kind, class, version, bytes, position, field
+    ("truncated", MetadataRequest, 0, "0000", 0, "topics"),
+    ("truncated", MetadataRequest, 0, "00000001 0005 61", 6, "topics[0].name"),
+    ("truncated", MetadataRequest, 9, "80", 0, "topics"),
+    ("truncated", FetchRequest, 12, FETCH.hex() + "01 00 05 00", 31, "tags"),
+    ("negative length", MetadataRequest, 0, "fffffffe", 4, "topics"),
+    ("negative length", MetadataRequest, 0, "00000001 8000", 6, "topics[0].name"),
+    ("null", MetadataRequest, 0, "ffffffff", 4, "topics"),
+    ("null", MetadataRequest, 4, "00000001 ffff 00", 6, "topics[0].name"),
+    ("varint", MetadataRequest, 9, "ffffffffff01", 0, "topics"),
+    ("varint", MetadataRequest, 9, "ffffffff7f", 0, "topics"),
+    ("utf-8", MetadataRequest, 0, "00000001 0002 c328", 6, "topics[0].name"),
+    ("array length", MetadataRequest, 0, "7fffffff 0000", 4, "topics"),
+    ("array length", MetadataRequest, 0, "00000002 0000 00", 4, "topics"),
+    ("trailing bytes", MetadataRequest, 0, "00000000 00", 4, ""),
+    ("tag order", FetchRequest, 12, FETCH.hex() + "02 05 00 05 00", 32, "tags"),
+    ("tag order", FetchRequest, 12, FETCH.hex() + "02 05 00 04 00", 32, "tags"),
+    ("tag size", FetchRequest, 12, FETCH.hex() + "01 00 03 01 0000", 32, "cluster_id"),
+    ("truncated", FetchRequest, 12, FETCH.hex() + "01 00 01 05 00000000", 32, "cluster_id"),
+    ("presence", DescribeTopicPartitionsRequest, 0, "01 00000001 02", 6, "cursor"),
+    ("version", ProduceRequest, 2, "", 0, ""),
+    ("version", ProduceRequest, 14, "", 0, ""),
+    ("version", ProduceRequest, -1, "", 0, ""),
+]
+
+
+@pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
+@pytest.mark.parametrize(("kind", "cls", "version", "data", "position", "field"), BAD)
+def test_refusal(engine, kind, cls, version, data, position, field) -> None:
+    with pytest.raises(DecodeError) as caught:
+        engine.decode(cls, version, bytes.fromhex(data))
+    assert (caught.value.kind, caught.value.position, caught.value.field) == (kind, position, field)
+
+
+def test_every_kind_is_in_the_table() -> None:
+    assert {row[0] for row in BAD} == set(DecodeError.KINDS)
+
+
+@pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
+def test_unknown_tags_are_skipped(engine) -> None:
+    request = engine.decode(FetchRequest, 12, FETCH + bytes.fromhex("02 00 02 02 78 63 03 010203"))
+    assert request.cluster_id == "x"
+    assert engine.encode(request, 12) == FETCH + bytes.fromhex("01 00 02 02 78")
+
+
+def test_elements_are_bounded_over_the_whole_message() -> None:
+    body = codec.encode(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="a")] * 6), 4)
+    codec.set_elements_max(5)
+    try:
+        with pytest.raises(DecodeError, match="more array elements than allowed"):
+            codec.decode(MetadataRequest, 4, body)
+        codec.set_elements_max(6)
+        assert len(codec.decode(MetadataRequest, 4, body).topics) == 6
+    finally:
+        codec.set_elements_max(4_000_000)

@@ -1,0 +1,28 @@
+"""What is there, in which versions."""
+
+import json
+
+from kafkalite.protocol.versions import REQUESTS, RESPONSES, version_range
+
+KAFKA_4_3 = json.loads(
+    '{"0": [3, 13], "1": [4, 18], "2": [1, 11], "3": [0, 13], "18": [0, 4], "19": [2, 7], "20": [1, 6], "21": [0, 2],'
+    ' "22": [0, 5], "23": [2, 4], "32": [1, 4], "33": [0, 2], "35": [1, 5], "37": [0, 3], "44": [0, 1], "46": [0, 0],'
+    ' "60": [0, 2], "61": [0, 0], "75": [0, 0]}'
+)
+
+
+def test_ranges_are_those_of_kafka() -> None:
+    expected = {int(key): tuple(versions) for key, versions in KAFKA_4_3.items()}
+    assert {key: version_range(key) for key in expected} == expected
+
+
+def test_requests_and_responses_agree() -> None:
+    assert set(REQUESTS) == set(RESPONSES)
+    for key, request in REQUESTS.items():
+        assert request.versions == RESPONSES[key].versions
+        assert request.flexible == RESPONSES[key].flexible
+        assert request.__name__.removesuffix("Request") == RESPONSES[key].__name__.removesuffix("Response")
+
+
+def test_unknown_keys_have_no_range() -> None:
+    assert version_range(4) is None
