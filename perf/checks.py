@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
@@ -11,6 +11,13 @@ from confluent_kafka.cimpl import NewTopic
 from perf.brokers.base import Running
 
 TIMEOUT_S = 120.0
+NOT_YET = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+}
 
 
 class VerificationError(Exception):
@@ -23,10 +30,10 @@ class Topics:
     def __init__(self, broker: Running) -> None:
         self.broker = broker
         # Telemetry (KIP-714) is the client's own chatter and no part of any load.
-        self._admin = AdminClient({"bootstrap.servers": broker.address, "enable.metrics.push": False, "log_level": 4})
+        self._admin = AdminClient({"bootstrap.servers": broker.address, "enable.metrics.push": False, "log_level": 2})
 
     def create(self, names: Sequence[str], partitions: int) -> None:
-        """Create the topics and wait until the broker shows a leader for every partition."""
+        """Create the topics and wait until every partition has a leader that answers for it."""
         wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
         for future in self._admin.create_topics(wanted, request_timeout=TIMEOUT_S).values():
             future.result(TIMEOUT_S)
@@ -34,14 +41,16 @@ class Topics:
         while not all(self._led(name, partitions) for name in names):
             if time.monotonic() > deadline:
                 raise VerificationError(f"{self.broker.name}: topics without leaders after {TIMEOUT_S} s")
-            time.sleep(0.01)  # leaders come by no event that a client can wait for
+            time.sleep(0.05)  # leaders come by no event that a client can wait for
 
     def _led(self, name: str, partitions: int) -> bool:
+        # Metadata may name a leader before that broker knows of it: ask the leader itself, as ListOffsets does.
         try:
-            topic = self._admin.list_topics(name, timeout=TIMEOUT_S).topics[name]
+            return self.records(name, partitions) == 0
         except KafkaException as error:
-            raise VerificationError(f"{self.broker.name}: {error}") from error
-        return len(topic.partitions) == partitions and all(p.leader >= 0 for p in topic.partitions.values())
+            if error.args[0].code() in NOT_YET:
+                return False
+            raise VerificationError(f"{self.broker.name}: {name}: {error}") from error
 
     def delete(self, names: Sequence[str]) -> None:
         for future in self._admin.delete_topics(list(names), request_timeout=TIMEOUT_S).values():

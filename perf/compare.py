@@ -4,6 +4,7 @@ For each load all brokers are started on fresh directories and warmed up once (J
 the rounds. Loads that measure a process start theirs in every round. Brokers that are not driven are idle.
 """
 
+import gc
 import os
 import shutil
 import tempfile
@@ -76,6 +77,7 @@ def _rotated(brokers: Sequence[Broker], number: int) -> list[Broker]:
 
 def _settle(plan: Plan) -> None:
     """Nothing of the turn before may be written back during this one."""
+    gc.collect()  # clients of the turn before hold connections and threads until they are collected
     os.sync()
     time.sleep(plan.idle_s)
 
