@@ -9,9 +9,8 @@ from pathlib import Path
 
 import click
 
-import kafkalite
 
-CHECKOUT = Path(kafkalite.__file__).resolve().parent.parent
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @click.command(
