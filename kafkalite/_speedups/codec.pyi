@@ -59,13 +59,14 @@ def read_response_header(cls: type[StructBase], version: int, frame: Buffer) -> 
 def response_header(cls: type[StructBase], version: int, correlation_id: int) -> bytes:
     """Make the header of an answer of class `cls`, whose body has this version."""
 
-def decode(cls: type[Decoded], version: int, body: Buffer) -> Decoded:
+def decode(cls: type[Decoded], version: int, body: Buffer, exact: bool = True) -> Decoded:
     """Decode a whole message.
 
     Args:
         cls: the message class.
         version: its version.
         body: the message without header. Fields of records become memoryview slices of it, writable if it is.
+        exact: refuse bytes after the message. Kafka ignores them in requests, and librdkafka sends some (Metadata v13).
 
     Raises:
         DecodeError: the bytes are no such message, or there is no such version.

@@ -322,7 +322,7 @@ cdef int start_reading(Reader *r, Py_buffer *buffer, object source) except -1:
     return 0
 
 
-cpdef object decode(cls, int version, body):
+cpdef object decode(cls, int version, body, bint exact=True):
     """Decode a whole message; see codec.pyi."""
     cdef Reader r
     cdef Py_buffer buffer
@@ -332,7 +332,7 @@ cpdef object decode(cls, int version, body):
     start_reading(&r, &buffer, body)
     try:
         message = read_struct(&r, plan)
-        if r.span.left:
+        if exact and r.span.left:
             fail(&r, "trailing bytes", f"{r.span.left} bytes follow the end of {cls.__name__} v{version}")
         return message
     finally:
@@ -352,6 +352,7 @@ def register_request(int api_key, int flexible):
 
 @cython.final
 @cython.freelist(64)
+@cython.auto_pickle(False)
 cdef class RequestHeader:
     """The header of a request, and its body as a memoryview slice of the frame."""
 

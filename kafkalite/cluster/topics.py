@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from kafkalite.clock import Random
 from kafkalite.cluster.image import ClusterImage, PartitionImage, TopicImage
 from kafkalite.config.broker import BrokerConfig
-from kafkalite.config.keys import ConfigError
+from kafkalite.config.dynamic import ConfigError, check_topic_configs
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.placement import place
 from kafkalite.state.topic_names import colliding, complaint, is_internal
@@ -191,10 +191,9 @@ class Topics:
 
     def _checked_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
         try:
-            self._host.config.topic_config(configs)
+            return check_topic_configs(self._host.config, configs)
         except ConfigError as error:
             raise RefusedError(error.code, str(error)) from error
-        return {name: value for name, value in configs.items() if value is not None}
 
     def _placed(self, new: NewTopic) -> list[tuple[int, ...]]:
         config = self._host.config

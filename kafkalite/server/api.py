@@ -28,7 +28,7 @@ from kafkalite.protocol.messages import list_partition_reassignments as reassign
 from kafkalite.protocol.messages import metadata as metadata_messages
 from kafkalite.protocol.messages import offset_for_leader_epoch as epochs
 from kafkalite.protocol.messages import produce as producing
-from kafkalite.server.handlers.alter_configs import alter_configs, incremental_alter_configs
+from kafkalite.server.handlers.alter_configs import alter_configs
 from kafkalite.server.handlers.api_versions import api_versions
 from kafkalite.server.handlers.create_partitions import create_partitions
 from kafkalite.server.handlers.create_topics import create_topics
@@ -40,6 +40,7 @@ from kafkalite.server.handlers.describe_log_dirs import describe_log_dirs
 from kafkalite.server.handlers.describe_producers import describe_producers
 from kafkalite.server.handlers.describe_topic_partitions import describe_topic_partitions
 from kafkalite.server.handlers.fetch import fetch
+from kafkalite.server.handlers.incremental_alter_configs import incremental_alter_configs
 from kafkalite.server.handlers.init_producer_id import init_producer_id
 from kafkalite.server.handlers.list_offsets import list_offsets
 from kafkalite.server.handlers.list_partition_reassignments import list_partition_reassignments

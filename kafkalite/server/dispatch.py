@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite._speedups.codec import decode, read_request_header
 from kafkalite._speedups.framing import Reply
-from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.errors import DecodeError, KafkaErrorCode
+from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.server.api import Row
 from kafkalite.server.call import Call
 from kafkalite.server.limited_log import LimitedLog
@@ -49,7 +49,7 @@ class Dispatcher:
 
     def _serve(self, reply: Reply, row: Row, header: Any) -> None:
         try:
-            request = decode(row.request, header.api_version, header.body)
+            request = decode(row.request, header.api_version, header.body, exact=False)
         except DecodeError as error:
             self._refuse(reply, row.name, f"{row.name} v{header.api_version} does not parse: {error}")
             return

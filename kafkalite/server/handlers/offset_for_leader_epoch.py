@@ -3,7 +3,10 @@
 Version notes: v2 current leader epoch; v3 replica id; v4 flexible. Sources: KIP-101, KIP-320, UnifiedLog.endOffsetForEpoch.
 """
 
-from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kafkalite.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from kafkalite.server.call import Call
 
 UNDEFINED = -1

@@ -1,0 +1,112 @@
+"""What DescribeConfigs, AlterConfigs and IncrementalAlterConfigs speak of: the settings of topics and of brokers.
+
+Texts are checked by `config.dynamic`; the change is made durable by the store, then put into force. Broker settings by request
+are kept for this broker, or, under the empty name, for all.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkalite.cluster.topics import Refusal, RefusedError
+from kafkalite.config.dynamic import (
+    Alteration,
+    ConfigError,
+    Setting,
+    alter_broker,
+    alter_topic,
+    check_broker_configs,
+    check_topic_configs,
+    describe_broker,
+    describe_topic,
+)
+from kafkalite.errors import KafkaErrorCode
+
+if TYPE_CHECKING:
+    from kafkalite.server.broker import Broker
+
+TOPIC, BROKER = 2, 4
+ALL_BROKERS = ""
+
+Then = Callable[[Refusal | None], None]
+TopicChange = Callable[[Mapping[str, str]], dict[str, str]]
+BrokerChange = Callable[[bool], dict[str, str]]
+
+
+class ConfigResources:
+    """The settings that this broker can show and change."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def describe(self, kind: int, name: str, keys: Iterable[str] | None) -> list[Setting]:
+        """Every setting of a resource, or those named; raises RefusedError."""
+        if kind == TOPIC:
+            self._check_topic(name)
+            return describe_topic(self._broker.config, dict(self._broker.image.topics[name].configs), keys)
+        self._check_broker(kind, name)
+        settings = describe_broker(self._broker.config, keys)
+        if name == ALL_BROKERS:
+            return [setting for setting in settings if setting.name in self._broker.config.dynamic_default]
+        return settings
+
+    def alter(self, kind: int, name: str, alterations: Sequence[Alteration], validate_only: bool, then: Then) -> None:
+        """Apply operations to single keys (KIP-339)."""
+        config = self._broker.config
+        self._change(
+            kind,
+            name,
+            lambda current: alter_topic(config, current, alterations),
+            lambda all_brokers: alter_broker(config, alterations, all_brokers=all_brokers),
+            validate_only,
+            then,
+        )
+
+    def replace(self, kind: int, name: str, configs: Mapping[str, str | None], validate_only: bool, then: Then) -> None:
+        """Set a resource to exactly these texts (the older AlterConfigs)."""
+        config = self._broker.config
+        self._change(
+            kind,
+            name,
+            lambda _current: check_topic_configs(config, configs),
+            lambda all_brokers: check_broker_configs(config, configs, all_brokers=all_brokers),
+            validate_only,
+            then,
+        )
+
+    def _change(
+        self, kind: int, name: str, of_topic: TopicChange, of_broker: BrokerChange, validate_only: bool, then: Then
+    ) -> None:
+        try:
+            if kind == TOPIC:
+                self._check_topic(name)
+                texts = of_topic(dict(self._broker.image.topics[name].configs))
+            else:
+                self._check_broker(kind, name)
+                texts = of_broker(name == ALL_BROKERS)
+        except RefusedError as error:
+            then(error.refusal)
+            return
+        except ConfigError as error:
+            then(Refusal(error.code, str(error)))
+            return
+        if validate_only:
+            then(None)
+        elif kind == TOPIC:
+            self._broker.topics.configure(name, texts, then)
+        else:
+            self._broker.configure_broker(texts, all_brokers=name == ALL_BROKERS, then=then)
+
+    def _check_topic(self, name: str) -> None:
+        if name not in self._broker.image.topics:
+            raise RefusedError(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+
+    def _check_broker(self, kind: int, name: str) -> None:
+        own = str(self._broker.broker_id)
+        if kind != BROKER:
+            raise RefusedError(
+                KafkaErrorCode.INVALID_REQUEST, f"Configs of resource type {kind} are not kept here; topics (2) and brokers (4) are."
+            )
+        if name not in (own, ALL_BROKERS):
+            raise RefusedError(
+                KafkaErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own} or empty string, but received {name}"
+            )

@@ -1,0 +1,22 @@
+"""What the connection layer sees of the broker: connections come and go, frames are served, a pass ends."""
+
+from kafkalite._speedups.framing import Connection
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.server.dispatch import Dispatcher
+
+
+class BrokerService:
+    """The seam between `net` and the broker."""
+
+    def __init__(self, dispatcher: Dispatcher, replicas: Replicas) -> None:
+        # Bound methods are handed through as they are: this is called for every request.
+        self.request = dispatcher.request
+        self.flush = replicas.flush
+        self.connections = 0
+
+    def connected(self, _connection: Connection) -> bool:
+        self.connections += 1
+        return True
+
+    def disconnected(self, _connection: Connection) -> None:
+        self.connections -= 1
