@@ -46,7 +46,7 @@ class KafkaErrorCode(IntEnum):
     refresh: bool
     fatal: bool
 
-    def __new__(cls, code: int, message: str, trait: Trait = Trait.NOTHING) -> "KafkaErrorCode":
+    def __new__(cls, code: int, message: str = "", trait: Trait = Trait.NOTHING) -> "KafkaErrorCode":
         self = int.__new__(cls, code)
         self._value_ = code
         self.message = message

@@ -1,4 +1,4 @@
-from typing import TypeVar
+from typing import TypeVar, final
 
 from typing_extensions import Buffer
 
@@ -21,6 +21,7 @@ __all__ = [
 
 Decoded = TypeVar("Decoded", bound=StructBase)
 
+@final
 class RequestHeader:
     """The header of a request.
 

@@ -4,7 +4,7 @@ Laws:
 1. Every byte is read through `need`, `need_uvarint` and `need_size`; these alone refuse, with a DecodeError that names
    the rule, the position and the field. A length is compared with the bytes left before anything is made for it.
 2. `records` are memoryview slices of the input; every other value is a copy, so that an input may be reused.
-3. Unknown tagged fields are skipped. Trailing bytes are refused.
+3. Unknown tagged fields are skipped. Trailing bytes are refused unless the caller asks otherwise.
 4. An error leaves nothing behind: objects under construction are owned by a Python variable at every step.
 
 `protocol/codec.py` is the same in plain Python, and the oracle of the tests.

@@ -323,17 +323,19 @@ cdef bint is_default(const Op *op, object value) except -1:
 
 
 cdef int write_tags(Writer *w, Plan plan, object owner, int level) except -1:
-    cdef list sent = []
-    cdef int i
+    cdef uint64_t sent = 0        # one bit per tagged field
+    cdef int i, count = 0
     for i in range(plan.tagged_count):
         w.place.at[level] = -1 - i
-        value = get(w, owner, &plan.tagged[i])
-        if not is_default(&plan.tagged[i], value):
-            sent.append((i, value))
-    write_uvarint(w, PyList_GET_SIZE(sent))
-    for i, value in sent:
-        w.place.at[level] = -1 - i
-        write_tagged(w, &plan.tagged[i], value)
+        if not is_default(&plan.tagged[i], get(w, owner, &plan.tagged[i])):
+            sent |= <uint64_t> 1 << i
+            count += 1
+    write_uvarint(w, count)
+    if count:
+        for i in range(plan.tagged_count):
+            if sent >> i & 1:
+                w.place.at[level] = -1 - i
+                write_tagged(w, &plan.tagged[i], get(w, owner, &plan.tagged[i]))
     return 0
 
 

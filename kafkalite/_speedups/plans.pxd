@@ -21,6 +21,7 @@ cdef enum:
     STRUCT
 
     DEPTH_MAX = 8                 # structs inside structs; Kafka's own messages need 4
+    TAGS_MAX = 64                 # tagged fields of one struct; Kafka's own messages need 5
     IN_TAGS = 1 << 20             # the tag section itself, where a field's index would stand
 
 

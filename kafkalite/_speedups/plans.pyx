@@ -47,6 +47,8 @@ cdef class Plan:
     def __cinit__(self, layout, int depth=0):
         if depth >= DEPTH_MAX:
             raise TypeError(f"{layout.cls.__qualname__}: structs are nested deeper than {DEPTH_MAX}")
+        if len(layout.tagged) > TAGS_MAX:
+            raise TypeError(f"{layout.cls.__qualname__}: more than {TAGS_MAX} tagged fields")
         self.cls = layout.cls
         if not issubclass(self.cls, StructBase):
             raise TypeError(f"{self.cls!r} is no struct")
@@ -173,3 +175,11 @@ cdef class StructBase:
         return all([getattr(self, each[0]) == getattr(other, each[0]) for each in shape_of(type(self))])
 
     __hash__ = None
+
+    def __reduce__(self):
+        return rebuild, (type(self), [getattr(self, each[0]) for each in shape_of(type(self))])
+
+
+def rebuild(cls, list values):
+    """Make a struct from all its values in order; for copying and pickling."""
+    return cls(**{each[0]: value for each, value in zip(shape_of(cls), values, strict=True)})

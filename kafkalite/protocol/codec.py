@@ -208,14 +208,14 @@ def layout_of(cls: type[Message], version: int) -> Layout | None:
     return cls.__layout__(version)
 
 
-def decode(cls: type[AnyMessage], version: int, body: bytes | bytearray | memoryview) -> AnyMessage:
+def decode(cls: type[AnyMessage], version: int, body: bytes | bytearray | memoryview, exact: bool = True) -> AnyMessage:
     """Decode a whole message; as `_speedups.codec.decode`."""
     layout = layout_of(cls, version)
     if layout is None:
         raise DecodeError("version", f"{cls.__name__} has no version {version}")
     reader = Reader(memoryview(body))
     message: AnyMessage = struct_reader(layout)(reader)
-    if reader.at != reader.end:
+    if exact and reader.at != reader.end:
         left = reader.end - reader.at
         raise reader.fail("trailing bytes", f"{left} bytes follow the end of {cls.__name__} v{version}")
     return message

@@ -69,3 +69,10 @@ def test_elements_are_bounded_over_the_whole_message() -> None:
         assert len(codec.decode(MetadataRequest, 4, body).topics) == 6
     finally:
         codec.set_elements_max(4_000_000)
+
+
+@pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
+def test_bytes_after_a_request_can_be_ignored(engine) -> None:
+    """librdkafka sends some after Metadata v13, and Kafka does not look at them."""
+    request = engine.decode(MetadataRequest, 0, bytes.fromhex("00000000 00"), exact=False)
+    assert request == engine.decode(MetadataRequest, 0, bytes(4))

@@ -1,6 +1,8 @@
 """Parts and regions, what the encoder refuses, and how messages are made and compared."""
 
+import copy
 import gc
+import pickle
 import sys
 import types
 
@@ -135,6 +137,14 @@ def test_comparison_and_repr() -> None:
     assert request_with(b"a") != request_with(b"b")
     assert request_with(b"a") != 5
     assert repr(Topic.PartitionData.EpochEndOffset(epoch=3)).endswith("EpochEndOffset(epoch=3, end_offset=-1)")
+
+
+def test_copies_are_whole() -> None:
+    message = request_with(b"a")
+    shallow, deep, thawed = copy.copy(message), copy.deepcopy(message), pickle.loads(pickle.dumps(message))
+    assert shallow == deep == thawed == message
+    assert shallow.topic_data is message.topic_data
+    assert deep.topic_data is not message.topic_data
 
 
 def test_a_deleted_field_is_an_error_not_a_crash() -> None:
