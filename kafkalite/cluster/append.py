@@ -1,7 +1,7 @@
 """One batch on its way into one partition, from the request to the answer.
 
-An `Append` is finished exactly once: refused at once, written at the end of the pass, or later still when it had to leave
-the loop (decompression of a large batch, the first opening of a log) or waits for the in-sync replicas.
+An `Append` is finished exactly once: refused at once, written at the end of the pass, or later still when it had to
+leave the loop (decompression of a large batch, the first opening of a log) or waits for the in-sync replicas.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,10 @@
 """One hosted replica of a partition: what may be appended, what may be read, and who waits for either.
 
 Laws:
-1. Appends happen in arrival order. While one is outside the loop (a large batch being decompressed, the log being opened),
-   later ones queue behind it.
-2. An append is queued on the log without a system call; `write`, at the end of the pass, brings all of them to the file at
-   once and finishes them. If that write fails, every append of the pass on this partition fails.
+1. Appends happen in arrival order. While one is outside the loop (a large batch being decompressed, the log being
+   opened), later ones queue behind it.
+2. An append is queued on the log without a system call; `write`, at the end of the pass, brings all of them to the
+   file at once and finishes them. If that write fails, every append of the pass on this partition fails.
 3. Readers see only what is below the high watermark.
 4. A partition with an `error` (offline, deleted) refuses everything with that code and wakes whoever waits.
 """
@@ -67,7 +67,14 @@ class Partition:
     )
 
     def __init__(
-        self, topic: str, topic_id: bytes, index: int, config: TopicConfig, host: Host, leader_epoch: int, isr: tuple[int, ...]
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        config: TopicConfig,
+        host: Host,
+        leader_epoch: int,
+        isr: tuple[int, ...],
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -96,7 +103,9 @@ class Partition:
         return self.high_watermark
 
     def check_leader_epoch(self, current_leader_epoch: int) -> int:
-        """Compare a client's epoch (-1 = not given) with ours: 0, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH (KIP-320)."""
+        """Compare a client's epoch (-1 = not given) with ours: 0, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH
+        (KIP-320).
+        """
         if self.error or current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return self.error
         older = current_leader_epoch < self.leader_epoch

@@ -1,7 +1,7 @@
 """Producer ids: handed out one by one from blocks that were made durable before their first use, so that none repeats.
 
-A block is taken from the coordination service by compare-and-set (KIP-730, ProducerIdsBlock.java: 1,000 ids). After a crash the
-rest of a block is lost, which costs nothing.
+A block is taken from the coordination service by compare-and-set (KIP-730, ProducerIdsBlock.java: 1,000 ids). After a
+crash the rest of a block is lost, which costs nothing.
 """
 
 from collections import deque
@@ -19,7 +19,8 @@ class ProducerIds:
     """The ids of one broker.
 
     Arguments:
-        take_block: asks for the next block; calls back with its ids once the block is durable, or with None when it failed.
+        take_block: asks for the next block; calls back with its ids once the block is durable, or with None when it
+        failed.
     """
 
     def __init__(self, take_block: TakeBlock) -> None:

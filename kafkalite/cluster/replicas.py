@@ -69,7 +69,9 @@ class Replicas:
         self._dirty.append(partition)
 
     def flush(self) -> None:
-        """Write every dirty partition with one system call each. A wake-up may dirty others, so it runs until none is."""
+        """Write every dirty partition with one system call each. A wake-up may dirty others, so it runs until none
+        is.
+        """
         while self._dirty:
             dirty, self._dirty = self._dirty, []
             for partition in dirty:

@@ -1,7 +1,7 @@
 """Creating, deleting, growing and configuring topics: decided here, made durable by the store, then applied.
 
-Each topic of a request stands for itself: one may be refused while the others are created. A change is applied to the image
-and to the hosted partitions only after the store has it, so that what a client was told survives a crash.
+Each topic of a request stands for itself: one may be refused while the others are created. A change is applied to the
+image and to the hosted partitions only after the store has it, so that what a client was told survives a crash.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +37,9 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic asked for. None = the broker's default; `assignments`: partition -> broker ids, `assignment_count` as sent."""
+    """A topic asked for. None = the broker's default; `assignments`: partition -> broker ids, `assignment_count` as
+    sent.
+    """
 
     name: str
     partitions: int | None = None
@@ -119,7 +121,9 @@ class Topics:
                 self._change(topic, self._store.create_topic, gather, at)
 
     def create_on_demand(self, names: list[str], then: Callable[[dict[str, int]], None]) -> None:
-        """Create topics that a Metadata request named, if the broker allows it; `then` gets the codes of the failed ones."""
+        """Create topics that a Metadata request named, if the broker allows it; `then` gets the codes of the failed
+        ones.
+        """
         if not self._host.config.auto_create_topics_enable:
             then({})
             return
@@ -201,7 +205,8 @@ class Topics:
         factor = config.default_replication_factor if new.replication_factor is None else new.replication_factor
         if not 1 <= count <= PARTITIONS_MAX:
             raise RefusedError(
-                KafkaErrorCode.INVALID_PARTITIONS, f"Number of partitions was {count}, allowed is 1 to {PARTITIONS_MAX}."
+                KafkaErrorCode.INVALID_PARTITIONS,
+                f"Number of partitions was {count}, allowed is 1 to {PARTITIONS_MAX}.",
             )
         return self._place(count, factor, 0)
 
@@ -242,7 +247,9 @@ class Topics:
                 wrong = f"the brokers {sorted(set(replicas) - live)} are not alive"
             else:
                 continue
-            raise RefusedError(KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The replica assignment is not usable: {wrong}.")
+            raise RefusedError(
+                KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The replica assignment is not usable: {wrong}."
+            )
 
     def _grown(self, more: MorePartitions) -> TopicImage:
         topic = self._host.image.topics.get(more.name)

@@ -1,7 +1,8 @@
 """Requests that wait for a partition: parked until exactly what they wait for has happened.
 
-A `FetchWaiter` hangs on each partition it reads and is woken by the append that brings the missing bytes, by an event that
-changes the answer (deletion, a new leader epoch, a moved log start), or by its deadline. Nothing polls (law 4 of the design).
+A `FetchWaiter` hangs on each partition it reads and is woken by the append that brings the missing bytes, by an event
+that changes the answer (deletion, a new leader epoch, a moved log start), or by its deadline. Nothing polls (law 4 of
+the design).
 """
 
 from collections.abc import Callable

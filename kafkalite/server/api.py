@@ -1,8 +1,9 @@
-"""Everything this broker serves: one row per API key. Dispatch, ApiVersions and authorisation are derived from these rows.
+"""Everything this broker serves: one row per API key. Dispatch, ApiVersions and authorisation are derived from these
+rows.
 
-A row names the request and response classes (whose version ranges are Kafka 4.3's), the handler, and what the principal must be
-allowed to do. The advertised minimum differs from what is decoded only for Produce, which old librdkafka must see from 0
-(KAFKA-18659).
+A row names the request and response classes (whose version ranges are Kafka 4.3's), the handler, and what the
+principal must be allowed to do. The advertised minimum differs from what is decoded only for Produce, which old
+librdkafka must see from 0 (KAFKA-18659).
 """
 
 from collections.abc import Callable
@@ -53,8 +54,10 @@ from kafkalite.server.handlers.produce import produce
 class Row:
     """One API key.
 
-    `request`, `response`: message classes; `handler`: (call, request) -> response, or None when it answers through the call;
-    `operation`: what the principal must be allowed, as "Operation Resource", "" = anybody; `advertised_from`: None = as decoded.
+    `request`, `response`: message classes; `handler`: (call, request) -> response, or None when it answers through the
+    call;
+    `operation`: what the principal must be allowed, as "Operation Resource", "" = anybody; `advertised_from`: None =
+    as decoded.
     """
 
     request: type[Any]
@@ -93,8 +96,18 @@ ROWS = (
     Row(creation.CreateTopicsRequest, creation.CreateTopicsResponse, create_topics, "Create Topic"),
     Row(deletion.DeleteTopicsRequest, deletion.DeleteTopicsResponse, delete_topics, "Delete Topic"),
     Row(records.DeleteRecordsRequest, records.DeleteRecordsResponse, delete_records, "Delete Topic"),
-    Row(producer_id.InitProducerIdRequest, producer_id.InitProducerIdResponse, init_producer_id, "IdempotentWrite Cluster"),
-    Row(epochs.OffsetForLeaderEpochRequest, epochs.OffsetForLeaderEpochResponse, offset_for_leader_epoch, "Describe Topic"),
+    Row(
+        producer_id.InitProducerIdRequest,
+        producer_id.InitProducerIdResponse,
+        init_producer_id,
+        "IdempotentWrite Cluster",
+    ),
+    Row(
+        epochs.OffsetForLeaderEpochRequest,
+        epochs.OffsetForLeaderEpochResponse,
+        offset_for_leader_epoch,
+        "Describe Topic",
+    ),
     Row(configs.DescribeConfigsRequest, configs.DescribeConfigsResponse, describe_configs, "DescribeConfigs Topic"),
     Row(alter.AlterConfigsRequest, alter.AlterConfigsResponse, alter_configs, "AlterConfigs Topic"),
     Row(log_dirs.DescribeLogDirsRequest, log_dirs.DescribeLogDirsResponse, describe_log_dirs, "Describe Cluster"),

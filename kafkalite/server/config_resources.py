@@ -1,7 +1,7 @@
 """What DescribeConfigs, AlterConfigs and IncrementalAlterConfigs speak of: the settings of topics and of brokers.
 
-Texts are checked by `config.dynamic`; the change is made durable by the store, then put into force. Broker settings by request
-are kept for this broker, or, under the empty name, for all.
+Texts are checked by `config.dynamic`; the change is made durable by the store, then put into force. Broker settings by
+request are kept for this broker, or, under the empty name, for all.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -104,9 +104,11 @@ class ConfigResources:
         own = str(self._broker.broker_id)
         if kind != BROKER:
             raise RefusedError(
-                KafkaErrorCode.INVALID_REQUEST, f"Configs of resource type {kind} are not kept here; topics (2) and brokers (4) are."
+                KafkaErrorCode.INVALID_REQUEST,
+                f"Configs of resource type {kind} are not kept here; topics (2) and brokers (4) are.",
             )
         if name not in (own, ALL_BROKERS):
             raise RefusedError(
-                KafkaErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {own} or empty string, but received {name}"
+                KafkaErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {own} or empty string, but received {name}",
             )

@@ -1,8 +1,8 @@
 """From a frame to its handler. The table of rows is the only place that says what is served (see `api.py`).
 
-An unknown key, an unsupported version or a body that does not parse closes the connection with one log line, as Kafka does;
-only ApiVersions of an unknown version is answered (v0, error 35, its own range). Anything unforeseen in a handler becomes
-UNKNOWN_SERVER_ERROR where the answer has a place for it, with a traceback once a minute.
+An unknown key, an unsupported version or a body that does not parse closes the connection with one log line, as Kafka
+does; only ApiVersions of an unknown version is answered (v0, error 35, its own range). Anything unforeseen in a
+handler becomes UNKNOWN_SERVER_ERROR where the answer has a place for it, with a traceback once a minute.
 """
 
 import logging
@@ -54,7 +54,13 @@ class Dispatcher:
             self._refuse(reply, row.name, f"{row.name} v{header.api_version} does not parse: {error}")
             return
         call = Call(
-            self._broker, reply, row.response, header.api_key, header.api_version, header.correlation_id, header.client_id
+            self._broker,
+            reply,
+            row.response,
+            header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id,
         )
         try:
             response = row.handler(call, request)
@@ -68,13 +74,17 @@ class Dispatcher:
         if row.api_key != API_VERSIONS:
             self._refuse(reply, row.name, f"{row.name} v{header.api_version} is not served")
             return
-        own = ApiVersionsResponse.ApiVersion(api_key=row.api_key, min_version=row.version_min, max_version=row.version_max)
+        own = ApiVersionsResponse.ApiVersion(
+            api_key=row.api_key, min_version=row.version_min, max_version=row.version_max
+        )
         call = Call(self._broker, reply, row.response, row.api_key, 0, header.correlation_id, None)
         call.answer(ApiVersionsResponse(error_code=KafkaErrorCode.UNSUPPORTED_VERSION, api_keys=[own]))
 
     def _refuse(self, reply: Reply, site: str, reason: str) -> None:
         peer = reply.connection
-        self._log(logging.WARNING, f"refuse {site}", "%s:%d: %s; connection closed", peer.peer_host, peer.peer_port, reason)
+        self._log(
+            logging.WARNING, f"refuse {site}", "%s:%d: %s; connection closed", peer.peer_host, peer.peer_port, reason
+        )
         reply.close(reason)
 
     def _unforeseen(self, call: Call, row: Row) -> None:

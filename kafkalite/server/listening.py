@@ -1,7 +1,7 @@
 """The broker's listeners: binding what the configuration names, and telling clients where to come back.
 
-Without `advertised.listeners` a client is told the address at which its own connection reached us: a name or 0.0.0.0 from the
-configuration might mean nothing, or something else, where the client runs.
+Without `advertised.listeners` a client is told the address at which its own connection reached us: a name or 0.0.0.0
+from the configuration might mean nothing, or something else, where the client runs.
 """
 
 import asyncio
@@ -35,7 +35,9 @@ class Listening:
         self.addresses: list[Endpoint] = []
 
     def open(self, inherited: list[tuple[str, socket.socket]]) -> None:
-        """Accept connections: on sockets from the service manager where there are any, else where the configuration says."""
+        """Accept connections: on sockets from the service manager where there are any, else where the configuration
+        says.
+        """
         for (_name, listening), endpoint in zip(inherited, self._config.listeners, strict=False):
             host, port = self._listener.inherit(listening, endpoint.listener)
             self.addresses.append(Endpoint(endpoint.listener, host, port))

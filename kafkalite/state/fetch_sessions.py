@@ -58,7 +58,12 @@ class SessionPartition:
         self.max_bytes = 0
 
     def ask(
-        self, fetch_offset: int, max_bytes: int, current_leader_epoch: int, last_fetched_epoch: int, log_start_offset: int
+        self,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int,
+        last_fetched_epoch: int,
+        log_start_offset: int,
     ) -> None:
         """Take over what the newest request asks of this partition."""
         self.fetch_offset = fetch_offset
@@ -67,7 +72,9 @@ class SessionPartition:
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = log_start_offset
 
-    def has_news(self, error: int, records_bytes: int, high_watermark: int, log_start_offset: int, urgent: bool) -> bool:
+    def has_news(
+        self, error: int, records_bytes: int, high_watermark: int, log_start_offset: int, urgent: bool
+    ) -> bool:
         """Tell whether an incremental answer must name this partition."""
         return bool(
             error

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 
 
 def place(
-    brokers: Sequence[int], partitions: int, replication_factor: int, *, first_index: int, shift: int, first_partition: int = 0
+    brokers: Sequence[int],
+    partitions: int,
+    replication_factor: int,
+    *,
+    first_index: int,
+    shift: int,
+    first_partition: int = 0,
 ) -> list[tuple[int, ...]]:
     """Answer the replicas of `partitions` new partitions, the preferred leader first.
 

@@ -1,4 +1,6 @@
-"""AlterConfigs, key 33, v0-2. Sets a resource to exactly the configs given; older clients use it (KIP-133, superseded by KIP-339)."""
+"""AlterConfigs, key 33, v0-2. Sets a resource to exactly the configs given; older clients use it (KIP-133, superseded
+by KIP-339).
+"""
 
 from functools import partial
 

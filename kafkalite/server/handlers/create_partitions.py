@@ -1,4 +1,6 @@
-"""CreatePartitions, key 37, v0-3. More partitions for a topic, placed by the broker or by an explicit assignment (KIP-195)."""
+"""CreatePartitions, key 37, v0-3. More partitions for a topic, placed by the broker or by an explicit assignment
+(KIP-195).
+"""
 
 from collections import Counter
 

@@ -1,7 +1,8 @@
 """CreateTopics, key 19, v2-7. New topics with a partition count or an explicit assignment, and configs.
 
-Version notes: v4 -1 for partitions and factor takes the broker's defaults; v5 answers what was created with its configs; v7 topic ids.
-A name that is asked for twice in one request is INVALID_REQUEST for all its occurrences, as in Kafka. Sources: KIP-4, ReplicationControlManager.
+Version notes: v4 -1 for partitions and factor takes the broker's defaults; v5 answers what was created with its
+configs; v7 topic ids. A name that is asked for twice in one request is INVALID_REQUEST for all its occurrences, as in
+Kafka. Sources: KIP-4, ReplicationControlManager.
 """
 
 from collections import Counter

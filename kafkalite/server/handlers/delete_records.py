@@ -15,7 +15,9 @@ def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsRe
         topics=[
             TopicResult(
                 name=topic.name,
-                partitions=[delete_before(call, topic.name, asked.partition_index, asked.offset) for asked in topic.partitions],
+                partitions=[
+                    delete_before(call, topic.name, asked.partition_index, asked.offset) for asked in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

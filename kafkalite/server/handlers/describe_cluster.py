@@ -1,4 +1,6 @@
-"""DescribeCluster, key 60, v0-2. The brokers and the controller (KIP-700); v1 endpoint type (brokers only), v2 fenced brokers (none)."""
+"""DescribeCluster, key 60, v0-2. The brokers and the controller (KIP-700); v1 endpoint type (brokers only), v2 fenced
+brokers (none).
+"""
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

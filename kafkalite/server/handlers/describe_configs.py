@@ -1,4 +1,6 @@
-"""DescribeConfigs, key 32, v1-4. The settings of topics and brokers, with where each value comes from (KIP-226, KIP-569)."""
+"""DescribeConfigs, key 32, v1-4. The settings of topics and brokers, with where each value comes from (KIP-226,
+KIP-569).
+"""
 
 from kafkalite.cluster.topics import RefusedError
 from kafkalite.config.dynamic import Setting

@@ -1,4 +1,6 @@
-"""DescribeLogDirs, key 35, v1-5. The log directories with the size of each replica in them (KIP-113, space: KIP-827)."""
+"""DescribeLogDirs, key 35, v1-5. The log directories with the size of each replica in them (KIP-113, space:
+KIP-827).
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,9 +22,16 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLo
         if partition.log is not None:
             directory = call.broker.logs.directory_of(partition.log)
             held[directory][partition.topic].append(
-                Replica(partition_index=partition.index, partition_size=partition.log.size, offset_lag=0, is_future_key=False)
+                Replica(
+                    partition_index=partition.index,
+                    partition_size=partition.log.size,
+                    offset_lag=0,
+                    is_future_key=False,
+                )
             )
-    return DescribeLogDirsResponse(results=[directory(call, path, held[path]) for path in call.broker.logs.directories()])
+    return DescribeLogDirsResponse(
+        results=[directory(call, path, held[path]) for path in call.broker.logs.directories()]
+    )
 
 
 def wanted(call: Call, request: DescribeLogDirsRequest) -> Iterator[Partition]:

@@ -1,4 +1,6 @@
-"""DescribeProducers, key 61, v0. The producers that a partition remembers, for finding hanging transactions (KIP-664)."""
+"""DescribeProducers, key 61, v0. The producers that a partition remembers, for finding hanging transactions
+(KIP-664).
+"""
 
 from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from kafkalite.server.call import Call

@@ -1,4 +1,6 @@
-"""DescribeTopicPartitions, key 75, v0. Topics in name order, a bounded number of partitions per answer, with a cursor (KIP-966)."""
+"""DescribeTopicPartitions, key 75, v0. Topics in name order, a bounded number of partitions per answer, with a cursor
+(KIP-966).
+"""
 
 from kafkalite.cluster.image import NO_LEADER, TopicImage
 from kafkalite.errors import KafkaErrorCode
@@ -14,12 +16,12 @@ Partition = Topic.DescribeTopicPartitionsResponsePartition
 Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
-def describe_topic_partitions(
-    call: Call, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+def describe_topic_partitions(call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """Describe what is asked (no names = all topics) from the cursor on, up to the partition limit."""
     limit = max(1, min(request.response_partition_limit, call.broker.config.max_request_partition_size_limit))
-    start_topic, start_partition = (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
+    start_topic, start_partition = (
+        (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
+    )
     names = sorted({topic.name for topic in request.topics} or call.broker.image.topics)
     answered: list[Topic] = []
     for name in names:
@@ -27,7 +29,9 @@ def describe_topic_partitions(
             continue
         first = max(0, start_partition) if name == start_topic else 0
         if limit == 0:
-            return DescribeTopicPartitionsResponse(topics=answered, next_cursor=Cursor(topic_name=name, partition_index=first))
+            return DescribeTopicPartitionsResponse(
+                topics=answered, next_cursor=Cursor(topic_name=name, partition_index=first)
+            )
         topic = call.broker.image.topics.get(name)
         if topic is None:
             answered.append(unknown(name))

@@ -1,8 +1,10 @@
-"""Fetch, key 1, v4-18. Whole batches from many partitions, at once or when `min_bytes` are there or `max_wait_ms` are over.
+"""Fetch, key 1, v4-18. Whole batches from many partitions, at once or when `min_bytes` are there or `max_wait_ms` are
+over.
 
-Version notes: v7 incremental sessions (KIP-227); v9 current leader epoch (KIP-320); v12 last fetched epoch and diverging
-epoch (KIP-595); v13 topics by id; v16 node endpoints. At least one whole batch is answered even above max_bytes (KIP-74).
-Deviations: no preferred read replica yet. Sources: FetchRequest.json, KafkaApis.handleFetchRequest, DelayedFetch.
+Version notes: v7 incremental sessions (KIP-227); v9 current leader epoch (KIP-320); v12 last fetched epoch and
+diverging epoch (KIP-595); v13 topics by id; v16 node endpoints. At least one whole batch is answered even above
+max_bytes (KIP-74). Deviations: no preferred read replica yet. Sources: FetchRequest.json,
+KafkaApis.handleFetchRequest, DelayedFetch.
 """
 
 from kafkalite.cluster.partition import Partition

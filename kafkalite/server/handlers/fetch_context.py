@@ -1,4 +1,6 @@
-"""Which partitions a fetch speaks of: all that it names, or those of its session with the changes it names (KIP-227)."""
+"""Which partitions a fetch speaks of: all that it names, or those of its session with the changes it names
+(KIP-227).
+"""
 
 from collections.abc import Iterator
 
@@ -31,7 +33,12 @@ class FetchContext:
     __slots__ = ("_by_id", "_replicas", "_session", "partitions", "session_id")
 
     def __init__(
-        self, replicas: Replicas, by_id: bool, partitions: list[SessionPartition], session: Session | None, session_id: int
+        self,
+        replicas: Replicas,
+        by_id: bool,
+        partitions: list[SessionPartition],
+        session: Session | None,
+        session_id: int,
     ) -> None:
         self._replicas = replicas
         self._by_id = by_id
@@ -92,7 +99,11 @@ def update(session: Session, request: FetchRequest, by_id: bool) -> None:
         known = session.partitions.setdefault(key, part)
         if known is not part:
             known.ask(
-                part.fetch_offset, part.max_bytes, part.current_leader_epoch, part.last_fetched_epoch, part.log_start_offset
+                part.fetch_offset,
+                part.max_bytes,
+                part.current_leader_epoch,
+                part.last_fetched_epoch,
+                part.log_start_offset,
             )
     for topic in request.forgotten_topics_data:
         for partition in topic.partitions:

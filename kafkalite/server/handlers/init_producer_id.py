@@ -1,7 +1,7 @@
 """InitProducerId, key 22, v0-5. A fresh producer id for an idempotent producer (KIP-98); ids never repeat.
 
-Version notes: v3 a producer may name its old id and epoch (KIP-360); without a transactional id it simply gets a new id.
-A transactional id is refused with COORDINATOR_NOT_AVAILABLE until transactions are served.
+Version notes: v3 a producer may name its old id and epoch (KIP-360); without a transactional id it simply gets a new
+id. A transactional id is refused with COORDINATOR_NOT_AVAILABLE until transactions are served.
 """
 
 from kafkalite.errors import KafkaErrorCode
@@ -12,7 +12,9 @@ from kafkalite.server.call import Call
 def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
     """Answer the next id of this broker's block; the block was made durable before its first use."""
     if request.transactional_id is not None:
-        refusal = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else KafkaErrorCode.INVALID_REQUEST
+        refusal = (
+            KafkaErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else KafkaErrorCode.INVALID_REQUEST
+        )
         return InitProducerIdResponse(error_code=refusal, producer_id=-1, producer_epoch=-1)
 
     def drawn(producer_id: int, error: int) -> None:

@@ -1,7 +1,10 @@
-"""ListOffsets, key 2, v1-11. The offset at a place in a partition: its ends, a time, or the record with the largest timestamp.
+"""ListOffsets, key 2, v1-11. The offset at a place in a partition: its ends, a time, or the record with the largest
+timestamp.
 
-Timestamps: -1 latest (last stable offset for read_committed), -2 earliest, -3 largest timestamp (v7), -4 earliest local (v8),
--5 latest tiered (v9, none here), -6 earliest pending upload (v11, none here). Sources: KIP-79, KIP-734, UnifiedLog.fetchOffsetByTimestamp.
+Timestamps: -1 latest (last stable offset for read_committed), -2 earliest, -3 largest timestamp (v7), -4 earliest
+local (v8),
+-5 latest tiered (v9, none here), -6 earliest pending upload (v11, none here). Sources: KIP-79, KIP-734,
+UnifiedLog.fetchOffsetByTimestamp.
 """
 
 from kafkalite.cluster.partition import Partition
@@ -36,7 +39,12 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
             partition = call.broker.replicas.partition(topic.name, b"", asked.partition_index, by_id=False)
             answers.append(
                 answer(
-                    partition, asked.partition_index, asked.timestamp, asked.current_leader_epoch, committed_only, call.version
+                    partition,
+                    asked.partition_index,
+                    asked.timestamp,
+                    asked.current_leader_epoch,
+                    committed_only,
+                    call.version,
                 )
             )
         topics.append(TopicResponse(name=topic.name, partitions=answers))
@@ -44,7 +52,12 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
 
 
 def answer(
-    partition: Partition | int, index: int, timestamp: int, current_leader_epoch: int, committed_only: bool, version: int
+    partition: Partition | int,
+    index: int,
+    timestamp: int,
+    current_leader_epoch: int,
+    committed_only: bool,
+    version: int,
 ) -> PartitionResponse:
     """One partition's answer."""
     if isinstance(partition, int):

@@ -1,8 +1,10 @@
-"""Metadata, key 3, v0-13. Brokers, topics and where their partitions are led; creates a missing topic when that is allowed.
+"""Metadata, key 3, v0-13. Brokers, topics and where their partitions are led; creates a missing topic when that is
+allowed.
 
-Version notes: v0 empty list = all topics, v1 null = all; v4 allow_auto_topic_creation; v10 topic ids; v12 topics asked by id; v13
-top-level error. Brokers are named by the address this connection reached us at unless `advertised.listeners` is set.
-Deviations: an auto-created topic is answered with its partitions at once instead of LEADER_NOT_AVAILABLE first.
+Version notes: v0 empty list = all topics, v1 null = all; v4 allow_auto_topic_creation; v10 topic ids; v12 topics asked
+by id; v13 top-level error. Brokers are named by the address this connection reached us at unless
+`advertised.listeners` is set. Deviations: an auto-created topic is answered with its partitions at once instead of
+LEADER_NOT_AVAILABLE first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +25,9 @@ Partition = Topic.MetadataResponsePartition
 
 def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
     """Describe the cluster as this broker sees it now, after creating what may be created."""
-    missing = [] if request.topics is None else [wanted.name for wanted in request.topics if is_missing(call, wanted.name)]
+    missing = (
+        [] if request.topics is None else [wanted.name for wanted in request.topics if is_missing(call, wanted.name)]
+    )
     may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
     if not missing or not may_create:
         return answer(call, request, {})
@@ -86,5 +90,9 @@ def describe(call: Call, topic: TopicImage) -> Topic:
         for index, partition in enumerate(topic.partitions)
     ]
     return Topic(
-        error_code=0, name=topic.name, topic_id=topic.topic_id, is_internal=is_internal(topic.name), partitions=partitions
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=partitions,
     )

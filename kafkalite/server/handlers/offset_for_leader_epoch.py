@@ -1,6 +1,8 @@
-"""OffsetForLeaderEpoch, key 23, v2-4. Where a leader epoch ends in this log, so that a reader sees whether its past was cut.
+"""OffsetForLeaderEpoch, key 23, v2-4. Where a leader epoch ends in this log, so that a reader sees whether its past
+was cut.
 
-Version notes: v2 current leader epoch; v3 replica id; v4 flexible. Sources: KIP-101, KIP-320, UnifiedLog.endOffsetForEpoch.
+Version notes: v2 current leader epoch; v3 replica id; v4 flexible. Sources: KIP-101, KIP-320,
+UnifiedLog.endOffsetForEpoch.
 """
 
 from kafkalite.protocol.messages.offset_for_leader_epoch import (
@@ -39,5 +41,7 @@ def end_of_epoch(call: Call, topic: str, index: int, current_leader_epoch: int, 
     if leader_epoch == partition.leader_epoch:
         end_offset = partition.log.log_end_offset if partition.log is not None else 0
         return EpochEndOffset(error_code=0, partition=index, leader_epoch=leader_epoch, end_offset=end_offset)
-    epoch, end_offset = partition.log.epoch_end_offset(leader_epoch) if partition.log is not None else (UNDEFINED, UNDEFINED)
+    epoch, end_offset = (
+        partition.log.epoch_end_offset(leader_epoch) if partition.log is not None else (UNDEFINED, UNDEFINED)
+    )
     return EpochEndOffset(error_code=0, partition=index, leader_epoch=epoch, end_offset=end_offset)

@@ -1,4 +1,5 @@
-"""Produce, key 0, v3-13 (advertised from 0, KAFKA-18659). Batches into partitions, answered once as many replicas have them as asked.
+"""Produce, key 0, v3-13 (advertised from 0, KAFKA-18659). Batches into partitions, answered once as many replicas have
+them as asked.
 
 Version notes: v3 record batches v2 only; v5 log start offset; v7 zstd; v8 record errors; v13 topics by id.
 acks=0 gets no answer; an error then closes the connection, as there is no other way to tell. v0-2 close it too.
@@ -75,7 +76,9 @@ def outcome(index: int, append: Append) -> PartitionResponse:
         base_offset=append.base_offset,
         log_append_time_ms=append.log_append_time_ms,
         log_start_offset=append.log_start_offset,
-        record_errors=[RecordError(batch_index=at, batch_index_error_message=text) for at, text in append.record_errors],
+        record_errors=[
+            RecordError(batch_index=at, batch_index_error_message=text) for at, text in append.record_errors
+        ],
         error_message=append.message,
     )
 

@@ -140,7 +140,10 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
         (NewTopic("t", assignments={0: (1, 1)}, assignment_count=1), KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (NewTopic("t", assignments={0: ()}, assignment_count=1), KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (NewTopic("t", assignments={0: (9,)}, assignment_count=1), KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("t", assignments={0: (1,), 1: (1, 2)}, assignment_count=2), KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (
+            NewTopic("t", assignments={0: (1,), 1: (1, 2)}, assignment_count=2),
+            KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
     ],
 )
 def test_what_cannot_be_created_is_refused_with_a_reason(cluster: Cluster, new: NewTopic, error: int) -> None:
