@@ -98,8 +98,8 @@ cdef tuple read_headers(Span span, int32_t count):
     cdef const uint8_t *name
     cdef int32_t name_size
     cdef int32_t value_size
-    cdef int32_t i
-    for i in range(count):
+    cdef int32_t _i
+    for _i in range(count):
         name_size = short_varint(&span)
         name = take(&span, name_size)
         value_size = short_varint(&span)
@@ -431,7 +431,8 @@ cdef inline uint8_t *put_nullable(uint8_t *p, const char *data, Py_ssize_t size)
 
 
 cdef int32_t add_record(
-    Builder b, int64_t timestamp, const char *key, Py_ssize_t key_size, const char *value, Py_ssize_t value_size, headers
+    Builder b, int64_t timestamp,
+    const char *key, Py_ssize_t key_size, const char *value, Py_ssize_t value_size, headers,
 ) except -2:
     cdef bytes header_bytes = None
     cdef Py_ssize_t headers_size = 0

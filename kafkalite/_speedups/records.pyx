@@ -425,7 +425,6 @@ def recompress(batch, int codec, level=None, int64_t decompressed_max=0):
     cdef Py_buffer view
     cdef bytes records, out
     cdef uint8_t *p
-    cdef int64_t limit
     PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
     try:
         p = <uint8_t *> view.buf

@@ -81,10 +81,10 @@ cdef inline int64_t short_varlong(Span *span) noexcept nogil:
 cdef inline int skip_headers(Span *span, int32_t count) noexcept nogil:
     """Prove the framing of `count` headers; each takes at least two bytes, so the loop ends with the bytes."""
     cdef int32_t size
-    cdef int32_t i
+    cdef int32_t _i
     if count < 0 or count > span.left:
         return FAULT_HEADERS
-    for i in range(count):
+    for _i in range(count):
         size = short_varint(span)
         if size < 0:
             return FAULT_HEADERS

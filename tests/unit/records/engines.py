@@ -1,0 +1,114 @@
+"""Both engines of the record room under one set of names, and batches to try them on."""
+
+import os
+import random
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+from crc32c import crc32c
+
+import kafkalite.records
+from kafkalite.records import batch, whole
+
+SIZE_MAX = 1 << 20
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+FORMATS = {  # where a header field is, and how it is packed
+    "base_offset": (0, ">q"),
+    "batch_length": (8, ">i"),
+    "leader_epoch": (12, ">i"),
+    "magic": (16, ">B"),
+    "crc": (17, ">I"),
+    "attributes": (21, ">h"),
+    "last_offset_delta": (23, ">i"),
+    "base_timestamp": (27, ">q"),
+    "max_timestamp": (35, ">q"),
+    "producer_id": (43, ">q"),
+    "producer_epoch": (51, ">h"),
+    "base_sequence": (53, ">i"),
+    "records_count": (57, ">i"),
+}
+WHOLE = ("inspect", "recompress", "scan_batches", "set_base_offset", "set_leader_epoch")
+WHOLE += ("set_log_append_time", "set_max_timestamp")
+
+C = SimpleNamespace(**{name: getattr(kafkalite.records, name) for name in kafkalite.records.__all__})
+PY = SimpleNamespace(
+    Batch=batch.Batch, Builder=batch.Builder, batches=batch.batches, **{name: getattr(whole, name) for name in WHOLE}
+)
+
+
+def seed() -> int:
+    """The seed of this run, from KAFKALITE_SEED or new; printed, so that a failing test shows it."""
+    chosen = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"KAFKALITE_SEED={chosen}")
+    return chosen
+
+
+def build(*records: tuple[Any, ...], codec: int = 0, **fields: Any) -> bytes:
+    """A batch by the engine; a record is (timestamp, key, value[, headers])."""
+    builder = C.Builder()
+    for record in records:
+        builder.append(*record)
+    result: bytes = builder.build(codec, **fields)
+    return result
+
+
+def sealed(data: bytes) -> bytes:
+    """The batch with the CRC its bytes deserve."""
+    return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
+
+
+def with_fields(data: bytes, **fields: int) -> bytes:
+    """The batch with header fields overwritten; the CRC follows unless it is given."""
+    out = bytearray(data)
+    for name, value in fields.items():
+        at, form = FORMATS[name]
+        struct.pack_into(form, out, at, value)
+    return bytes(out) if "crc" in fields else sealed(bytes(out))
+
+
+def with_records(records: bytes, count: int, **fields: int) -> bytes:
+    """A batch around raw record bytes."""
+    header = build((1, None, b""))[:61]
+    whole = header + records
+    lengths = {"batch_length": len(whole) - 12, "records_count": count, "last_offset_delta": count - 1}
+    return with_fields(whole, **{**lengths, **fields})
+
+
+def random_records(rng: random.Random, count: int) -> list[tuple[Any, ...]]:
+    """Records of all shapes: nulls, empties, headers, timestamps in any order."""
+
+    def some_bytes() -> bytes | None:
+        size = rng.choice((0, 1, 10, 63, 64, 200, 9000))
+        return rng.choice((None, b"", rng.randbytes(size), b"x" * size))
+
+    def headers() -> list[tuple[str, bytes | None]]:
+        return [("ä" * rng.randrange(40), some_bytes()) for _ in range(rng.choice((0, 0, 0, 1, 3, 70)))]
+
+    start = rng.choice((0, 1_700_000_000_000))
+    return [(start + rng.choice((0, 1, -1, 5000)) * i, some_bytes(), some_bytes(), headers()) for i in range(count)]
+
+
+def random_batch(rng: random.Random) -> bytes:
+    return build(*random_records(rng, rng.choice((1, 2, 5, 130))), codec=rng.choice((0, 0, 1, 2, 3, 4)))
+
+
+def damaged(rng: random.Random, good: bytes) -> bytes:
+    """The batch with a few bytes changed, lost or added; most often with a CRC and length that fit again."""
+    data = bytearray(good)
+    for _ in range(rng.choice((1, 1, 1, 2, 5))):
+        at = rng.randrange(len(data)) if rng.random() < 0.4 else min(rng.randrange(8, 90), len(data) - 1)
+        kind = rng.random()
+        if kind < 0.6:
+            data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, data[at] ^ 1 << rng.randrange(8), rng.randrange(256)))
+        elif kind < 0.8:
+            del data[at : at + rng.choice((1, 2, 50))]
+        else:
+            data[at:at] = rng.randbytes(rng.choice((1, 2, 50)))
+    if rng.random() < 0.75 and len(data) >= 61:
+        data[8:12] = struct.pack(">i", len(data) - 12)
+        if rng.random() < 0.8:
+            data[0:8] = bytes(8)
+            data[16] = 2
+        return sealed(bytes(data))
+    return bytes(data)
