@@ -1,0 +1,431 @@
+"""The hot half of a partition's log: queue appends, write them in one call, find batches.
+
+Laws:
+1. `append` makes no system call; `write` makes one per segment touched.
+2. A failed write leaves log end, indexes and producers as they were; where the file cannot be cut back, the log has failed.
+3. Nothing here reads a record: headers only.
+4. Readers work on the tuple of segments they began with.
+
+Sources: LogSegment.java, UnifiedLog.java, LocalLog.java.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+
+from kafkalite._speedups.file cimport File, FileRegion, iovec
+from kafkalite._speedups.index cimport OffsetIndex, TimeIndex
+from kafkalite._speedups.producers cimport NEW_BATCH, ProducerState
+from kafkalite._speedups.wire cimport (
+    BASE_OFFSET_AT,
+    HEADER_SIZE,
+    LEADER_EPOCH_AT,
+    LENGTH_OVERHEAD,
+    BatchHeader,
+    read_batch_header,
+    store_u32,
+    store_u64,
+)
+
+cdef enum:
+    OFFSET_OUT_OF_RANGE = 1
+    RECORD_LIST_TOO_LARGE = 18
+    KAFKA_STORAGE_ERROR = 56
+    INVALID_RECORD = 87
+    QUEUE_FIRST = 16
+cdef int64_t INT32_MAX = 0x7fffffff
+cdef int64_t INT64_MAX = 0x7fffffffffffffff
+
+
+cdef int header_at(File file, Window *window, int64_t position, int64_t limit, BatchHeader *out) except -1:
+    """Read the header of the batch at `position`; answer 1, or 0 where no whole batch lies below `limit`."""
+    cdef int64_t at = position - window.start
+    if limit - position < HEADER_SIZE:
+        return 0
+    if at < 0 or at + HEADER_SIZE > window.size:
+        window.size = file.read_into(window.data, min(<int64_t> WINDOW_BYTES, limit - position), position)
+        window.start = position
+        at = 0
+    if read_batch_header(window.data + at, window.size - at, out) < 0:
+        return 0
+    if out.batch_length < HEADER_SIZE - LENGTH_OVERHEAD or out.batch_length > limit - position - LENGTH_OVERHEAD:
+        return 0
+    if out.magic < 2:        # an old log: its messages carry one offset, that of their last record
+        out.last_offset_delta = 0
+        out.max_timestamp = -1
+    return 1
+
+
+cdef class SegmentCore:
+    """One run of a log: a file of batches with its two indexes.
+
+    Arguments:
+        base_offset: no batch in it is below.
+    """
+
+    def __cinit__(self, int64_t base_offset, *args, **kwargs):
+        self.base_offset = base_offset
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self.first_timestamp = -1
+
+    def open_again(self):
+        """Open the file and load the indexes of an unloaded segment; the subclass does. Raises OSError."""
+        raise NotImplementedError
+
+    cdef int load(self) except -1:
+        if self.file is None:
+            self.open_again()
+        return 0
+
+    cdef int note(self, const BatchHeader *header, int64_t last_offset, int64_t size, int64_t interval) except -1:
+        """Index a batch of `size` bytes that lies at the end of the segment, and count it in."""
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self.size == 0:
+            self.first_timestamp = header.max_timestamp
+        if self.bytes_since_index > interval:
+            self.offset_index.add(last_offset, self.size)
+            self.time_index.add(self.max_timestamp, self.max_timestamp_offset)
+            self.bytes_since_index = 0
+        self.size += size
+        self.bytes_since_index += size
+        return 0
+
+    cdef int write_run(self, Queued *queue, int count, iovec *parts, int64_t interval) except -1:
+        """Write `count` queued batches with one call, then index them."""
+        cdef BatchHeader header
+        cdef int i
+        for i in range(count):
+            parts[i].iov_base = queue[i].view.buf
+            parts[i].iov_len = queue[i].view.len
+        self.file.write_vec(parts, count, self.size)
+        for i in range(count):
+            header.max_timestamp = queue[i].max_timestamp
+            self.note(&header, queue[i].last_offset, queue[i].view.len, interval)
+        return 0
+
+    cdef int find(self, int64_t offset, int64_t *position, BatchHeader *header) except -1:
+        """Find the first batch that ends at or beyond `offset`; answer 1, or 0 where there is none."""
+        cdef Window window
+        self.load()
+        window.start = window.size = 0
+        position[0] = self.offset_index.position_of(offset)
+        while header_at(self.file, &window, position[0], self.size, header):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return 1
+            position[0] += LENGTH_OVERHEAD + header.batch_length
+        return 0
+
+    cdef int64_t whole_until(self, int64_t limit, int64_t end_offset) except -1:
+        """Where the last batch ends that lies below the position `limit` and below `end_offset` altogether."""
+        cdef Window window
+        cdef BatchHeader header
+        cdef int64_t position
+        self.load()
+        if limit > self.size:
+            limit = self.size
+        window.start = window.size = 0
+        position = min(self.offset_index.position_before(limit), self.offset_index.position_of(end_offset))
+        while header_at(self.file, &window, position, limit, &header):
+            if header.base_offset + header.last_offset_delta >= end_offset:
+                break
+            position += LENGTH_OVERHEAD + header.batch_length
+        return position
+
+    def batches(self, int64_t position=0):
+        """Walk the headers from a batch start: (position, size, base offset, last offset, max timestamp, epoch) each.
+
+        Raises OSError.
+        """
+        cdef Window window
+        cdef BatchHeader header
+        found = []
+        self.load()
+        window.start = window.size = 0
+        while header_at(self.file, &window, position, self.size, &header):
+            found.append((
+                position, LENGTH_OVERHEAD + header.batch_length, header.base_offset,
+                header.base_offset + header.last_offset_delta, header.max_timestamp, header.leader_epoch,
+            ))
+            position += LENGTH_OVERHEAD + header.batch_length
+        return found
+
+    def find_time(self, int64_t timestamp, int64_t from_offset):
+        """(position, size) of the first batch at or after `from_offset` that reaches `timestamp`, or None."""
+        cdef Window window
+        cdef BatchHeader header
+        cdef int64_t position
+        self.load()
+        window.start = window.size = 0
+        from_offset = max(from_offset, self.time_index.offset_of(timestamp - 1))
+        position = self.offset_index.position_of(from_offset)
+        while header_at(self.file, &window, position, self.size, &header):
+            if header.max_timestamp >= timestamp and header.base_offset + header.last_offset_delta >= from_offset:
+                return position, LENGTH_OVERHEAD + header.batch_length
+            position += LENGTH_OVERHEAD + header.batch_length
+        return None
+
+    def position_of_batch(self, int64_t offset):
+        """(position, size, base offset) of the first batch that ends at or beyond `offset`, or None."""
+        cdef BatchHeader header
+        cdef int64_t position = 0
+        if not self.find(offset, &position, &header):
+            return None
+        return position, LENGTH_OVERHEAD + header.batch_length, header.base_offset
+
+
+cdef class LogCore:
+    """What `Log` is built on; the subclass rolls, deletes and knows the directory."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.segments = ()
+        self.producers = ProducerState()
+        self.epoch = -1
+        self.segment_bytes = 1 << 30
+        self.segment_ms = INT64_MAX
+        self.index_interval_bytes = 4096
+
+    def __dealloc__(self):
+        self.release()
+        free(self.queue)
+        free(self.parts)
+
+    # What the subclass does.
+
+    def roll(self, int64_t base_offset):
+        """Close the active segment and begin the next at `base_offset`. Raises OSError."""
+        raise NotImplementedError
+
+    def begin_epoch(self, int32_t leader_epoch, int64_t start_offset):
+        """A batch of a new leader epoch is about to be written. Raises OSError."""
+        raise NotImplementedError
+
+    def cut_back(self, int64_t offset):
+        """After a failed write: drop every byte and entry at or above `offset`. Raises OSError."""
+        raise NotImplementedError
+
+    def write_failed(self, error):
+        """Tell the outside that a write failed with this OSError."""
+        raise NotImplementedError
+
+    # Appending.
+
+    def start(self, int64_t next_offset, int32_t leader_epoch):
+        """Begin at the end that was found on the disk; `leader_epoch` is that of the last batch, -1 for none."""
+        assert self.count == 0
+        self.next_offset = self.log_end_offset = next_offset
+        self.epoch = leader_epoch
+
+    def set_epoch(self, int32_t leader_epoch):
+        """The leader epoch of the last batch, after the end was cut back."""
+        self.epoch = leader_epoch
+
+    def append(self, batch, inspection, int32_t leader_epoch):
+        """Queue one inspected v2 batch, patching its base offset and leader epoch in place.
+
+        Arguments:
+            batch: writable buffer of exactly one batch; valid and untouched until `write`.
+            inspection: what `records.inspect` said of it; None for batches the broker made itself.
+            leader_epoch: of this broker's leadership.
+
+        Result: the base offset; for a repeated batch of an idempotent producer the first offset it had the first time
+        (nothing is queued then); or -(Kafka error code).
+        """
+        cdef Queued *slot
+        cdef BatchHeader header
+        cdef uint8_t *p
+        cdef int64_t verdict
+        if self.failed:
+            return -KAFKA_STORAGE_ERROR
+        if inspection is not None and inspection.error:
+            return -inspection.error
+        slot = self.slot()
+        PyObject_GetBuffer(batch, &slot.view, PyBUF_WRITABLE)
+        p = <uint8_t *> slot.view.buf
+        verdict = judge_frame(p, slot.view.len, self.segment_bytes, &header)
+        if verdict == NEW_BATCH and header.producer_id >= 0:
+            verdict = self.producers.judge(&header)
+        if verdict != NEW_BATCH:
+            PyBuffer_Release(&slot.view)
+            return verdict
+        store_u64(p + BASE_OFFSET_AT, self.next_offset)
+        store_u32(p + LEADER_EPOCH_AT, leader_epoch)
+        slot.base_offset = self.next_offset
+        slot.last_offset = self.next_offset + header.last_offset_delta
+        slot.max_timestamp = header.max_timestamp
+        slot.leader_epoch = leader_epoch
+        self.count += 1
+        self.pending_bytes += slot.view.len
+        self.next_offset = slot.last_offset + 1
+        if header.producer_id >= 0:
+            self.producers.note(&header, slot.base_offset)
+        return slot.base_offset
+
+    cdef Queued *slot(self) except NULL:
+        cdef int room
+        cdef Queued *queue
+        cdef iovec *parts
+        if self.count == self.room:
+            room = max(<int> QUEUE_FIRST, self.room * 2)
+            queue = <Queued *> realloc(self.queue, room * sizeof(Queued))
+            if queue == NULL:
+                raise MemoryError
+            self.queue = queue
+            parts = <iovec *> realloc(self.parts, room * sizeof(iovec))
+            if parts == NULL:
+                raise MemoryError
+            self.parts = parts
+            self.room = room
+        return &self.queue[self.count]
+
+    cdef int release(self) except -1:
+        cdef int i
+        cdef int count = self.count
+        self.count = 0
+        self.pending_bytes = 0
+        for i in range(count):
+            PyBuffer_Release(&self.queue[i].view)
+        return 0
+
+    def write(self):
+        """Bring what is queued to the file; 0 or a Kafka error code, in which case nothing of it stays."""
+        if self.count == 0:
+            return 0
+        try:
+            self.write_queued()
+            self.log_end_offset = self.next_offset
+            self.producers.keep()
+            return 0
+        except OSError as error:
+            self.take_back(error)
+            return KAFKA_STORAGE_ERROR
+        finally:
+            self.release()
+
+    def take_back(self, error):
+        """Return to the state before the queue, file and all."""
+        self.next_offset = self.log_end_offset
+        self.producers.take_back()
+        try:
+            self.cut_back(self.log_end_offset)
+        except OSError:
+            self.failed = True
+        self.write_failed(error)
+
+    cdef int write_queued(self) except -1:
+        cdef int first = 0
+        cdef int fit
+        while first < self.count:
+            if self.queue[first].leader_epoch != self.epoch:
+                self.begin_epoch(self.queue[first].leader_epoch, self.queue[first].base_offset)
+                self.epoch = self.queue[first].leader_epoch
+            fit = self.fitting(first)
+            if fit == 0:
+                self.roll(self.queue[first].base_offset)
+                fit = self.fitting(first)
+                assert fit > 0, "an empty segment takes any batch"
+            self.active.write_run(&self.queue[first], fit, self.parts, self.index_interval_bytes)
+            first += fit
+        return 0
+
+    cdef int fitting(self, int first) noexcept:
+        """How many batches from `first` on go into the active segment with one call (LogSegment.shouldRoll)."""
+        cdef SegmentCore active = self.active
+        cdef int64_t size = active.size
+        cdef int64_t first_timestamp = active.first_timestamp
+        cdef Queued *queued
+        cdef int i = first
+        # An index takes an entry per interval at most: so many bytes may come before it is looked at again.
+        cdef int64_t bytes_max = <int64_t> (active.offset_index.entries_max - active.offset_index.count)
+        bytes_max = min(bytes_max, <int64_t> (active.time_index.entries_max - 1 - active.time_index.count))
+        bytes_max = size + bytes_max * (self.index_interval_bytes + 1)
+        while i < self.count:
+            queued = &self.queue[i]
+            if queued.leader_epoch != self.queue[first].leader_epoch:
+                break
+            if queued.last_offset - active.base_offset > INT32_MAX:
+                break
+            if size and (size > self.segment_bytes - queued.view.len or size >= bytes_max):
+                break
+            if size and first_timestamp >= 0 and queued.max_timestamp - first_timestamp > self.segment_ms:
+                break
+            if size == 0:
+                first_timestamp = queued.max_timestamp
+            size += queued.view.len
+            i += 1
+        return i - first
+
+    # Reading.
+
+    cdef SegmentCore segment_of(self, int64_t offset):
+        """The last segment that begins at or below `offset`; None below the first."""
+        cdef tuple segments = self.segments
+        cdef int low = 0
+        cdef int high = len(segments)
+        cdef int middle
+        while low < high:
+            middle = low + (high - low) // 2
+            if (<SegmentCore> segments[middle]).base_offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return <SegmentCore> segments[low - 1] if low else None
+
+    def segment_at(self, int64_t offset):
+        """The segment that holds `offset`, or None."""
+        return self.segment_of(offset)
+
+    def read(self, int64_t offset, int64_t max_bytes, int64_t end_offset, bint min_one=True):
+        """Whole batches from the one that holds `offset`, as regions of files.
+
+        Arguments:
+            max_bytes: bytes wanted at most; with `min_one` the first batch comes even above it.
+            end_offset: only batches that end below it (the high watermark).
+
+        Result: a list of regions (empty: nothing there yet), or a Kafka error code. Raises OSError.
+        """
+        cdef SegmentCore segment
+        cdef BatchHeader header
+        cdef int64_t position = 0
+        cdef int64_t end
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            return OFFSET_OUT_OF_RANGE
+        end_offset = min(end_offset, self.log_end_offset)
+        segment = self.segment_of(offset)
+        while segment is not None and offset < end_offset:
+            self.stamp += 1
+            segment.used = self.stamp
+            if segment.find(offset, &position, &header):
+                break
+            segment = self.segment_after(segment)      # the rest of this one was compacted away
+        else:
+            return []
+        if header.base_offset + header.last_offset_delta >= end_offset:
+            return []
+        end = segment.whole_until(position + max_bytes, end_offset)
+        if end <= position:
+            if not min_one:
+                return []
+            end = position + LENGTH_OVERHEAD + header.batch_length
+        return [FileRegion(segment.file, position, end - position)]
+
+    def segment_after(self, SegmentCore segment not None):
+        """The segment behind this one, or None."""
+        cdef SegmentCore candidate
+        for candidate in self.segments:
+            if candidate.base_offset > segment.base_offset:
+                return candidate
+        return None
+
+
+cdef int64_t judge_frame(const uint8_t *p, int64_t size, int64_t segment_bytes, BatchHeader *header) noexcept nogil:
+    """NEW_BATCH where `size` bytes are one v2 batch by its header, else -(Kafka error code)."""
+    if read_batch_header(p, size, header) < 0 or header.magic != 2 or header.last_offset_delta < 0:
+        return -INVALID_RECORD
+    if header.batch_length != size - LENGTH_OVERHEAD:
+        return -INVALID_RECORD
+    if size > segment_bytes:
+        return -RECORD_LIST_TOO_LARGE
+    return NEW_BATCH

@@ -1,0 +1,21 @@
+from typing_extensions import Buffer
+
+from kafkalite._speedups.log import SegmentCore
+from kafkalite._speedups.producers import ProducerState
+
+class Scanned:
+    end: int
+    next_offset: int
+    batches: int
+    whole: bool
+    epochs: list[tuple[int, int]]
+
+def checksum(data: Buffer, plain: bool = False) -> int: ...
+def scan(
+    segment: SegmentCore,
+    position: int,
+    size: int,
+    interval: int,
+    producers: ProducerState | None = None,
+    producers_from: int = 0,
+) -> Scanned: ...

@@ -1,0 +1,244 @@
+"""The scan that recovery makes: every batch of a segment checked, indexed and noted, up to the first bad one.
+
+Laws:
+1. Checked without the GIL, a chunk at a time; the GIL is taken per chunk to note what was found.
+2. What lies behind the first bad batch is never looked at.
+3. Memory is bounded by the largest batch allowed, not by what a damaged length claims.
+"""
+
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc, realloc
+from posix.types cimport off_t
+
+from kafkalite._speedups.file cimport File
+from kafkalite._speedups.log cimport SegmentCore
+from kafkalite._speedups.producers cimport ProducerState
+from kafkalite._speedups.wire cimport (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    BatchHeader,
+    read_batch_header,
+)
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #include <unistd.h>
+    static uint32_t kl_crc_table[8][256];
+    static void kl_crc_init(void) {
+        for (uint32_t i = 0; i < 256; i++) {
+            uint32_t crc = i;
+            for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82f63b78u & -(crc & 1));
+            kl_crc_table[0][i] = crc;
+        }
+        for (int row = 1; row < 8; row++)
+            for (int i = 0; i < 256; i++) {
+                uint32_t before = kl_crc_table[row - 1][i];
+                kl_crc_table[row][i] = (before >> 8) ^ kl_crc_table[0][before & 0xff];
+            }
+    }
+    /* CRC-32C, eight bytes a step. */
+    static uint32_t kl_crc_plain(uint32_t crc, const uint8_t *p, size_t n) {
+        for (; n >= 8; p += 8, n -= 8) {
+            uint32_t low = (p[0] | p[1] << 8 | p[2] << 16 | (uint32_t) p[3] << 24) ^ crc;
+            crc = kl_crc_table[7][low & 0xff] ^ kl_crc_table[6][low >> 8 & 0xff]
+                ^ kl_crc_table[5][low >> 16 & 0xff] ^ kl_crc_table[4][low >> 24]
+                ^ kl_crc_table[3][p[4]] ^ kl_crc_table[2][p[5]] ^ kl_crc_table[1][p[6]] ^ kl_crc_table[0][p[7]];
+        }
+        for (; n; p++, n--) crc = (crc >> 8) ^ kl_crc_table[0][(crc ^ *p) & 0xff];
+        return crc;
+    }
+    #if defined(__x86_64__) && defined(__GNUC__)
+    __attribute__((target("sse4.2")))
+    static uint32_t kl_crc_fast(uint32_t crc, const uint8_t *p, size_t n) {
+        uint64_t wide = crc, word;
+        for (; n >= 8; p += 8, n -= 8) { memcpy(&word, p, 8); wide = __builtin_ia32_crc32di(wide, word); }
+        crc = (uint32_t) wide;
+        for (; n; p++, n--) crc = __builtin_ia32_crc32qi(crc, *p);
+        return crc;
+    }
+    static int kl_crc_has_fast(void) { return __builtin_cpu_supports("sse4.2"); }
+    #else
+    #define kl_crc_fast kl_crc_plain
+    static int kl_crc_has_fast(void) { return 0; }
+    #endif
+    """
+    void kl_crc_init() noexcept nogil
+    uint32_t kl_crc_plain(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
+    uint32_t kl_crc_fast(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
+    int kl_crc_has_fast() noexcept nogil
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t c_pread "pread"(int fd, void *buf, size_t count, off_t offset)
+
+cdef enum:
+    CHUNK_BYTES = 1 << 20
+    CHUNK_BATCHES = 4096
+    SCAN_MORE = 0
+    SCAN_FULL = 1
+    SCAN_BAD = 2
+cdef int64_t BATCH_BYTES_MAX = 256 << 20
+
+kl_crc_init()
+cdef bint has_fast = kl_crc_has_fast()
+
+
+cdef inline uint32_t crc32c(const uint8_t *p, size_t n) noexcept nogil:
+    cdef uint32_t start = 0xffffffff
+    return (kl_crc_fast(start, p, n) if has_fast else kl_crc_plain(start, p, n)) ^ start
+
+
+def checksum(const uint8_t[::1] data, bint plain=False):
+    """CRC-32C of a buffer; `plain` by tables even where the processor has an instruction for it."""
+    cdef uint32_t start = 0xffffffff
+    cdef size_t n = data.shape[0]
+    if n == 0:
+        return 0
+    return kl_crc_plain(start, &data[0], n) ^ start if plain else crc32c(&data[0], n)
+
+
+cdef struct Chunk:
+    uint8_t *data
+    int64_t room
+    int64_t size              # bytes read
+    int64_t used              # bytes of whole good batches
+    int64_t next_offset       # no batch may begin below
+    int64_t missing           # bytes the batch behind `used` has in all, when only that is lacking
+    int count
+    BatchHeader headers[CHUNK_BATCHES]
+
+
+cdef int check(Chunk *chunk) noexcept nogil:
+    """Walk the batches in the chunk; answer why it stopped."""
+    cdef const uint8_t *p
+    cdef BatchHeader *header
+    cdef int64_t left, size
+    chunk.used = 0
+    chunk.count = 0
+    while chunk.count < CHUNK_BATCHES:
+        p = chunk.data + chunk.used
+        left = chunk.size - chunk.used
+        header = &chunk.headers[chunk.count]
+        chunk.missing = HEADER_SIZE
+        if read_batch_header(p, left, header) < 0:
+            return SCAN_MORE
+        size = LENGTH_OVERHEAD + <int64_t> header.batch_length
+        if size < HEADER_SIZE or header.magic != 2 or header.last_offset_delta < 0:
+            return SCAN_BAD
+        if header.base_offset < chunk.next_offset:
+            return SCAN_BAD
+        if size > left:
+            chunk.missing = size
+            return SCAN_MORE
+        if crc32c(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT) != header.crc:
+            return SCAN_BAD
+        chunk.next_offset = header.base_offset + header.last_offset_delta + 1
+        chunk.used += size
+        chunk.count += 1
+    return SCAN_FULL
+
+
+cdef int64_t read_outside(File file, uint8_t *target, int64_t size, int64_t offset) except -1:
+    """Like `File.read_into`, without the GIL where nobody watches."""
+    cdef ssize_t got
+    cdef int64_t done = 0
+    if file.watched:
+        return file.read_into(target, size, offset)
+    while done < size:
+        with nogil:
+            got = c_pread(file.fd, target + done, size - done, offset + done)
+        if got < 0 and errno != EINTR:
+            raise OSError(errno, "cannot read", file.path)
+        if got == 0:
+            break
+        done += max(got, <ssize_t> 0)
+    return done
+
+
+cdef class Scanned:
+    """What a scan found: `end` (position behind the last good batch), `whole` (nothing lies behind it), `next_offset`,
+    `batches`, and `epochs`: (epoch, first offset) wherever the leader epoch changed."""
+
+    cdef readonly int64_t end
+    cdef readonly int64_t next_offset
+    cdef readonly int64_t batches
+    cdef readonly bint whole
+    cdef readonly list epochs
+    cdef int32_t last_epoch
+
+
+cdef int take_over(Chunk *chunk, SegmentCore segment, ProducerState producers, int64_t producers_from,
+                   int64_t interval, Scanned found) except -1:
+    """Index and note the batches of a chunk."""
+    cdef BatchHeader *header
+    cdef int i
+    for i in range(chunk.count):
+        header = &chunk.headers[i]
+        segment.note(header, header.base_offset + header.last_offset_delta,
+                     LENGTH_OVERHEAD + <int64_t> header.batch_length, interval)
+        if producers is not None and header.producer_id >= 0 and header.base_offset >= producers_from:
+            producers.note(header, header.base_offset)
+        if not found.epochs or found.last_epoch != header.leader_epoch:
+            found.epochs.append((header.leader_epoch, header.base_offset))
+            found.last_epoch = header.leader_epoch
+    found.batches += chunk.count
+    return 0
+
+
+def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t interval,
+         ProducerState producers=None, int64_t producers_from=0):
+    """Check a segment from `position` (where its counters stand) and index what is good.
+
+    Arguments:
+        size: bytes of the file.
+        interval: index.interval.bytes.
+        producers: also note the batches of idempotent producers from the offset `producers_from` on.
+
+    Result: Scanned. The segment's `size` ends at the first bad batch; the file is not changed. Raises OSError, MemoryError.
+    """
+    cdef Chunk *chunk = <Chunk *> malloc(sizeof(Chunk))
+    cdef Scanned found = Scanned.__new__(Scanned)
+    cdef int stop
+    if chunk == NULL:
+        raise MemoryError
+    found.epochs = []
+    chunk.data = NULL
+    chunk.room = 0
+    chunk.next_offset = segment.base_offset
+    try:
+        grow(chunk, CHUNK_BYTES)
+        while True:
+            chunk.size = read_outside(segment.file, chunk.data, min(chunk.room, size - position), position)
+            with nogil:
+                stop = check(chunk)
+            take_over(chunk, segment, producers, producers_from, interval, found)
+            position += chunk.used
+            if stop == SCAN_BAD or position + chunk.missing > size or chunk.missing > BATCH_BYTES_MAX:
+                break
+            if stop == SCAN_MORE and chunk.used == 0:
+                if chunk.missing <= chunk.size:
+                    break                          # the file ended before `size`
+                if chunk.missing <= chunk.room:
+                    break
+                grow(chunk, chunk.missing)
+        if producers is not None:
+            producers.keep()
+        found.end = position
+        found.whole = position == size
+        found.next_offset = chunk.next_offset
+        return found
+    finally:
+        free(chunk.data)
+        free(chunk)
+
+
+cdef int grow(Chunk *chunk, int64_t room) except -1:
+    cdef uint8_t *data = <uint8_t *> realloc(chunk.data, room)
+    if data == NULL:
+        raise MemoryError
+    chunk.data = data
+    chunk.room = room
+    return 0

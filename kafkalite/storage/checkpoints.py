@@ -1,0 +1,120 @@
+"""The small text files: read strictly, written at once (CheckpointFile.java, PartitionMetadata.java, MetaProperties.java).
+
+Law: a file that is not as it must be raises `BadCheckpoint` with its path and reason; nothing is guessed.
+"""
+
+import base64
+import json
+import os
+import re
+
+from kafkalite._speedups.file import Disk
+from kafkalite.storage import names
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+
+Offsets = dict[tuple[str, int], int]
+
+
+class BadCheckpoint(ValueError):
+    """A file of a log directory does not read; the text names it and says why."""
+
+
+def _entries(disk: Disk, path: str) -> list[list[str]]:
+    """Fields of every entry of a checkpoint of version 0; no file, no entries."""
+    try:
+        lines = disk.read_bytes(path).decode().splitlines()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as error:
+        raise BadCheckpoint(f"{path}: not text") from error
+    if not lines or lines[0] != "0":
+        raise BadCheckpoint(f"{path}: not of version 0")
+    if len(lines) < 2 or lines[1] != str(len(lines) - 2):
+        raise BadCheckpoint(f"{path}: {len(lines) - 2} entries, but another count on line 2")
+    return [line.split(" ") for line in lines[2:]]
+
+
+def _write(disk: Disk, path: str, lines: list[str], sync: bool) -> None:
+    disk.write_atomic(path, "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]).encode(), sync=sync)
+
+
+def _number(path: str, text: str) -> int:
+    if not re.fullmatch(r"-?\d{1,19}", text):
+        raise BadCheckpoint(f"{path}: {text!r} is not a number")
+    return int(text)
+
+
+def read_offsets(disk: Disk, path: str) -> Offsets:
+    """`<topic> <partition> <offset>` per line. Raises BadCheckpoint, OSError."""
+    offsets: Offsets = {}
+    for fields in _entries(disk, path):
+        if len(fields) != 3:
+            raise BadCheckpoint(f"{path}: {' '.join(fields)!r} is not topic, partition, offset")
+        offsets[fields[0], _number(path, fields[1])] = _number(path, fields[2])
+    return offsets
+
+
+def write_offsets(disk: Disk, path: str, offsets: Offsets, *, sync: bool = True) -> None:
+    """Replace the checkpoint. Raises OSError."""
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    _write(disk, path, lines, sync)
+
+
+def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
+    """`<epoch> <start offset>` per line, both growing. Raises BadCheckpoint, OSError."""
+    entries: list[tuple[int, int]] = []
+    for fields in _entries(disk, path):
+        if len(fields) != 2:
+            raise BadCheckpoint(f"{path}: {' '.join(fields)!r} is not epoch, offset")
+        entry = _number(path, fields[0]), _number(path, fields[1])
+        if entries and (entry[0] <= entries[-1][0] or entry[1] < entries[-1][1]):
+            raise BadCheckpoint(f"{path}: epochs must grow")
+        entries.append(entry)
+    return entries
+
+
+def write_epochs(disk: Disk, path: str, entries: list[tuple[int, int]], *, sync: bool = False) -> None:
+    """Replace the checkpoint; without `sync` a crash may lose it, and recovery reads the epochs from the batches."""
+    _write(disk, path, [f"{epoch} {offset}" for epoch, offset in entries], sync)
+
+
+def read_topic_id(disk: Disk, directory: str) -> bytes | None:
+    """The 16 bytes in `partition.metadata`, None where there is no such file. Raises BadCheckpoint, OSError."""
+    path = os.path.join(directory, names.PARTITION_METADATA)
+    try:
+        text = disk.read_bytes(path).decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    found = re.fullmatch(r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?", text)
+    if found is None:
+        raise BadCheckpoint(f"{path}: not a version and a topic id")
+    return base64.urlsafe_b64decode(found[1] + "==")
+
+
+def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
+    """Note whose partition this is. Raises OSError."""
+    text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+    path = os.path.join(directory, names.PARTITION_METADATA)
+    disk.write_atomic(path, f"version: 0\ntopic_id: {text}".encode(), sync=True)
+
+
+def take_clean_shutdown(disk: Disk, directory: str) -> bool:
+    """Tell whether the directory was left cleanly, and remove the mark, so that a crash from now on is seen."""
+    path = os.path.join(directory, CLEAN_SHUTDOWN)
+    if not disk.exists(path):
+        return False
+    disk.remove(path)
+    disk.sync_dir(directory)
+    return True
+
+
+def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = -1) -> None:
+    """Say that every log of the directory is complete on the disk. Raises OSError."""
+    mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    disk.write_atomic(os.path.join(directory, CLEAN_SHUTDOWN), mark.encode(), sync=True)

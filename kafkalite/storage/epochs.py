@@ -1,0 +1,79 @@
+"""Which leader epoch began at which offset: the cache behind `leader-epoch-checkpoint` (LeaderEpochFileCache.java, KIP-101).
+
+Law: epochs and start offsets only grow; an entry that would not is replaced together with all it contradicts.
+"""
+
+from bisect import bisect_right
+
+from kafkalite._speedups.file import Disk
+from kafkalite.storage.checkpoints import read_epochs, write_epochs
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class LeaderEpochCache:
+    """The epochs of one partition.
+
+    Arguments:
+        disk, path: of the checkpoint; it is written at every change.
+        entries: (epoch, start offset), in order.
+    """
+
+    __slots__ = ("_disk", "_path", "entries")
+
+    def __init__(self, disk: Disk, path: str, entries: list[tuple[int, int]] | None = None) -> None:
+        self._disk = disk
+        self._path = path
+        self.entries = entries or []
+
+    @classmethod
+    def load(cls, disk: Disk, path: str) -> "LeaderEpochCache":
+        """Read the checkpoint; empty where there is none. Raises BadCheckpoint, OSError."""
+        return cls(disk, path, read_epochs(disk, path))
+
+    @property
+    def latest(self) -> int:
+        """The highest epoch, -1 for none."""
+        return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` begins at `start_offset`. Raises OSError."""
+        if epoch < 0 or (self.entries and epoch == self.latest):
+            return
+        kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
+        self._replace([*kept, (epoch, start_offset)])
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that begin at or above `end_offset`. Raises OSError."""
+        self._replace([entry for entry in self.entries if entry[1] < end_offset])
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget what ended before `start_offset`; the epoch that holds it begins there now. Raises OSError."""
+        index = bisect_right(self.entries, start_offset, key=lambda entry: entry[1]) - 1
+        if index < 0 or self.entries[index][1] == start_offset == self.entries[0][1]:
+            return
+        self._replace([(self.entries[index][0], start_offset), *self.entries[index + 1 :]])
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written, -1 where unknown."""
+        index = bisect_right(self.entries, offset, key=lambda entry: entry[1])
+        return self.entries[index - 1][0] if index else UNDEFINED_EPOCH
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the largest known epoch up to `epoch`, where it ends); (-1, -1) where nothing is known."""
+        if epoch == UNDEFINED_EPOCH:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        index = bisect_right(self.entries, epoch, key=lambda entry: entry[0])
+        if index == len(self.entries):
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        floor = self.entries[index - 1][0] if index else epoch
+        return floor, self.entries[index][1]
+
+    def _replace(self, entries: list[tuple[int, int]]) -> None:
+        if entries == self.entries:
+            return
+        self.entries = entries
+        write_epochs(self._disk, self._path, entries)

@@ -1,0 +1,229 @@
+"""One partition's log, owned by the loop thread.
+
+Laws:
+1. log start <= recovery point <= log end, at all times.
+2. Closed segments never change but by deletion; the tuple of segments is replaced whole.
+3. What must wait for the disk (fsync, deletion) is answered as a plan, run as a job by the caller, its result applied here.
+
+Sources: UnifiedLog.java, LocalLog.java.
+"""
+
+import logging
+import os
+
+from kafkalite._speedups.batches import Batch
+from kafkalite._speedups.file import Disk, File
+from kafkalite._speedups.log import LogCore
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage import names
+from kafkalite.storage.epochs import LeaderEpochCache
+from kafkalite.storage.segment import Segment
+
+OFFSET_OUT_OF_RANGE = 1
+KAFKA_STORAGE_ERROR = 56
+logger = logging.getLogger(__name__)
+
+Found = tuple[int, int, int]
+
+
+class Log(LogCore):
+    """The batches of one partition in its segments.
+
+    Arguments:
+        disk: the disk port.
+        directory: of the partition; exists.
+        topic, partition: whose log this is.
+        config: the topic's settings; assign to replace them.
+        segments: as recovery found them, at least one; the last one is appended to.
+        epochs: leader epochs as recovery found them.
+        log_start_offset, recovery_point: as checkpointed, brought into the range of the segments.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: TopicConfig,
+        segments: list[Segment],
+        epochs: LeaderEpochCache,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.config = config
+        self.epochs = epochs
+        self.segments = tuple(segments)
+        self.active = segments[-1]
+        self.rolled = False
+        self.last_error: OSError | None = None
+        self.log_start_offset = max(log_start_offset, segments[0].base_offset)
+        self.start(max(self.active.next_offset(), self.log_start_offset), epochs.latest)
+        self.recovery_point = min(max(recovery_point, self.log_start_offset), self.log_end_offset)
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, topic: str, partition: int, config: TopicConfig) -> "Log":
+        """A new, empty log; makes the directory. Raises OSError."""
+        disk.make_dir(directory)
+        segment = Segment(0, directory, disk, config).create()
+        epochs = LeaderEpochCache(disk, os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT))
+        return cls(disk, directory, topic, partition, config, [segment], epochs)
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings in use."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        self.segment_bytes = config.segment_bytes
+        self.segment_ms = config.segment_ms
+        self.index_interval_bytes = config.index_interval_bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    # What LogCore asks for.
+
+    def roll(self, base_offset: int) -> None:
+        """Begin the next segment at `base_offset`. Raises OSError, with the log as it was."""
+        self.active.finish()
+        segment = Segment(base_offset, self.directory, self.disk, self.config).create()
+        self.active.closed = True
+        self.segments = (*self.segments, segment)
+        self.active = segment
+        self.rolled = True
+
+    def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        """Note a new leader epoch before its first batch is written. Raises OSError."""
+        self.epochs.assign(leader_epoch, start_offset)
+
+    def write_failed(self, error: OSError) -> None:
+        """Keep the reason and log it; the caller answers KAFKA_STORAGE_ERROR."""
+        self.last_error = error
+        state = "the log is offline" if self.failed else "taken back"
+        logger.error("%s-%d: write failed, %s: %s", self.topic, self.partition, state, error)
+
+    def cut_back(self, offset: int) -> None:
+        """Drop every byte and entry at or above `offset`. Raises OSError."""
+        kept = [segment for segment in self.segments if segment.base_offset < offset] or [self.segments[0]]
+        dropped = self.segments[len(kept) :]
+        kept[-1].truncate(offset)
+        kept[-1].closed = False
+        self.segments = tuple(kept)
+        self.active = kept[-1]
+        for segment in dropped:
+            for path in segment.files():
+                self.disk.remove(path)
+        self.epochs.truncate_from_end(offset)
+        self.set_epoch(self.epochs.latest)
+
+    # Reading beside offsets.
+
+    def look_up_time(self, timestamp_ms: int) -> Found | None:
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp_ms`, None where all are older.
+
+        Raises OSError.
+        """
+        for segment in self.segments:
+            from_offset = max(self.log_start_offset, segment.base_offset)
+            while segment.max_timestamp >= timestamp_ms:
+                place = segment.find_time(timestamp_ms, from_offset)
+                if place is None:
+                    break
+                batch = Batch(segment.opened.pread(place[1], place[0]))
+                found = self._first_record(batch, timestamp_ms)
+                if found is not None:
+                    return found
+                from_offset = batch.last_offset + 1
+        return None
+
+    def _first_record(self, batch: Batch, timestamp_ms: int) -> Found | None:
+        if batch.log_append_time:
+            return batch.max_timestamp, max(batch.base_offset, self.log_start_offset), batch.leader_epoch
+        for record in batch:
+            if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
+                return record.timestamp, record.offset, batch.leader_epoch
+        return None
+
+    def max_timestamp(self) -> Found | None:
+        """(timestamp, offset, leader epoch) of the first record with the highest timestamp; None in an empty log."""
+        highest = max(segment.max_timestamp for segment in self.segments)
+        return None if highest < 0 else self.look_up_time(highest)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at `offset`, -1 where unknown."""
+        return self.epochs.epoch_at(offset)
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """(largest known epoch up to `epoch`, its end offset), (-1, -1) where unknown (KIP-101)."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    # Moving the ends.
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the log start up to `offset`; 0 or a Kafka error code. The files go with the next retention check."""
+        if not 0 <= offset <= self.log_end_offset:
+            return OFFSET_OUT_OF_RANGE
+        if offset > self.log_start_offset:
+            try:
+                self.epochs.truncate_from_start(offset)
+            except OSError as error:
+                self.write_failed(error)
+                return KAFKA_STORAGE_ERROR
+            self.log_start_offset = offset
+            self.recovery_point = max(self.recovery_point, offset)
+        return 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything at or above `offset` (a follower that diverged). Raises OSError."""
+        assert self.pending_bytes == 0, "truncation comes between passes"
+        if offset >= self.log_end_offset:
+            return
+        self.cut_back(offset)
+        self.producers.truncate(offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.start(offset, self.epochs.latest)
+
+    def drop_first(self, count: int) -> list[Segment]:
+        """Take the first `count` segments out of the log; readers that began before still hold them."""
+        dropped, self.segments = list(self.segments[:count]), self.segments[count:]
+        self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+        self.recovery_point = max(self.recovery_point, self.log_start_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        return dropped
+
+    # Flushing: a plan for a job, and what its success means.
+
+    def unflushed(self) -> tuple[list[File], int]:
+        """(files to sync, offset up to which everything is synced then)."""
+        files = [
+            segment.opened
+            for segment in self.segments
+            if segment is self.active or self._end_of(segment) > self.recovery_point
+        ]
+        return files, self.log_end_offset
+
+    def _end_of(self, segment: Segment) -> int:
+        following = self.segment_after(segment)
+        return self.log_end_offset if following is None else int(following.base_offset)
+
+    def flushed(self, offset: int) -> None:
+        """The job of `unflushed` succeeded."""
+        self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
+
+    def close(self) -> None:
+        """Write the indexes of the active segment and sync it: the log can be opened from checkpoints. Raises OSError."""
+        self.active.finish()
+        files, offset = self.unflushed()
+        for file in files:
+            file.sync()
+        self.flushed(offset)

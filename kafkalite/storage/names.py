@@ -1,0 +1,56 @@
+"""How Kafka names the files and directories of a log (LogFileUtils.java, LocalLog.java)."""
+
+import re
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+DELETE_DIRECTORY = "-delete"
+FUTURE_DIRECTORY = "-future"
+STRAY_DIRECTORY = "-stray"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+
+TOPIC_LENGTH_MAX = 249
+_OFFSET = re.compile(r"(\d{20})(\.[a-z]+)")
+_PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d{1,10})")
+_UNIQUE = re.compile(r"(.+)\.([0-9a-f]{32})-delete")
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """`00000000000000000042.log` and its like."""
+    return f"{offset:020d}{suffix}"
+
+
+def parse_file_name(name: str) -> tuple[int, str] | None:
+    """(offset, suffix) of a file of a log, None for any other name."""
+    found = _OFFSET.fullmatch(name)
+    return (int(found[1]), found[2]) if found else None
+
+
+def directory_name(topic: str, partition: int) -> str:
+    """`orders-3`."""
+    return f"{topic}-{partition}"
+
+
+def parse_directory_name(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a partition's directory, None for any other name."""
+    found = _PARTITION.fullmatch(name)
+    if not found or found[1] in (".", ".."):
+        return None
+    return found[1], int(found[2])
+
+
+def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
+    """The name a partition's directory gets before it is removed; `unique` is 32 hex digits. Cut to what fits a name."""
+    suffix = f"-{partition}.{unique}{DELETE_DIRECTORY}"
+    return topic[: 255 - len(suffix)] + suffix
+
+
+def is_deleted_directory(name: str) -> bool:
+    return _UNIQUE.fullmatch(name) is not None

@@ -1,0 +1,164 @@
+"""One segment on the disk: its files, and when its indexes are written, dropped and read again.
+
+Laws:
+1. The active segment is open with both indexes in memory; their files are brought up to date by `write_indexes`.
+2. A closed segment may be unloaded at any time; whoever reads it loads it again, and regions in flight hold its file.
+3. An index file that is missing or insane is built again from the batches.
+"""
+
+import os
+
+from kafkalite._speedups.file import Disk, File
+from kafkalite._speedups.index import InsaneIndex, OffsetIndex, TimeIndex
+from kafkalite._speedups.log import SegmentCore
+from kafkalite._speedups.logscan import scan
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage import names
+
+
+class Segment(SegmentCore):
+    """A file of batches and its two indexes.
+
+    Arguments:
+        base_offset: names the files.
+        directory: of the partition.
+        disk: the disk port.
+        config: index sizes are taken from it.
+    """
+
+    __slots__ = ("closed", "directory", "disk", "index_bytes_max", "interval", "suffix")
+
+    def __init__(self, base_offset: int, directory: str, disk: Disk, config: TopicConfig) -> None:
+        self.directory = directory
+        self.disk = disk
+        self.index_bytes_max = config.segment_index_bytes
+        self.interval = config.index_interval_bytes
+        self.closed = False
+        self.suffix = ""
+
+    def path(self, suffix: str) -> str:
+        """Where one of its files is now."""
+        return os.path.join(self.directory, names.file_name(self.base_offset, suffix) + self.suffix)
+
+    def create(self) -> "Segment":
+        """Make an empty file, or empty the one a failed roll left. Raises OSError."""
+        self.file = self.disk.open(self.path(names.LOG), create=True)
+        if self.file.size():
+            self.file.truncate(0)
+        self.empty_indexes()
+        for suffix in (names.INDEX, names.TIME_INDEX):
+            if self.disk.exists(self.path(suffix)):
+                self.disk.remove(self.path(suffix))
+        return self
+
+    def empty_indexes(self) -> None:
+        """Forget both indexes and what was counted; the file stays."""
+        self.offset_index = OffsetIndex(self.base_offset, self.index_bytes_max)
+        self.time_index = TimeIndex(self.base_offset, self.index_bytes_max)
+        self.size = 0
+        self.max_timestamp = -1
+        self.max_timestamp_offset = self.base_offset
+        self.first_timestamp = -1
+        self.bytes_since_index = 0
+
+    @property
+    def opened(self) -> File:
+        """The file, opened again where the segment was unloaded."""
+        if self.file is None:
+            self.open_again()
+        assert self.file is not None
+        return self.file
+
+    @property
+    def indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        if self.file is None:
+            self.open_again()
+        assert self.offset_index is not None and self.time_index is not None
+        return self.offset_index, self.time_index
+
+    def open_again(self) -> None:
+        """Load a closed segment of known size. Raises OSError."""
+        self.file = self.disk.open(self.path(names.LOG))
+        try:
+            self.read_indexes(self.size)
+        except (InsaneIndex, FileNotFoundError):
+            size = self.size
+            self.empty_indexes()
+            scan(self, 0, size, self.interval)
+
+    def read_indexes(self, size: int) -> None:
+        """Load both index files of a segment of `size` bytes. Raises InsaneIndex, OSError."""
+        offsets = OffsetIndex(self.base_offset, self.index_bytes_max)
+        offsets.load(self.disk.read_bytes(self.path(names.INDEX)), size)
+        times = TimeIndex(self.base_offset, self.index_bytes_max)
+        times.load(self.disk.read_bytes(self.path(names.TIME_INDEX)), self.base_offset + 2**31)
+        self.offset_index, self.time_index = offsets, times
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to what is in memory. Raises OSError; may be called again then."""
+        for index, suffix in zip(self.indexes, (names.INDEX, names.TIME_INDEX), strict=True):
+            file = self.disk.open(self.path(suffix), create=True)
+            try:
+                file.pwrite(index.tobytes(index.written), index.written * index.entry_size)
+                file.truncate(index.count * index.entry_size)
+                index.mark_written()
+            finally:
+                file.close()
+
+    def finish(self) -> None:
+        """Nothing is appended any more: the time index gets its last entry, both go to their files. Raises OSError."""
+        if self.max_timestamp >= 0:
+            self.indexes[1].append(self.max_timestamp, self.max_timestamp_offset)
+        self.write_indexes()
+
+    def resume(self) -> None:
+        """Count again what follows from indexes and batches: highest and first timestamp, bytes since the last entry."""
+        offsets, times = self.indexes
+        entries = offsets.count
+        last = offsets.look_up(self.base_offset + 2**31) if entries else 0
+        self.bytes_since_index = self.size - last
+        self.max_timestamp, self.max_timestamp_offset = times.last() or (-1, self.base_offset)
+        begin = offsets.look_up(self.max_timestamp_offset)
+        for _, _, _, last_offset, timestamp, _ in self.batches(begin):
+            if timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
+        self.first_timestamp = self.first_batch_timestamp()
+
+    def first_batch_timestamp(self) -> int:
+        """Highest timestamp of the first batch, from which segment.ms counts; -1 in an empty segment."""
+        found = self.find_time(-1, self.base_offset) if self.size else None
+        return -1 if found is None else int.from_bytes(self.opened.pread(8, found[0] + 35), "big", signed=True)
+
+    def truncate(self, offset: int) -> None:
+        """Drop the batches that reach `offset` or beyond, and all bytes behind the counted ones. Raises OSError."""
+        found = self.position_of_batch(offset)
+        offsets, times = self.indexes
+        if found is not None:
+            self.size = found[0]
+        self.opened.truncate(self.size)
+        offsets.truncate(offset)
+        times.truncate(offset)
+        self.resume()
+
+    def unload(self) -> None:
+        """Give back descriptor and memory; a region in flight keeps its file open."""
+        self.file = self.offset_index = self.time_index = None
+
+    def next_offset(self) -> int:
+        """One above the last record; the base offset in an empty segment. Raises OSError."""
+        begin = self.indexes[0].look_up(self.base_offset + 2**31)
+        batches = self.batches(begin)
+        return batches[-1][3] + 1 if batches else self.base_offset
+
+    def files(self) -> list[str]:
+        """Paths of the files it has."""
+        suffixes = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
+        return [path for suffix in suffixes if self.disk.exists(path := self.path(suffix))]
+
+    def mark_deleted(self) -> list[str]:
+        """Rename its files to `.deleted`; answer the new paths. Raises OSError."""
+        paths = self.files()
+        for path in paths:
+            self.disk.rename(path, path + names.DELETED)
+        self.suffix = names.DELETED
+        return [path + names.DELETED for path in paths]
