@@ -1,4 +1,4 @@
-"""A few requests as bytes, and two generators that send them: as fast as a window allows, or at a fixed rate.
+"""A few requests as bytes, and a generator that sends them at a fixed rate (`_speedups.loadgen` sends all it can).
 
 Requests are written out by hand here, not by kafkalite.protocol: the comparison must not depend on what it compares.
 All answers to one such request have the same size on a broker, so a generator counts bytes instead of parsing.
@@ -68,6 +68,12 @@ def produce_error(answer: bytes) -> int:
     return error
 
 
+def produce_error_at(topic: str) -> int:
+    """Where the same error code stands from the front: correlation id(4), tags(1), topics(1), name, partitions(1),
+    index(4)."""
+    return 4 + 1 + 1 + len(varint(len(topic) + 1)) + len(topic) + 1 + 4
+
+
 def read_exactly(connection: socket.socket, count: int) -> bytes:
     parts = bytearray()
     while len(parts) < count:
@@ -119,27 +125,6 @@ class Pipe:
         return whole
 
 
-def pipelined(pipes: Sequence[Pipe], depth: int, count: int) -> float:
-    """Send `count` requests over the connections, at most `depth` unanswered on each; seconds to the last answer."""
-    poller, of_fd = select.epoll(), {pipe.socket.fileno(): pipe for pipe in pipes}
-    for fd in of_fd:
-        poller.register(fd, select.EPOLLIN)
-    started, left, open_requests = time.perf_counter(), count, 0
-    for pipe in pipes:
-        first = min(depth, left)
-        pipe.send(first)
-        left, open_requests = left - first, open_requests + first
-    while open_requests:
-        for fd, _ in poller.poll(30) or _nothing_came():
-            done = of_fd[fd].receive()
-            more = min(done, left)
-            if more:
-                of_fd[fd].send(more)
-            left, open_requests = left - more, open_requests + more - done
-    poller.close()
-    return time.perf_counter() - started
-
-
 def paced(pipes: Sequence[Pipe], rate: float, count: int) -> list[float]:
     """Send `count` requests at `rate` per second, connections in turn, waiting for nobody; seconds from the planned
     moment of each to its answer, so that a broker that stalls is not asked less."""
@@ -157,13 +142,9 @@ def paced(pipes: Sequence[Pipe], rate: float, count: int) -> list[float]:
         pause = max(0.0, started + planned / rate - time.perf_counter()) if planned < count else 30.0
         ready, _, _ = select.select(of_fd, (), (), pause)
         if not ready and planned == count:
-            _nothing_came()
+            raise VerificationError("no answer for 30 s")
         now = time.perf_counter()
         for fd in ready:
             pipe, waiting = of_fd[fd]
             latencies.extend(now - waiting.popleft() for _ in range(pipe.receive()))
     return latencies
-
-
-def _nothing_came() -> list[tuple[int, int]]:
-    raise VerificationError("no answer for 30 s")

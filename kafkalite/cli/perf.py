@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 

@@ -1,7 +1,11 @@
 """One record per request, from our own generator: what a request costs the broker, and how it answers under many."""
 
+import importlib
+import importlib.util
+
+from perf.checks import VerificationError
 from perf.loads.base import LATENCY_FIGURES, CpuMeter, Figure, FreshTopic, Load, Sample, Turn, quantiles_ms
-from perf.wire import Pipe, batch_of_one, paced, pipelined, produce
+from perf.wire import Pipe, batch_of_one, paced, produce, produce_error_at
 
 TIMESTAMP_MS = 1_700_000_000_000
 BATCH = batch_of_one(b"x" * 100, TIMESTAMP_MS)
@@ -15,19 +19,26 @@ class Requests(Load):
         self.title = f"one record of 100 B per request, {connections} connection(s), {depth} under way on each"
         self._connections, self._depth = connections, depth
 
+    def missing(self) -> str | None:
+        found = importlib.util.find_spec("kafkalite._speedups.loadgen")
+        return None if found else "kafkalite._speedups.loadgen is not built: run `make build`"
+
     def run(self, turn: Turn) -> Sample:
+        loadgen = importlib.import_module("kafkalite._speedups.loadgen")
         count = turn.scaled(400_000, 40_000)
         with FreshTopic(turn, self.name, self._connections) as topic:
-            pipes = [
-                Pipe(turn.broker.host, turn.broker.port, [produce(topic.name, partition, BATCH)])
-                for partition in range(self._connections)
-            ]
-            with CpuMeter(turn.broker) as cpu:
-                seconds = pipelined(pipes, self._depth, count)
-            topic.expect(count + len(pipes))
-            for pipe in pipes:
-                pipe.socket.close()
-        return {"requests_per_s": count / seconds, "cpu_us": cpu.seconds / count * 1e6}
+            requests = [produce(topic.name, partition, BATCH)[4:] for partition in range(self._connections)]
+            error_at = produce_error_at(topic.name)
+            try:
+                with CpuMeter(turn.broker) as cpu:
+                    result = loadgen.run(
+                        turn.broker.host, turn.broker.port, requests, self._connections, self._depth, count=count,
+                        error_at=error_at,
+                    )  # fmt: skip
+            except (RuntimeError, OSError) as error:
+                raise VerificationError(f"{turn.broker.name}: {self.name}: {error}") from error
+            topic.expect(count)
+        return {"requests_per_s": count / result["seconds"], "cpu_us": cpu.seconds / count * 1e6}
 
 
 class FanOut(Load):

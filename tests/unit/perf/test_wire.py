@@ -12,7 +12,17 @@ from kio.schema.produce.v9 import request as produce_v9
 from kio.serial import entity_reader
 
 from perf.checks import VerificationError
-from perf.wire import Pipe, api_versions, batch_of_one, metadata_of_all, paced, pipelined, produce, varint
+from perf.wire import (
+    Pipe,
+    api_versions,
+    batch_of_one,
+    metadata_of_all,
+    paced,
+    produce,
+    produce_error,
+    produce_error_at,
+    varint,
+)
 
 
 def answer(correlation_id: int, error: int = 0) -> bytes:
@@ -87,20 +97,16 @@ def test_sizes_are_what_follows() -> None:
         assert struct.unpack_from(">i", request)[0] == len(request) - 4
 
 
-@pytest.mark.parametrize(("connections", "depth", "count"), [(1, 1, 20), (1, 50, 1_000), (3, 7, 1_001), (2, 50, 10)])
-def test_a_window_sends_exactly_what_was_asked(connections: int, depth: int, count: int) -> None:
-    with broker(lambda number: 0) as port:
-        pipes = [Pipe("127.0.0.1", port, [REQUEST]) for _ in range(connections)]
-        assert pipelined(pipes, depth, count) > 0
-        assert sum(pipe.answered for pipe in pipes) == sum(pipe.sent for pipe in pipes) == count + connections
-        close(pipes)
+def test_the_error_code_is_found_from_the_front_and_from_the_end() -> None:
+    body = answer(0, 6)[4:]
+    assert struct.unpack_from(">h", body, produce_error_at("t"))[0] == produce_error(body) == 6
 
 
 def test_an_error_in_one_answer_ends_the_run() -> None:
-    with broker(lambda number: 3 if number == 500 else 0) as port:
+    with broker(lambda number: 3 if number == 50 else 0) as port:
         pipes = [Pipe("127.0.0.1", port, [REQUEST])]
         with pytest.raises(VerificationError, match="Produce answered"):
-            pipelined(pipes, 20, 1_000)
+            paced(pipes, 5_000.0, 100)
         close(pipes)
 
 
