@@ -434,6 +434,11 @@ cdef class Reactor(Hub):
         """The open connections, as a list."""
         return [entry for entry in self.by_fd.values() if type(entry) is SocketConnection]
 
+    def abort(self, str reason):
+        """Close every connection at once."""
+        for connection in self.connections():
+            connection.close(reason)
+
     def close_idle(self, double idle_s, double half_closed_s):
         """Close what made no progress for `idle_s` seconds and waits for nothing of ours (half closed: in any case)."""
         cdef SocketConnection connection

@@ -639,6 +639,10 @@ cdef class Frames:
             reply = reply.following
         return runs
 
+    def touch(self):
+        """Have a pass visit this connection: its peer takes bytes again, or it was authenticated."""
+        self.hub.note(<Connection> self)
+
     cpdef eof(self):
         """The peer has sent its last byte. Answers still leave; the connection closes after the last one."""
         self.ended = True

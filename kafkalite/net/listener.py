@@ -13,10 +13,13 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalite._speedups.connection import Reactor
-from kafkalite._speedups.framing import Limits
+from kafkalite._speedups.framing import Limits, Service
+
+if TYPE_CHECKING:
+    from kafkalite.net.transport import TransportHub
 
 LOGGER = logging.getLogger("kafkalite.net")
 BACKLOG = 1024
@@ -42,10 +45,22 @@ class Door:
 class Listener:
     """Serves any number of addresses of one event loop through one reactor."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, service: Any, limits: Limits | None = None) -> None:
-        """Args: the loop that will call us; the service (docs/architecture.md); limits, Kafka's defaults when None."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        service: Service,
+        limits: Limits | None = None,
+        *,
+        reactor: Reactor | TransportHub | None = None,
+    ) -> None:
+        """Args:
+        loop: the loop that will call us.
+        service: see docs/architecture.md.
+        limits: Kafka's defaults when None.
+        reactor: the driver; a Reactor when None, a TransportHub for TLS.
+        """
         self.limits = limits or Limits()
-        self.reactor = Reactor(loop, service, self.limits)
+        self.reactor = reactor if reactor is not None else Reactor(loop, service, self.limits)
         self.reactor.on_closed = self._closed
         self._loop = loop
         self._doors: list[Door] = []
@@ -122,8 +137,7 @@ class Listener:
             async with asyncio.timeout(grace_s):
                 await self._wait_drained()
         except TimeoutError:
-            for connection in self.reactor.connections():
-                connection.close("the broker stops")
+            self.reactor.abort("the broker stops")
             await self._wait_drained()
         self.reactor.dispose()
         if self._spare >= 0:

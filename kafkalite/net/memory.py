@@ -1,7 +1,7 @@
 """The driver for tests: connections without sockets, in the same passes and over the same pipeline.
 
-The client half is a queue of bytes each way. Nothing happens by itself: `send` opens a pass, `pump` runs the passes that
-completions have asked for.
+The client half is a queue of bytes each way. Nothing happens by itself: `send` opens a pass, `pump` runs the passes
+that completions have asked for.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class MemoryHub(Hub):
             self.wanted = False
             self.run()
 
-    def connect(self, listener: str = "memory", peer: tuple[str, int] = ("memory", 1), window: int | None = None) -> Client:
+    def connect(
+        self, listener: str = "memory", peer: tuple[str, int] = ("memory", 1), window: int | None = None
+    ) -> Client:
         """A new connection; its client half is returned."""
         connection = MemoryConnection(self, listener, peer, window)
         self.welcome(connection)

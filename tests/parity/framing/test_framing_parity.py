@@ -11,6 +11,7 @@ from tests.kit import framing_oracle
 
 SEED = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 REQUEST_BYTES_MAX = 1_000_000
+TAILS = [b"", b"\0", b"\0\0\0\x64abc", b"GET / HTTP/1.1\r\n", b"\xff\xff\xff\xff", b"\x16\x03\x01\x02\x00"]
 
 
 class Recorder:
@@ -59,8 +60,7 @@ def random_stream(rng):
     for _ in range(rng.randrange(1, 60)):
         size = rng.choice(sizes[:7]) if rng.random() < 0.9 else rng.choice(sizes)
         stream += size.to_bytes(4, "big") + rng.randbytes(size)
-    tail = rng.choice([b"", b"\0", b"\0\0\0\x64abc", b"GET / HTTP/1.1\r\n", b"\xff\xff\xff\xff", b"\x16\x03\x01\x02\x00"])
-    return bytes(stream + tail)
+    return bytes(stream + rng.choice(TAILS))
 
 
 @pytest.mark.parametrize("round_number", range(60))

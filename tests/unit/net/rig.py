@@ -1,6 +1,7 @@
 """A listener on a free port with an echo service, on both kinds of event loop."""
 
 import asyncio
+import contextvars
 import functools
 import inspect
 import struct
@@ -10,6 +11,7 @@ import uvloop
 
 from kafkalite._speedups.framing import Limits
 from kafkalite.net.listener import Listener
+from kafkalite.net.transport import TransportHub
 
 
 class Echo:
@@ -61,10 +63,21 @@ async def until(condition, timeout_s=10.0):
             await asyncio.sleep(0.001)
 
 
+DRIVER = contextvars.ContextVar("driver", default="epoll")
+
+
+def make_listener(service, ssl=None, **limits):
+    loop = asyncio.get_running_loop()
+    bounds = Limits(**limits)
+    transports = DRIVER.get() == "transport" or ssl is not None
+    hub = TransportHub(loop, service, bounds, ssl=ssl) if transports else None
+    return Listener(loop, service, bounds, reactor=hub)
+
+
 class Rig:
-    def __init__(self, **limits):
+    def __init__(self, ssl=None, **limits):
         self.echo = Echo()
-        self.listener = Listener(asyncio.get_running_loop(), self.echo, Limits(**limits))
+        self.listener = make_listener(self.echo, ssl, **limits)
         self.address = self.listener.bind("127.0.0.1", 0)
 
     async def open(self):
@@ -77,16 +90,20 @@ class Rig:
         await self.listener.close(0.0)
 
 
-def both_loops(test):
-    """Run an async test on uvloop and on asyncio's own loop."""
+def both_loops(test=None, *, drivers=("epoll", "transport")):
+    """Run an async test on uvloop and on asyncio's own loop, with each driver."""
+    if test is None:
+        return functools.partial(both_loops, drivers=drivers)
 
+    @pytest.mark.parametrize("driver", drivers)
     @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
     @functools.wraps(test)
-    def run(new_loop, **arguments):
+    def run(new_loop, driver, **arguments):
+        DRIVER.set(driver)
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(test(**arguments))
 
     parameters = inspect.signature(test).parameters.values()
-    own = inspect.Parameter("new_loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    run.__signature__ = inspect.Signature([own, *parameters])
+    own = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("new_loop", "driver")]
+    run.__signature__ = inspect.Signature([*own, *parameters])
     return run

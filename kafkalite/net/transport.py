@@ -1,0 +1,280 @@
+"""The driver over asyncio's transports: TLS, and loops without epoll. Slower; same pipeline, same passes.
+
+Laws: it offers the listener what `_speedups.connection.Reactor` offers. It needs a loop that fills a buffer at once
+after asking for it (uvloop and selector loops do), as all connections receive into one memory. What a transport was
+given counts as sent; above its high-water mark nothing more is given, and the pipeline stalls by its own bounds. Files
+are read piece by piece here, as sendfile does not exist under TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from kafkalite._speedups.framing import Connection, Hub, Limits, Service
+
+if TYPE_CHECKING:
+    import ssl as ssl_module
+
+LOGGER = logging.getLogger("kafkalite.net")
+REGION_BYTES_MAX = 256 * 1024  # of a file read at once
+WRITE_HIGH = 256 * 1024
+OVERFLOW_BYTES = 64 * 1024
+DISCARDS_MAX = 16
+LINGER_S = 30.0  # how long a closed connection may take to deliver what was written
+
+
+class TransportConnection(Connection):
+    """A connection whose bytes go through an asyncio transport."""
+
+    def __init__(
+        self, hub: TransportHub, transport: asyncio.Transport, listener: str, *addresses: tuple[str, int]
+    ) -> None:
+        super().__init__(hub, listener, *addresses)
+        self.transport = transport
+        self.loop = hub.loop
+        self.inbox = bytearray()
+        self.writable = True
+        self.reading = True
+        self.active_at = hub.loop.time()
+
+    def transmit(self) -> None:
+        self.advance(0)
+        while self.writable and not self.closed and (runs := self.outgoing()):
+            self.active_at = self.loop.time()
+            parts = []
+            for run in runs:
+                if not isinstance(run, bytes):
+                    break
+                parts.append(run)
+            if not parts:
+                self._write_region(runs[0])
+                continue
+            self.transport.write(b"".join(parts))
+            self.advance(sum(map(len, parts)))
+
+    def _write_region(self, region: Any) -> None:
+        offset = region.offset
+        end = offset + region.length
+        while offset < end and self.writable and not self.closed:
+            data = region.file.pread(min(REGION_BYTES_MAX, end - offset), offset)
+            if not data:
+                self.close("a file is shorter than the answer promised")
+                return
+            self.transport.write(data)
+            offset += len(data)
+            self.advance(len(data))
+
+    def settle(self) -> None:
+        if self.inbox and not self.stalled:
+            taken = self.feed(self.inbox)
+            del self.inbox[:taken]
+        wanted = not self.stalled
+        if wanted != self.reading and not self.closed and not self.ended and not self.transport.is_closing():
+            self.reading = wanted
+            if wanted:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def gone(self) -> None:
+        if self.transport.get_extra_info("ssl_object") is None and not self.transport.is_closing():
+            self._discard_unread()
+        self.transport.close()
+        linger = self.loop.call_later(LINGER_S, self.transport.abort)
+        cast(TransportHub, self.hub).forget(self, linger)
+
+
+    def _discard_unread(self) -> None:
+        # Closing with bytes unread resets the connection and may destroy answers that are still under way.
+        fd = self.transport.get_extra_info("socket").fileno()
+        try:
+            for _ in range(DISCARDS_MAX):
+                if not os.read(fd, OVERFLOW_BYTES):
+                    return
+        except OSError as error:  # nothing is there, or the peer is gone: both end it
+            LOGGER.debug("%s:%d: %s", self.peer_host, self.peer_port, error)
+
+
+class TransportProtocol(asyncio.BufferedProtocol):
+    """What asyncio calls; every call is a pass."""
+
+    def __init__(self, hub: TransportHub, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
+        self._hub = hub
+        self._names = (listener, peer, local)
+        self._overflow: memoryview | None = None
+        self.connection: TransportConnection | None = None
+        self.linger: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        writing = cast(asyncio.Transport, transport)
+        writing.set_write_buffer_limits(high=WRITE_HIGH)
+        self.connection = TransportConnection(self._hub, writing, *self._names)
+        self._hub.adopted(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        assert self.connection is not None
+        self._overflow = None
+        if self.connection.stalled:
+            # TLS may still hand over what it had decrypted when reading was paused.
+            self._overflow = memoryview(bytearray(OVERFLOW_BYTES))
+            return self._overflow
+        return self.connection.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        assert self.connection is not None
+        self.connection.active_at = self._hub.loop.time()
+        self._hub.begin()
+        try:
+            if self._overflow is not None:
+                self.connection.inbox += self._overflow[:nbytes]
+            elif not self.connection.closed:
+                self.connection.buffer_updated(nbytes)
+        finally:
+            self._hub.end()
+
+    def eof_received(self) -> bool:
+        assert self.connection is not None
+        with_tls = self.connection.transport.get_extra_info("ssl_object") is not None
+        self._hub.begin()
+        try:
+            self.connection.eof()
+        finally:
+            self._hub.end()
+        return not with_tls
+
+    def pause_writing(self) -> None:
+        assert self.connection is not None
+        self.connection.writable = False
+
+    def resume_writing(self) -> None:
+        assert self.connection is not None
+        self.connection.writable = True
+        self.connection.touch()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        assert self.connection is not None
+        if self.linger is not None:
+            self.linger.cancel()
+        self.connection.close(str(error) if error is not None else "reset by the peer")
+
+
+class TransportHub(Hub):
+    """All connections of one service that come through transports."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        service: Service,
+        limits: Limits | None = None,
+        *,
+        ssl: ssl_module.SSLContext | None = None,
+    ) -> None:
+        """Args as `Reactor`; ssl: a server context, then every connection speaks TLS."""
+        super().__init__(service, limits)
+        self.loop = loop
+        self.on_closed: Callable[[], object] | None = None
+        self._ssl = ssl
+        self._open: dict[TransportConnection, TransportProtocol] = {}
+        self._hosts: Counter[str] = Counter()
+        self._shaking: set[asyncio.Task[None]] = set()
+        self._doors: dict[int, Callable[[], None]] = {}
+
+    @property
+    def connections_count(self) -> int:
+        return len(self._open) + len(self._shaking)
+
+    def wake(self) -> None:
+        self.loop.call_soon(self.run)
+
+    def adopt(self, fd: int, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
+        task = self.loop.create_task(self._shake(fd, listener, peer, local))
+        self._hosts[peer[0]] += 1
+        self._shaking.add(task)
+        task.add_done_callback(self._shaken)
+
+    async def _shake(self, fd: int, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
+        connected = socket.socket(fileno=fd)
+        protocol = TransportProtocol(self, listener, peer, local)
+        try:
+            await self.loop.connect_accepted_socket(lambda: protocol, connected, ssl=self._ssl)
+        except OSError as error:  # ssl.SSLError and every failure of the socket are OSErrors
+            LOGGER.info("%s:%d: the connection failed before its first request: %s", *peer, error)
+        finally:
+            if protocol.connection is None:
+                connected.close()
+                self._left(peer[0])
+
+    def _shaken(self, task: asyncio.Task[None]) -> None:
+        self._shaking.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fault("handshake", error)
+        if self.on_closed is not None:
+            self.on_closed()
+
+    def adopted(self, protocol: TransportProtocol) -> None:
+        """A protocol has its transport, and with TLS the handshake behind it."""
+        assert protocol.connection is not None
+        self._open[protocol.connection] = protocol
+        self.welcome(protocol.connection)
+
+    def forget(self, connection: TransportConnection, linger: asyncio.TimerHandle) -> None:
+        """A connection is closed; its transport may still deliver until `linger` ends it."""
+        self._open.pop(connection).linger = linger
+        self._left(connection.peer_host)
+        if self.on_closed is not None:
+            self.on_closed()
+
+    def _left(self, host: str) -> None:
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]
+
+    def watch(self, fd: int, door: Callable[[], None], muted: bool = False) -> None:
+        self._doors[fd] = door
+        self.mute(fd, muted)
+
+    def mute(self, fd: int, muted: bool) -> None:
+        if muted:
+            self.loop.remove_reader(fd)
+        else:
+            self.loop.add_reader(fd, self._knock, self._doors[fd])
+
+    def _knock(self, door: Callable[[], None]) -> None:
+        try:
+            door()
+        except Exception as error:  # a reader that raises would be called again for ever
+            self.fault("accept", error)
+
+    def unwatch(self, fd: int) -> None:
+        self.loop.remove_reader(fd)
+        del self._doors[fd]
+
+    def connections_of(self, host: str) -> int:
+        return self._hosts.get(host, 0)
+
+    def connections(self) -> list[TransportConnection]:
+        return list(self._open)
+
+    def close_idle(self, idle_s: float, half_closed_s: float) -> None:
+        now = self.loop.time()
+        for connection in self.connections():
+            quiet = now - connection.active_at
+            if connection.ended and quiet > half_closed_s:
+                connection.close("half closed for too long")
+            elif 0 <= idle_s < quiet and (not connection.open_replies or not connection.writable):
+                connection.close("idle for too long")
+
+    def abort(self, reason: str) -> None:
+        for task in self._shaking:
+            task.cancel()
+        for connection in self.connections():
+            connection.close(reason)
+
+    def dispose(self) -> None:
+        """Nothing is held that the loop does not give up by itself."""

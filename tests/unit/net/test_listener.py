@@ -1,0 +1,288 @@
+"""Accepting within limits, idle connections, descriptors running out, the drain at the end."""
+
+import asyncio
+import errno
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.net.rig import Echo, Rig, both_loops, frame, make_listener, read_frame, until
+
+
+@both_loops
+async def test_several_addresses_each_with_its_name():
+    async with Rig() as rig:
+        addresses = [rig.address, rig.listener.bind("127.0.0.1", 0, "INTERNAL"), rig.listener.bind("::1", 0, "SIX")]
+        assert rig.listener.addresses == addresses
+        for host, port in addresses:
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(frame(b"12345678"))
+            await read_frame(reader)
+            writer.close()
+        seen = [(c.listener, c.local_host, c.local_port, c.peer_host) for c in rig.echo.connections]
+        names = ["PLAINTEXT", "INTERNAL", "SIX"]
+        expected = [(name, host, port, host) for name, (host, port) in zip(names, addresses, strict=True)]
+        assert seen == expected
+
+
+@both_loops
+async def test_a_taken_port_is_told_by_its_address():
+    async with Rig() as rig:
+        with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1:{rig.address[1]}") as caught:
+            rig.listener.bind(*rig.address)
+        assert caught.value.errno == errno.EADDRINUSE
+
+
+@both_loops
+async def test_the_address_can_be_bound_again_at_once():
+    async with Rig() as rig:
+        reader, writer = await rig.open()
+        writer.write(frame(b"12345678"))
+        await read_frame(reader)
+    writer.close()
+    again = make_listener(Echo())
+    assert again.bind(*rig.address) == rig.address
+    await again.close()
+
+
+@both_loops
+async def test_an_inherited_socket_is_served():
+    listening = socket.create_server(("127.0.0.1", 0))
+    address = listening.getsockname()
+    async with Rig() as rig:
+        rig.listener.inherit(listening, "ACTIVATED")
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(frame(b"12345678"))
+        assert await read_frame(reader) == b"12345678"
+        assert rig.echo.connections[0].listener == "ACTIVATED"
+        writer.close()
+
+
+@both_loops
+async def test_a_refused_connection_is_closed_and_not_told_again():
+    async with Rig() as rig:
+        rig.echo.accepts = False
+        reader, writer = await rig.open()
+        assert await reader.read() == b""
+        assert rig.echo.frames == 0 and rig.echo.gone == []
+        writer.close()
+
+
+@both_loops
+async def test_above_max_connections_accepting_waits_for_one_to_go():
+    async with Rig(connections_max=2) as rig:
+        first, second, third = [await rig.open() for _ in range(3)]
+        third[1].write(frame(b"12345678"))
+        for reader, writer in (first, second):
+            writer.write(frame(b"12345678"))
+            await read_frame(reader)
+        assert len(rig.echo.connections) == 2
+        first[1].close()
+        assert await read_frame(third[0]) == b"12345678"
+        second[1].close()
+        third[1].close()
+
+
+@both_loops
+async def test_a_host_above_its_limit_is_closed_at_once():
+    async with Rig(connections_per_ip_max=1, connections_per_ip_overrides={"127.0.0.2": 0}) as rig:
+        first = await rig.open()
+        await until(lambda: rig.echo.connections)
+        second = await rig.open()
+        assert await second[0].read() == b""
+        other = await asyncio.open_connection(*rig.address, local_addr=("127.0.0.2", 0))
+        assert await other[0].read() == b""
+        third_host = await asyncio.open_connection(*rig.address, local_addr=("127.0.0.3", 0))
+        third_host[1].write(frame(b"12345678"))
+        assert await read_frame(third_host[0]) == b"12345678"
+        assert len(rig.echo.connections) == 2
+        for _, writer in (first, second, other, third_host):
+            writer.close()
+
+
+@both_loops
+async def test_pause_and_resume():
+    async with Rig() as rig:
+        rig.listener.pause()
+        reader, writer = await rig.open()
+        writer.write(frame(b"12345678"))
+        await asyncio.sleep(0.03)
+        assert rig.echo.connections == []
+        rig.listener.resume()
+        assert await read_frame(reader) == b"12345678"
+        writer.close()
+
+
+@both_loops
+async def test_idle_connections_are_closed_busy_and_waiting_ones_stay():
+    async with Rig(idle_ms_max=200) as rig:
+        rig.echo.later = lambda body: bytes(body) == b"parked--"
+        idle, busy, waiting = [await rig.open() for _ in range(3)]
+        waiting[1].write(frame(b"parked--"))
+        await until(lambda: rig.echo.open)
+        closed = asyncio.ensure_future(idle[0].read())
+        while not closed.done():
+            busy[1].write(frame(b"12345678"))
+            await read_frame(busy[0])
+            await asyncio.sleep(0.02)
+        assert [each.reason for each in rig.echo.gone] == ["idle for too long"]
+        rig.echo.open[0][0].send(b"woken")
+        assert await read_frame(waiting[0]) == b"woken"
+        for _, writer in (idle, busy, waiting):
+            writer.close()
+
+
+@both_loops
+async def test_close_lets_open_answers_leave():
+    async with Rig() as rig:
+        rig.echo.later = lambda body: True
+        reader, writer = await rig.open()
+        writer.write(frame(b"12345678"))
+        await until(lambda: rig.echo.open)
+        closing = asyncio.ensure_future(rig.listener.close(10.0))
+        await asyncio.sleep(0.01)
+        assert not closing.done()
+        rig.echo.open[0][0].send(b"the last")
+        await closing
+        assert await reader.read() == frame(b"the last")
+        writer.close()
+
+
+@both_loops
+async def test_close_gives_up_after_the_grace_time():
+    async with Rig() as rig:
+        rig.echo.later = lambda body: True
+        reader, writer = await rig.open()
+        writer.write(frame(b"12345678"))
+        await until(lambda: rig.echo.open)
+        await rig.listener.close(0.05)
+        assert await reader.read() == b""
+        assert rig.echo.gone[0].reason == "the broker stops"
+        writer.close()
+
+
+@both_loops
+async def test_no_descriptor_is_left_behind():
+    counts = []
+    for _ in range(3):
+        async with Rig() as rig:
+            for _ in range(20):
+                reader, writer = await rig.open()
+                writer.write(frame(b"12345678"))
+                await read_frame(reader)
+                writer.close()
+                await writer.wait_closed()
+        counts.append(len(os.listdir("/proc/self/fd")))
+    assert counts[0] == counts[2]  # the loop itself opens some on its first use
+
+
+EXHAUSTED = """
+import asyncio, json, logging, resource, socket, sys, uvloop
+from kafkalite.net.listener import Listener
+from tests.unit.net.rig import Echo, frame, read_frame, until
+
+class Told(logging.Handler):
+    lines = []
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+async def main():
+    logging.getLogger("kafkalite.net").addHandler(Told())
+    echo = Echo()
+    listener = Listener(asyncio.get_running_loop(), echo)
+    address = listener.bind("127.0.0.1", 0)
+    clients = [socket.socket() for _ in range(30)]
+    held = [open("/dev/null") for _ in range(5)]
+    used = max(each.fileno() for each in held) + 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 10, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    for client in clients:
+        client.connect(address)
+    await until(lambda: Told.lines)
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    passes = listener.reactor.passes
+    await asyncio.sleep(2.5)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    turns = listener.reactor.passes - passes
+    accepted = len(echo.connections)
+    for client in clients:
+        client.close()
+    await until(lambda: not listener.reactor.connections_count)
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(frame(b"12345678"))
+    served = (await read_frame(reader)).decode()
+    writer.close()
+    await listener.close(1.0)
+    print(json.dumps({"cpu_s": spent, "passes": turns, "told": Told.lines, "accepted": accepted, "served": served}))
+
+uvloop.run(main()) if sys.argv[1] == "uvloop" else asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_out_of_descriptors_it_says_so_once_and_never_spins(loop):
+    command = [sys.executable, "-c", EXHAUSTED, loop]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["cpu_s"] < 0.25, seen
+    assert seen["passes"] < 100, seen
+    assert len(seen["told"]) == 1 and "Too many open files" in seen["told"][0]
+    assert 0 < seen["accepted"] < 30
+    assert seen["served"] == "12345678"
+
+
+IDLE = """
+import asyncio, gc, json, resource, socket, sys, uvloop
+from kafkalite.net.listener import Listener
+from tests.unit.net.rig import Echo, until
+
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * resource.getpagesize()
+
+async def main():
+    echo = Echo()
+    echo.connected = lambda connection: True
+    listener = Listener(asyncio.get_running_loop(), echo)
+    print(listener.bind("127.0.0.1", 0)[1], flush=True)
+    gc.collect()
+    before = resident()
+    await until(lambda: echo.frames == 5000, 60)
+    gc.collect()
+    print(json.dumps({"per_connection": (resident() - before) / 5000}), flush=True)
+    sys.stdin.readline()
+    await listener.close(0.0)
+
+uvloop.run(main())
+"""
+
+
+def test_memory_of_an_idle_connection():
+    resource = pytest.importorskip("resource")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert hard == resource.RLIM_INFINITY or hard > 6000, "too few open files for 5,000 connections"
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 6000), hard))
+    with subprocess.Popen(
+        [sys.executable, "-c", IDLE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        port = int(server.stdout.readline())
+        clients = []
+        try:
+            for _ in range(5000):
+                client = socket.create_connection(("127.0.0.1", port))
+                client.sendall(frame(b"12345678"))
+                clients.append(client)
+            figure = json.loads(server.stdout.readline())["per_connection"]
+        finally:
+            for client in clients:
+                client.close()
+            server.stdin.close()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    print(f"an idle connection takes {figure:.0f} bytes")
+    assert figure <= 2048
