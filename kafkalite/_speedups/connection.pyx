@@ -20,7 +20,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from kafkalite._speedups.file cimport FileRegion
-from kafkalite._speedups.framing cimport Connection, Hub, Limits, Reply
+from kafkalite._speedups.framing cimport Connection, Reply
+from kafkalite._speedups.passes cimport Hub, Limits
 from kafkalite._speedups.wire cimport store_u32
 
 cdef extern from "<sys/epoll.h>" nogil:

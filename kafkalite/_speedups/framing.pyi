@@ -1,53 +1,10 @@
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-class Limits:
-    request_bytes_max: int
-    unsent_bytes_max: int
-    open_replies_max: int
-    connections_max: int
-    connections_per_ip_max: int
-    connections_per_ip_overrides: dict[str, int]
-    idle_ms_max: int
-    authenticate: bool
-    memory_kept_max: int
-    def __init__(
-        self,
-        *,
-        request_bytes_max: int = ...,
-        unsent_bytes_max: int = ...,
-        open_replies_max: int = ...,
-        connections_max: int = ...,
-        connections_per_ip_max: int = ...,
-        connections_per_ip_overrides: dict[str, int] | None = ...,
-        idle_ms_max: int = ...,
-        authenticate: bool = ...,
-        memory_kept_max: int = ...,
-    ) -> None: ...
-
-class Service(Protocol):
-    def connected(self, connection: Connection) -> bool: ...
-    def request(self, reply: Reply, frame: memoryview) -> None: ...
-    def flush(self) -> None: ...
-    def disconnected(self, connection: Connection) -> None: ...
-
-class Hub:
-    service: Service
-    limits: Limits
-    in_pass: bool
-    requests: int
-    passes: int
-    flushes: int
-    bytes_in: int
-    bytes_out: int
-    def __init__(self, service: Service, limits: Limits | None = None) -> None: ...
-    def wake(self) -> None: ...
-    def begin(self) -> None: ...
-    def end(self) -> None: ...
-    def run(self) -> None: ...
-    def schedule(self) -> None: ...
-    def welcome(self, connection: Connection) -> None: ...
-    def fault(self, site: str, error: BaseException) -> None: ...
+from kafkalite._speedups.passes import Hub as Hub
+from kafkalite._speedups.passes import Limits as Limits
+from kafkalite._speedups.passes import Service as Service
+from kafkalite._speedups.passes import Visited
 
 class Reply:
     connection: Connection
@@ -58,13 +15,10 @@ class Reply:
     def skip(self) -> None: ...
     def close(self, reason: str) -> None: ...
 
-class Frames:
-    hub: Hub
+class Frames(Visited):
     unsent: int
     open_replies: int
-    closed: bool
     ended: bool
-    reason: str | None
     @property
     def stalled(self) -> bool: ...
     @property
@@ -88,7 +42,3 @@ class Connection(Frames):
     def __init__(
         self, hub: Hub, listener: str = "", peer: tuple[str, int] = ..., local: tuple[str, int] = ...
     ) -> None: ...
-    def transmit(self) -> None: ...
-    def settle(self) -> None: ...
-    def gone(self) -> None: ...
-    def close(self, reason: str) -> None: ...

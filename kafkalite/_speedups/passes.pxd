@@ -1,0 +1,68 @@
+"""What the connections of one service share; see passes.pyx for the laws."""
+
+from libc.stdint cimport uint8_t
+
+cdef enum:
+    FRAME_BYTES_MIN = 8        # api key, version, correlation id: nothing shorter can be a request
+    ARENA_BYTES = 256 * 1024
+    ARENA_LOW = 32 * 1024      # with less room than this the arena starts again from its beginning
+    RETIRED_MAX = 256 * 1024   # so many bytes of single frames wait for the end of a pass
+
+
+cdef class Limits:
+    cdef readonly Py_ssize_t request_bytes_max, unsent_bytes_max, memory_kept_max
+    cdef readonly int open_replies_max, connections_max, connections_per_ip_max
+    cdef readonly long long idle_ms_max
+    cdef readonly dict connections_per_ip_overrides
+    cdef readonly bint authenticate
+
+
+cdef class Chunk:
+    cdef uint8_t *data
+    cdef readonly Py_ssize_t size
+    cdef Py_ssize_t view_from, view_length
+    cdef object view(self, Py_ssize_t start, Py_ssize_t length)
+
+
+cdef class Pool:
+    cdef list shelves
+    cdef Py_ssize_t kept, kept_max
+    cdef Chunk take(self, Py_ssize_t size)
+    cdef int give(self, Chunk chunk) except -1
+
+
+cdef class Hub:
+    cdef readonly object service
+    cdef readonly Limits limits
+    cdef readonly Pool pool
+    cdef object on_request, on_flush
+    cdef Chunk arena
+    cdef Py_ssize_t arena_at, retired_bytes
+    cdef list retired, active, closing, orphans
+    cdef readonly bint in_pass
+    cdef bint scheduled
+    cdef readonly unsigned long long requests, passes, flushes, bytes_in, bytes_out
+    cdef dict faults
+    cpdef wake(self)
+    cpdef begin(self)
+    cpdef end(self)
+    cdef int flush(self) except -1
+    cdef int retire(self, Chunk chunk) except -1
+    cdef int note(self, Visited connection) except -1
+    cdef int send_all(self) except -1
+    cdef int close_all(self) except -1
+    cpdef fault(self, str site, error)
+
+
+cdef class Visited:
+    cdef readonly Hub hub
+    cdef readonly bint closed
+    cdef bint listed, settled, known
+    cdef readonly str reason
+    cdef int resume(self) except -1
+    cdef int drop_replies(self) except -1
+    cdef int shut(self, str reason) except -1
+    cpdef transmit(self)
+    cpdef settle(self)
+    cpdef gone(self)
+    cpdef close(self, str reason)

@@ -1,0 +1,58 @@
+from typing import Any, Protocol
+
+class Limits:
+    request_bytes_max: int
+    unsent_bytes_max: int
+    open_replies_max: int
+    connections_max: int
+    connections_per_ip_max: int
+    connections_per_ip_overrides: dict[str, int]
+    idle_ms_max: int
+    authenticate: bool
+    memory_kept_max: int
+    def __init__(
+        self,
+        *,
+        request_bytes_max: int = ...,
+        unsent_bytes_max: int = ...,
+        open_replies_max: int = ...,
+        connections_max: int = ...,
+        connections_per_ip_max: int = ...,
+        connections_per_ip_overrides: dict[str, int] | None = ...,
+        idle_ms_max: int = ...,
+        authenticate: bool = ...,
+        memory_kept_max: int = ...,
+    ) -> None: ...
+
+class Service(Protocol):
+    def connected(self, connection: Any) -> bool: ...
+    def request(self, reply: Any, frame: memoryview) -> None: ...
+    def flush(self) -> None: ...
+    def disconnected(self, connection: Any) -> None: ...
+
+class Hub:
+    service: Service
+    limits: Limits
+    in_pass: bool
+    requests: int
+    passes: int
+    flushes: int
+    bytes_in: int
+    bytes_out: int
+    def __init__(self, service: Service, limits: Limits | None = None) -> None: ...
+    def wake(self) -> None: ...
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+    def run(self) -> None: ...
+    def schedule(self) -> None: ...
+    def welcome(self, connection: Visited) -> None: ...
+    def fault(self, site: str, error: BaseException) -> None: ...
+
+class Visited:
+    hub: Hub
+    closed: bool
+    reason: str | None
+    def transmit(self) -> None: ...
+    def settle(self) -> None: ...
+    def gone(self) -> None: ...
+    def close(self, reason: str) -> None: ...

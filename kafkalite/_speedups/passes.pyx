@@ -1,0 +1,316 @@
+"""What the connections of one service share: limits, memory, and the order of things in a pass.
+
+A pass begins with ready sockets, a finished job or a timer. At its end, in this order: the service writes what is
+queued and completes replies; each connection touched sends once; where that made room it parses on; what is closed is
+given up. Laws: memory handed out in a pass is used again only after the service's `flush`; closed connections live to
+the end of the pass; an exception of the service costs its connection, never the loop.
+"""
+
+import logging
+import time
+from typing import Protocol
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.memoryview cimport PyMemoryView_FromObject
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport free, malloc
+
+LOG = logging.getLogger("kafkalite.net")
+FAULT_INTERVAL_S = 60.0
+
+cdef enum:
+    SHELF_MIN = 8              # the smallest chunk has 256 bytes
+    SHELVES = 40
+    ROUNDS_MAX = 16            # how often one pass goes on because sending let connections parse on
+
+
+cdef class Limits:
+    """What a listener allows; every bound has Kafka's name in its comment."""
+
+    def __init__(
+        self, *, Py_ssize_t request_bytes_max=104857600, Py_ssize_t unsent_bytes_max=1 << 20,
+        int open_replies_max=4096, int connections_max=2147483647, int connections_per_ip_max=2147483647,
+        connections_per_ip_overrides=None, long long idle_ms_max=600_000, bint authenticate=False,
+        Py_ssize_t memory_kept_max=16 << 20,
+    ):
+        """Keyword arguments, all optional.
+
+        request_bytes_max: socket.request.max.bytes. unsent_bytes_max, open_replies_max: where reading stops.
+        connections_max, connections_per_ip_max, connections_per_ip_overrides (host -> count): max.connections and so on.
+        idle_ms_max: connections.max.idle.ms, negative for never. authenticate: connections begin unauthenticated.
+        memory_kept_max: bytes of buffers kept for reuse.
+        """
+        if request_bytes_max < FRAME_BYTES_MIN or request_bytes_max > 0x7fffffff:
+            raise ValueError(f"request_bytes_max is {request_bytes_max}, allowed is {FRAME_BYTES_MIN} to 2147483647")
+        if unsent_bytes_max < 1 or open_replies_max < 1:
+            raise ValueError("unsent_bytes_max and open_replies_max must be positive")
+        self.request_bytes_max = request_bytes_max
+        self.unsent_bytes_max = unsent_bytes_max
+        self.open_replies_max = open_replies_max
+        self.connections_max = connections_max
+        self.connections_per_ip_max = connections_per_ip_max
+        self.connections_per_ip_overrides = dict(connections_per_ip_overrides or {})
+        self.idle_ms_max = idle_ms_max
+        self.authenticate = authenticate
+        self.memory_kept_max = memory_kept_max
+
+
+class Service(Protocol):
+    """What the server gives to every driver."""
+
+    def connected(self, connection):
+        """A new connection; False refuses it (then `disconnected` is not called)."""
+
+    def request(self, reply, frame):
+        """One whole frame, without its size: writable, valid until `flush` returns."""
+
+    def flush(self):
+        """A pass ends, or the buffers are about to be used again: write what is queued, complete replies."""
+
+    def disconnected(self, connection):
+        """The connection is gone; called once."""
+
+
+@cython.final
+cdef class Chunk:
+    """Memory that frames are received into. It is freed when its last view goes, never before."""
+
+    def __cinit__(self, Py_ssize_t size):
+        self.data = <uint8_t *> malloc(size)
+        if self.data == NULL:
+            raise MemoryError(f"no memory for a buffer of {size} bytes")
+        self.size = size
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.data + self.view_from, self.view_length, 0, flags)
+
+    cdef object view(self, Py_ssize_t start, Py_ssize_t length):
+        if start < 0 or length < 0 or length > self.size - start:
+            raise IndexError(f"view of {length} bytes at {start} in a buffer of {self.size}")
+        self.view_from = start
+        self.view_length = length
+        return PyMemoryView_FromObject(self)
+
+
+@cython.final
+cdef class Pool:
+    """Chunks by power of two, kept for reuse up to `kept_max` bytes in all."""
+
+    def __cinit__(self, Py_ssize_t kept_max):
+        self.shelves = [[] for _ in range(SHELVES)]
+        self.kept_max = kept_max
+
+    cdef Chunk take(self, Py_ssize_t size):
+        cdef int shelf = SHELF_MIN
+        while (<Py_ssize_t> 1 << shelf) < size:
+            shelf += 1
+        cdef list chunks = <list> self.shelves[shelf]
+        if chunks:
+            self.kept -= <Py_ssize_t> 1 << shelf
+            return <Chunk> chunks.pop()
+        return Chunk(<Py_ssize_t> 1 << shelf)
+
+    cdef int give(self, Chunk chunk) except -1:
+        cdef int shelf = SHELF_MIN
+        if self.kept + chunk.size > self.kept_max:
+            return 0
+        while (<Py_ssize_t> 1 << shelf) < chunk.size:
+            shelf += 1
+        (<list> self.shelves[shelf]).append(chunk)
+        self.kept += chunk.size
+        return 0
+
+
+cdef class Visited:
+    """What a pass visits: the part of a connection that its hub knows."""
+
+    cdef int resume(self) except -1:
+        """Parse on from what was kept while the connection was stalled."""
+        return 0
+
+    cdef int drop_replies(self) except -1:
+        """Tell the replies that are still open that their connection is gone."""
+        return 0
+
+    cdef int shut(self, str reason) except -1:
+        if self.closed:
+            return 0
+        self.closed = True
+        self.reason = reason
+        self.hub.closing.append(self)
+        if not self.hub.in_pass:
+            self.hub.schedule()
+        return 0
+
+    cpdef transmit(self):
+        """Send what `outgoing()` holds, as far as the peer takes it. A driver's part."""
+        raise NotImplementedError("a driver sends")
+
+    cpdef settle(self):
+        """Called at the end of a pass: stop or go on receiving, as `stalled` says. A driver's part."""
+
+    cpdef gone(self):
+        """Give up what the driver holds for this connection. Called once."""
+
+    cpdef close(self, str reason):
+        """Close at once, at the end of the running pass; answers not sent yet are dropped."""
+        self.shut(reason)
+
+
+cdef class Hub:
+    """The passes of one service: shared receive memory, the connections touched, the order at the end of a pass.
+
+    A driver subclasses it and overrides `wake()`, which has `run()` called soon, from the loop.
+    """
+
+    def __init__(self, service, Limits limits=None):
+        self.service = service
+        self.limits = limits if limits is not None else Limits()
+        self.pool = Pool(self.limits.memory_kept_max)
+        self.on_request = service.request
+        self.on_flush = service.flush
+        self.arena = Chunk(ARENA_BYTES)
+        self.retired = []
+        self.active = []
+        self.closing = []
+        self.orphans = []
+        self.faults = {}
+
+    cpdef wake(self):
+        raise NotImplementedError("a driver says how a pass is scheduled")
+
+    cpdef begin(self):
+        """Open a pass: what completes from now on is sent at its end."""
+        self.in_pass = True
+
+    def run(self):
+        """A pass without ready sockets: completions and closings that came from outside."""
+        self.scheduled = False
+        self.begin()
+        self.end()
+
+    cpdef end(self):
+        """Close the pass: flush the service, send once per connection, parse on where that made room, close."""
+        cdef int rounds = 0
+        self.passes += 1
+        try:
+            while True:
+                self.flush()
+                self.send_all()
+                self.close_all()
+                if not self.active and not self.closing and not self.retired:
+                    break
+                rounds += 1
+                if rounds == ROUNDS_MAX:
+                    self.flush()
+                    break
+        finally:
+            self.in_pass = False
+        if self.active or self.closing:
+            self.schedule()
+
+    def welcome(self, Visited connection not None):
+        """Ask the service whether it takes a new connection; one that it refuses is closed."""
+        try:
+            connection.known = self.service.connected(connection)
+        except Exception as error:
+            self.fault("connected", error)
+        if not connection.known:
+            connection.shut("refused")
+
+    def schedule(self):
+        """Have a pass run soon, once."""
+        if not self.scheduled:
+            self.scheduled = True
+            self.wake()
+
+    cdef int flush(self) except -1:
+        self.flushes += 1
+        try:
+            self.on_flush()
+        except Exception as error:
+            # Nobody can say whose requests were lost: all connections of the pass learn it by being closed.
+            self.fault("flush", error)
+            for connection in self.active:
+                (<Visited> connection).shut("internal error")
+        cdef list chunks = self.retired
+        if chunks:
+            self.retired = []
+            self.retired_bytes = 0
+            for chunk in chunks:
+                self.pool.give(<Chunk> chunk)
+        self.arena_at = 0
+        return 0
+
+    cdef int retire(self, Chunk chunk) except -1:
+        self.retired.append(chunk)
+        self.retired_bytes += chunk.size
+        return 0
+
+    cdef int note(self, Visited connection) except -1:
+        if not connection.listed:
+            connection.listed = True
+            self.active.append(connection)
+            if not self.in_pass and not self.scheduled:
+                self.schedule()
+        return 0
+
+    cdef int send_all(self) except -1:
+        cdef list connections = self.active
+        cdef Visited connection
+        self.active = []
+        for connection in connections:
+            connection.listed = False
+            if connection.settled:
+                continue
+            try:
+                connection.transmit()
+                connection.resume()
+                connection.settle()
+            except Exception as error:
+                self.fault("send", error)
+                connection.shut("internal error")
+        return 0
+
+    cdef int close_all(self) except -1:
+        cdef Visited connection
+        cdef list connections, callbacks
+        while self.closing or self.orphans:
+            connections, self.closing = self.closing, []
+            callbacks, self.orphans = self.orphans, []
+            for callback in callbacks:
+                try:
+                    callback()
+                except Exception as error:
+                    self.fault("on_gone", error)
+            for connection in connections:
+                if connection.settled:
+                    continue
+                connection.settled = True
+                try:
+                    connection.gone()
+                except Exception as error:
+                    self.fault("close", error)
+                connection.drop_replies()
+                if not connection.known:
+                    continue
+                try:
+                    self.service.disconnected(connection)
+                except Exception as error:
+                    self.fault("disconnected", error)
+        return 0
+
+    cpdef fault(self, str site, error):
+        """Log an exception nobody foresaw, with its traceback once per place and minute."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = (site, type(error), trace.tb_frame.f_code if trace is not None else None, trace and trace.tb_lineno)
+        now = time.monotonic()
+        if now - self.faults.get(place, -FAULT_INTERVAL_S) >= FAULT_INTERVAL_S:
+            self.faults[place] = now
+            LOG.error("%s raised in %s", type(error).__name__, site, exc_info=error)
