@@ -283,7 +283,7 @@ cdef bint check_counts(Inspection found, const BatchHeader *header, const Inspec
         )
     elif header.attributes & CONTROL_BIT and not rules.control_allowed:
         found.refuse(INVALID_RECORD, "clients may not write control batches")
-    elif header.producer_id >= 0 and header.base_sequence < 0:
+    elif header.producer_id >= 0 and header.base_sequence < 0 and not header.attributes & CONTROL_BIT:
         found.refuse(INVALID_RECORD, f"producer {header.producer_id} sent the sequence {header.base_sequence}")
     elif header.attributes & LOG_APPEND_TIME_BIT:
         found.refuse(INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")

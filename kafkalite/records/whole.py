@@ -152,7 +152,7 @@ def _check_counts(header: Header, rules: Rules) -> None:
         raise Refused(INVALID_RECORD, "counts")
     if header.attributes & CONTROL and not rules.control_allowed:
         raise Refused(INVALID_RECORD, "control batch")
-    if header.producer_id >= 0 and header.base_sequence < 0:
+    if header.producer_id >= 0 and header.base_sequence < 0 and not header.attributes & CONTROL:
         raise Refused(INVALID_RECORD, "sequence")
     if header.attributes & LOG_APPEND_TIME:
         raise Refused(INVALID_TIMESTAMP, "timestamp type")
