@@ -85,11 +85,8 @@ class BrokerConfig:
 
     def without_effect(self) -> list[str]:
         """Keys of Kafka that are set and have no effect here, for one line at the start."""
-        return sorted(
-            name
-            for name in self.static
-            if name in BROKER_KEYS and BROKER_KEYS[name].standing is Standing.WITHOUT_EFFECT
-        )
+        rows = {name: BROKER_KEYS[name] for name in self.static if name in BROKER_KEYS}
+        return sorted(name for name, row in rows.items() if row.standing is Standing.WITHOUT_EFFECT)
 
     def unknown(self) -> list[tuple[str, str | None]]:
         """Keys that are set and that nobody knows, each with the known key that is most like it."""
@@ -99,9 +96,7 @@ class BrokerConfig:
         broker_id, node_id = self.values["broker.id"], self.values["node.id"]
         assert isinstance(broker_id, int) and isinstance(node_id, int)
         if "broker.id" in self.static and "node.id" in self.static and broker_id != node_id:
-            raise ConfigError(
-                "broker.id", f"broker.id ({broker_id}) and node.id ({node_id}) must be equal"
-            )
+            raise ConfigError("broker.id", f"broker.id ({broker_id}) and node.id ({node_id}) must be equal")
         found = broker_id if "broker.id" in self.static else node_id
         if found < -1:
             raise ConfigError("broker.id", f"Invalid value {found} for configuration broker.id: allowed is -1 or more")

@@ -1,4 +1,4 @@
-"""Configuration by request: what DescribeConfigs shows, what CreateTopics, AlterConfigs and IncrementalAlterConfigs may set.
+"""Configuration by request: what DescribeConfigs shows, and what topic creation and the two Alter requests may set.
 
 Everything is decided here on texts, before anything is stored; a refusal is a `ConfigError` with the Kafka error code.
 Sources: ConfigHelper.scala and ConfigAdminManager.scala of Kafka, KIP-226 (sources and synonyms), KIP-339 (operations).

@@ -1,4 +1,4 @@
-"""Kafka's syntax of listeners: `NAME://HOST:PORT`, comma-separated (SocketServerConfigs.java, ListenerName, EndPoint)."""
+"""Kafka's syntax of listeners: `NAME://HOST:PORT`, comma-separated (its SocketServerConfigs.java)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ def parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Endpoi
     if match is None or int(match[4]) > PORT_MAX:
         raise ConfigError(
             key,
-            f"{key}: {entry!r} is not NAME://HOST:PORT with a port of 0 to {PORT_MAX}, such as PLAINTEXT://localhost:9092",
+            f"{key}: {entry!r} is not NAME://HOST:PORT with a port of 0 to {PORT_MAX}",
         )
     name = match[1].upper()
     protocol = protocols.get(name)

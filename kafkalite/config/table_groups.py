@@ -1,4 +1,4 @@
-"""Keys of groups, offsets, transactions and share groups (GroupCoordinatorConfig, TransactionLogConfig, ShareGroupConfig).
+"""Keys of groups, offsets, transactions and share groups (GroupCoordinatorConfig and its like).
 
 None has an effect until the group coordinator is there.
 """
@@ -64,7 +64,7 @@ OFFSETS = (
     idle("offset.metadata.max.bytes", INT, 4096, "The longest text with an offset."),
 )
 TRANSACTIONS = (
-    idle("transactional.id.expiration.ms", INT, 604_800_000, "After how long an idle transactional id is forgotten.", low=1),
+    idle("transactional.id.expiration.ms", INT, 604_800_000, "After how long an idle id is forgotten.", low=1),
     idle("transaction.max.timeout.ms", INT, 900_000, "The longest transaction.", low=1),
     idle("transaction.state.log.num.partitions", INT, 50, "Partitions of the transaction topic.", low=1),
     idle("transaction.state.log.replication.factor", Type.SHORT, 3, "Replicas of the transaction topic.", low=1),

@@ -1,4 +1,4 @@
-"""Keys on which safety hangs, all refused until what they ask for exists (SslConfigs, SaslConfigs, RemoteLogManagerConfig).
+"""Keys on which safety hangs, all refused until what they ask for exists (Kafka's SslConfigs, SaslConfigs and others).
 
 A broker that quietly ignored an authorizer, a keystore or a remote copy would be worse than one that does not start.
 """

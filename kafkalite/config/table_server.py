@@ -31,7 +31,7 @@ IDENTITY = (
 
 NETWORK = (
     Key("listeners", LIST, ("PLAINTEXT://:9092",), "Where connections are taken: NAME://HOST:PORT, comma-separated."),
-    Key("advertised.listeners", LIST, None, "What clients are told to connect to; unset: where they reached this broker."),
+    Key("advertised.listeners", LIST, None, "Where clients are told to connect; unset: where they reached us."),
     Key("listener.security.protocol.map", LIST, tuple(PROTOCOL_MAP.split(",")), "Which protocol each listener speaks."),
     Key("inter.broker.listener.name", STRING, None, "The listener that other brokers use.", standing=IDLE),
     Key("security.inter.broker.protocol", STRING, "PLAINTEXT", "The protocol that other brokers speak.",
@@ -51,7 +51,8 @@ NETWORK = (
     Key("max.connections.per.ip.overrides", STRING, "", "Other limits for some addresses.", standing=IDLE),
     Key("max.connection.creation.rate", INT, INT_MAX, "New connections per second.", low=0, standing=IDLE),
     Key("connections.max.idle.ms", LONG, 600_000, "After how long a silent connection is closed.", low=-1),
-    Key("connection.failed.authentication.delay.ms", INT, 100, "How late a failed login is told.", low=0, standing=IDLE),
+    Key("connection.failed.authentication.delay.ms", INT, 100, "How late a failed login is told.", low=0,
+        standing=IDLE),
     Key("request.timeout.ms", INT, 30_000, "How long a request of this broker may take.", low=1, standing=IDLE),
 )  # fmt: skip
 
@@ -84,7 +85,8 @@ LOG = (
         standing=IDLE),
     Key("producer.id.expiration.ms", INT, 86_400_000, "After how long a silent producer is forgotten.", low=1,
         standing=IDLE),
-    Key("producer.id.expiration.check.interval.ms", INT, 600_000, "How often is looked for those.", low=1, standing=IDLE),
+    Key("producer.id.expiration.check.interval.ms", INT, 600_000, "How often is looked for those.", low=1,
+        standing=IDLE),
 )  # fmt: skip
 
 FETCH = (

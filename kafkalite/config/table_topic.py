@@ -1,4 +1,4 @@
-"""A topic's keys, and the broker's keys that give them their defaults (LogConfig.java, ServerTopicConfigSynonyms.java)."""
+"""A topic's keys, and the broker's keys that give them their defaults (Kafka's LogConfig.java and synonyms)."""
 
 from kafkalite.config.keys import INT_MAX, LONG_MAX, Key, Standing, Synonym, Type, Update
 
@@ -22,9 +22,9 @@ def synonyms(name: str) -> tuple[Synonym, ...]:
 
 
 TOPIC_KEYS = (
-    Key("cleanup.policy", LIST, ("delete",), "Remove old segments, keep the last value of each key, or both; empty keeps"
-        " all for ever.", allowed=("compact", "delete"), synonyms=synonyms("log.cleanup.policy")),
-    Key("compression.gzip.level", INT, -1, "Level of gzip when this broker compresses; -1 is zlib's own default.", low=-1,
+    Key("cleanup.policy", LIST, ("delete",), "Remove old segments, keep the last value of each key, both, or (empty) neither.",
+        allowed=("compact", "delete"), synonyms=synonyms("log.cleanup.policy")),
+    Key("compression.gzip.level", INT, -1, "Level of gzip when this broker compresses; -1: zlib's default.", low=-1,
         high=9, synonyms=synonyms("compression.gzip.level")),
     Key("compression.lz4.level", INT, 9, "Level of lz4 when this broker compresses.", low=1, high=17,
         synonyms=synonyms("compression.lz4.level")),
@@ -52,13 +52,13 @@ TOPIC_KEYS = (
         synonyms=synonyms("log.cleaner.max.compaction.lag.ms")),
     Key("max.message.bytes", INT, 1_048_588, "The largest batch taken, as it comes (compressed).", low=0,
         synonyms=synonyms("message.max.bytes")),
-    Key("message.timestamp.after.max.ms", LONG, 3_600_000, "How far ahead of the broker's clock a record's timestamp may"
-        " be.", low=0, synonyms=synonyms("log.message.timestamp.after.max.ms")),
-    Key("message.timestamp.before.max.ms", LONG, LONG_MAX, "How far behind the broker's clock a record's timestamp may be.",
+    Key("message.timestamp.after.max.ms", LONG, 3_600_000, "How far ahead of this broker's clock a record may be.",
+        low=0, synonyms=synonyms("log.message.timestamp.after.max.ms")),
+    Key("message.timestamp.before.max.ms", LONG, LONG_MAX, "How far behind this broker's clock a record may be.",
         low=0, synonyms=synonyms("log.message.timestamp.before.max.ms")),
-    Key("message.timestamp.type", STRING, "CreateTime", "Whose clock stamps the records: the producer's or the broker's.",
+    Key("message.timestamp.type", STRING, "CreateTime", "Whose clock stamps records: the producer's or the broker's.",
         allowed=("CreateTime", "LogAppendTime"), synonyms=synonyms("log.message.timestamp.type")),
-    Key("min.cleanable.dirty.ratio", DOUBLE, 0.5, "The part of the log that must be dirty before it is compacted.", low=0,
+    Key("min.cleanable.dirty.ratio", DOUBLE, 0.5, "How much of a log must be dirty before it is compacted.", low=0,
         high=1, standing=IDLE, synonyms=synonyms("log.cleaner.min.cleanable.ratio")),
     Key("min.compaction.lag.ms", LONG, 0, "How long a record stays uncompacted at least.", low=0, standing=IDLE,
         synonyms=synonyms("log.cleaner.min.compaction.lag.ms")),
@@ -90,7 +90,8 @@ TOPIC_KEYS = (
 SPECIAL_DEFAULT_KEYS = (
     Key("log.flush.interval.ms", LONG, None, "After how long logs are synced; unset: log.flush.scheduler.interval.ms.",
         standing=IDLE, update=Update.CLUSTER_WIDE),
-    Key("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often is looked whether a log must be synced.", standing=IDLE),
+    Key("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often is looked whether a log must be synced.",
+        standing=IDLE),
     Key("log.retention.ms", LONG, None, "How old a segment may be; unset: log.retention.minutes.", low=-1,
         update=Update.CLUSTER_WIDE),
     Key("log.retention.minutes", INT, None, "How old a segment may be; unset: log.retention.hours.", low=-1),

@@ -3,10 +3,10 @@
 Laws:
 1. A transaction is all or nothing and gets one zxid, one more than the last; a failed one leaves no trace.
 2. The same transactions in the same order with the same times give the same tree: a journal of them is enough.
-3. A watch fires once. It is set by the read that returned the value (or its absence, with `exists`), and what it fires is
-   collected in `fired` until the owner takes it: after the change, in the order of the changes.
-4. A node's `cversion` counts creations and deletions of children; the number of a sequence node counts creations only and
-   never repeats.
+3. A watch fires once. It is set by the read that returned the value (or its absence, with `exists`), and what it fires
+   is collected in `fired` until the owner takes it: after the change, in the order of the changes.
+4. A node's `cversion` counts creations and deletions of children; the number of a sequence node counts creations only
+   and never repeats.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -147,20 +147,20 @@ class Tree:
 
     def get(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> tuple[bytes, Stat]:
         """Data and Stat; raises NoNodeError. The watch fires when the data changes or the node goes."""
-        node = self._node(path)
+        node = self.node(path)
         add_watch(self._data_watches, path, watch, session)
         return node.data, node.stat()
 
     def exists(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> Stat | None:
         """Stat, or None when there is no such node. The watch fires when it comes, changes or goes."""
         check_path(path)
-        node = self._find(path)
+        node = self.find(path)
         add_watch(self._data_watches, path, watch, session)
         return None if node is None else node.stat()
 
     def children(self, path: str, watch: Watcher | None = None, session: int = NO_SESSION) -> tuple[list[str], Stat]:
         """Names of the children in order, and Stat; raises NoNodeError. The watch fires when they change."""
-        node = self._node(path)
+        node = self.node(path)
         add_watch(self._child_watches, path, watch, session)
         return sorted(node.children), node.stat()
 
@@ -175,12 +175,15 @@ class Tree:
 
     # Changing.
 
-    def multi(self, operations: Sequence[Operation], session: int, now_ms: int) -> list[Result]:
+    def multi(
+        self, operations: Sequence[Operation], session: int, now_ms: int, taken_back: list["Change"] | None = None
+    ) -> list[Result]:
         """Do all operations or none.
 
         Arguments:
             session: whose they are; ephemeral nodes belong to it.
             now_ms: the wall time, for ctime and mtime.
+            taken_back: gets the change, for `undo`.
         Returns: one result per operation.
         Raises CoordinationError of the first operation that cannot be done, with `at` its index.
         """
@@ -197,7 +200,16 @@ class Tree:
                 raise
         self.zxid += 1
         self._fire(change.events)
+        if taken_back is not None:
+            taken_back.append(change)
         return results
+
+    def undo(self, changes: list["Change"]) -> None:
+        """Take back the last transactions, which must be exactly these; what their watches told stays told."""
+        for change in reversed(changes):
+            assert change.zxid == self.zxid, "only the last transaction can be taken back"
+            change.undo()
+            self.zxid -= 1
 
     def open_session(self) -> int:
         """Begin a session; its id is the zxid of this transaction."""
@@ -206,7 +218,7 @@ class Tree:
         return self.zxid
 
     def close_session(self, session: int) -> None:
-        """End a session, by its owner or by expiry: its ephemeral nodes and its watches go; raises SessionExpiredError."""
+        """End a session: its ephemeral nodes and its watches go; raises SessionExpiredError."""
         if session not in self.sessions:
             raise SessionExpiredError()
         for watches in (self._data_watches, self._child_watches):
@@ -223,9 +235,10 @@ class Tree:
         fired, self.fired = self.fired, []
         return fired
 
-    # Inside.
+    # Looking up.
 
-    def _find(self, path: str) -> Node | None:
+    def find(self, path: str) -> Node | None:
+        """The node of a well-formed path, or None."""
         node: Node | None = self.root
         for name in path.split("/")[1:] if path != "/" else ():
             if node is None:
@@ -233,9 +246,10 @@ class Tree:
             node = node.children.get(name)
         return node
 
-    def _node(self, path: str) -> Node:
+    def node(self, path: str) -> Node:
+        """The node of any path; raises BadArgumentsError or NoNodeError."""
         check_path(path)
-        node = self._find(path)
+        node = self.find(path)
         if node is None:
             raise NoNodeError(path)
         return node
@@ -256,7 +270,7 @@ class Change:
     def __init__(self, tree: Tree, zxid: int, session: int, now_ms: int) -> None:
         self.events: list[Event] = []
         self._tree = tree
-        self._zxid = zxid
+        self.zxid = zxid
         self._session = session
         self._now_ms = now_ms
         self._undo: list[Callable[[], None]] = []
@@ -265,7 +279,7 @@ class Change:
         """Do one operation; raises CoordinationError and has then changed nothing."""
         if isinstance(operation, Create):
             return self._create(operation)
-        node = self._tree._node(operation.path)
+        node = self._tree.node(operation.path)
         if operation.version not in (ANY_VERSION, node.version):
             raise BadVersionError(operation.path, detail=f"{node.version}, not {operation.version}")
         if isinstance(operation, Set):
@@ -284,7 +298,7 @@ class Change:
         check_path(path + "0" if operation.sequence else path)
         check_data(path, data)
         parent_path, _, name = path.rpartition("/")
-        parent = self._tree._find(parent_path or "/")
+        parent = self._tree.find(parent_path or "/")
         if parent is None:
             raise NoNodeError(path)
         if parent.owner != NO_SESSION:
@@ -295,7 +309,7 @@ class Change:
         if name in parent.children or path == "/":
             raise NodeExistsError(path)
         owner = self._session if operation.ephemeral else NO_SESSION
-        node = Node(data, owner, self._zxid, self._now_ms)
+        node = Node(data, owner, self.zxid, self._now_ms)
         ephemerals = self._tree.sessions[self._session]
         before = parent.pzxid
 
@@ -307,7 +321,7 @@ class Change:
 
         parent.children[name] = node
         parent.creates += 1
-        parent.pzxid = self._zxid
+        parent.pzxid = self.zxid
         if owner:
             ephemerals.add(path)
         self._undo.append(undo)
@@ -321,7 +335,7 @@ class Change:
         def undo() -> None:
             node.data, node.version, node.mzxid, node.mtime = before
 
-        node.data, node.version, node.mzxid, node.mtime = operation.data, node.version + 1, self._zxid, self._now_ms
+        node.data, node.version, node.mzxid, node.mtime = operation.data, node.version + 1, self.zxid, self._now_ms
         self._undo.append(undo)
         self.events.append(Event(CHANGED, operation.path))
         return node.stat()
@@ -332,7 +346,7 @@ class Change:
         if node.children:
             raise NotEmptyError(path)
         parent_path, _, name = path.rpartition("/")
-        parent = self._tree._node(parent_path or "/")
+        parent = self._tree.node(parent_path or "/")
         ephemerals = self._tree.sessions.get(node.owner)
         before = parent.pzxid
 
@@ -343,7 +357,7 @@ class Change:
                 ephemerals.add(path)
 
         del parent.children[name]
-        parent.pzxid = self._zxid
+        parent.pzxid = self.zxid
         if ephemerals is not None:
             ephemerals.discard(path)
         self._undo.append(undo)

@@ -1,0 +1,194 @@
+"""Where static configuration comes from: a file, the environment, the command line.
+
+The stronger wins, in this order: `--set key=value`, the environment (`KAFKALITE_LOG_RETENTION_MS` is
+`log.retention.ms`), the file (`server.properties` as Java reads it, or TOML with tables or dotted keys), Kafka's
+default. Each value remembers where it came from, so that a wrong one is told with its place.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.definitions import BROKER_KEYS
+from kafkalite.config.keys import ConfigError
+
+ENVIRONMENT_PREFIX = "KAFKALITE_"
+ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+BLANK = " \t\f"
+HEX4 = re.compile(r"[0-9a-fA-F]{4}")
+
+
+@dataclass(frozen=True, slots=True)
+class StaticConfig:
+    """Texts by key, and the place each came from."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def broker_config(self) -> BrokerConfig:
+        """The snapshot; raises ConfigError that names the key, what is allowed and the place."""
+        try:
+            return BrokerConfig(dict(self.texts))
+        except ConfigError as error:
+            place = self.places.get(error.key)
+            raise ConfigError(error.key, f"{error} (in {place})" if place else str(error), error.code) from error
+
+
+def load(
+    file: str | None = None, environment: Mapping[str, str] | None = None, settings: Iterable[str] = ()
+) -> StaticConfig:
+    """Bring the texts together.
+
+    Arguments:
+        file: a path; TOML when it ends with `.toml`, else properties.
+        environment: for example `os.environ`; other programs' variables are left alone.
+        settings: `key=value` of the command line, the last one wins.
+    Raises ConfigError for what cannot be read.
+    """
+    texts: dict[str, str] = {}
+    places: dict[str, str] = {}
+    sources = [
+        *([(file, read_file(file))] if file is not None else []),
+        *((name, {key: text}) for name, key, text in from_environment(environment or {})),
+        ("--set", dict(map(split_setting, settings))),
+    ]
+    for place, found in sources:
+        texts.update(found)
+        places.update(dict.fromkeys(found, place))
+    return StaticConfig(texts, places)
+
+
+def read_file(path: str) -> dict[str, str]:
+    """The texts of a configuration file; raises ConfigError."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError("", f"{path}: {error.strerror}") from error
+    return parse_toml(path, data) if path.endswith(".toml") else parse_properties(path, data)
+
+
+def from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """(variable, key, text) of the variables that are configuration.
+
+    A name of one word counts only if it is a key: others belong to the developer's tools (KAFKALITE_DEBUG).
+    """
+    for name in sorted(environment):
+        if name.startswith(ENVIRONMENT_PREFIX):
+            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
+            if "." in key or key in BROKER_KEYS:
+                yield name, key, environment[name]
+
+
+def split_setting(setting: str) -> tuple[str, str]:
+    """`key=value` of the command line; raises ConfigError."""
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError("", f"--set {setting}: write it as key=value")
+    return key.strip(), text.strip()
+
+
+# TOML.
+
+
+def parse_toml(path: str, data: bytes) -> dict[str, str]:
+    """Tables and dotted keys become Kafka's names, lists become comma-separated; raises ConfigError."""
+    try:
+        tables = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError("", f"{path}: not TOML: {error}") from error
+    return dict(flatten(path, "", tables))
+
+
+def flatten(path: str, prefix: str, table: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Each value with its dotted name; raises ConfigError."""
+    for name, value in table.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, dict):
+            yield from flatten(path, f"{key}.", value)
+        elif isinstance(value, list):
+            yield key, ",".join(toml_text(path, key, member) for member in value)
+        else:
+            yield key, toml_text(path, key, value)
+
+
+def toml_text(path: str, key: str, value: object) -> str:
+    """A plain TOML value as text; raises ConfigError."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ConfigError(key, f"{path}: {key}: a {type(value).__name__} is no value of a key")
+
+
+# Properties, as java.util.Properties.load reads them.
+
+
+def parse_properties(path: str, data: bytes) -> dict[str, str]:
+    """Comments, continued lines, separators, escapes of Java; raises ConfigError. What is no UTF-8 is Latin-1."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    found: dict[str, str] = {}
+    for number, line in logical_lines(text):
+        key, value = split_property(line)
+        place = f"{path}, line {number}"
+        found[unescape(place, key)] = unescape(place, value)
+    return found
+
+
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their number: continued ones joined, comments and empty ones left out."""
+    parts: list[str] = []
+    first = 0
+    for number, raw in enumerate(re.split(r"\r\n|\n|\r", text), 1):
+        line = raw.lstrip(BLANK)
+        if not parts:
+            if not line or line[0] in "#!":
+                continue
+            first = number
+        slashes = len(line) - len(line.rstrip("\\"))
+        if slashes % 2:
+            parts.append(line[:-1])
+            continue
+        yield first, "".join((*parts, line))
+        parts = []
+    if parts:
+        yield first, "".join(parts)
+
+
+def split_property(line: str) -> tuple[str, str]:
+    """Key and value: the key ends at the first `=`, `:` or blank that no backslash stands before."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + BLANK:
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(BLANK)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(BLANK)
+    return line[:end], rest
+
+
+def unescape(place: str, text: str) -> str:
+    """Resolve backslashes; raises ConfigError for a broken \\uXXXX."""
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        at += 1
+        if char == "\\" and at < len(text):
+            char = text[at]
+            at += 1
+            if char == "u":
+                if not HEX4.fullmatch(text[at : at + 4]):
+                    raise ConfigError("", f"{place}: \\u needs four hexadecimal digits")
+                char = chr(int(text[at : at + 4], 16))
+                at += 4
+            else:
+                char = ESCAPES.get(char, char)
+        out.append(char)
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

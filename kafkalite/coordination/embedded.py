@@ -1,0 +1,389 @@
+"""The tree inside this process, with a journal file or in memory only.
+
+Laws:
+1. A transaction is in the file and synced before anybody hears of it: answers, events and reads wait, in order, for
+   what they show. With an `Offload`, writing and syncing is one job at a time, and what comes meanwhile goes with
+   the next one.
+2. When the file cannot be written (a full disk), it is cut back, the transactions it should have held are taken
+   back, and their callers get ConnectionLossError; the service goes on. When it cannot be synced or cut back,
+   nobody knows what it holds: the service is lost for good, with all sessions.
+3. The file is made anew from the tree, in one atomic step, when it has grown far beyond what the tree needs: when
+   it is opened, and while running only after `COMPACT_BYTES`, as the tree is encoded on the loop.
+4. Sessions end with the process: what a former process left is removed when the file is opened.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from kafkalite._speedups.file import Disk, File
+from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.coordination import journal
+from kafkalite.coordination.backend import Then
+from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, SessionExpiredError
+from kafkalite.coordination.tree import ANY_VERSION, Change, Create, Delete, Operation, Set, Tree, Watcher
+
+Pick = Callable[[list[object]], object]
+
+COMPACT_BYTES = 64 * 1024 * 1024
+COMPACT_AT_OPEN_BYTES = 1024 * 1024
+
+
+class SyncFailedError(Exception):
+    """What the file holds is unknown; the cause is the OSError."""
+
+
+class JournalFile:
+    """The file that a journal stands in; its methods may run as jobs.
+
+    Arguments:
+        disk, path: where it is.
+        file: open for writing.
+        size: how many bytes of it hold.
+    """
+
+    def __init__(self, disk: Disk, path: str, file: File, size: int) -> None:
+        self.size = size
+        self._disk = disk
+        self._path = path
+        self._file = file
+
+    def append(self, data: bytes) -> None:
+        """Write and sync; raises OSError when nothing was changed, SyncFailedError when nobody knows."""
+        try:
+            written = self._file.pwrite(data, self.size)
+            if written != len(data):
+                raise OSError(f"{self._path}: {written} of {len(data)} bytes were written")
+        except OSError:
+            self._cut_back()
+            raise
+        try:
+            self._file.sync()
+        except OSError as error:
+            raise SyncFailedError(self._path) from error
+        self.size += len(data)
+
+    def replace(self, data: bytes) -> None:
+        """Put a new, smaller file in the place of this one; raises OSError when it is surely still the old one."""
+        try:
+            self._disk.write_atomic(self._path, data, sync=True)
+        except OSError as error:
+            if self._disk.size(self._path) != self.size:
+                raise SyncFailedError(self._path) from error
+            raise
+        try:
+            self._file = self._disk.open(self._path)
+        except OSError as error:
+            raise SyncFailedError(self._path) from error
+        self.size = len(data)
+
+    def cut(self, size: int) -> None:
+        """Drop what is behind `size`; raises OSError."""
+        self._file.truncate(size)
+        self._file.sync()
+        self.size = size
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _cut_back(self) -> None:
+        try:
+            self.cut(self.size)
+        except OSError as error:
+            raise SyncFailedError(self._path) from error
+
+
+class Embedded:
+    """A coordination service of one process.
+
+    Arguments:
+        clock: for the times of the nodes.
+        tree: what there is already.
+        file: the journal, or None for a service in memory.
+        offload: where the journal is written; None = within the call.
+    """
+
+    def __init__(
+        self, clock: Clock, tree: Tree | None = None, file: JournalFile | None = None, offload: Offload | None = None
+    ) -> None:
+        self.tree = Tree() if tree is None else tree
+        self.failure: BaseException | None = None
+        self._clock = clock
+        self._file = file
+        self._offload = offload
+        self._durable = self.tree.zxid
+        self._compact_at = COMPACT_BYTES
+        self._unwritten: list[tuple[int, int, bytes]] = []  # kind, zxid, body
+        self._taken_back: list[Change] | None = []  # None: a session began or ended, that cannot be taken back
+        self._writing: list[Change] | None = None
+        self._busy = False
+        self._waiting: deque[tuple[int, Callable[[Outcome], object], Outcome]] = deque()
+        self._delivering = False
+        self._sessions: dict[int, EmbeddedSession] = {}
+
+    @classmethod
+    def open(cls, disk: Disk, path: str, clock: Clock, offload: Offload | None = None) -> "Embedded":
+        """Read the journal at `path`, or begin one; raises OSError, or JournalError with one line that names the file."""
+        file, tree = open_journal(disk, path)
+        return cls(clock, tree, file, offload)
+
+    def connect(self, on_lost: Callable[[], object] | None = None) -> "EmbeddedSession":
+        """A new session; `on_lost` is called when it ends other than by its own `close`."""
+        if self.failure is not None:
+            raise ConnectionLossError(detail=str(self.failure))
+        session_id = self.tree.open_session()
+        session = EmbeddedSession(self, session_id, on_lost)
+        self._sessions[session_id] = session
+        self._taken_back = None
+        self._changed(journal.KIND_OPEN, b"")
+        return session
+
+    def expire(self, session_id: int) -> None:
+        """End a session as a service does that has not heard of its owner for too long."""
+        session = self._sessions[session_id]
+        self.end_session(session_id, lambda outcome: session.lose())
+
+    def close(self) -> None:
+        """Close the file. Nothing may be under way; sessions that are open end with the next opening."""
+        if self._file is not None:
+            self._file.close()
+
+    # For the sessions.
+
+    def read(self, read: Callable[[], object], then: Then) -> None:
+        """Answer what `read` returns or raises once all it can show is durable."""
+        if self.failure is not None:
+            then(Outcome(error=ConnectionLossError(detail=str(self.failure))))
+            return
+        try:
+            outcome = Outcome(read())
+        except CoordinationError as error:
+            outcome = Outcome(error=error)
+        self._answer(then, outcome)
+
+    def change(self, operations: Sequence[Operation], session: int, pick: Pick, then: Then) -> None:
+        """Do a transaction; `pick` chooses the answer among its results."""
+        if self.failure is not None:
+            then(Outcome(error=ConnectionLossError(detail=str(self.failure))))
+            return
+        now_ms = self._clock.wall_ms()
+        try:
+            results = self.tree.multi(operations, session, now_ms, self._taken_back)
+        except CoordinationError as error:
+            self._answer(then, Outcome(error=error))
+            return
+        self._tell_watchers()
+        self._waiting.append((self.tree.zxid, then, Outcome(pick(list(results)))))
+        self._changed(journal.KIND_MULTI, journal.encode_multi(operations, session, now_ms))
+
+    def end_session(self, session_id: int, then: Then) -> None:
+        """Remove a session with its ephemeral nodes."""
+        if self.failure is not None:
+            then(Outcome(error=ConnectionLossError(detail=str(self.failure))))
+            return
+        del self._sessions[session_id]
+        self.tree.close_session(session_id)
+        self._taken_back = None
+        self._tell_watchers()
+        self._waiting.append((self.tree.zxid, then, Outcome()))
+        self._changed(journal.KIND_CLOSE, journal.SESSION.pack(session_id))
+
+    # Making durable.
+
+    def _changed(self, kind: int, body: bytes) -> None:
+        if self._file is not None:
+            self._unwritten.append((kind, self.tree.zxid, body))
+            self._write()
+        else:
+            self._taken_back = []
+            self._durable = self.tree.zxid
+        self._deliver()
+
+    def _write(self) -> None:
+        if self._busy or not self._unwritten or self.failure is not None:
+            return
+        assert self._file is not None
+        data = b"".join(journal.record(kind, zxid, self._durable, body) for kind, zxid, body in self._unwritten)
+        self._unwritten.clear()
+        self._writing, self._taken_back = self._taken_back, []
+        self._busy = True
+        zxid = self.tree.zxid
+        job, argument = self._file.append, data
+        if self._file.size + len(data) > self._compact_at:
+            whole = journal.encode_snapshot(self.tree)
+            self._compact_at = max(COMPACT_BYTES, len(whole) * 4)
+            if len(whole) * 2 < self._file.size:
+                job, argument = self._file.replace, whole
+        if self._offload is None:
+            self._written(zxid, outcome_of_write(job, argument))
+        else:
+            self._offload.run(job, argument, done=lambda outcome: self._written(zxid, outcome))
+
+    def _written(self, zxid: int, outcome: Outcome) -> None:
+        self._busy = False
+        if outcome.error is None:
+            self._durable = zxid
+            self._write()
+            self._deliver()
+        elif isinstance(outcome.error, OSError) and self._writing is not None and self._taken_back is not None:
+            self._take_back(outcome.error)
+        else:
+            self._lose(outcome.error)
+
+    def _take_back(self, error: OSError) -> None:
+        """The file holds nothing of what was to be written, nor of what came meanwhile: neither shall the tree."""
+        assert self._writing is not None and self._taken_back is not None
+        self.tree.undo([*self._writing, *self._taken_back])
+        self._unwritten.clear()
+        self._taken_back = []
+        refused = Outcome(error=ConnectionLossError(detail=f"the change was not kept: {error}"))
+        self._waiting = deque((self.tree.zxid, then, refused) for _, then, _ in self._waiting)
+        self._deliver()
+
+    def _lose(self, error: BaseException) -> None:
+        self.failure = error
+        lost = Outcome(error=ConnectionLossError(detail=f"the journal is lost: {error!r}"))
+        self._waiting = deque((self._durable, then, lost) for _, then, _ in self._waiting)
+        for session in list(self._sessions.values()):
+            self._waiting.append((self._durable, lambda outcome, session=session: session.lose(), lost))  # type: ignore[misc]
+        self._sessions.clear()
+        self._deliver()
+
+    # Answering.
+
+    def _answer(self, then: Then, outcome: Outcome) -> None:
+        self._waiting.append((self.tree.zxid, then, outcome))
+        self._deliver()
+
+    def _tell_watchers(self) -> None:
+        for watcher, event in self.tree.take_fired():
+            self._waiting.append((self.tree.zxid, lambda outcome, w=watcher, e=event: w(e), Outcome()))  # type: ignore[misc]
+
+    def _deliver(self) -> None:
+        if self._delivering:
+            return
+        self._delivering = True
+        try:
+            while self._waiting and self._waiting[0][0] <= self._durable:
+                _, then, outcome = self._waiting.popleft()
+                then(outcome)
+        except BaseException:  # of a callback: it goes to the caller, after the others have been told
+            self._delivering = False
+            self._deliver()
+            raise
+        self._delivering = False
+
+
+class EmbeddedSession:
+    """One session with an `Embedded`; made by its `connect`."""
+
+    def __init__(self, service: Embedded, session_id: int, on_lost: Callable[[], object] | None) -> None:
+        self._service = service
+        self._session_id = session_id
+        self._on_lost = on_lost
+        self._lost = False
+
+    @property
+    def session_id(self) -> int:
+        """The owner of this session's ephemeral nodes."""
+        return self._session_id
+
+    @property
+    def lost(self) -> bool:
+        """Whether the session is over."""
+        return self._lost
+
+    def get(self, path: str, then: Then, watch: Watcher | None = None) -> None:
+        """(data, Stat) of a node."""
+        self._read(lambda tree: tree.get(path, watch, self._session_id), then)
+
+    def exists(self, path: str, then: Then, watch: Watcher | None = None) -> None:
+        """Stat of a node, or None."""
+        self._read(lambda tree: tree.exists(path, watch, self._session_id), then)
+
+    def children(self, path: str, then: Then, watch: Watcher | None = None) -> None:
+        """(names of the children in order, Stat) of a node."""
+        self._read(lambda tree: tree.children(path, watch, self._session_id), then)
+
+    def create(self, path: str, data: bytes, then: Then, *, ephemeral: bool = False, sequence: bool = False) -> None:
+        """Make a node; `Created`."""
+        self._change((Create(path, data, ephemeral, sequence),), first, then)
+
+    def set(self, path: str, data: bytes, then: Then, version: int = ANY_VERSION) -> None:
+        """Replace a node's data if it has this version; the new Stat."""
+        self._change((Set(path, data, version),), first, then)
+
+    def delete(self, path: str, then: Then, version: int = ANY_VERSION) -> None:
+        """Remove a node if it has this version; None."""
+        self._change((Delete(path, version),), first, then)
+
+    def multi(self, operations: Sequence[Operation], then: Then) -> None:
+        """Do all or none; a list with `Created`, Stat or None for each."""
+        self._change(tuple(operations), lambda results: results, then)
+
+    def close(self, then: Then) -> None:
+        """End the session: its ephemeral nodes go; None."""
+        if self._lost:
+            then(Outcome())
+            return
+        self._lost = True
+        self._on_lost = None
+        self._service.end_session(self._session_id, then)
+
+    def lose(self) -> None:
+        """Called by the service: the session is over."""
+        self._lost = True
+        on_lost, self._on_lost = self._on_lost, None
+        if on_lost is not None:
+            on_lost()
+
+    def _read(self, read: Callable[[Tree], object], then: Then) -> None:
+        if self._lost:
+            then(Outcome(error=SessionExpiredError()))
+        else:
+            self._service.read(lambda: read(self._service.tree), then)
+
+    def _change(self, operations: Sequence[Operation], pick: Pick, then: Then) -> None:
+        if self._lost:
+            then(Outcome(error=SessionExpiredError()))
+        else:
+            self._service.change(operations, self._session_id, pick, then)
+
+
+def first(results: list[object]) -> object:
+    """The only result of a transaction of one operation."""
+    return results[0]
+
+
+def outcome_of_write(job: Callable[[bytes], None], data: bytes) -> Outcome:
+    """Write within the call."""
+    try:
+        job(data)
+    except (OSError, SyncFailedError) as error:
+        return Outcome(error=error)
+    return Outcome()
+
+
+def open_journal(disk: Disk, path: str) -> tuple[JournalFile, Tree]:
+    """Read the journal at `path`, or begin one, and end a former process's sessions; raises OSError, JournalError."""
+    if not disk.exists(path):
+        disk.write_atomic(path, journal.encode_snapshot(Tree()), sync=True)
+    data = disk.read_bytes(path)
+    try:
+        tree, size, torn = journal.load(data)
+    except journal.JournalError as error:
+        raise journal.JournalError(f"{path}: {error}") from error
+    file = JournalFile(disk, path, disk.open(path), size)
+    if torn:
+        file.cut(size)
+    records, durable = [], tree.zxid
+    for session in sorted(tree.sessions):
+        tree.close_session(session)
+        records.append(journal.record(journal.KIND_CLOSE, tree.zxid, durable, journal.SESSION.pack(session)))
+    tree.take_fired()
+    whole = journal.encode_snapshot(tree) if file.size > COMPACT_AT_OPEN_BYTES else b""
+    if whole and len(whole) * 2 < file.size:
+        file.replace(whole)
+    elif records:
+        file.append(b"".join(records))
+    return file, tree

@@ -1,0 +1,293 @@
+"""The journal of the embedded tree: what stands in its file, and how the file is read back.
+
+The file, all numbers little-endian: file     = "KLTREE", format version (u16), a snapshot, then transactions record
+= marker (4 bytes), length of the payload (u32), CRC-32C of length and payload (u32), payload payload  = kind (u8),
+zxid (u64), durable (u64), body snapshot = a NODE record for each node, parents first, then one SNAPSHOT_END record
+with their number and the sessions
+
+`durable` is the last zxid that was synced when the record was written. It tells a torn tail from damage: after a
+hole, records that were written together with it are dropped with it, as nobody was told of them; a record that was
+written when the hole had been synced already proves that something acknowledged is lost, and the file is refused.
+
+The snapshot is written whole and renamed into place, so a hole in it is always damage.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kafkalite.coordination.errors import CoordinationError
+from kafkalite.coordination.tree import Check, Create, Delete, Node, Operation, Set, Tree
+
+FORMAT_VERSION = 1
+HEADER = struct.Struct("<6sH")
+MAGIC = b"KLTREE"
+MARKER = b"\xf4KL\x00"
+RECORD = struct.Struct("<4sII")
+LENGTH = struct.Struct("<I")
+PAYLOAD = struct.Struct("<BQQ")
+NODE = struct.Struct("<QQQqqIQQ")  # czxid mzxid pzxid ctime mtime version creates owner
+TRANSACTION = struct.Struct("<QqI")  # session, time in ms, operations
+OPERATION = struct.Struct("<Bi")  # what, version
+COUNTS = struct.Struct("<QI")  # nodes, sessions
+SESSION = struct.Struct("<Q")
+
+KIND_NODE, KIND_SNAPSHOT_END, KIND_MULTI, KIND_OPEN, KIND_CLOSE = 1, 2, 3, 4, 5
+CREATE, SET, DELETE, CHECK, EPHEMERAL, SEQUENCE = 1, 2, 3, 4, 0x10, 0x20
+
+
+class JournalError(Exception):
+    """A journal that cannot be used; one line that says why."""
+
+
+# Writing.
+
+
+def header() -> bytes:
+    """The first bytes of the file."""
+    return HEADER.pack(MAGIC, FORMAT_VERSION)
+
+
+def record(kind: int, zxid: int, durable: int, body: bytes) -> bytes:
+    """One record with its frame."""
+    payload = PAYLOAD.pack(kind, zxid, durable) + body
+    return RECORD.pack(MARKER, len(payload), checksum(payload)) + payload
+
+
+def checksum(payload: bytes) -> int:
+    """CRC-32C of a payload and its length."""
+    return int(crc32c(payload, crc32c(LENGTH.pack(len(payload)))))
+
+
+def encode_multi(operations: Sequence[Operation], session: int, now_ms: int) -> bytes:
+    """The body of a transaction."""
+    parts = [TRANSACTION.pack(session, now_ms, len(operations))]
+    for operation in operations:
+        if isinstance(operation, Create):
+            what = CREATE | (EPHEMERAL if operation.ephemeral else 0) | (SEQUENCE if operation.sequence else 0)
+            parts += [OPERATION.pack(what, 0), sized(operation.path.encode()), sized(operation.data)]
+        elif isinstance(operation, Set):
+            parts += [OPERATION.pack(SET, operation.version), sized(operation.path.encode()), sized(operation.data)]
+        else:
+            what = DELETE if isinstance(operation, Delete) else CHECK
+            parts += [OPERATION.pack(what, operation.version), sized(operation.path.encode())]
+    return b"".join(parts)
+
+
+def encode_snapshot(tree: Tree) -> bytes:
+    """A whole file that holds just this tree."""
+    parts, count = [header()], 0
+    for path, node in tree.walk():
+        times = NODE.pack(
+            node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime, node.version, node.creates, node.owner
+        )
+        parts.append(record(KIND_NODE, tree.zxid, tree.zxid, times + sized(path.encode()) + sized(node.data)))
+        count += 1
+    sessions = b"".join(map(SESSION.pack, sorted(tree.sessions)))
+    end = COUNTS.pack(count, len(tree.sessions)) + sessions
+    parts.append(record(KIND_SNAPSHOT_END, tree.zxid, tree.zxid, end))
+    return b"".join(parts)
+
+
+def sized(data: bytes) -> bytes:
+    """Bytes behind their length."""
+    return LENGTH.pack(len(data)) + data
+
+
+# Reading.
+
+
+class Loaded(NamedTuple):
+    """A journal read back: the tree, how many bytes of the file hold it, and how many behind them were torn."""
+
+    tree: Tree
+    size: int
+    torn: int
+
+
+class Record(NamedTuple):
+    """A record that is whole."""
+
+    kind: int
+    zxid: int
+    durable: int
+    body: bytes
+    end: int
+
+
+def load(data: bytes) -> Loaded:
+    """Read a journal; raises JournalError when something acknowledged is missing, or when it is no journal at all."""
+    at = check_header(data)
+    tree, at = load_snapshot(data, at)
+    while at < len(data):
+        found = read_record(data, at)
+        if found is None:
+            if proves_loss(data, at, tree.zxid):
+                raise JournalError(f"damaged at byte {at}, while synced transactions follow")
+            break
+        replay(tree, found, at)
+        at = found.end
+    return Loaded(tree, at, len(data) - at)
+
+
+def check_header(data: bytes) -> int:
+    """Where the first record is; raises JournalError."""
+    if len(data) < HEADER.size:
+        raise JournalError("not a journal of this broker: too short")
+    magic, version = HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise JournalError("not a journal of this broker")
+    if version != FORMAT_VERSION:
+        raise JournalError(f"written in format {version}, this broker knows {FORMAT_VERSION}")
+    return HEADER.size
+
+
+def load_snapshot(data: bytes, at: int) -> tuple[Tree, int]:
+    """The tree at the beginning of the file, and where it ends; raises JournalError."""
+    tree, count = Tree(), 0
+    while True:
+        found = read_record(data, at)
+        if found is None or found.kind not in (KIND_NODE, KIND_SNAPSHOT_END):
+            raise JournalError(f"the snapshot is damaged at byte {at}")
+        body = Body(found.body, at)
+        at = found.end
+        if found.kind == KIND_SNAPSHOT_END:
+            finish_snapshot(tree, body, count, found.zxid)
+            return tree, at
+        place_node(tree, body)
+        count += 1
+
+
+def place_node(tree: Tree, body: "Body") -> None:
+    """Put one node of a snapshot into the tree."""
+    czxid, mzxid, pzxid, ctime, mtime, version, creates, owner = body.take(NODE)
+    path, data = body.path(), body.sized()
+    body.end()
+    node = Node(data, owner, czxid, ctime)
+    node.mzxid, node.pzxid, node.mtime, node.version, node.creates = mzxid, pzxid, mtime, version, creates
+    if path == "/":
+        tree.root = node
+        return
+    parent_path, _, name = path.rpartition("/")
+    parent = tree.find(parent_path or "/")
+    if parent is None or name in parent.children:
+        raise JournalError(f"the snapshot has no place for {path!r}")
+    parent.children[name] = node
+    if owner:
+        tree.sessions.setdefault(owner, set()).add(path)
+
+
+def finish_snapshot(tree: Tree, body: "Body", count: int, zxid: int) -> None:
+    """Check what the end of the snapshot says."""
+    expected, session_count = body.take(COUNTS)
+    sessions = {body.take(SESSION)[0] for _ in range(min(session_count, len(body.data)))}
+    body.end()
+    if expected != count or len(sessions) != session_count or not sessions.issuperset(tree.sessions):
+        raise JournalError("the snapshot does not hold together")
+    for session in sessions:
+        tree.sessions.setdefault(session, set())
+    tree.zxid = zxid
+
+
+def replay(tree: Tree, found: Record, at: int) -> None:
+    """Do one transaction again; raises JournalError when it does not fit the tree."""
+    if found.zxid != tree.zxid + 1:
+        raise JournalError(f"transaction {found.zxid} at byte {at} follows {tree.zxid}")
+    body = Body(found.body, at)
+    try:
+        if found.kind == KIND_MULTI:
+            session, now_ms, count = body.take(TRANSACTION)
+            operations = [body.operation() for _ in range(min(count, len(body.data)))]
+            body.end()
+            if len(operations) != count:
+                raise JournalError(f"transaction {found.zxid} at byte {at} is cut")
+            tree.multi(operations, session, now_ms)
+        elif found.kind == KIND_OPEN:
+            body.end()
+            tree.open_session()
+        elif found.kind == KIND_CLOSE:
+            (session,) = body.take(SESSION)
+            body.end()
+            tree.close_session(session)
+        else:
+            raise JournalError(f"record of unknown kind {found.kind} at byte {at}")
+    except CoordinationError as error:
+        raise JournalError(f"transaction {found.zxid} at byte {at} does not fit the tree: {error}") from error
+    tree.take_fired()
+
+
+def read_record(data: bytes, at: int) -> Record | None:
+    """The record at `at`, or None when there is no whole one."""
+    if len(data) - at < RECORD.size:
+        return None
+    marker, length, crc = RECORD.unpack_from(data, at)
+    start = at + RECORD.size
+    if marker != MARKER or length < PAYLOAD.size or length > len(data) - start:
+        return None
+    payload = data[start : start + length]
+    if checksum(payload) != crc:
+        return None
+    kind, zxid, durable = PAYLOAD.unpack_from(payload)
+    return Record(kind, zxid, durable, payload[PAYLOAD.size :], start + length)
+
+
+def proves_loss(data: bytes, at: int, zxid: int) -> bool:
+    """Whether a record behind the hole at `at` was written when more than `zxid` had been synced."""
+    while (at := data.find(MARKER, at + 1)) >= 0:
+        found = read_record(data, at)
+        if found is not None and found.durable > zxid:
+            return True
+    return False
+
+
+class Body:
+    """The body of a record, read from front to back; whatever does not fit raises JournalError."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data = data
+        self._at = 0
+        self._where = at
+
+    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+        """The next numbers."""
+        if len(self.data) - self._at < layout.size:
+            raise JournalError(f"the record at byte {self._where} is cut")
+        values = layout.unpack_from(self.data, self._at)
+        self._at += layout.size
+        return values
+
+    def sized(self) -> bytes:
+        """The next bytes behind their length."""
+        (size,) = self.take(LENGTH)
+        if size > len(self.data) - self._at:
+            raise JournalError(f"the record at byte {self._where} is cut")
+        self._at += size
+        return self.data[self._at - size : self._at]
+
+    def path(self) -> str:
+        """The next path."""
+        try:
+            return self.sized().decode()
+        except UnicodeDecodeError as error:
+            raise JournalError(f"the record at byte {self._where} has no readable path") from error
+
+    def operation(self) -> Operation:
+        """The next operation of a transaction."""
+        what, version = self.take(OPERATION)
+        path = self.path()
+        if what & 0x0F == CREATE:
+            return Create(path, self.sized(), bool(what & EPHEMERAL), bool(what & SEQUENCE))
+        if what == SET:
+            return Set(path, self.sized(), version)
+        if what == DELETE:
+            return Delete(path, version)
+        if what == CHECK:
+            return Check(path, version)
+        raise JournalError(f"the record at byte {self._where} has an unknown operation {what}")
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        if self._at != len(self.data):
+            raise JournalError(f"the record at byte {self._where} is longer than what it says")

@@ -1,0 +1,458 @@
+"""Kafka's nodes: paths, and what stands in them, byte for byte as Apache Kafka 3.9 writes it (ZkData.scala).
+
+What is ours lives below `/kafkalite`: for each partition, the log directory that was chosen for it before its first
+append.
+
+Reading takes what Kafka's older versions wrote, and fields that it does not know; garbage raises `LayoutError`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from kafkalite.coordination.tree import ANY_VERSION, Create, Delete, Operation, Set
+from kafkalite.model import Endpoint, uuid_from_text, uuid_text
+
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
+DELETE_TOPICS = "/admin/delete_topics"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+DIRECTORIES = "/kafkalite/directories"
+ALL_BROKERS = "<default>"
+
+# Made at every start if missing (PersistentZkPaths), and ours.
+PERSISTENT = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    "/isr_change_notification",
+    PRODUCER_ID_BLOCK,
+    "/log_dir_event_notification",
+    TOPIC_CONFIGS,
+    "/config/clients",
+    "/config/users",
+    BROKER_CONFIGS,
+    "/config/ips",
+    DIRECTORIES,
+)
+
+
+class LayoutError(ValueError):
+    """What stands in a node is not what belongs there; one line that names the node."""
+
+
+# Paths.
+
+
+def topic_path(topic: str) -> str:
+    """Node of a topic."""
+    return f"{TOPICS}/{topic}"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """Node of a partition; its state is below."""
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    """Node of a partition's leader and in-sync replicas."""
+    return f"{partition_path(topic, partition)}/state"
+
+
+def topic_config_path(topic: str) -> str:
+    """Node of a topic's configs."""
+    return f"{TOPIC_CONFIGS}/{quote(topic, safe='')}"
+
+
+def broker_config_path(broker_id: int | None) -> str:
+    """Node of a broker's dynamic configs; None = those of all brokers."""
+    return f"{BROKER_CONFIGS}/{ALL_BROKERS if broker_id is None else broker_id}"
+
+
+def broker_path(broker_id: int) -> str:
+    """Node of a live broker."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def directories_path(topic_id: bytes) -> str:
+    """Node above the noted directories of a topic's partitions."""
+    return f"{DIRECTORIES}/{uuid_text(topic_id)}"
+
+
+def directory_path(topic_id: bytes, partition: int) -> str:
+    """Node of the noted directory of one partition."""
+    return f"{directories_path(topic_id)}/{partition}"
+
+
+def config_name(node: str) -> str:
+    """The topic, user or client behind the name of a config node."""
+    return unquote(node)
+
+
+# Text.
+
+
+def dump(fields: Mapping[str, Any]) -> bytes:
+    """JSON as Kafka's encoder writes it: no spaces, characters as they are, order kept."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def parse(path: str, data: bytes) -> dict[str, Any]:
+    """A JSON object; raises LayoutError."""
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise LayoutError(f"{path}: not JSON") from error
+    if not isinstance(fields, dict):
+        raise LayoutError(f"{path}: not a JSON object")
+    return fields
+
+
+class Reader:
+    """Typed fields of one node's JSON; every wrong one raises LayoutError."""
+
+    def __init__(self, path: str, fields: Mapping[str, Any]) -> None:
+        self._path = path
+        self._fields = fields
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """A whole number."""
+        value = self._fields.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.wrong(name)
+        return value
+
+    def whole_text(self, name: str) -> int:
+        """A whole number written as a text."""
+        value = self._fields.get(name)
+        if not isinstance(value, str) or not value.removeprefix("-").isdecimal() or len(value) > 20:
+            raise self.wrong(name)
+        return int(value)
+
+    def text(self, name: str) -> str:
+        """A text."""
+        value = self._fields.get(name)
+        if not isinstance(value, str):
+            raise self.wrong(name)
+        return value
+
+    def brokers(self, name: str) -> tuple[int, ...]:
+        """A list of broker ids."""
+        return self._ids(name, self._fields.get(name))
+
+    def assignment(self, name: str, *, optional: bool = False) -> dict[int, tuple[int, ...]]:
+        """Broker ids by partition."""
+        value = self._fields.get(name, {} if optional else None)
+        if not isinstance(value, dict) or not all(key.isdecimal() and len(key) <= 10 for key in value):
+            raise self.wrong(name)
+        return {int(key): self._ids(name, ids) for key, ids in value.items()}
+
+    def texts(self, name: str) -> dict[str, str]:
+        """Texts by text."""
+        value = self._fields.get(name)
+        if not isinstance(value, dict) or not all(isinstance(entry, str) for entry in value.values()):
+            raise self.wrong(name)
+        return value
+
+    def list_of_texts(self, name: str) -> list[str]:
+        """A list of texts."""
+        value = self._fields.get(name)
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            raise self.wrong(name)
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """A text, or None when it is missing or null."""
+        return None if self._fields.get(name) is None else self.text(name)
+
+    def wrong(self, name: str) -> LayoutError:
+        """What to raise for a field."""
+        return LayoutError(f"{self._path}: the field {name!r} is missing or wrong")
+
+    def _ids(self, name: str, value: object) -> tuple[int, ...]:
+        if not isinstance(value, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in value):
+            raise self.wrong(name)
+        return tuple(value)
+
+
+# Nodes.
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """`/cluster/id`."""
+    return dump({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    """`/cluster/id`; raises LayoutError."""
+    return Reader(CLUSTER_ID, parse(CLUSTER_ID, data)).text("id")
+
+
+class TopicNode(NamedTuple):
+    """`/brokers/topics/<t>`: who has which partition. The id is None in nodes of Kafka before 2.8."""
+
+    topic_id: bytes | None
+    replicas: Mapping[int, tuple[int, ...]]
+    adding: Mapping[int, tuple[int, ...]] = {}
+    removing: Mapping[int, tuple[int, ...]] = {}
+
+
+def encode_topic(node: TopicNode) -> bytes:
+    """Version 3, with the topic's id."""
+    fields: dict[str, Any] = {"version": 3}
+    if node.topic_id is not None:
+        fields["topic_id"] = uuid_text(node.topic_id)
+    for name, assignment in zip(("partitions", "adding_replicas", "removing_replicas"), node[1:], strict=True):
+        fields[name] = {str(partition): list(ids) for partition, ids in assignment.items()}
+    return dump(fields)
+
+
+def decode_topic(path: str, data: bytes) -> TopicNode:
+    """Any version; raises LayoutError."""
+    fields = Reader(path, parse(path, data))
+    text = fields.optional_text("topic_id")
+    try:
+        topic_id = None if text is None else uuid_from_text(text)
+    except ValueError as error:
+        raise fields.wrong("topic_id") from error
+    return TopicNode(
+        topic_id,
+        fields.assignment("partitions"),
+        fields.assignment("adding_replicas", optional=True),
+        fields.assignment("removing_replicas", optional=True),
+    )
+
+
+class PartitionState(NamedTuple):
+    """`.../state`: leader (-1 = none), epochs, in-sync replicas; the node's version is the partition epoch."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int = 0
+    recovering: bool = False
+
+
+def encode_state(state: PartitionState) -> bytes:
+    """The state of a partition."""
+    fields = {
+        "version": 1,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "controller_epoch": state.controller_epoch,
+        "isr": list(state.isr),
+    }
+    if state.recovering:
+        fields["leader_recovery_state"] = 1
+    return dump(fields)
+
+
+def decode_state(path: str, data: bytes) -> PartitionState:
+    """The state of a partition; raises LayoutError."""
+    fields = Reader(path, parse(path, data))
+    return PartitionState(
+        fields.whole("leader"),
+        fields.whole("leader_epoch"),
+        fields.brokers("isr"),
+        fields.whole("controller_epoch"),
+        fields.whole("leader_recovery_state", 0) == 1,
+    )
+
+
+def encode_configs(configs: Mapping[str, str]) -> bytes:
+    """`/config/<type>/<name>`."""
+    return dump({"version": 1, "config": dict(configs)})
+
+
+def decode_configs(path: str, data: bytes) -> dict[str, str]:
+    """`/config/<type>/<name>`; raises LayoutError."""
+    return Reader(path, parse(path, data)).texts("config")
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """`/config/changes/config_change_*`: for example `topics/foo`."""
+    return dump({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(path: str, data: bytes) -> str:
+    """`/config/changes/config_change_*`, both versions; raises LayoutError."""
+    fields = Reader(path, parse(path, data))
+    if fields.optional_text("entity_path") is not None:
+        return fields.text("entity_path")
+    return f"{fields.text('entity_type')}/{fields.text('entity_name')}"
+
+
+class ProducerIdBlock(NamedTuple):
+    """`/latest_producer_id_block`: the ids a broker took, both ends included."""
+
+    broker_id: int
+    first: int
+    last: int
+
+
+def encode_producer_ids(block: ProducerIdBlock) -> bytes:
+    """The ids last taken."""
+    return dump(
+        {"version": 1, "broker": block.broker_id, "block_start": str(block.first), "block_end": str(block.last)}
+    )
+
+
+def decode_producer_ids(data: bytes) -> ProducerIdBlock | None:
+    """The ids last taken, None when none were yet; raises LayoutError."""
+    if not data:
+        return None
+    fields = Reader(PRODUCER_ID_BLOCK, parse(PRODUCER_ID_BLOCK, data))
+    return ProducerIdBlock(fields.whole("broker"), fields.whole_text("block_start"), fields.whole_text("block_end"))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNode:
+    """`/brokers/ids/<id>`, version 5. `timestamp_ms`: when it registered; `features`: name -> (least, greatest)."""
+
+    endpoints: tuple[Endpoint, ...]
+    timestamp_ms: int
+    rack: str | None = None
+    jmx_port: int = -1
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def encode_broker(broker: BrokerNode) -> bytes:
+    """The registration of a broker."""
+    plain = next((one for one in broker.endpoints if one.security_protocol == "PLAINTEXT"), None)
+    fields: dict[str, Any] = {
+        "version": 5,
+        "host": None if plain is None else plain.host,
+        "port": -1 if plain is None else plain.port,
+        "jmx_port": broker.jmx_port,
+        "timestamp": str(broker.timestamp_ms),
+        "endpoints": [str(endpoint) for endpoint in broker.endpoints],
+    }
+    if broker.rack is not None:
+        fields["rack"] = broker.rack
+    fields["listener_security_protocol_map"] = {one.listener: one.security_protocol for one in broker.endpoints}
+    fields["features"] = {
+        name: {"min_version": least, "max_version": greatest} for name, (least, greatest) in broker.features.items()
+    }
+    return dump(fields)
+
+
+def decode_broker(path: str, data: bytes) -> BrokerNode:
+    """The registration of a broker, version 4 or 5; raises LayoutError."""
+    raw = parse(path, data)
+    fields = Reader(path, raw)
+    protocols = fields.texts("listener_security_protocol_map")
+    endpoints = tuple(decode_endpoint(fields, text, protocols) for text in fields.list_of_texts("endpoints"))
+    features = raw.get("features", {})
+    if not isinstance(features, dict) or not all(isinstance(entry, dict) for entry in features.values()):
+        raise fields.wrong("features")
+    limits = {name: Reader(path, entry) for name, entry in features.items()}
+    return BrokerNode(
+        endpoints,
+        fields.whole_text("timestamp"),
+        fields.optional_text("rack"),
+        fields.whole("jmx_port", -1),
+        {name: (entry.whole("min_version"), entry.whole("max_version")) for name, entry in limits.items()},
+    )
+
+
+def decode_endpoint(fields: Reader, text: str, protocols: Mapping[str, str]) -> Endpoint:
+    """`NAME://host:port` of a registration; raises LayoutError."""
+    name, separator, rest = text.partition("://")
+    host, colon, port = rest.rpartition(":")
+    if not separator or not colon or not port.isdecimal() or len(port) > 5 or name not in protocols:
+        raise fields.wrong("endpoints")
+    return Endpoint(name, host.removeprefix("[").removesuffix("]"), int(port), protocols[name])
+
+
+def encode_directory(broker_id: int, directory: str) -> bytes:
+    """Ours: which of a broker's log directories a partition was given, by the id in its `meta.properties`."""
+    return dump({"version": 1, "directories": {str(broker_id): directory}})
+
+
+def decode_directory(path: str, data: bytes) -> dict[int, str]:
+    """Directory by broker; raises LayoutError."""
+    fields = Reader(path, parse(path, data))
+    directories = fields.texts("directories")
+    if not all(key.isdecimal() and len(key) <= 10 for key in directories):
+        raise fields.wrong("directories")
+    return {int(key): value for key, value in directories.items()}
+
+
+# Changes.
+
+
+def parents(path: str) -> list[str]:
+    """Every node above this one but the root, the highest first."""
+    names = path.split("/")[1:-1]
+    return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+
+
+def create_topic(
+    topic: str, node: TopicNode, configs: Mapping[str, str], states: Mapping[int, PartitionState]
+) -> list[Operation]:
+    """Everything that makes a topic, for one `multi`. Its config node must not exist yet."""
+    assert node.topic_id is not None, "new topics have an id"
+    return [
+        Create(topic_config_path(topic), encode_configs(configs)),
+        Create(topic_path(topic), encode_topic(node)),
+        Create(f"{topic_path(topic)}/partitions"),
+        Create(directories_path(node.topic_id)),
+        *create_partitions(topic, states),
+    ]
+
+
+def create_partitions(topic: str, states: Mapping[int, PartitionState]) -> list[Operation]:
+    """The nodes of new partitions."""
+    operations: list[Operation] = []
+    for partition, state in states.items():
+        operations.append(Create(partition_path(topic, partition)))
+        operations.append(Create(state_path(topic, partition), encode_state(state)))
+    return operations
+
+
+def grow_topic(
+    topic: str, node: TopicNode, new: Mapping[int, PartitionState], version: int = ANY_VERSION
+) -> list[Operation]:
+    """A topic with more partitions; `version` is that of the topic's node."""
+    return [Set(topic_path(topic), encode_topic(node), version), *create_partitions(topic, new)]
+
+
+def delete_topic(topic: str, topic_id: bytes, partitions: Iterable[int], noted: Iterable[int]) -> list[Operation]:
+    """Everything that removes a topic. `noted`: the partitions whose directory is noted."""
+    operations: list[Operation] = []
+    for partition in partitions:
+        operations += [Delete(state_path(topic, partition)), Delete(partition_path(topic, partition))]
+    operations += [
+        Delete(f"{topic_path(topic)}/partitions"),
+        Delete(topic_path(topic)),
+        Delete(topic_config_path(topic)),
+    ]
+    operations += [Delete(directory_path(topic_id, partition)) for partition in noted]
+    operations.append(Delete(directories_path(topic_id)))
+    return operations
+
+
+def configure_topic(topic: str, configs: Mapping[str, str]) -> list[Operation]:
+    """New configs of a topic, and the note that tells the other brokers."""
+    return [
+        Set(topic_config_path(topic), encode_configs(configs)),
+        Create(CONFIG_CHANGE_PREFIX, encode_config_change(f"topics/{quote(topic, safe='')}"), sequence=True),
+    ]
+
+
+def note_directory(topic_id: bytes, partition: int, broker_id: int, directory: str) -> Operation:
+    """The log directory that a partition's files will be in, noted before its first append."""
+    return Create(directory_path(topic_id, partition), encode_directory(broker_id, directory))

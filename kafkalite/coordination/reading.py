@@ -1,0 +1,151 @@
+"""Reading many nodes through a session: the topics of a cluster as one answer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafkalite.clock import Outcome
+from kafkalite.coordination import layout
+from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.errors import NodeExistsError, NoNodeError
+from kafkalite.coordination.tree import Stat, Watcher
+
+Call = Callable[[Then], object]
+
+
+class TopicRecord(NamedTuple):
+    """A topic as it stands in the tree. `directories`: partition -> broker -> noted log directory."""
+
+    name: str
+    node: layout.TopicNode
+    version: int
+    configs: Mapping[str, str]
+    states: Mapping[int, tuple[layout.PartitionState, int]]
+    directories: Mapping[int, Mapping[int, str]]
+
+
+def gather(calls: Sequence[Call], then: Callable[[list[Outcome]], object]) -> None:
+    """Make the calls and tell their outcomes together, in the order of the calls."""
+    if not calls:
+        then([])
+        return
+    outcomes: list[Outcome | None] = [None] * len(calls)
+    left = len(calls)
+
+    def done(at: int, outcome: Outcome) -> None:
+        nonlocal left
+        outcomes[at] = outcome
+        left -= 1
+        if not left:
+            then([one for one in outcomes if one is not None])
+
+    for at, call in enumerate(calls):
+        call(lambda outcome, at=at: done(at, outcome))  # type: ignore[misc]
+
+
+def ensure_nodes(session: Coordination, paths: Sequence[str], then: Then) -> None:
+    """Make the nodes that are missing, with those above them, without data."""
+    wanted = list(dict.fromkeys(node for path in paths for node in (*layout.parents(path), path)))
+
+    def make(path: str) -> Call:
+        return lambda done: session.create(path, b"", done)
+
+    def made(outcomes: list[Outcome]) -> None:
+        failed = [one for one in outcomes if one.error is not None and not isinstance(one.error, NodeExistsError)]
+        then(failed[0] if failed else Outcome())
+
+    gather([make(path) for path in wanted], made)
+
+
+def read_topics(session: Coordination, then: Then, watch: Watcher | None = None) -> None:
+    """Every topic, by name: a list of TopicRecord. `watch` is set on the list of topics."""
+
+    def listed(outcome: Outcome) -> None:
+        if outcome.error is not None:
+            then(outcome)
+            return
+        names: list[str] = outcome.value[0]
+        gather([reader(session, name) for name in names], told)
+
+    def told(outcomes: list[Outcome]) -> None:
+        failed = [one for one in outcomes if one.error is not None and not isinstance(one.error, NoNodeError)]
+        there = [one.value for one in outcomes if one.error is None]  # a topic may go while it is read
+        then(failed[0] if failed else Outcome(there))
+
+    session.children(layout.TOPICS, listed, watch)
+
+
+def reader(session: Coordination, name: str) -> Call:
+    """A call that reads one topic."""
+    return lambda done: TopicReader(session, name, done).start()
+
+
+class TopicReader:
+    """Reads one topic: its node and configs, then its partitions and their noted directories."""
+
+    def __init__(self, session: Coordination, name: str, then: Then) -> None:
+        self._session = session
+        self._name = name
+        self._then = then
+
+    def start(self) -> None:
+        """Read; ends with a TopicRecord."""
+        calls: list[Call] = [
+            lambda done: self._session.get(layout.topic_path(self._name), done),
+            lambda done: self._session.get(layout.topic_config_path(self._name), done),
+        ]
+        gather(calls, self._known)
+
+    def _known(self, outcomes: list[Outcome]) -> None:
+        topic, configs = outcomes
+        if self._failed(topic) or (not isinstance(configs.error, NoNodeError) and self._failed(configs)):
+            return
+        try:
+            self._node = layout.decode_topic(layout.topic_path(self._name), topic.value[0])
+            path = layout.topic_config_path(self._name)
+            self._configs = layout.decode_configs(path, configs.value[0]) if configs.error is None else {}
+        except layout.LayoutError as error:
+            self._then(Outcome(error=error))
+            return
+        self._version = version_of(topic)
+        self._partitions = sorted(self._node.replicas)
+        topic_id = self._node.topic_id
+        calls = [self._get(layout.state_path(self._name, partition)) for partition in self._partitions]
+        if topic_id is not None:
+            calls += [self._get(layout.directory_path(topic_id, partition)) for partition in self._partitions]
+        gather(calls, self._complete)
+
+    def _get(self, path: str) -> Call:
+        return lambda done: self._session.get(path, done)
+
+    def _complete(self, outcomes: list[Outcome]) -> None:
+        for outcome in outcomes:
+            if not isinstance(outcome.error, NoNodeError) and self._failed(outcome):
+                return
+        states: dict[int, tuple[layout.PartitionState, int]] = {}
+        directories: dict[int, dict[int, str]] = {}
+        count = len(self._partitions)
+        try:
+            for partition, outcome in zip(self._partitions, outcomes[:count], strict=True):
+                if outcome.error is None:
+                    state = layout.decode_state(layout.state_path(self._name, partition), outcome.value[0])
+                    states[partition] = state, version_of(outcome)
+            for partition, outcome in zip(self._partitions, outcomes[count:], strict=False):
+                if outcome.error is None:
+                    path = f"{layout.DIRECTORIES} of {self._name}-{partition}"
+                    directories[partition] = layout.decode_directory(path, outcome.value[0])
+        except layout.LayoutError as error:
+            self._then(Outcome(error=error))
+            return
+        record = TopicRecord(self._name, self._node, self._version, self._configs, states, directories)
+        self._then(Outcome(record))
+
+    def _failed(self, outcome: Outcome) -> bool:
+        if outcome.error is not None:
+            self._then(outcome)
+        return outcome.error is not None
+
+
+def version_of(outcome: Outcome) -> int:
+    """The version of the node that a `get` read."""
+    value: tuple[Any, Stat] = outcome.value
+    return value[1].version
