@@ -60,16 +60,26 @@ class Topics:
 
     def records(self, name: str, partitions: int) -> int:
         """How many records the topic holds, by ListOffsets: sum of (latest - earliest)."""
-        return self._offsets(name, partitions, OffsetSpec.latest()) - self._offsets(
-            name, partitions, OffsetSpec.earliest()
-        )
+        return sum(self._held(name, partitions))
 
-    def _offsets(self, name: str, partitions: int, spec: OffsetSpec) -> int:
-        answers = self._admin.list_offsets({TopicPartition(name, number): spec for number in range(partitions)})
-        return sum(int(future.result(TIMEOUT_S).offset) for future in answers.values())
+    def _held(self, name: str, partitions: int) -> list[int]:
+        ends, starts = (self._offsets(name, partitions, spec) for spec in (OffsetSpec.latest(), OffsetSpec.earliest()))
+        return [end - start for end, start in zip(ends, starts, strict=True)]
+
+    def _offsets(self, name: str, partitions: int, spec: OffsetSpec) -> list[int]:
+        asked = [TopicPartition(name, number) for number in range(partitions)]
+        answers = self._admin.list_offsets(dict.fromkeys(asked, spec))
+        found = {partition.partition: int(future.result(TIMEOUT_S).offset) for partition, future in answers.items()}
+        return [found[number] for number in range(partitions)]
 
     def expect(self, name: str, partitions: int, records: int) -> None:
-        """Raises VerificationError unless the topic holds exactly so many records."""
-        found = self.records(name, partitions)
-        if found != records:
-            raise VerificationError(f"{self.broker.name}: {records} records sent to {name}, {found} are there")
+        """Raises VerificationError unless the topic holds exactly so many records; the text says what stands where."""
+        held = self._held(name, partitions)
+        if sum(held) != records:
+            again = self._held(name, partitions)
+            few = sorted(range(partitions), key=held.__getitem__)[:5]
+            where = ", ".join(f"{number}: {held[number]}, asked again {again[number]}" for number in few)
+            raise VerificationError(
+                f"{self.broker.name}: {records} records sent to {name}, {sum(held)} are there, "
+                f"{sum(again)} when asked again; by partition: {where}"
+            )

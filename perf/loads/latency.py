@@ -6,6 +6,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from perf.checks import VerificationError
 from perf.loads.base import LATENCY_FIGURES, FreshTopic, Load, Sample, Turn, quantiles_ms
+from perf.loads.rdkafka import build_missing, read_back
 
 VALUE = b"x" * 100
 
@@ -15,6 +16,9 @@ class AckLatency(Load):
     title = "confluent-kafka, one record at a time, 100 B, acks=all: acknowledgement"
     figures = LATENCY_FIGURES
 
+    def missing(self) -> str | None:
+        return build_missing()
+
     def run(self, turn: Turn) -> Sample:
         count = turn.scaled(5_000, 1_000)
         settings = {"bootstrap.servers": turn.broker.address, "linger.ms": 0, "acks": "all"}
@@ -22,7 +26,7 @@ class AckLatency(Load):
             producer = Producer({**settings, "enable.metrics.push": False})
             send(producer, topic.name)  # the first waits for connections and metadata and is not counted
             seconds = [send(producer, topic.name) for _ in range(count)]
-            topic.expect(count + 1)
+            read_back(turn, topic, count + 1)
         return quantiles_ms(seconds)
 
 

@@ -62,6 +62,7 @@ class Resident(Load):
         drive(broker, "produce", self.name, records, 100, "none", "all", LINGER_MS)
         topics.expect(self.name, PARTITIONS, records)
         after = memory(broker.pid)
+        drive(broker, "consume", self.name, records)
         return {"idle_mb": idle.resident / MB, "after_mb": after.resident / MB, "peak_mb": after.peak / MB}
 
 

@@ -34,9 +34,11 @@ def program() -> Path:
     return binary
 
 
-def drive(broker: Running, mode: str, topic: str, records: int, *more: object) -> dict[str, float]:
+def drive(
+    broker: Running, mode: str, topic: str, records: int, *more: object, partitions: int = PARTITIONS
+) -> dict[str, float]:
     """Run the program once; its JSON. Raises VerificationError on any error or missing record."""
-    command = [program(), mode, broker.address, topic, PARTITIONS, records, *more]
+    command = [program(), mode, broker.address, topic, partitions, records, *more]
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
         raise VerificationError(f"{broker.name}: {mode} {topic}: {done.stderr.strip()[-2000:]}")
@@ -62,6 +64,12 @@ def build_missing() -> str | None:
     return None if Path("/usr/include/librdkafka/rdkafka.h").exists() else "not installed: librdkafka-dev"
 
 
+def read_back(turn: Turn, topic: FreshTopic, records: int) -> None:
+    """Raises VerificationError unless the topic says that it holds so many records, and gives them."""
+    topic.expect(records)
+    drive(turn.broker, "consume", topic.name, records, partitions=topic.partitions)
+
+
 class RdkafkaProduce(Load):
     figures = FIGURES
 
@@ -79,8 +87,7 @@ class RdkafkaProduce(Load):
         with FreshTopic(turn, self.name, PARTITIONS) as topic:
             with CpuMeter(turn.broker) as cpu:
                 result = drive(turn.broker, "produce", topic.name, records, self._size, self._codec, "all", LINGER_MS)
-            topic.expect(records)
-            drive(turn.broker, "consume", topic.name, records)
+            read_back(turn, topic, records)
         return figures(result, cpu.seconds)
 
 

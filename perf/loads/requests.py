@@ -5,6 +5,7 @@ import importlib.util
 
 from perf.checks import VerificationError
 from perf.loads.base import LATENCY_FIGURES, CpuMeter, Figure, FreshTopic, Load, Sample, Turn, quantiles_ms
+from perf.loads.rdkafka import build_missing, read_back
 from perf.wire import Pipe, batch_of_one, paced, produce, produce_error_at
 
 TIMESTAMP_MS = 1_700_000_000_000
@@ -21,7 +22,7 @@ class Requests(Load):
 
     def missing(self) -> str | None:
         found = importlib.util.find_spec("kafkalite._speedups.loadgen")
-        return None if found else "kafkalite._speedups.loadgen is not built: run `make build`"
+        return build_missing() if found else "kafkalite._speedups.loadgen is not built: run `make build`"
 
     def run(self, turn: Turn) -> Sample:
         loadgen = importlib.import_module("kafkalite._speedups.loadgen")
@@ -37,7 +38,7 @@ class Requests(Load):
                     )  # fmt: skip
             except (RuntimeError, OSError) as error:
                 raise VerificationError(f"{turn.broker.name}: {self.name}: {error}") from error
-            topic.expect(count)
+            read_back(turn, topic, count)
         return {"requests_per_s": count / result["seconds"], "cpu_us": cpu.seconds / count * 1e6}
 
 
@@ -46,6 +47,9 @@ class FanOut(Load):
     title = "100 connections x 1,000 partitions, one record per request, 5,000 requests/s: acknowledgement"
     figures = (*LATENCY_FIGURES, Figure("cpu_us", "CPU per request", "us"))
     connections, partitions, rate = 100, 1_000, 5_000.0
+
+    def missing(self) -> str | None:
+        return build_missing()
 
     def run(self, turn: Turn) -> Sample:
         count = turn.scaled(100_000, 15_000)
@@ -56,7 +60,7 @@ class FanOut(Load):
             ]
             with CpuMeter(turn.broker) as cpu:
                 seconds = paced(pipes, self.rate, count)
-            topic.expect(count + len(pipes))
+            read_back(turn, topic, count + len(pipes))
             for pipe in pipes:
                 pipe.socket.close()
         return {**quantiles_ms(seconds), "cpu_us": cpu.seconds / count * 1e6}
