@@ -15,6 +15,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memmove, memset
 
+from kafkalite._speedups.histogram cimport BUCKETS, bucket_of, bucket_value
 from kafkalite._speedups.wire cimport (
     BatchHeader, HEADER_SIZE, LENGTH_OVERHEAD, Span, load_u16, load_u32, read_batch_header, store_u32, store_u64, take,
 )
@@ -52,23 +53,18 @@ cdef enum:
     RECEIVE_BYTES = 256 * 1024
     HEAD_BYTES = 256          # of an answer kept for its checks
     EVENTS_MAX = 256
-    BUCKETS_OCTAVE = 32       # of the latency histogram: 3 % wide
-    BUCKETS = 32 * 48
-    FAULT_CORRELATION = 1
-    FAULT_ERROR_CODE = 2
-    FAULT_CLOSED = 3
-    FAULT_SIZE = 4
-    FAULT_SILENT = 5
-    FAULT_SYSTEM = 6
 
-FAULTS = {
-    FAULT_CORRELATION: "an answer has correlation id {0}, due was {1}",
-    FAULT_ERROR_CODE: "an answer has error code {0}",
-    FAULT_CLOSED: "the broker closed a connection (errno {0}, {1} answers were due)",
-    FAULT_SIZE: "an answer has an impossible size of {0} bytes",
-    FAULT_SILENT: "no answer came for {0} ms",
-    FAULT_SYSTEM: "a system call failed with errno {0}",
-}
+cdef enum:
+    FAULT_CORRELATION, FAULT_ERROR_CODE, FAULT_CLOSED, FAULT_SIZE, FAULT_SILENT, FAULT_SYSTEM
+
+FAULTS = [
+    "an answer has correlation id {0}, due was {1}",
+    "an answer has error code {0}",
+    "the broker closed a connection (errno {0}, {1} answers were due)",
+    "an answer has an impossible size of {0} bytes",
+    "no answer came for {0} ms",
+    "a system call failed with errno {0}",
+]
 
 
 cdef struct Link:
@@ -104,25 +100,6 @@ cdef int64_t now_ns() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
     return <int64_t> now.tv_sec * 1000000000 + now.tv_nsec
-
-
-cdef int bucket_of(int64_t value) noexcept nogil:
-    # Logarithmic with linear steps inside an octave.
-    cdef int octave = 0
-    cdef int64_t rest = value
-    if value < BUCKETS_OCTAVE:
-        return <int> max(value, <int64_t> 0)
-    while rest >= 2 * BUCKETS_OCTAVE:
-        rest >>= 1
-        octave += 1
-    return min(BUCKETS - 1, (octave + 1) * BUCKETS_OCTAVE + <int> (rest - BUCKETS_OCTAVE))
-
-
-cdef int64_t bucket_value(int bucket) noexcept nogil:
-    cdef int octave = bucket // BUCKETS_OCTAVE
-    if octave == 0:
-        return bucket
-    return <int64_t> (BUCKETS_OCTAVE + bucket % BUCKETS_OCTAVE) << (octave - 1)
 
 
 cdef int fail(Load *load, int fault, int64_t value, int64_t due) noexcept nogil:
@@ -325,10 +302,10 @@ cdef class Generator:
         self.load.links = <Link *> calloc(connections, sizeof(Link))
         self.load.buffer = <uint8_t *> malloc(RECEIVE_BYTES)
         self.load.epfd = epoll_create1(EPOLL_CLOEXEC)
-        if self.load.requests == NULL or self.load.sizes == NULL or self.load.links == NULL or self.load.buffer == NULL:
-            raise MemoryError("no memory for the load generator")
         if self.load.epfd < 0:
             raise OSError(c_errno, os.strerror(c_errno))
+        if self.load.requests == NULL or self.load.sizes == NULL or self.load.links == NULL or self.load.buffer == NULL:
+            raise MemoryError("no memory for the load generator")
         self.load.links_count = connections
         for i in range(connections):
             self.load.links[i].fd = -1
@@ -379,26 +356,28 @@ cdef class Generator:
         self.load.head_wanted = max(2 * SIZE_BYTES, self.load.error_at + 2)
         self.load.timeout_ns = <int64_t> (timeout_s * 1e9)
         self.connect(host, port)
-        before = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_before_s = cpu_s()
         self.load.until_ns = now_ns() + <int64_t> (seconds * 1e9)
         with nogil:
             result = drive(&self.load)
         if result < 0:
             self.complain()
-        after = resource.getrusage(resource.RUSAGE_SELF)
         elapsed = (self.load.finished_ns - self.load.started_ns) / 1e9
         return {
-            "requests": self.load.answered,
-            "seconds": elapsed,
-            "requests_per_s": self.load.answered / elapsed,
-            "bytes_in": self.load.bytes_in,
-            "bytes_out": self.load.bytes_out,
+            "requests": self.load.answered, "seconds": elapsed, "requests_per_s": self.load.answered / elapsed,
+            "bytes_in": self.load.bytes_in, "bytes_out": self.load.bytes_out,
             "latency_p50_ms": self.percentile_ms(0.5),
             "latency_p99_ms": self.percentile_ms(0.99),
             "latency_p999_ms": self.percentile_ms(0.999),
             "latency_max_ms": self.load.latency_max / 1e6,
-            "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+            "cpu_s": cpu_s() - cpu_before_s,
         }
+
+
+def cpu_s():
+    """CPU seconds of this process so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def run(
@@ -465,7 +444,7 @@ def consume(
     cdef Span span
     if offset_at < 0 or offset_at + 8 > len(request) or records_at < 4:
         raise ValueError("offset_at and records_at must lie in the request and in the answer")
-    before = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_before_s = cpu_s()
     started = now_ns()
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -495,11 +474,9 @@ def consume(
             if next_offset == size:
                 raise RuntimeError(f"no whole batch at offset {next_offset}")
     elapsed = (now_ns() - started) / 1e9
-    after = resource.getrusage(resource.RUSAGE_SELF)
     return {
-        "records": records, "bytes": total, "requests": requests, "seconds": elapsed,
-        "records_per_s": records / elapsed,
-        "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        "records": records, "bytes": total, "requests": requests, "seconds": elapsed, "records_per_s": records / elapsed,
+        "cpu_s": cpu_s() - cpu_before_s,
     }
 
 
