@@ -75,15 +75,15 @@ def with_records(records: bytes, count: int, **fields: int) -> bytes:
     return with_fields(whole, **{**lengths, **fields})
 
 
-def random_records(rng: random.Random, count: int) -> list[tuple[Any, ...]]:
+def random_records(rng: random.Random, count: int, large: int = 9000) -> list[tuple[Any, ...]]:
     """Records of all shapes: nulls, empties, headers, timestamps in any order."""
 
     def some_bytes() -> bytes | None:
-        size = rng.choice((0, 1, 10, 63, 64, 200, 9000))
+        size = rng.choice((0, 1, 10, 63, 64, 200, large))
         return rng.choice((None, b"", rng.randbytes(size), b"x" * size))
 
     def headers() -> list[tuple[str, bytes | None]]:
-        return [("ä" * rng.randrange(40), some_bytes()) for _ in range(rng.choice((0, 0, 0, 1, 3, 70)))]
+        return [("ä" * rng.randrange(40), some_bytes()) for _ in range(rng.choice((0, 0, 0, 1, 3, large // 128)))]
 
     start = rng.choice((0, 1_700_000_000_000))
     return [(start + rng.choice((0, 1, -1, 5000)) * i, some_bytes(), some_bytes(), headers()) for i in range(count)]
@@ -93,11 +93,17 @@ def random_batch(rng: random.Random) -> bytes:
     return build(*random_records(rng, rng.choice((1, 2, 5, 130))), codec=rng.choice((0, 0, 1, 2, 3, 4)))
 
 
+def small_batch(rng: random.Random) -> bytes:
+    """Small enough that a byte changed at random is likely to matter."""
+    codec = rng.choice((0, 0, 0, 0, 1, 2, 3, 4))
+    return build(*random_records(rng, rng.choice((1, 2, 5, 20)), large=300), codec=codec)
+
+
 def damaged(rng: random.Random, good: bytes) -> bytes:
-    """The batch with a few bytes changed, lost or added; most often with a CRC and length that fit again."""
+    """The batch with a few bytes changed, lost or added; most often with length, counts and CRC that fit again."""
     data = bytearray(good)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
-        at = rng.randrange(len(data)) if rng.random() < 0.4 else min(rng.randrange(8, 90), len(data) - 1)
+        at = rng.randrange(len(data)) if rng.random() < 0.6 else min(rng.randrange(8, 90), len(data) - 1)
         kind = rng.random()
         if kind < 0.6:
             data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, data[at] ^ 1 << rng.randrange(8), rng.randrange(256)))
@@ -105,10 +111,19 @@ def damaged(rng: random.Random, good: bytes) -> bytes:
             del data[at : at + rng.choice((1, 2, 50))]
         else:
             data[at:at] = rng.randbytes(rng.choice((1, 2, 50)))
-    if rng.random() < 0.75 and len(data) >= 61:
-        data[8:12] = struct.pack(">i", len(data) - 12)
-        if rng.random() < 0.8:
-            data[0:8] = bytes(8)
-            data[16] = 2
-        return sealed(bytes(data))
+    if rng.random() < 0.85 and len(data) >= 61:
+        return mended(rng, data, good)
     return bytes(data)
+
+
+def mended(rng: random.Random, data: bytearray, good: bytes) -> bytes:
+    """Length and CRC put right; most often the rest of the header is as it was, sometimes with other counts."""
+    if rng.random() < 0.8:
+        data[:61] = good[:61]
+        if rng.random() < 0.2:
+            (count,) = struct.unpack_from(">i", good, 57)
+            count += rng.choice((-1, 1))
+            struct.pack_into(">i", data, 57, count)
+            struct.pack_into(">i", data, 23, count - 1)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    return sealed(bytes(data))
