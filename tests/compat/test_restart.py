@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -48,8 +49,14 @@ def topic(mortal: Broker) -> str:
 
 
 @pytest.fixture(autouse=True)
-def lost_sockets() -> Iterator[None]:
-    """kafka-python leaves the sockets of vain attempts to the collector: collect here, where that is forgiven."""
+def lost_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """kafka-python leaves the sockets of vain attempts to the collector: collect here, where that is forgiven.
+
+    Its log records would keep them alive beyond the test.
+    """
+    monkeypatch.setattr(logging.getLogger("kafka"), "disabled", True)
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("kafka.")]:
+        monkeypatch.setattr(logging.getLogger(name), "disabled", True)
     yield
     gc.collect()
 
