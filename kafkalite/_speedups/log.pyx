@@ -218,6 +218,10 @@ cdef class LogCore:
         self.next_offset = self.log_end_offset = next_offset
         self.epoch = leader_epoch
 
+    def fail(self):
+        """Append nothing any more: the directory is offline."""
+        self.failed = True
+
     def set_epoch(self, int32_t leader_epoch):
         """The leader epoch of the last batch, after the end was cut back."""
         self.epoch = leader_epoch

@@ -1,4 +1,4 @@
-"""The small text files: read strictly, written at once (CheckpointFile.java, PartitionMetadata.java, MetaProperties.java).
+"""The small text files: read strictly, written at once (CheckpointFile.java, PartitionMetadata.java).
 
 Law: a file that is not as it must be raises `BadCheckpoint` with its path and reason; nothing is guessed.
 """

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: the cache behind `leader-epoch-checkpoint` (LeaderEpochFileCache.java, KIP-101).
+"""Which leader epoch began at which offset: the cache behind `leader-epoch-checkpoint` (KIP-101).
 
 Law: epochs and start offsets only grow; an entry that would not is replaced together with all it contradicts.
 """

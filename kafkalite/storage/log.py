@@ -3,7 +3,7 @@
 Laws:
 1. log start <= recovery point <= log end, at all times.
 2. Closed segments never change but by deletion; the tuple of segments is replaced whole.
-3. What must wait for the disk (fsync, deletion) is answered as a plan, run as a job by the caller, its result applied here.
+3. What must wait for the disk (fsync, deletion) is a plan, run as a job by the caller, its result applied here.
 
 Sources: UnifiedLog.java, LocalLog.java.
 """
@@ -17,7 +17,9 @@ from kafkalite._speedups.log import LogCore
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
 from kafkalite.storage.epochs import LeaderEpochCache
+from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.segment import Segment
+from kafkalite.storage.snapshots import write_snapshot
 
 OFFSET_OUT_OF_RANGE = 1
 KAFKA_STORAGE_ERROR = 56
@@ -59,6 +61,7 @@ class Log(LogCore):
         self.epochs = epochs
         self.segments = tuple(segments)
         self.active = segments[-1]
+        self.cache: SegmentCache | None = None
         self.rolled = False
         self.last_error: OSError | None = None
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
@@ -90,13 +93,24 @@ class Log(LogCore):
         """Bytes of all segments."""
         return sum(segment.size for segment in self.segments)
 
+    def use_cache(self, cache: SegmentCache) -> None:
+        """Let `cache` say which closed segments stay loaded."""
+        self.cache = cache
+        for segment in self.segments:
+            segment.cache = cache
+            if segment.closed and segment.file is not None:
+                cache.add(segment)
+
     # What LogCore asks for.
 
     def roll(self, base_offset: int) -> None:
         """Begin the next segment at `base_offset`. Raises OSError, with the log as it was."""
         self.active.finish()
         segment = Segment(base_offset, self.directory, self.disk, self.config).create()
+        segment.cache = self.cache
         self.active.closed = True
+        if self.cache is not None:
+            self.cache.add(self.active)
         self.segments = (*self.segments, segment)
         self.active = segment
         self.rolled = True
@@ -115,8 +129,11 @@ class Log(LogCore):
         """Drop every byte and entry at or above `offset`. Raises OSError."""
         kept = [segment for segment in self.segments if segment.base_offset < offset] or [self.segments[0]]
         dropped = self.segments[len(kept) :]
-        kept[-1].truncate(offset)
+        if self.cache is not None:
+            for segment in (kept[-1], *dropped):
+                self.cache.forget(segment)
         kept[-1].closed = False
+        kept[-1].truncate(offset)
         self.segments = tuple(kept)
         self.active = kept[-1]
         for segment in dropped:
@@ -196,6 +213,9 @@ class Log(LogCore):
     def drop_first(self, count: int) -> list[Segment]:
         """Take the first `count` segments out of the log; readers that began before still hold them."""
         dropped, self.segments = list(self.segments[:count]), self.segments[count:]
+        if self.cache is not None:
+            for segment in dropped:
+                self.cache.forget(segment)
         self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         self.recovery_point = max(self.recovery_point, self.log_start_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
@@ -203,14 +223,16 @@ class Log(LogCore):
 
     # Flushing: a plan for a job, and what its success means.
 
-    def unflushed(self) -> tuple[list[File], int]:
-        """(files to sync, offset up to which everything is synced then)."""
+    def unflushed(self, *, active: bool = True) -> tuple[list[File], int]:
+        """(files to sync, offset up to which everything is synced then); without `active`, closed segments only."""
         files = [
             segment.opened
             for segment in self.segments
-            if segment is self.active or self._end_of(segment) > self.recovery_point
+            if segment is not self.active and self._end_of(segment) > self.recovery_point
         ]
-        return files, self.log_end_offset
+        if not active:
+            return files, self.active.base_offset
+        return [*files, self.active.opened], self.log_end_offset
 
     def _end_of(self, segment: Segment) -> int:
         following = self.segment_after(segment)
@@ -221,8 +243,9 @@ class Log(LogCore):
         self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
 
     def close(self) -> None:
-        """Write the indexes of the active segment and sync it: the log can be opened from checkpoints. Raises OSError."""
+        """Write indexes and producers, sync all: the log can be opened from checkpoints. Raises OSError."""
         self.active.finish()
+        write_snapshot(self.disk, self.directory, self.log_end_offset, self.producers)
         files, offset = self.unflushed()
         for file in files:
             file.sync()

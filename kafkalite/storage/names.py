@@ -47,7 +47,7 @@ def parse_directory_name(name: str) -> tuple[str, int] | None:
 
 
 def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
-    """The name a partition's directory gets before it is removed; `unique` is 32 hex digits. Cut to what fits a name."""
+    """The name a partition's directory gets before it is removed; `unique`: 32 hex digits. Cut to fit."""
     suffix = f"-{partition}.{unique}{DELETE_DIRECTORY}"
     return topic[: 255 - len(suffix)] + suffix
 

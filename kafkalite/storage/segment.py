@@ -14,6 +14,7 @@ from kafkalite._speedups.log import SegmentCore
 from kafkalite._speedups.logscan import scan
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
+from kafkalite.storage.indexes import SegmentCache
 
 
 class Segment(SegmentCore):
@@ -26,7 +27,7 @@ class Segment(SegmentCore):
         config: index sizes are taken from it.
     """
 
-    __slots__ = ("closed", "directory", "disk", "index_bytes_max", "interval", "suffix")
+    __slots__ = ("cache", "closed", "directory", "disk", "index_bytes_max", "interval", "suffix")
 
     def __init__(self, base_offset: int, directory: str, disk: Disk, config: TopicConfig) -> None:
         self.directory = directory
@@ -35,6 +36,7 @@ class Segment(SegmentCore):
         self.interval = config.index_interval_bytes
         self.closed = False
         self.suffix = ""
+        self.cache: SegmentCache | None = None
 
     def path(self, suffix: str) -> str:
         """Where one of its files is now."""
@@ -85,6 +87,8 @@ class Segment(SegmentCore):
             size = self.size
             self.empty_indexes()
             scan(self, 0, size, self.interval)
+        if self.closed and self.cache is not None:
+            self.cache.add(self)
 
     def read_indexes(self, size: int) -> None:
         """Load both index files of a segment of `size` bytes. Raises InsaneIndex, OSError."""
@@ -112,7 +116,7 @@ class Segment(SegmentCore):
         self.write_indexes()
 
     def resume(self) -> None:
-        """Count again what follows from indexes and batches: highest and first timestamp, bytes since the last entry."""
+        """Count again what follows from indexes and batches: timestamps, bytes since the last entry."""
         offsets, times = self.indexes
         entries = offsets.count
         last = offsets.look_up(self.base_offset + 2**31) if entries else 0

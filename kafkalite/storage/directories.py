@@ -1,0 +1,129 @@
+"""One log directory: who holds it, whose it is, and in which format it is kept.
+
+Laws:
+1. A directory is touched only while its `.lock` is held; a second broker is refused, in this process too, and so is a
+   running Apache Kafka.
+2. A directory of another cluster or broker is refused before anything in it changes.
+3. A directory of an older format is upgraded with a log line, one of a newer format is refused.
+
+Sources: LogManager.lockLogDirs, MetaProperties.java.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkalite._speedups.file import Disk, File
+from kafkalite.storage.checkpoints import META_PROPERTIES
+
+LOCK = ".lock"
+FORMAT = ".kafkalite-format"
+FORMAT_VERSION = 1
+UPGRADES: dict[int, Callable[[Disk, str], None]] = {}  # from this version to the next; 0 = written by Apache Kafka
+logger = logging.getLogger(__name__)
+
+
+class DirectoryError(Exception):
+    """A log directory cannot be used; one line that names it and says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose directory it is, as `meta.properties` says."""
+
+    cluster_id: str
+    broker_id: int
+
+
+class LogDirectory:
+    """A log directory.
+
+    Arguments:
+        disk: the disk port.
+        path: of the directory; made where it is missing.
+    """
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = os.path.abspath(path)
+        self.error: OSError | None = None
+        self._lock: File | None = None
+
+    @property
+    def online(self) -> bool:
+        return self.error is None
+
+    def file(self, name: str) -> str:
+        """Path of a file in it."""
+        return os.path.join(self.path, name)
+
+    def lock(self) -> None:
+        """Make the directory and take its lock. Raises DirectoryError."""
+        try:
+            self.disk.make_dir(self.path)
+            lock = self.disk.open(self.file(LOCK), create=True)
+            lock.lock()
+        except BlockingIOError as error:
+            raise DirectoryError(f"{self.path}: another broker uses this log directory") from error
+        except OSError as error:
+            raise DirectoryError(f"{self.path}: cannot use this log directory: {error.strerror}") from error
+        self._lock = lock
+
+    def unlock(self) -> None:
+        """Let others have it. A second call does nothing."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
+
+    def identity(self) -> Identity | None:
+        """Whose it is; None for a new directory. Raises DirectoryError, OSError."""
+        path = self.file(META_PROPERTIES)
+        try:
+            text = self.disk.read_bytes(path).decode()
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError as error:
+            raise DirectoryError(f"{path}: not a properties file") from error
+        pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+        found = {key.strip(): value.strip() for key, value in pairs}
+        broker = found.get("broker.id", found.get("node.id", ""))
+        if not re.fullmatch(r"\d{1,10}", broker) or not found.get("cluster.id"):
+            raise DirectoryError(f"{path}: cluster.id or broker.id is missing")
+        return Identity(found["cluster.id"], int(broker))
+
+    def claim(self, identity: Identity) -> None:
+        """Make it ours, or see that it is. Raises DirectoryError, OSError."""
+        known = self.identity()
+        if known is not None and known.cluster_id != identity.cluster_id:
+            raise DirectoryError(f"{self.path}: belongs to cluster {known.cluster_id}, not {identity.cluster_id}")
+        if known is not None and known.broker_id != identity.broker_id:
+            raise DirectoryError(f"{self.path}: belongs to broker {known.broker_id}, not {identity.broker_id}")
+        self.upgrade(fresh=known is None)
+        if known is None:
+            text = f"version=0\nbroker.id={identity.broker_id}\ncluster.id={identity.cluster_id}\n"
+            self.disk.write_atomic(self.file(META_PROPERTIES), text.encode(), sync=True)
+
+    def upgrade(self, *, fresh: bool) -> None:
+        """Bring the directory to our format. Raises DirectoryError, OSError."""
+        version = FORMAT_VERSION if fresh else 0
+        if self.disk.exists(self.file(FORMAT)):
+            text = self.disk.read_bytes(self.file(FORMAT)).decode(errors="replace").strip()
+            if not re.fullmatch(r"\d{1,9}", text):
+                raise DirectoryError(f"{self.file(FORMAT)}: {text[:40]!r} is not a format version")
+            version = int(text)
+        elif not fresh:
+            logger.info("%s: no format version, taken as written by Apache Kafka", self.path)
+        if version > FORMAT_VERSION:
+            raise DirectoryError(f"{self.path}: format {version} is newer than {FORMAT_VERSION}, the newest known here")
+        for older in range(version, FORMAT_VERSION):
+            if older in UPGRADES:
+                UPGRADES[older](self.disk, self.path)
+            logger.info("%s: upgraded from format %d to %d", self.path, older, older + 1)
+        self.disk.write_atomic(self.file(FORMAT), f"{FORMAT_VERSION}\n".encode(), sync=True)
+
+    def space(self) -> tuple[int, int]:
+        """(total, free) bytes of its file system. Raises OSError."""
+        free, total = self.disk.free_bytes(self.path)
+        return total, free

@@ -1,0 +1,308 @@
+"""All logs of this broker in its log directories: found, made, deleted, checkpointed, aged.
+
+Laws:
+1. Only the loop thread calls this, but for `create`, which is a job.
+2. A failed fsync or checkpoint takes its directory offline; the other directories serve on.
+3. The mark of a clean end is written last, after every log and every checkpoint; it is removed before anything is read.
+
+Sources: LogManager.scala.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from kafkalite._speedups.file import Disk, File
+from kafkalite.clock import Clock, Offload, Outcome, Random, Timer
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage import checkpoints, names, retention
+from kafkalite.storage.directories import DirectoryError, Identity, LogDirectory
+from kafkalite.storage.indexes import SegmentCache
+from kafkalite.storage.loading import Loaded, load_directory
+from kafkalite.storage.log import Log
+
+HighWatermark = Callable[[Log], int]
+logger = logging.getLogger(__name__)
+
+
+class LogManager:
+    """The log directories of one broker.
+
+    Arguments:
+        disk: the disk port.
+        paths: of the log directories.
+        clock, offload, random: time, jobs and names of deleted directories.
+        cache: bounds what closed segments hold.
+        on_offline: called with the logs of a directory that failed.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        paths: Sequence[str],
+        clock: Clock,
+        offload: Offload,
+        random: Random,
+        *,
+        cache: SegmentCache | None = None,
+        on_offline: Callable[[list[Log]], None] | None = None,
+    ) -> None:
+        self.disk = disk
+        self.cache = cache or SegmentCache()
+        self.on_offline = on_offline
+        self.topic_ids: dict[tuple[str, int], bytes | None] = {}
+        self._clock = clock
+        self._offload = offload
+        self._random = random
+        self._directories = {directory.path: directory for directory in (LogDirectory(disk, path) for path in paths)}
+        self._logs: dict[tuple[str, int], Log] = {}
+        self._timers: list[Timer] = []
+        self._flushing: set[Log] = set()
+
+    # Start and end.
+
+    def lock(self) -> None:
+        """Make and lock every directory. Raises DirectoryError, with none of them locked."""
+        try:
+            for directory in self._directories.values():
+                directory.lock()
+        except DirectoryError:
+            self.unlock()
+            raise
+
+    def unlock(self) -> None:
+        """Release every directory."""
+        for directory in self._directories.values():
+            directory.unlock()
+
+    def identity(self) -> Identity | None:
+        """Whose directories these are; None where all are new. Raises DirectoryError, OSError."""
+        known = {path: directory.identity() for path, directory in self._directories.items()}
+        found = {identity for identity in known.values() if identity is not None}
+        if len(found) > 1:
+            raise DirectoryError(f"the log directories belong to different brokers: {', '.join(sorted(known))}")
+        return next(iter(found), None)
+
+    def claim(self, identity: Identity) -> None:
+        """Make every directory ours. Raises DirectoryError, OSError."""
+        for directory in self._directories.values():
+            directory.claim(identity)
+
+    def load(self, config_of: Callable[[str], TopicConfig], threads: int = 2) -> list[Loaded]:
+        """Recover every log of every directory; blocks. `config_of` answers for a topic name.
+
+        Answers what was found, for the lines at start. Raises DirectoryError; OSError of one log takes its directory
+        offline.
+        """
+        results = []
+        for directory in self._directories.values():
+            loaded = load_directory(self.disk, directory.path, config_of, threads)
+            results.append(loaded)
+            for log in loaded.logs:
+                if self.find(log.topic, log.partition) is not None:
+                    raise DirectoryError(f"{log.directory}: this partition is in another log directory, too")
+                self.topic_ids[log.topic, log.partition] = loaded.topic_ids.get(log.directory)
+                self.add(log)
+            for path in loaded.to_delete:
+                self._offload.run(retention.remove_directory, self.disk, path, done=self._removed)
+            if loaded.error is not None:
+                self._fail(directory.path, loaded.error)
+        return results
+
+    def start(
+        self,
+        high_watermark_of: HighWatermark,
+        *,
+        checkpoint_ms: int = 60_000,
+        retention_ms: int = 300_000,
+        initial_ms: int = 30_000,
+    ) -> None:
+        """Begin the periodic work; intervals in milliseconds."""
+        self._repeat(initial_ms, checkpoint_ms, self.checkpoint)
+        self._repeat(initial_ms, retention_ms, lambda: self.check_retention(high_watermark_of))
+
+    def _repeat(self, first_ms: int, every_ms: int, work: Callable[[], None]) -> None:
+        slot = len(self._timers)
+
+        def run() -> None:
+            work()
+            self._timers[slot] = self._clock.call_at(self._clock.monotonic() + every_ms / 1000, run)
+
+        self._timers.append(self._clock.call_at(self._clock.monotonic() + first_ms / 1000, run))
+
+    def close(self) -> None:
+        """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        for directory in self._directories.values():
+            if not directory.online:
+                continue
+            try:
+                for log in self.logs_of(directory.path):
+                    log.close()
+                self._checkpoint_job(*self._checkpoint_plan(directory.path))
+                checkpoints.write_clean_shutdown(self.disk, directory.path)
+            except OSError as error:
+                self._fail(directory.path, error)
+
+    # Look-ups.
+
+    def find(self, topic: str, partition: int) -> Log | None:
+        """The log of a partition, None where this broker has none."""
+        return self._logs.get((topic, partition))
+
+    def logs_of(self, path: str) -> list[Log]:
+        """The logs in a directory."""
+        return [log for log in self._logs.values() if self.directory_of(log) == path]
+
+    def directories(self) -> list[str]:
+        """Absolute paths of the log directories."""
+        return list(self._directories)
+
+    def directory_of(self, log: Log) -> str:
+        """The log directory a log lies in."""
+        return os.path.dirname(log.directory)
+
+    def is_online(self, path: str) -> bool:
+        return self._directories[path].online
+
+    def space(self, path: str) -> tuple[int, int]:
+        """(total, free) bytes of the file system of a log directory. Raises OSError."""
+        return self._directories[path].space()
+
+    def choose_directory(self) -> str | None:
+        """The directory with the fewest logs; None where all are offline."""
+        online = [path for path, directory in self._directories.items() if directory.online]
+        return min(online, key=lambda path: len(self.logs_of(path))) if len(online) > 1 else next(iter(online), None)
+
+    # Making and deleting.
+
+    def create(self, path: str, topic: str, partition: int, topic_id: bytes, config: TopicConfig) -> Log:
+        """Job: make the files of a new partition in a log directory; `add` the result. Raises OSError."""
+        directory = os.path.join(path, names.directory_name(topic, partition))
+        log = Log.create(self.disk, directory, topic, partition, config)
+        checkpoints.write_topic_id(self.disk, log.directory, topic_id)
+        self.disk.sync_dir(path)
+        return log
+
+    def add(self, log: Log) -> None:
+        """Look after a log from now on."""
+        self._logs[log.topic, log.partition] = log
+        log.use_cache(self.cache)
+
+    def delete(self, log: Log) -> None:
+        """Rename the directory of a log now, remove it after file.delete.delay.ms. Regions in flight stay readable."""
+        self._logs.pop((log.topic, log.partition), None)
+        for segment in log.segments:
+            self.cache.forget(segment)
+        parent = self.directory_of(log)
+        name = names.deleted_directory_name(log.topic, log.partition, self._random.bytes(16).hex())
+        deleted = os.path.join(parent, name)
+        try:
+            self.disk.rename(log.directory, deleted)
+        except OSError as error:
+            self._fail(parent, error)
+            return
+        self._after(log.config.file_delete_delay_ms, retention.remove_directory, self.disk, deleted)
+
+    def _after(self, delay_ms: int, job: Callable[..., object], *args: object) -> None:
+        when = self._clock.monotonic() + delay_ms / 1000
+        self._clock.call_at(when, lambda: self._offload.run(job, *args, done=self._removed))
+
+    def _removed(self, outcome: Outcome) -> None:
+        if isinstance(outcome.error, OSError):
+            logger.error("cannot remove deleted files, they stay until the next start: %s", outcome.error)
+        elif outcome.error is not None:
+            raise outcome.error
+
+    # Periodic work.
+
+    def check_retention(self, high_watermark_of: HighWatermark) -> None:
+        """Take expired segments out of every log and delete their files in the background."""
+        now_ms = self._clock.wall_ms()
+        for log in list(self._logs.values()):
+            if log.failed or log.pending_bytes or not self.is_online(self.directory_of(log)):
+                continue
+            try:
+                segments = retention.take_expired(log, now_ms, high_watermark_of(log))
+            except OSError as error:
+                self._fail(self.directory_of(log), error)
+                continue
+            if segments:
+                self._offload.run(retention.mark_deleted, segments, done=partial(self._marked, log))
+
+    def _marked(self, log: Log, outcome: Outcome) -> None:
+        if isinstance(outcome.error, FileNotFoundError) and self.find(log.topic, log.partition) is not log:
+            return  # the whole directory went away meanwhile
+        if isinstance(outcome.error, OSError):
+            self._fail(self.directory_of(log), outcome.error)
+            return
+        paths = outcome.result()
+        logger.info("%s: deleting %d files, log start %d", log.directory, len(paths), log.log_start_offset)
+        self._after(log.config.file_delete_delay_ms, retention.remove_files, self.disk, paths)
+
+    def checkpoint(self) -> None:
+        """Sync segments that were closed since, then write the checkpoints, all as jobs."""
+        for path, directory in self._directories.items():
+            if not directory.online:
+                continue
+            for log in self.logs_of(path):
+                if log.rolled and log not in self._flushing:
+                    self._flush(log)
+            plan = self._checkpoint_plan(path)
+            self._offload.run(self._checkpoint_job, *plan, done=partial(self._settled, path))
+
+    def _flush(self, log: Log) -> None:
+        log.rolled = False
+        self._flushing.add(log)
+        files, offset = log.unflushed(active=False)
+
+        def flushed(outcome: Outcome) -> None:
+            self._flushing.discard(log)
+            if self._settled(self.directory_of(log), outcome):
+                log.flushed(offset)
+
+        self._offload.run(sync_files, self.disk, files, log.directory, done=flushed)
+
+    def _settled(self, path: str, outcome: Outcome) -> bool:
+        if isinstance(outcome.error, OSError):
+            self._fail(path, outcome.error)
+        elif outcome.error is not None:
+            raise outcome.error
+        return outcome.error is None
+
+    def _checkpoint_plan(self, path: str) -> tuple[str, checkpoints.Offsets, checkpoints.Offsets]:
+        logs = self.logs_of(path)
+        points = {(log.topic, log.partition): log.recovery_point for log in logs}
+        starts = {
+            (log.topic, log.partition): log.log_start_offset
+            for log in logs
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+        return path, points, starts
+
+    def _checkpoint_job(self, path: str, points: checkpoints.Offsets, starts: checkpoints.Offsets) -> None:
+        checkpoints.write_offsets(self.disk, os.path.join(path, checkpoints.RECOVERY_POINTS), points)
+        checkpoints.write_offsets(self.disk, os.path.join(path, checkpoints.LOG_STARTS), starts)
+
+    def _fail(self, path: str, error: OSError) -> None:
+        """Take a directory offline, for good."""
+        directory = self._directories[path]
+        if not directory.online:
+            return
+        directory.error = error
+        logs = self.logs_of(path)
+        logger.error("%s: offline with %d partitions: %s", path, len(logs), error)
+        for log in logs:
+            log.fail()
+        if self.on_offline is not None:
+            self.on_offline(logs)
+
+
+def sync_files(disk: Disk, files: list[File], directory: str) -> None:
+    """Job: bring files, and their names in the directory, to the disk. Raises OSError."""
+    for file in files:
+        file.sync()
+    disk.sync_dir(directory)

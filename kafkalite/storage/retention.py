@@ -1,0 +1,81 @@
+"""What of a log may go, and how it goes.
+
+Laws:
+1. Decisions are pure; deletion is rename to `.deleted` at once and removal after file.delete.delay.ms.
+2. Segments go from the front only, whole, and never beyond the high watermark.
+3. Without "delete" in cleanup.policy only what lies below the log start goes.
+
+Sources: UnifiedLog.deleteOldSegments, LocalLog.deleteSegmentFiles.
+"""
+
+import itertools
+
+from kafkalite._speedups.file import Disk
+from kafkalite.storage import names
+from kafkalite.storage.log import Log
+from kafkalite.storage.segment import Segment
+
+
+def expired(log: Log, now_ms: int, high_watermark: int) -> int:
+    """How many of the first segments may go. `now_ms` is wall time."""
+    excess = log.size - log.config.retention_bytes if log.config.retention_bytes >= 0 else -1
+    count = 0
+    for segment, following in itertools.pairwise([*log.segments, None]):
+        end = log.log_end_offset if following is None else following.base_offset
+        if end > high_watermark or (following is None and segment.size == 0):
+            break
+        by_size = excess >= segment.size
+        if not (_below_start(log, following) or (_policy(log) and (by_size or _too_old(log, segment, now_ms)))):
+            break
+        excess -= segment.size
+        count += 1
+    return count
+
+
+def _policy(log: Log) -> bool:
+    return "delete" in log.config.cleanup_policy
+
+
+def _below_start(log: Log, following: Segment | None) -> bool:
+    return following is not None and following.base_offset <= log.log_start_offset
+
+
+def _too_old(log: Log, segment: Segment, now_ms: int) -> bool:
+    if log.config.retention_ms < 0:
+        return False
+    newest = segment.max_timestamp
+    if newest < 0:
+        newest = segment.disk.modified_ms(segment.path(names.LOG))
+    return now_ms - newest > log.config.retention_ms
+
+
+def take_expired(log: Log, now_ms: int, high_watermark: int) -> list[Segment]:
+    """Take the expired segments out of the log; hand them to `mark_deleted` as a job. Raises OSError."""
+    count = expired(log, now_ms, high_watermark)
+    if count == 0:
+        return []
+    if count == len(log.segments):
+        log.roll(log.log_end_offset)
+    return log.drop_first(count)
+
+
+def mark_deleted(segments: list[Segment]) -> list[str]:
+    """Job: give the files their last name; answer their paths. Raises OSError."""
+    return [path for segment in segments for path in segment.mark_deleted()]
+
+
+def remove_files(disk: Disk, paths: list[str]) -> None:
+    """Job: remove files; one that is gone already is fine. Raises OSError."""
+    for path in paths:
+        try:
+            disk.remove(path)
+        except FileNotFoundError:
+            continue
+
+
+def remove_directory(disk: Disk, path: str) -> None:
+    """Job: remove a partition's directory that was renamed before; one that is gone already is fine. Raises OSError."""
+    try:
+        disk.remove_tree(path)
+    except FileNotFoundError:
+        return
