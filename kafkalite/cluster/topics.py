@@ -6,6 +6,7 @@ image and to the hosted partitions only after the store has it, so that what a c
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Random
@@ -66,7 +67,7 @@ class Store(Protocol):
 
     def create_topic(self, topic: TopicImage, then: Callable[[int], None]) -> None: ...
     def update_topic(self, topic: TopicImage, then: Callable[[int], None]) -> None: ...
-    def delete_topic(self, name: str, then: Callable[[int], None]) -> None: ...
+    def delete_topic(self, topic: TopicImage, then: Callable[[int], None]) -> None: ...
     def configure_topic(self, name: str, configs: Mapping[str, str], then: Callable[[int], None]) -> None: ...
 
 
@@ -143,7 +144,7 @@ class Topics:
                 gather.put(at, refusal)
                 continue
             self._busy.add(name)
-            self._store.delete_topic(name, lambda error, at=at, name=name: self._deleted(name, error, gather, at))  # type: ignore[misc]
+            self._store.delete_topic(self._host.image.topics[name], partial(self._deleted, name, gather, at))
 
     def grow(self, asked: list[MorePartitions], *, validate_only: bool, then: Outcomes) -> None:
         """Add partitions; `then` gets one outcome each, None = grown."""
@@ -301,7 +302,7 @@ class Topics:
 
         keep(topic, kept)
 
-    def _deleted(self, name: str, error: int, gather: Gather, at: int) -> None:
+    def _deleted(self, name: str, gather: Gather, at: int, error: int) -> None:
         self._busy.discard(name)
         if not error:
             self._host.topic_gone(name)

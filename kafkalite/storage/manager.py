@@ -153,6 +153,10 @@ class LogManager:
         """The log of a partition, None where this broker has none."""
         return self._logs.get((topic, partition))
 
+    def all(self) -> list[Log]:
+        """Every log."""
+        return list(self._logs.values())
+
     def logs_of(self, path: str) -> list[Log]:
         """The logs in a directory."""
         return [log for log in self._logs.values() if self.directory_of(log) == path]
@@ -192,11 +196,15 @@ class LogManager:
         self._logs[log.topic, log.partition] = log
         log.use_cache(self.cache)
 
-    def delete(self, log: Log) -> None:
-        """Rename the directory of a log now, remove it after file.delete.delay.ms. Regions in flight stay readable."""
+    def forget(self, log: Log) -> None:
+        """Look after a log no more; its files stay."""
         self._logs.pop((log.topic, log.partition), None)
         for segment in log.segments:
             self.cache.forget(segment)
+
+    def delete(self, log: Log) -> None:
+        """Rename the directory of a log now, remove it after file.delete.delay.ms. Regions in flight stay readable."""
+        self.forget(log)
         parent = self.directory_of(log)
         name = names.deleted_directory_name(log.topic, log.partition, self._random.bytes(16).hex())
         deleted = os.path.join(parent, name)

@@ -26,8 +26,8 @@ class HeldStore:
     def update_topic(self, topic: TopicImage, then: Then) -> None:
         self.held.append((f"update {topic.name}", then))
 
-    def delete_topic(self, name: str, then: Then) -> None:
-        self.held.append((f"delete {name}", then))
+    def delete_topic(self, topic: TopicImage, then: Then) -> None:
+        self.held.append((f"delete {topic.name}", then))
 
     def configure_topic(self, name: str, configs: Mapping[str, str], then: Then) -> None:
         self.held.append((f"configure {name}", then))

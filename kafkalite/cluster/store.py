@@ -1,0 +1,219 @@
+"""What the cluster keeps in the coordination service, in the words of topics and brokers: Kafka's znodes behind one
+door.
+
+Every change ends with `then(error)`, 0 once it is durable. When the answer to a change is lost, the caller gets a
+retriable error and the next look tells the truth. Sources: ZkData.scala, KafkaZkClient.scala.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafkalite.clock import Outcome
+from kafkalite.cluster.image import PartitionImage, TopicImage
+from kafkalite.coordination import layout
+from kafkalite.coordination.backend import Coordination, Then
+from kafkalite.coordination.errors import BadVersionError, CoordinationError, NodeExistsError, NoNodeError
+from kafkalite.coordination.reading import TopicRecord, ensure_nodes, read_topics
+from kafkalite.errors import KafkaErrorCode
+
+PRODUCER_IDS_BLOCK = 1000  # ProducerIdsBlock.java
+NO_EPOCH = 0
+
+Done = Callable[[int], None]
+
+
+class ClusterStore:
+    """The cluster's nodes, seen by one broker.
+
+    Arguments:
+        session: an open session with the coordination service.
+    """
+
+    def __init__(self, session: Coordination) -> None:
+        self._session = session
+        self._noted: dict[bytes, dict[int, str]] = defaultdict(dict)
+        self._broker_id = -1
+
+    # At start.
+
+    async def prepare(self) -> None:
+        """Make the nodes that always exist."""
+        await settled(lambda then: ensure_nodes(self._session, layout.PERSISTENT, then))
+
+    async def cluster_id(self, fresh: str) -> str:
+        """The cluster's id; `fresh` becomes it when there is none yet."""
+        await settled(lambda then: ensure_nodes(self._session, layout.parents(layout.CLUSTER_ID), then))
+        try:
+            await settled(lambda then: self._session.create(layout.CLUSTER_ID, layout.encode_cluster_id(fresh), then))
+        except NodeExistsError:
+            data, _stat = await settled(lambda then: self._session.get(layout.CLUSTER_ID, then))
+            return layout.decode_cluster_id(data)
+        return fresh
+
+    def register(self, broker_id: int) -> None:
+        """Speak as this broker from now on."""
+        self._broker_id = broker_id
+
+    async def topics(self) -> list[TopicImage]:
+        """Every topic as the service has it; remembers which partitions have a directory noted."""
+        records: list[TopicRecord] = await settled(lambda then: read_topics(self._session, then))
+        for record in records:
+            for partition, directories in record.directories.items():
+                if record.node.topic_id is not None and self._broker_id in directories:
+                    self._noted[record.node.topic_id][partition] = directories[self._broker_id]
+        return [image_of(record) for record in records if record.node.topic_id is not None]
+
+    def noted_directory(self, topic_id: bytes, partition: int) -> str | None:
+        """The directory noted for a partition on this broker, or None while it has no files."""
+        return self._noted[topic_id].get(partition) if topic_id in self._noted else None
+
+    async def broker_configs(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Dynamic configs of all brokers, and of this one."""
+        return await self._configs(None), await self._configs(self._broker_id)
+
+    async def _configs(self, broker_id: int | None) -> dict[str, str]:
+        path = layout.broker_config_path(broker_id)
+        try:
+            data, _stat = await settled(lambda then: self._session.get(path, then))
+        except NoNodeError:
+            return {}
+        return layout.decode_configs(path, data)
+
+    async def close(self) -> None:
+        """End the session."""
+        await settled(self._session.close)
+
+    # Topics.
+
+    def create_topic(self, topic: TopicImage, then: Done) -> None:
+        """Keep a new topic with all its partitions."""
+        states = {index: state_of(partition) for index, partition in enumerate(topic.partitions)}
+        operations = layout.create_topic(topic.name, node_of(topic), topic.configs, states)
+        self._session.multi(operations, answered(then, KafkaErrorCode.TOPIC_ALREADY_EXISTS))
+
+    def update_topic(self, topic: TopicImage, then: Done) -> None:
+        """Keep a topic that has more partitions than before."""
+
+        def counted(outcome: Outcome) -> None:
+            if outcome.error is not None:
+                then(code_of(outcome.error))
+                return
+            known = {int(name) for name in outcome.value[0]}
+            new = {at: state_of(part) for at, part in enumerate(topic.partitions) if at not in known}
+            self._session.multi(layout.grow_topic(topic.name, node_of(topic), new), answered(then))
+
+        self._session.children(f"{layout.topic_path(topic.name)}/partitions", counted)
+
+    def delete_topic(self, topic: TopicImage, then: Done) -> None:
+        """Forget a topic with everything below it."""
+        noted = self._noted.pop(topic.topic_id, {})
+        operations = layout.delete_topic(topic.name, topic.topic_id, range(len(topic.partitions)), noted)
+        self._session.multi(operations, answered(then))
+
+    def configure_topic(self, name: str, configs: Mapping[str, str], then: Done) -> None:
+        """Keep a topic's configs."""
+        self._session.multi(layout.configure_topic(name, configs), answered(then))
+
+    def note_directory(self, topic_id: bytes, partition: int, directory: str, then: Done) -> None:
+        """Note where a partition's files will be, before there are any."""
+
+        def noted(error: int) -> None:
+            if not error:
+                self._noted[topic_id][partition] = directory
+            then(error)
+
+        operation = layout.note_directory(topic_id, partition, self._broker_id, directory)
+        self._session.multi([operation], answered(noted))
+
+    # Brokers.
+
+    def configure_broker(self, broker_id: int | None, configs: Mapping[str, str], then: Done) -> None:
+        """Keep the dynamic configs of one broker, or of all (None)."""
+        path, data = layout.broker_config_path(broker_id), layout.encode_configs(configs)
+
+        def made(outcome: Outcome) -> None:
+            if isinstance(outcome.error, NodeExistsError):
+                self._session.set(path, data, answered(then))
+            else:
+                answered(then)(outcome)
+
+        self._session.create(path, data, made)
+
+    def take_producer_ids(self, then: Callable[[range | None], None]) -> None:
+        """Take the next block of producer ids by compare-and-set; None when that failed."""
+
+        def read(outcome: Outcome) -> None:
+            if outcome.error is not None:
+                then(None)
+                return
+            data, stat = outcome.value
+            last = layout.decode_producer_ids(data)
+            first = 0 if last is None else last.last + 1
+            block = range(first, first + PRODUCER_IDS_BLOCK)
+            node = layout.ProducerIdBlock(self._broker_id, block.start, block.stop - 1)
+            self._session.set(
+                layout.PRODUCER_ID_BLOCK,
+                layout.encode_producer_ids(node),
+                lambda kept: self._taken(block, kept, then),
+                stat.version,
+            )
+
+        self._session.get(layout.PRODUCER_ID_BLOCK, read)
+
+    def _taken(self, block: range, outcome: Outcome, then: Callable[[range | None], None]) -> None:
+        if isinstance(outcome.error, BadVersionError):  # another broker was faster
+            self.take_producer_ids(then)
+        else:
+            then(block if outcome.error is None else None)
+
+
+async def settled(call: Callable[[Then], object]) -> Any:
+    """Make a call to the service and wait for its result; raises what it raises."""
+    ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    call(ended.set_result)
+    return (await ended).result()
+
+
+def answered(then: Done, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> Then:
+    """Turn an outcome into a Kafka error code; `exists`: the code when a node was there already."""
+    return lambda outcome: then(0 if outcome.error is None else code_of(outcome.error, exists))
+
+
+def code_of(error: BaseException, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> int:
+    """The Kafka error code of a failed call; what is no failure of the service is raised."""
+    if isinstance(error, NodeExistsError):
+        return exists
+    if isinstance(error, NoNodeError):
+        return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if isinstance(error, BadVersionError):
+        return KafkaErrorCode.NOT_CONTROLLER
+    if isinstance(error, CoordinationError):
+        return KafkaErrorCode.KAFKA_STORAGE_ERROR
+    raise error
+
+
+def node_of(topic: TopicImage) -> layout.TopicNode:
+    """A topic's node."""
+    return layout.TopicNode(topic.topic_id, {at: part.replicas for at, part in enumerate(topic.partitions)})
+
+
+def state_of(partition: PartitionImage) -> layout.PartitionState:
+    """A partition's state."""
+    return layout.PartitionState(partition.leader, partition.leader_epoch, partition.isr)
+
+
+def image_of(record: TopicRecord) -> TopicImage:
+    """A topic as the image has it; a partition without a state is led by its preferred replica."""
+    assert record.node.topic_id is not None
+    partitions = tuple(partition_of(record, index) for index in sorted(record.node.replicas))
+    return TopicImage(record.name, record.node.topic_id, partitions, dict(record.configs))
+
+
+def partition_of(record: TopicRecord, index: int) -> PartitionImage:
+    replicas = record.node.replicas[index]
+    if index not in record.states:
+        return PartitionImage(replicas, replicas, replicas[0], NO_EPOCH)
+    state, _version = record.states[index]
+    return PartitionImage(replicas, state.isr, state.leader, state.leader_epoch)

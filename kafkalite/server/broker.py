@@ -1,0 +1,247 @@
+"""The broker: builds all parts, in the order in which they need each other, and takes them down in reverse.
+
+Order of start: directories locked, coordination opened, identity agreed, logs recovered, partitions hosted,
+listeners opened. Order of stop: listeners drained, partitions flushed, logs closed with a clean mark, coordination
+closed, locks released.
+
+A broker without a data directory keeps its files in a temporary one and its coordination in memory: for tests.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+
+from kafkalite._speedups.file import Disk
+from kafkalite._speedups.framing import Connection
+from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload
+from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, TopicImage
+from kafkalite.cluster.producer_ids import ProducerIds
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.cluster.store import ClusterStore
+from kafkalite.cluster.topics import Refusal, Topics
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.coordination.embedded import Embedded
+from kafkalite.coordination.journal import JournalError
+from kafkalite.coordination.layout import LayoutError
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import Endpoint, Node, uuid_text
+from kafkalite.server.api import ROWS
+from kafkalite.server.config_resources import ConfigResources
+from kafkalite.server.dispatch import Dispatcher
+from kafkalite.server.hosting import Hosting
+from kafkalite.server.limited_log import LimitedLog
+from kafkalite.server.listening import Listening, raise_open_file_limit
+from kafkalite.server.service import BrokerService
+from kafkalite.state.fetch_sessions import FetchSessions
+from kafkalite.storage.directories import DirectoryError, Identity
+from kafkalite.storage.log import Log
+from kafkalite.storage.manager import LogManager
+
+LOGGER = logging.getLogger("kafkalite.server")
+SESSION_ID_MAX = 2**31 - 1
+JOURNAL = "kafkalite.journal"
+FIRST_BROKER = 1  # the id on the embedded tree, where there is one broker, unless broker.id says another
+EMBEDDED = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class StartError(Exception):
+    """The broker cannot start; the text says what is wrong and what to do."""
+
+
+class Broker:
+    """One broker in one event loop: `async with Broker(...) as broker:` or `start` and `stop`.
+
+    Arguments:
+        data_dir: where its files are kept; None = a temporary directory that is removed at the end.
+        settings: configs under Kafka's names, such as {"num.partitions": "3"}; they win over `data_dir`'s defaults.
+        config: a finished configuration, instead of the two above.
+
+    Raises (from `start`): ConfigError, OSError, StartError.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        *,
+        config: BrokerConfig | None = None,
+    ) -> None:
+        self._temporary = tempfile.mkdtemp(prefix="kafkalite-") if data_dir is None and config is None else None
+        directory = self._temporary or data_dir
+        self.config = config or BrokerConfig({**EMBEDDED, "log.dirs": str(directory), **(settings or {})})
+        self.random = SystemRandom()
+        self.disk = Disk()
+        self.replicas = Replicas()
+        self._service: Embedded | None = None
+
+    async def __aenter__(self) -> "Broker":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the first listener."""
+        endpoint = self.listening.addresses[0]
+        return f"[{endpoint.host}]:{endpoint.port}" if ":" in endpoint.host else f"{endpoint.host}:{endpoint.port}"
+
+    @property
+    def addresses(self) -> list[Endpoint]:
+        """Where each listener accepts."""
+        return self.listening.addresses
+
+    @property
+    def partitions_count(self) -> int:
+        """How many partitions are hosted."""
+        return sum(len(topic.partitions) for topic in self.replicas)
+
+    async def start(self, inherited: Sequence[tuple[str, socket.socket]] = ()) -> None:
+        """Recover what is on the disk and accept connections; `inherited`: listening sockets of a service manager."""
+        loop = asyncio.get_running_loop()
+        self.clock = LoopClock(loop)
+        self.offload = ThreadOffload(loop)
+        self.logs = LogManager(
+            self.disk, self.config.log_dirs, self.clock, self.offload, self.random, on_offline=self._logs_offline
+        )
+        try:
+            raise_open_file_limit()
+            self.logs.lock()
+            await self._open_store()
+            await self._agree_on_identity()
+            await self._recover()
+            self._serve(loop, inherited)
+        except (DirectoryError, JournalError, LayoutError) as error:
+            self._release()
+            raise StartError(str(error)) from error
+        except BaseException:
+            self._release()
+            raise
+        gc.freeze()  # what exists now stays: collections need not look at it again
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Drain the listeners for at most `grace_s` seconds, then leave everything as a clean start wants it."""
+        await self.listening.close(grace_s)
+        self.replicas.flush()
+        await self.store.close()
+        self.offload.close()  # whatever is under way ends before the logs do
+        self.logs.close()
+        self._release()
+
+    # Steps of the start.
+
+    async def _open_store(self) -> None:
+        self._known = self.logs.identity()
+        in_memory = self._temporary is not None
+        path = os.path.join(self.config.log_dirs[0], JOURNAL)
+        if self._known is not None and not in_memory and not self.disk.exists(path):
+            raise StartError(
+                f"{self.config.log_dirs[0]}: belongs to cluster {self._known.cluster_id} and has no {JOURNAL}; "
+                "choose another directory, or bring the journal back"
+            )
+        service = Embedded(self.clock) if in_memory else Embedded.open(self.disk, path, self.clock, self.offload)
+        self._service = service
+        self.store = ClusterStore(service.connect())
+        await self.store.prepare()
+
+    async def _agree_on_identity(self) -> None:
+        """One cluster id and one broker id for coordination, configuration and directories."""
+        known_id = FIRST_BROKER if self._known is None else self._known.broker_id
+        self.broker_id = known_id if self.config.broker_id < 0 else self.config.broker_id
+        self.cluster_id = await self.store.cluster_id(uuid_text(self.random.uuid()))
+        self.logs.claim(Identity(self.cluster_id, self.broker_id))
+        self.store.register(self.broker_id)
+        dynamic_default, dynamic = await self.store.broker_configs()
+        self.config = BrokerConfig(self.config.static, dynamic_default, dynamic)
+
+    async def _recover(self) -> None:
+        topics = await self.store.topics()
+        configs = {topic.name: self.config.topic_config(topic.configs) for topic in topics}
+        self.loaded = self.logs.load(lambda topic: configs.get(topic, self.config.topic_defaults))
+        node = Node(self.broker_id, "", 0, self.config.broker_rack)
+        self.image = ClusterImage(self.cluster_id, self.broker_id, (node,)).with_topics(topics)
+        self.hosting = Hosting(self.config, self.clock, self.offload, self.replicas, self.logs, self.store)
+        self.hosting.load(topics, self.store.noted_directory)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, inherited: Sequence[tuple[str, socket.socket]]) -> None:
+        self.topics = Topics(self, self.store)
+        self.configs = ConfigResources(self)
+        self.producer_ids = ProducerIds(self.store.take_producer_ids)
+        self.fetch_sessions = FetchSessions(
+            self.config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)
+        )
+        self.dispatcher = Dispatcher(self, ROWS, LimitedLog(LOGGER, self.clock))
+        self.listening = Listening(loop, BrokerService(self.dispatcher, self.replicas), self.config)
+        self.listening.open(list(inherited))
+        self.logs.start(
+            self._high_watermark,
+            checkpoint_ms=int(self.config.values["log.flush.offset.checkpoint.interval.ms"]),
+            retention_ms=self.config.log_retention_check_interval_ms,
+            initial_ms=int(self.config.values["log.initial.task.delay.ms"]),
+        )
+
+    def _release(self) -> None:
+        """Let go of what a start took, in reverse; also the end of a clean stop."""
+        self.offload.close()
+        self.clock.close()
+        if self._service is not None:
+            self._service.close()
+        self.logs.unlock()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary)
+
+    def _high_watermark(self, log: Log) -> int:
+        partition = self.replicas.partition(log.topic, UNASSIGNED_ID, log.partition, by_id=False)
+        return log.log_start_offset if isinstance(partition, int) else partition.high_watermark
+
+    def _logs_offline(self, logs: list[Log]) -> None:
+        """The directory of these logs failed: their partitions say so from now on."""
+        for log in logs:
+            partition = self.replicas.partition(log.topic, UNASSIGNED_ID, log.partition, by_id=False)
+            if not isinstance(partition, int):
+                partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+
+    # What the parts ask of the broker.
+
+    def nodes(self, connection: Connection) -> list[Node]:
+        """The brokers as the client of this connection should reach them."""
+        return self.listening.nodes(self.image.brokers, self.broker_id, connection)
+
+    def topic_changed(self, topic: TopicImage) -> None:
+        """A topic is new or was changed, durably."""
+        self.image = self.image.with_topics([topic])
+        self.hosting.apply(topic)
+
+    def topic_gone(self, name: str) -> None:
+        """A topic was deleted, durably."""
+        self.image = self.image.without_topic(name)
+        self.hosting.drop(name)
+
+    def configure_broker(
+        self, texts: Mapping[str, str], *, all_brokers: bool, then: Callable[[Refusal | None], None]
+    ) -> None:
+        """Replace the dynamic settings of this broker or of all, and put them into force once they are durable."""
+
+        def kept(error: int) -> None:
+            if not error:
+                default = texts if all_brokers else self.config.dynamic_default
+                own = self.config.dynamic if all_brokers else texts
+                self.config = BrokerConfig(self.config.static, default, own)
+                self.hosting.configure(self.config, self.image.topics.values())
+            then(Refusal(error) if error else None)
+
+        self.store.configure_broker(None if all_brokers else self.broker_id, texts, kept)

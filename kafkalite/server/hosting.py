@@ -1,0 +1,144 @@
+"""The partitions this broker hosts, brought in line with the image: made, opened at their first append, grown, deleted.
+
+A partition's files appear at its first append. The store notes their directory before that, so a partition whose noted
+directory or files are missing at start is offline (KAFKA_STORAGE_ERROR), never silently empty.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.cluster.image import TopicImage
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.replicas import HostedTopic, Replicas
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.storage.log import Log
+from kafkalite.storage.manager import LogManager
+
+LOGGER = logging.getLogger("kafkalite.server")
+
+
+class DirectoryNotes(Protocol):
+    """Where the directory of a partition is noted; `then(error)` once the note is durable."""
+
+    def note_directory(self, topic_id: bytes, partition: int, directory: str, then: Callable[[int], None]) -> None: ...
+
+
+class Hosting:
+    """Turns topic images into hosted partitions.
+
+    Arguments:
+        config: settings of the broker, replaced by `configure`.
+        replicas: what handlers look partitions up in.
+        logs: the log directories.
+        notes: the store of directory notes.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        offload: Offload,
+        replicas: Replicas,
+        logs: LogManager,
+        notes: DirectoryNotes,
+    ) -> None:
+        self.clock = clock
+        self.offload = offload
+        self.mark_dirty = replicas.mark_dirty
+        self._config = config
+        self._replicas = replicas
+        self._logs = logs
+        self._notes = notes
+
+    def load(self, topics: Iterable[TopicImage], noted: Callable[[bytes, int], str | None]) -> None:
+        """Host every partition of these topics with the log that recovery found for it; `noted` tells who had files."""
+        hosted = [self._host(topic) for topic in topics]
+        self._finish_deletions()
+        for topic in hosted:
+            for partition in topic.partitions:
+                log = self._logs.find(topic.name, partition.index)
+                if log is not None:
+                    partition.adopt(log)
+                elif noted(topic.topic_id, partition.index) is not None:
+                    partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
+                    LOGGER.error("%s-%d is offline: the files it had are missing", topic.name, partition.index)
+
+    def _finish_deletions(self) -> None:
+        """A log whose topic id the cluster does not know is of a topic whose deletion was not finished."""
+        for log in self._logs.all():
+            topic_id = self._logs.topic_ids.get((log.topic, log.partition))
+            if topic_id is None:
+                LOGGER.warning("%s: has no topic id; left alone and not served", log.directory)
+                self._logs.forget(log)
+            elif isinstance(self._replicas.partition(log.topic, topic_id, log.partition, by_id=True), int):
+                LOGGER.info("%s: its topic was deleted; deleting the files", log.directory)
+                self._logs.delete(log)
+
+    def apply(self, topic: TopicImage) -> None:
+        """Host a new topic, or take over what changed of one: configs, more partitions."""
+        known = self._replicas.find(topic.name, topic.topic_id, by_id=True)
+        if isinstance(known, int):
+            self._host(topic)
+            return
+        known.config = self._config.topic_config(topic.configs)
+        for partition in known.partitions:
+            partition.configure(known.config)
+        for index in range(len(known.partitions), len(topic.partitions)):
+            known.partitions.append(self._partition(known, topic, index))
+
+    def drop(self, name: str) -> None:
+        """Stop hosting a topic and delete its files in the background."""
+        for partition in self._replicas.remove(name).partitions:
+            if partition.log is not None:
+                self._logs.delete(partition.log)
+
+    def configure(self, config: BrokerConfig, topics: Iterable[TopicImage]) -> None:
+        """Put changed broker settings into force; topics follow where they set nothing themselves."""
+        self._config = config
+        for topic in topics:
+            self.apply(topic)
+
+    def open_log(self, partition: Partition, opened: Callable[[Log | int], None]) -> None:
+        """Note the directory, then make the files as a job."""
+        directory = self._logs.choose_directory()
+        if directory is None:
+            self.clock.call_at(self.clock.monotonic(), opened, KafkaErrorCode.KAFKA_STORAGE_ERROR)
+            return
+
+        def noted(error: int) -> None:
+            if error:
+                opened(error)
+            else:
+                self.offload.run(self._logs.create, *identity, done=created)
+
+        def created(outcome: Outcome) -> None:
+            opened(self._created(partition, outcome))
+
+        identity = (directory, partition.topic, partition.index, partition.topic_id, partition.config)
+        self._notes.note_directory(partition.topic_id, partition.index, directory, noted)
+
+    def _created(self, partition: Partition, outcome: Outcome) -> Log | int:
+        if outcome.error is not None:
+            if not isinstance(outcome.error, OSError):
+                raise outcome.error
+            LOGGER.error("%s-%d: cannot make its files: %s", partition.topic, partition.index, outcome.error)
+            return KafkaErrorCode.KAFKA_STORAGE_ERROR
+        log: Log = outcome.value
+        self._logs.add(log)
+        if partition.error:  # deleted meanwhile
+            self._logs.delete(log)
+            return partition.error
+        return log
+
+    def _host(self, topic: TopicImage) -> HostedTopic:
+        hosted = HostedTopic(topic.name, topic.topic_id, self._config.topic_config(topic.configs))
+        hosted.partitions.extend(self._partition(hosted, topic, index) for index in range(len(topic.partitions)))
+        self._replicas.add(hosted)
+        return hosted
+
+    def _partition(self, hosted: HostedTopic, topic: TopicImage, index: int) -> Partition:
+        image = topic.partitions[index]
+        return Partition(topic.name, topic.topic_id, index, hosted.config, self, image.leader_epoch, image.isr)
