@@ -1,6 +1,6 @@
-"""What other Cython modules may call of the record room: inspection, patches and the scan over many batches."""
+"""What other Cython modules may call of the record room: inspection and patches."""
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 
 from kafkalite._speedups.wire cimport BatchHeader
 
@@ -37,20 +37,8 @@ cdef class Inspection:
     cdef readonly int32_t leader_epoch
     cdef readonly bint walked
 
+    cdef void refreshed(self, const BatchHeader *header) noexcept
     cdef Inspection refuse(self, int error, str message)
-
-
-cdef class Scan:
-    cdef BatchHeader *headers       # `count` of them
-    cdef Py_ssize_t *positions      # where each batch begins in the buffer
-    cdef Py_ssize_t room
-    cdef readonly Py_ssize_t count
-    cdef readonly Py_ssize_t end
-    cdef readonly Py_ssize_t needs
-    cdef readonly int error
-    cdef readonly str message
-
-    cdef int add(self, const BatchHeader *header, Py_ssize_t position) except -1
 
 
 cdef InspectRules inspect_rules(int64_t size_max) noexcept nogil
@@ -58,4 +46,3 @@ cdef Inspection inspect_batch(const uint8_t *p, Py_ssize_t size, const InspectRu
 cdef int64_t crc_of(const uint8_t *p, Py_ssize_t size) except -1
 cdef void patch_position(uint8_t *p, int64_t base_offset, int32_t leader_epoch) noexcept nogil
 cdef int patch_max_timestamp(uint8_t *p, Py_ssize_t size, int64_t timestamp, bint log_append_time) except -1
-cdef Scan scan(const uint8_t *p, Py_ssize_t size, Py_ssize_t position, Py_ssize_t batches_max)

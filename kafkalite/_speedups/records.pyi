@@ -1,7 +1,7 @@
-"""Whole record batches: inspected, patched in place, scanned. Positions and sizes are bytes, timestamps ms."""
+"""Whole record batches: inspected and patched in place. Sizes are bytes, timestamps milliseconds."""
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, final
+from collections.abc import Callable
+from typing import final
 
 from typing_extensions import Buffer
 
@@ -10,22 +10,6 @@ class BatchError(ValueError):
 
     code: int
     def __init__(self, code: int, message: str) -> None: ...
-
-class BatchPlace(NamedTuple):
-    """One batch that `scan_batches` found good: where it is, and its header."""
-
-    position: int
-    size: int
-    base_offset: int
-    last_offset_delta: int
-    records_count: int
-    base_timestamp: int
-    max_timestamp: int
-    attributes: int
-    leader_epoch: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
 
 @final
 class Inspection:
@@ -73,6 +57,12 @@ class Inspection:
     def leader_epoch(self) -> int: ...
     @property
     def walked(self) -> bool: ...
+    def refresh(self, batch: Buffer) -> None:
+        """Read the header again after our own patches or `recompress`; the verdict and what the walk found stay.
+
+        With LogAppendTime the last record is the one that has the max timestamp. Raises: BatchError for less than a
+        header.
+        """
 
 Compress = Callable[[int, bytes | bytearray | memoryview, int | None], bytes]
 Decompress = Callable[[int, bytes | bytearray | memoryview, int], bytes]
@@ -128,29 +118,3 @@ def recompress(batch: Buffer, codec: int, level: int | None = None, decompressed
     Arguments: one whole inspected batch; codec id, 0 = none; level (None = Kafka's default); bound as in `inspect`.
     Raises: BatchError (MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE).
     """
-
-@final
-class Scan:
-    """What `scan_batches` found: good batches up to position `end`, and why it ended there.
-
-    error 0 and needs 0: the buffer ended with a batch (or `batches_max` was reached). needs: bytes that a buffer that
-    begins at `end` must hold to go on (a batch cut off; at the end of a file, a torn tail). error: Kafka error code of
-    what stands at `end`: CORRUPT_MESSAGE, or UNSUPPORTED_FOR_MESSAGE_FORMAT for magic 0 or 1 (see records.legacy).
-    """
-
-    @property
-    def count(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def needs(self) -> int: ...
-    @property
-    def error(self) -> int: ...
-    @property
-    def message(self) -> str | None: ...
-    def __len__(self) -> int: ...
-    def __getitem__(self, i: int, /) -> BatchPlace: ...
-    def __iter__(self) -> Iterator[BatchPlace]: ...
-
-def scan_batches(buffer: Buffer, position: int = 0, batches_max: int = ...) -> Scan:
-    """Verify size, magic and CRC of whole batches from `position` on, until the buffer ends or one is bad."""

@@ -1,4 +1,4 @@
-"""Record batches v2 as the broker meets them: inspected, patched in place, scanned; never built or taken apart.
+"""Record batches v2 as the broker meets them: inspected and patched in place; never built or taken apart.
 
 1. Batches travel whole. `inspect` reads, it changes nothing; patches touch header fields and the CRC only.
 2. Every byte is bounded before it is read (`wire.pxd`, `records_walk.pxd`); a bad batch is an answer, not an exception.
@@ -14,7 +14,6 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyOb
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 from kafkalite._speedups.records_walk cimport (
@@ -54,20 +53,16 @@ from kafkalite._speedups.wire cimport (
     store_u64,
 )
 
-from collections import namedtuple
-
 from crc32c import crc32c as _crc32c
 
 cdef extern from "Python.h":
     int PyBUF_READ
-    Py_ssize_t PY_SSIZE_T_MAX
 
 # Kafka's codes (Errors.java) of what can be wrong with a batch.
 cdef enum:
     CORRUPT_MESSAGE = 2
     MESSAGE_TOO_LARGE = 10
     INVALID_TIMESTAMP = 32
-    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     UNSUPPORTED_COMPRESSION_TYPE = 76
     INVALID_RECORD = 87
 
@@ -80,12 +75,6 @@ cdef enum:
     CRC_WITHOUT_GIL = 1048576     # likewise
     DECOMPRESSED_RATIO = 16
     DECOMPRESSED_FLOOR = 16777216
-
-BatchPlace = namedtuple(
-    "BatchPlace",
-    "position size base_offset last_offset_delta records_count base_timestamp max_timestamp attributes leader_epoch "
-    "producer_id producer_epoch base_sequence",
-)
 
 cdef object _decompress = None
 cdef object _compress = None
@@ -145,6 +134,25 @@ cdef class Inspection:
     def __repr__(self):
         verdict = f"error {self.error}: {self.message}" if self.error else f"{self.records_count} records"
         return f"<Inspection {self.size} bytes, {verdict}>"
+
+    def refresh(self, batch):
+        """Read the header again after our own patches or `recompress`; what the walk found stays. No checks."""
+        cdef Py_buffer view
+        cdef BatchHeader header
+        PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+        try:
+            if read_batch_header(<const uint8_t *> view.buf, view.len, &header) != 0:
+                raise BatchError(CORRUPT_MESSAGE, f"{view.len} bytes are no batch")
+            self.size = <int32_t> view.len
+        finally:
+            PyBuffer_Release(&view)
+        self.refreshed(&header)
+
+    cdef void refreshed(self, const BatchHeader *header) noexcept:
+        cdef int32_t offset_of_max_timestamp = self.offset_of_max_timestamp
+        fill(self, header)
+        if self.walked and not header.attributes & LOG_APPEND_TIME_BIT:
+            self.offset_of_max_timestamp = offset_of_max_timestamp
 
     cdef Inspection refuse(self, int error, str message):
         self.error = error
@@ -450,97 +458,3 @@ cdef bytes plain_records(const uint8_t *p, Py_ssize_t size, int64_t limit):
     if codec == CODEC_NONE:
         return PyBytes_FromStringAndSize(<const char *> p + HEADER_SIZE, size - HEADER_SIZE)
     return decompressed(codec, p + HEADER_SIZE, size - HEADER_SIZE, limit)
-
-
-# The scan over a file's bytes, for recovery.
-
-@cython.final
-cdef class Scan:
-    """What `scan_batches` found: `count` good batches up to `end`; C callers read `headers` and `positions`."""
-
-    def __dealloc__(self):
-        free(self.headers)
-        free(self.positions)
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, Py_ssize_t i):
-        cdef BatchHeader *h
-        if not 0 <= i < self.count:
-            raise IndexError(i)
-        h = &self.headers[i]
-        return BatchPlace(
-            self.positions[i], h.batch_length + LENGTH_OVERHEAD, h.base_offset, h.last_offset_delta, h.records_count,
-            h.base_timestamp, h.max_timestamp, h.attributes, h.leader_epoch, h.producer_id, h.producer_epoch,
-            h.base_sequence,
-        )
-
-    cdef int add(self, const BatchHeader *header, Py_ssize_t position) except -1:
-        cdef Py_ssize_t room
-        cdef void *grown
-        if self.count == self.room:
-            room = max(64, 2 * self.room)
-            grown = realloc(self.headers, room * sizeof(BatchHeader))
-            if grown == NULL:
-                raise MemoryError
-            self.headers = <BatchHeader *> grown
-            grown = realloc(self.positions, room * sizeof(Py_ssize_t))
-            if grown == NULL:
-                raise MemoryError
-            self.positions = <Py_ssize_t *> grown
-            self.room = room
-        self.headers[self.count] = header[0]
-        self.positions[self.count] = position
-        self.count += 1
-        return 0
-
-
-def scan_batches(buffer, Py_ssize_t position=0, Py_ssize_t batches_max=PY_SSIZE_T_MAX):
-    """Verify whole batches from `position` on until the buffer ends or one is bad; see the .pyi."""
-    cdef Py_buffer view
-    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-    try:
-        return scan(<const uint8_t *> view.buf, view.len, position, batches_max)
-    finally:
-        PyBuffer_Release(&view)
-
-
-cdef Scan scan(const uint8_t *p, Py_ssize_t size, Py_ssize_t position, Py_ssize_t batches_max):
-    """`scan_batches` for callers that hold the bytes already."""
-    cdef Scan found = Scan.__new__(Scan)
-    cdef BatchHeader header
-    if not 0 <= position <= size:
-        raise ValueError(f"position {position} is outside the {size} bytes")
-    found.end = position
-    while found.count < batches_max and scan_one(found, p + found.end, size - found.end, &header):
-        found.add(&header, found.end)
-        found.end += header.batch_length + LENGTH_OVERHEAD
-    return found
-
-
-cdef bint scan_one(Scan found, const uint8_t *p, Py_ssize_t left, BatchHeader *header) except -1:
-    """Tell whether a good batch begins at `p`; else `needs` or `error` say why not."""
-    cdef int64_t length
-    if left < HEADER_SIZE_TO_MAGIC:
-        found.needs = 0 if left == 0 else HEADER_SIZE_TO_MAGIC
-        return False
-    length = <int32_t> load_u32(p + BATCH_LENGTH_AT)
-    if p[MAGIC_AT] < 2 and length >= LEGACY_OVERHEAD:
-        found.error = UNSUPPORTED_FOR_MESSAGE_FORMAT
-        found.message = f"magic {p[MAGIC_AT]} at position {found.end}"
-    elif p[MAGIC_AT] != 2:
-        found.error = CORRUPT_MESSAGE
-        found.message = f"magic {p[MAGIC_AT]} at position {found.end}"
-    elif length < HEADER_SIZE - LENGTH_OVERHEAD:
-        found.error = CORRUPT_MESSAGE
-        found.message = f"batch length {length} at position {found.end}"
-    elif length + LENGTH_OVERHEAD > left:
-        found.needs = length + LENGTH_OVERHEAD
-    else:
-        read_batch_header(p, left, header)
-        if crc_of(p, length + LENGTH_OVERHEAD) == header.crc:
-            return True
-        found.error = CORRUPT_MESSAGE
-        found.message = f"wrong CRC at position {found.end}"
-    return False

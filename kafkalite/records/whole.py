@@ -1,4 +1,4 @@
-"""The readable twin of `_speedups.records`: whole batches inspected, patched and scanned in plain Python.
+"""The readable twin of `_speedups.records` and `_speedups.scan`: batches inspected, patched, scanned in plain Python.
 
 Like `batch`, it is an oracle: the tests hold the engine to it on good and on damaged batches. The order of the checks
 is Kafka's (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator), and it decides which
@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kafkalite._speedups.records import BatchError, BatchPlace
+from kafkalite._speedups.records import BatchError
+from kafkalite._speedups.scan import BatchPlace
 from kafkalite.records import codecs
 from kafkalite.records.batch import (
     ATTRIBUTES_AT,
@@ -87,6 +88,25 @@ class Inspection:
     leader_epoch: int = 0
     walked: bool = False
 
+    def fill(self, header: Header) -> None:
+        """The header's fields; what only the walk can know is as the header says."""
+        for name in ("base_offset", "last_offset_delta", "records_count", "base_timestamp", "max_timestamp"):
+            setattr(self, name, getattr(header, name))
+        for name in ("attributes", "producer_id", "producer_epoch", "base_sequence", "leader_epoch"):
+            setattr(self, name, getattr(header, name))
+        self.header_max_timestamp = header.max_timestamp
+        self.offset_of_max_timestamp = header.last_offset_delta
+        self.codec = header.attributes & CODEC_MASK
+
+    def refresh(self, batch: Data) -> None:
+        """Read the header again after our own patches."""
+        walked_to = self.offset_of_max_timestamp
+        header = Header(*HEADER.unpack_from(bytes(batch)))
+        self.fill(header)
+        self.size = len(batch)
+        if self.walked and not header.attributes & LOG_APPEND_TIME:
+            self.offset_of_max_timestamp = walked_to
+
 
 def inspect(batch: Data, **rules: int) -> Inspection:
     """Check one client batch completely."""
@@ -102,13 +122,7 @@ def inspect(batch: Data, **rules: int) -> Inspection:
 def _inspect(found: Inspection, data: bytes, rules: Rules) -> None:
     _check_framing(data)
     header = Header(*HEADER.unpack_from(data))
-    for name in ("base_offset", "last_offset_delta", "records_count", "base_timestamp", "max_timestamp", "attributes"):
-        setattr(found, name, getattr(header, name))
-    for name in ("producer_id", "producer_epoch", "base_sequence", "leader_epoch"):
-        setattr(found, name, getattr(header, name))
-    found.header_max_timestamp = header.max_timestamp
-    found.offset_of_max_timestamp = header.last_offset_delta
-    found.codec = header.attributes & CODEC_MASK
+    found.fill(header)
     _check_header(header, found.codec, len(data), rules)
     if crc32c(data[ATTRIBUTES_AT:]) != header.crc:
         raise Refused(CORRUPT_MESSAGE, "wrong CRC")
@@ -235,7 +249,7 @@ def recompress(batch: Data, codec: int, level: int | None = None, decompressed_m
 
 @dataclass
 class Scan:
-    """See `_speedups/records.pyi`."""
+    """See `_speedups/scan.pyi`."""
 
     end: int
     places: list[BatchPlace] = field(default_factory=list)

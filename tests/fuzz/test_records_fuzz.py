@@ -8,6 +8,7 @@ import random
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,11 @@ def fault_kind(text: str) -> str:
 def try_batch(data: bytes, tally: Tally) -> None:
     """All that the broker and a client do with a batch; only BatchError is foreseen, and only from reading."""
     tally.inputs += 1
-    rules = {"compacted": tally.inputs % 3 == 0, "size_max": SIZE_MAX, "decompressed_max": DECOMPRESSED_MAX}
+    rules: dict[str, Any] = {
+        "compacted": tally.inputs % 3 == 0,
+        "size_max": SIZE_MAX,
+        "decompressed_max": DECOMPRESSED_MAX,
+    }
     if tally.inputs % 5 == 0:
         rules["timestamp_min"] = 1
     found = inspect(data, **rules)

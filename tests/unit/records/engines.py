@@ -28,8 +28,10 @@ FORMATS = {  # where a header field is, and how it is packed
     "base_sequence": (53, ">i"),
     "records_count": (57, ">i"),
 }
-WHOLE = ("inspect", "recompress", "scan_batches", "set_base_offset", "set_leader_epoch")
-WHOLE += ("set_log_append_time", "set_max_timestamp")
+WHOLE = (
+    *("inspect", "recompress", "scan_batches", "set_base_offset", "set_leader_epoch"),
+    *("set_log_append_time", "set_max_timestamp"),
+)
 
 C = SimpleNamespace(**{name: getattr(kafkalite.records, name) for name in kafkalite.records.__all__})
 PY = SimpleNamespace(

@@ -44,6 +44,21 @@ def test_max_timestamp(engine: Any) -> None:
     assert (read.log_append_time, read.records()[3].timestamp) == (False, 1003)
 
 
+def test_an_inspection_follows_the_patches(engine: Any) -> None:
+    batch = bytearray(build((5, None, b""), (9, None, b""), (7, None, b""), codec=3))
+    found = engine.inspect(batch, compacted=False, size_max=SIZE_MAX)
+    engine.set_max_timestamp(batch, 10)
+    found.refresh(batch)
+    assert (found.max_timestamp, found.header_max_timestamp, found.offset_of_max_timestamp) == (10, 10, 1)
+    again = bytearray(engine.recompress(batch, 0))
+    engine.set_log_append_time(again, 5000)
+    engine.set_leader_epoch(again, 4)
+    found.refresh(again)
+    assert (found.max_timestamp, found.header_max_timestamp, found.offset_of_max_timestamp) == (5000, 5000, 2)
+    assert (found.size, found.codec, found.attributes, found.leader_epoch) == (len(again), 0, 8, 4)
+    assert (found.error, found.walked, found.records_count) == (0, True, 3)
+
+
 def test_a_patch_needs_a_writable_batch() -> None:
     for patch in (C.set_base_offset, C.set_leader_epoch, C.set_max_timestamp, C.set_log_append_time):
         with pytest.raises(BufferError):
