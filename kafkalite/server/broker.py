@@ -19,7 +19,7 @@ from types import TracebackType
 
 from kafkalite._speedups.file import Disk
 from kafkalite._speedups.framing import Connection
-from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload
+from kafkalite.clock import LoopClock, Random, SystemRandom, ThreadOffload
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, TopicImage
 from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.replicas import Replicas
@@ -80,7 +80,7 @@ class Broker:
         self._temporary = tempfile.mkdtemp(prefix="kafkalite-") if data_dir is None and config is None else None
         directory = self._temporary or data_dir
         self.config = config or BrokerConfig({**EMBEDDED, "log.dirs": str(directory), **(settings or {})})
-        self.random = SystemRandom()
+        self.random: Random = SystemRandom()
         self.disk = Disk()
         self.replicas = Replicas()
         self._service: Embedded | None = None
@@ -189,10 +189,15 @@ class Broker:
         self.listening.open(list(inherited))
         self.logs.start(
             self._high_watermark,
-            checkpoint_ms=int(self.config.values["log.flush.offset.checkpoint.interval.ms"]),
+            checkpoint_ms=self._milliseconds("log.flush.offset.checkpoint.interval.ms"),
             retention_ms=self.config.log_retention_check_interval_ms,
-            initial_ms=int(self.config.values["log.initial.task.delay.ms"]),
+            initial_ms=self._milliseconds("log.initial.task.delay.ms"),
         )
+
+    def _milliseconds(self, key: str) -> int:
+        value = self.config.values[key]
+        assert isinstance(value, int), key
+        return value
 
     def _release(self) -> None:
         """Let go of what a start took, in reverse; also the end of a clean stop."""
