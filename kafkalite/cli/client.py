@@ -5,52 +5,72 @@ A command ends with exit code 2 and one line that says what is wrong and what to
 
 import asyncio
 import json
+import re
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from functools import wraps
-from typing import Any, NoReturn, ParamSpec
+from typing import Any, ParamSpec
 
 import click
 
-from kafkalite.errors import KafkaError, KafkaErrorCode
+from kafkalite.cli.failure import fail
+from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, error_for
 from kafkalite.net.peer import Peer
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 CLIENT_ID = "kafkalite-cli"
-EXIT_WRONG = 2
+INTERRUPTED = 130
 
 P = ParamSpec("P")
 
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^:/\[\]\s]+)):([0-9]{1,5})")
+
 bootstrap_option = click.option(
     "-b",
-    "--bootstrap",
+    "--bootstrap-server",
+    "bootstrap",
     default=DEFAULT_BOOTSTRAP,
     show_default=True,
     envvar="KAFKALITE_BOOTSTRAP",
     metavar="HOST:PORT",
-    help="A broker of the cluster.",
+    help="A broker of the cluster; several, separated by commas, are tried in turn.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 
 
-def fail(text: str) -> NoReturn:
-    """End the command with one line on standard error and exit code 2."""
-    click.echo(f"kafkalite: {text}", err=True)
-    sys.exit(EXIT_WRONG)
-
-
 def parse_address(address: str) -> tuple[str, int]:
     """Split HOST:PORT ([::1]:9092 for IPv6); ends the command when it is neither."""
-    host, separator, port = address.rpartition(":")
-    if not separator or not port.isdigit() or not 0 < int(port) < 65536:
+    found = _ADDRESS.fullmatch(address.strip())
+    if found is None or not 0 < int(found[3]) < 65536:
         fail(f"{address!r} is no address; write HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
-    return host.strip("[]") or "localhost", int(port)
+    return found[1] or found[2], int(found[3])
 
 
-def connect(bootstrap: str) -> Peer:
-    """A connection to the broker; open it with `async with`."""
-    host, port = parse_address(bootstrap)
-    return Peer(host, port, client_id=CLIENT_ID)
+@asynccontextmanager
+async def connect(bootstrap: str) -> AsyncIterator[Peer]:
+    """A connection to the first of these brokers that answers. Raises KafkaConnectionError, KafkaTimeoutError."""
+    peer = await first_that_answers([parse_address(address) for address in bootstrap.split(",")])
+    try:
+        yield peer
+    finally:
+        await peer.close()
+
+
+async def first_that_answers(addresses: Sequence[tuple[str, int]]) -> Peer:
+    """An open connection; the error of the last one when none answers."""
+    *others, last = addresses
+    for host, port in others:
+        peer = Peer(host, port, client_id=CLIENT_ID)
+        try:
+            await peer.connect()
+        except (KafkaConnectionError, KafkaTimeoutError) as error:
+            click.echo(f"kafkalite: {error}", err=True)
+        else:
+            return peer
+    peer = Peer(*last, client_id=CLIENT_ID)
+    await peer.connect()
+    return peer
 
 
 def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
@@ -62,29 +82,49 @@ def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
             asyncio.run(work(*args, **kwargs))
         except KafkaError as error:
             fail(str(error))
+        except BrokenPipeError:
+            raise  # who reads our output has had enough: the command ends without a word
         except OSError as error:
-            fail(f"{error.strerror or error}; is a broker running there? `kafkalite serve` starts one")
+            fail(error.strerror or str(error))
         except KeyboardInterrupt:
-            sys.exit(130)
+            sys.exit(INTERRUPTED)
 
     return run
+
+
+def refusal(error_code: int, message: str | None, subject: str) -> str:
+    """A broker's error code in words, with its own words where it sent some."""
+    error = error_for(error_code, message)
+    return f"{subject}: {error.message or error.code.message} ({error.code.name})"
 
 
 def check(error_code: int, message: str | None, subject: str) -> None:
     """End the command when the broker answered with an error."""
     if error_code:
-        code = KafkaErrorCode(error_code)
-        fail(f"{subject}: {message or code.message} ({code.name})")
+        fail(refusal(error_code, message, subject))
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], as_json: bool) -> None:
-    """Print a table for people, or one JSON object per row."""
+    """Print a table for people, or one JSON object per row. In JSON a column's name is in snake_case."""
     listed = [list(row) for row in rows]
     if as_json:
+        names = [column_key(column) for column in columns]
         for row in listed:
-            click.echo(json.dumps(dict(zip(columns, row, strict=True))))
+            click.echo(json.dumps(dict(zip(names, row, strict=True))))
         return
-    texts = [list(columns), *([str(cell) for cell in row] for row in listed)]
+    texts = [list(columns), *([cell_text(cell) for cell in row] for row in listed)]
     widths = [max(len(row[at]) for row in texts) for at in range(len(columns))]
-    for row in texts:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for texts_of_row in texts:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(texts_of_row, widths, strict=True)).rstrip())
+
+
+def column_key(column: str) -> str:
+    """A column's name as a key of JSON."""
+    return column.replace(" ", "_").replace("-", "_")
+
+
+def cell_text(cell: object) -> str:
+    """A value as a table shows it: lists without brackets, nothing as a dash."""
+    if isinstance(cell, list | tuple):
+        return ",".join(map(str, cell)) or "-"
+    return "-" if cell is None else str(cell)

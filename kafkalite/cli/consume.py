@@ -1,16 +1,25 @@
-"""`kafkalite consume`: read a topic as lines or as JSON with all metadata. No group: partitions are read by assignment."""
+"""`kafkalite consume`: read a topic as lines or as JSON with all metadata. No group: partitions are read by assignment.
 
+Only committed records are shown: those of aborted transactions are left out as every client leaves them out.
+"""
+
+import asyncio
 import json
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import click
 
-from kafkalite.cli.client import bootstrap_option, check, command_runner, fail
+from kafkalite.cli.client import bootstrap_option, check, command_runner
+from kafkalite.cli.failure import fail
 from kafkalite.cli.leaders import Leaders
-from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.cli.lines import described
+from kafkalite.net.peer import Peer
+from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
-from kafkalite.records import Record, batches
+from kafkalite.records import Batch, Record, batches
+from kafkalite.records.control import ControlType, control_type
 
 EARLIEST, LATEST = -2, -1
 NO_REPLICA = -1
@@ -20,29 +29,44 @@ READ_COMMITTED = 1
 
 FetchTopic = FetchRequest.FetchTopic
 ListTopic = ListOffsetsRequest.ListOffsetsTopic
+Fetched = FetchResponse.FetchableTopicResponse.PartitionData
+Aborted = Fetched.AbortedTransaction
 
 
 @click.command(
     epilog="""\b
 Examples:
-  kafkalite consume orders --from-beginning
+  kafkalite consume orders                            wait for new records, until Ctrl-C
+  kafkalite consume orders --from-beginning           what is there now
+  kafkalite consume orders --from-beginning --follow  both
   kafkalite consume orders --from-beginning -n 10 --json
   kafkalite consume orders --partition 0 --offset 42 -n 1
-  kafkalite consume orders --follow
 """
 )
 @click.argument("topic")
-@click.option("-e", "--from-beginning", is_flag=True, help="Begin at the earliest record; else at the end.")
-@click.option("-o", "--offset", type=int, help="Begin at this offset (with --partition).")
+@click.option(
+    "-e", "--from-beginning", is_flag=True, help="Begin at the earliest record; else with what comes from now on."
+)
+@click.option("-o", "--offset", type=click.IntRange(min=0), help="Begin at this offset (with --partition).")
 @click.option("-p", "--partition", type=int, help="Read this partition alone.")
-@click.option("-n", "--count", type=int, help="End after so many records.")
+@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many records.")
 @click.option("-f", "--follow", is_flag=True, help="Go on waiting at the end of the topic.")
-@click.option("--json", "as_json", is_flag=True, help="One object per record: topic, partition, offset, timestamp, key, value, headers.")
+@click.option("-k", "--key-separator", metavar="TEXT", help="Print the key too, and this between key and value.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="An object per record: topic, partition, offset, timestamp, key, value, headers.",
+)
 @bootstrap_option
 def command(**options: Any) -> None:
-    """Print the records of TOPIC, and end where the topic ends now unless --follow or -n says otherwise."""
+    """Print the records of TOPIC: what is there now, with --from-beginning or --offset; else what comes from now on."""
     if options["offset"] is not None and options["partition"] is None:
         fail("--offset belongs to one partition: add --partition")
+    if options["offset"] is not None and options["from_beginning"]:
+        fail("--offset and --from-beginning are two different beginnings: give one of them")
+    if options["as_json"] and options["key_separator"] is not None:
+        fail("--key-separator is for plain lines: an object of --json has its own key")
     consume(**options)
 
 
@@ -54,35 +78,47 @@ async def consume(
     partition: int | None,
     count: int | None,
     follow: bool,
+    key_separator: str | None,
     as_json: bool,
     bootstrap: str,
 ) -> None:
     async with Leaders(bootstrap) as leaders:
         total = await leaders.partitions(topic)
-        chosen = range(total) if partition is None else [partition]
         if partition is not None and not 0 <= partition < total:
             fail(f"{topic} has partitions 0 to {total - 1}, not {partition}")
-        reader = Reader(leaders, topic, as_json, count)
+        chosen = range(total) if partition is None else [partition]
+        reader = Reader(leaders, topic, json_writer(topic) if as_json else plain_writer(key_separator), count)
         for index in chosen:
-            start = offset if offset is not None else await reader.place(index, EARLIEST if from_beginning else LATEST)
-            reader.positions[index] = start
-        await reader.run(follow=follow or (count is not None and not from_beginning and offset is None))
+            end = await reader.place(index, LATEST)
+            start = await reader.place(index, EARLIEST) if from_beginning else end
+            reader.positions[index] = start if offset is None else offset
+            reader.ends[index] = end
+        await reader.run(follow=follow or not (from_beginning or offset is not None))
 
 
 class Reader:
-    """Reads some partitions of a topic in turn and prints what it finds."""
+    """Reads some partitions of a topic side by side and writes what it finds.
 
-    def __init__(self, leaders: Leaders, topic: str, as_json: bool, count: int | None) -> None:
+    Arguments: `write` makes the line of a record of a partition; `count` records are written at most, None = all.
+    `positions` and `ends` (of what is there now) are offsets by partition, set by the caller.
+    """
+
+    def __init__(self, leaders: Leaders, topic: str, write: Callable[[int, Record], bytes], count: int | None) -> None:
         self.positions: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
         self._leaders = leaders
         self._topic = topic
-        self._as_json = as_json
+        self._write = write
         self._left = count
 
     async def place(self, partition: int, timestamp: int) -> int:
         """The first or the next offset of a partition."""
         asked = ListTopic.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-        request = ListOffsetsRequest(replica_id=NO_REPLICA, topics=[ListTopic(name=self._topic, partitions=[asked])])
+        request = ListOffsetsRequest(
+            replica_id=NO_REPLICA,
+            isolation_level=READ_COMMITTED,
+            topics=[ListTopic(name=self._topic, partitions=[asked])],
+        )
         peer = await self._leaders.leader(self._topic, partition)
         answer = await peer.call(request)
         (found,) = answer.topics[0].partitions
@@ -90,62 +126,85 @@ class Reader:
         return int(found.offset)
 
     async def run(self, *, follow: bool) -> None:
-        """Read until every partition has reached its present end, or for ever."""
-        open_partitions = set(self.positions)
-        while open_partitions and self._left != 0:
-            for partition in sorted(open_partitions):
-                end_offset = await self._read(partition, WAIT_MS if follow else 0)
-                if not follow and self.positions[partition] >= end_offset:
-                    open_partitions.discard(partition)
-                if self._left == 0:
-                    return
-
-    async def _read(self, partition: int, wait_ms: int) -> int:
-        asked = FetchTopic.FetchPartition(
-            partition=partition, fetch_offset=self.positions[partition], partition_max_bytes=BYTES_MAX
-        )
-        topic = FetchTopic(topic=self._topic, topic_id=self._leaders.topic_id(self._topic), partitions=[asked])
-        request = FetchRequest(
-            max_wait_ms=wait_ms, min_bytes=1, max_bytes=BYTES_MAX, isolation_level=READ_COMMITTED, topics=[topic]
-        )
-        peer = await self._leaders.leader(self._topic, partition)
-        answer = await peer.call(request)
-        check(answer.error_code, None, self._topic)
-        (found,) = answer.responses[0].partitions
-        check(found.error_code, None, f"{self._topic}-{partition} at offset {self.positions[partition]}")
-        for batch in batches(found.records or b""):
-            self._show_batch(partition, batch)
-        return int(found.last_stable_offset)
-
-    def _show_batch(self, partition: int, batch: Any) -> None:
-        if not batch.control:
-            for record in batch:
-                if record.offset >= self.positions[partition] and self._left != 0:
-                    self._show(partition, record)
-        self.positions[partition] = max(self.positions[partition], batch.last_offset + 1)
-
-    def _show(self, partition: int, record: Record) -> None:
-        if self._left is not None:
-            self._left -= 1
-        if self._as_json:
-            click.echo(json.dumps(described(self._topic, partition, record)))
-        else:
-            sys.stdout.buffer.write((record.value or b"") + b"\n")
+        """Read until every partition has reached its end, or for ever; until enough records are written in any case."""
+        while self._left != 0 and (wanted := [p for p in self.positions if follow or not self._at_end(p)]):
+            by_leader: dict[Peer, list[int]] = {}
+            for partition in wanted:
+                by_leader.setdefault(await self._leaders.leader(self._topic, partition), []).append(partition)
+            answers = await asyncio.gather(*(self._fetch(peer, some) for peer, some in by_leader.items()))
+            for found in (partition for answer in answers for partition in answer):
+                self._take(found, follow)
             sys.stdout.buffer.flush()
 
+    def _at_end(self, partition: int) -> bool:
+        return self.positions[partition] >= self.ends[partition]
 
-def described(topic: str, partition: int, record: Record) -> dict[str, Any]:
-    """A record with its metadata; bytes that are no UTF-8 are shown with replacement characters."""
-    return {
-        "topic": topic,
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": as_text(record.key),
-        "value": as_text(record.value),
-        "headers": {name: as_text(value) for name, value in record.headers},
-    }
+    async def _fetch(self, peer: Peer, partitions: Sequence[int]) -> list[Fetched]:
+        asked = [
+            FetchTopic.FetchPartition(partition=p, fetch_offset=self.positions[p], partition_max_bytes=BYTES_MAX)
+            for p in partitions
+        ]
+        topic = FetchTopic(topic=self._topic, topic_id=self._leaders.topic_id(self._topic), partitions=asked)
+        request = FetchRequest(
+            max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=BYTES_MAX, isolation_level=READ_COMMITTED, topics=[topic]
+        )
+        answer = await peer.call(request)
+        check(answer.error_code, None, self._topic)
+        return [found for topic in answer.responses for found in topic.partitions]
+
+    def _take(self, found: Fetched, follow: bool) -> None:
+        partition, before = found.partition_index, self.positions[found.partition_index]
+        check(found.error_code, None, f"{self._topic}-{partition} at offset {before}")
+        for batch in committed(batches(found.records or b""), found.aborted_transactions or []):
+            self._show(partition, batch)
+        if self.positions[partition] == before and found.last_stable_offset >= self.ends[partition] and not follow:
+            # Nothing more is there though the end lies further on: compaction took the last records.
+            self.positions[partition] = self.ends[partition]
+
+    def _show(self, partition: int, batch: Batch | int) -> None:
+        if isinstance(batch, int):
+            self.positions[partition] = batch
+            return
+        start, out = self.positions[partition], []
+        for record in batch:
+            if self._left == 0:
+                break
+            if record.offset >= start:
+                out.append(self._write(partition, record))
+                self._left = None if self._left is None else self._left - 1
+        sys.stdout.buffer.write(b"".join(out))
+        self.positions[partition] = batch.last_offset + 1
 
 
-def as_text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode(errors="replace")
+def committed(found: Iterable[Batch], aborted: Iterable[Aborted]) -> Iterator[Batch | int]:
+    """The batches to show; the offset behind it for one to leave out (control, or of an aborted transaction)."""
+    coming = sorted(aborted, key=lambda each: each.first_offset)
+    open_aborted: set[int] = set()
+    for batch in found:
+        while coming and coming[0].first_offset <= batch.last_offset:
+            open_aborted.add(coming.pop(0).producer_id)
+        if batch.control:
+            if any(control_type(record) == ControlType.ABORT for record in batch):
+                open_aborted.discard(batch.producer_id)
+            yield batch.last_offset + 1
+        elif batch.transactional and batch.producer_id in open_aborted:
+            yield batch.last_offset + 1
+        else:
+            yield batch
+
+
+def json_writer(topic: str) -> Callable[[int, Record], bytes]:
+    def write(partition: int, record: Record) -> bytes:
+        return json.dumps(described(topic, partition, record), ensure_ascii=False).encode() + b"\n"
+
+    return write
+
+
+def plain_writer(key_separator: str | None) -> Callable[[int, Record], bytes]:
+    split = None if key_separator is None else key_separator.encode()
+
+    def write(_partition: int, record: Record) -> bytes:
+        value = record.value or b""
+        return value + b"\n" if split is None else (record.key or b"") + split + value + b"\n"
+
+    return write

@@ -1,11 +1,18 @@
 """Connections to the brokers that lead a topic's partitions, opened when first needed."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
 from kafkalite.cli.client import CLIENT_ID, check, connect
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+# A topic that was just created has no leaders for a moment.
+CREATION_S = 10.0
+PAUSE_S = 0.1
+Topic = MetadataResponse.MetadataResponseTopic
 
 
 class Leaders:
@@ -15,7 +22,7 @@ class Leaders:
         self._bootstrap = bootstrap
         self._stack = AsyncExitStack()
         self._peers: dict[int, Peer] = {}
-        self._topics: dict[str, MetadataResponse.MetadataResponseTopic] = {}
+        self._topics: dict[str, Topic] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
 
     async def __aenter__(self) -> "Leaders":
@@ -28,8 +35,15 @@ class Leaders:
     async def partitions(self, topic: str, *, may_create: bool = False) -> int:
         """How many partitions a topic has; ends the command when there is no such topic."""
         wanted = MetadataRequest.MetadataRequestTopic(name=topic)
-        answer = await self._first.call(MetadataRequest(topics=[wanted], allow_auto_topic_creation=may_create))
-        (described,) = answer.topics
+        request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=may_create)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + CREATION_S
+        while True:
+            answer = await self._first.call(request)
+            (described,) = answer.topics
+            if not may_create or not is_coming(described) or loop.time() > end:
+                break
+            await asyncio.sleep(PAUSE_S)
         check(described.error_code, None, topic)
         self._topics[topic] = described
         self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
@@ -42,9 +56,16 @@ class Leaders:
     async def leader(self, topic: str, partition: int) -> Peer:
         """A connection to the broker that leads the partition."""
         (place,) = [p for p in self._topics[topic].partitions if p.partition_index == partition]
-        check(place.error_code, None, f"{topic}-{partition}")
+        if place.leader_id not in self._brokers:
+            check(place.error_code or KafkaErrorCode.LEADER_NOT_AVAILABLE, None, f"{topic}-{partition}")
         if place.leader_id not in self._peers:
             host, port = self._brokers[place.leader_id]
             peer = await self._stack.enter_async_context(Peer(host, port, client_id=CLIENT_ID))
             self._peers[place.leader_id] = peer
         return self._peers[place.leader_id]
+
+
+def is_coming(topic: Topic) -> bool:
+    """Whether a topic is being created: the broker says so, or not every partition has its leader."""
+    coming = (KafkaErrorCode.LEADER_NOT_AVAILABLE, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic.error_code in coming or any(partition.leader_id < 0 for partition in topic.partitions)

@@ -2,13 +2,19 @@
 
 Laws: a subcommand's module is imported when that subcommand is called, never for `--help` or `--version`, so that
 the command answers at once. Each module `kafkalite.cli.<name>` offers its click command (or group) as `command`.
+What is wrong is said in one line on standard error, with exit code 2.
 """
 
+import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
 from kafkalite._version import VERSION
+from kafkalite.cli.failure import Failure
+
+INTERRUPTED = 130  # what a shell says of a process that SIGINT ended
 
 # What `kafkalite --help` shows of each subcommand; the long text stands in its module.
 COMMANDS = {
@@ -30,7 +36,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"kafkalite.cli.{cmd_name}").command
+        command = imported(cmd_name)
         if not isinstance(command, click.Command):
             raise TypeError(f"kafkalite.cli.{cmd_name}.command is a {type(command).__name__}, not a click command")
         return command
@@ -38,6 +44,41 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """As click's, but what is wrong takes one line."""
+        run: Any = super().main
+        if not extra.get("standalone_mode", True):
+            return run(*args, **extra)
+        try:
+            code = run(*args, **{**extra, "standalone_mode": False})
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.ClickException as error:
+            click.echo(one_line(error), err=True)
+            sys.exit(error.exit_code)
+        except click.Abort:
+            sys.exit(INTERRUPTED)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def imported(name: str) -> object:
+    """The command of this name. Says how to build the extensions where they are missing."""
+    try:
+        return import_module(f"kafkalite.cli.{name}").command
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("kafkalite._speedups."):
+            raise
+        raise Failure(f"the extension {error.name} is not built: run `make build` in the checkout") from error
+
+
+def one_line(error: click.ClickException) -> str:
+    """What went wrong, and for a wrong use where to read on."""
+    said = " ".join(error.format_message().split())
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"kafkalite: {said} See {error.ctx.command_path} --help."
+    return f"kafkalite: {said}"
 
 
 @click.group(

@@ -1,16 +1,20 @@
 """`kafkalite topic`: create, list, describe, alter and delete topics."""
 
+import json
+
 import click
 
 from kafkalite.cli.client import (
     bootstrap_option,
     check,
+    column_key,
     command_runner,
     connect,
-    fail,
     json_option,
     print_rows,
+    refusal,
 )
+from kafkalite.cli.failure import fail
 from kafkalite.model import uuid_text
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -24,6 +28,7 @@ TOPIC_RESOURCE = 2
 SOURCE_TOPIC = 1
 SET, DELETE = 0, 1
 TIMEOUT_MS = 30_000
+PLACES = ("partition", "leader", "leader epoch", "replicas", "in-sync", "offline")
 
 NewTopic = CreateTopicsRequest.CreatableTopic
 Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -46,11 +51,19 @@ def command() -> None:
 @command.command()
 @click.argument("topic")
 @click.option("-p", "--partitions", type=int, default=-1, help="How many; the broker's num.partitions if not given.")
-@click.option("-r", "--replication-factor", type=int, default=-1, help="Replicas of each partition; the broker's default if not given.")
+@click.option(
+    "-r",
+    "--replication-factor",
+    type=int,
+    default=-1,
+    help="Replicas of each partition; the broker's default if not given.",
+)
 @click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic config; may be repeated.")
 @bootstrap_option
 @command_runner
-async def create(topic: str, partitions: int, replication_factor: int, configs: tuple[str, ...], bootstrap: str) -> None:
+async def create(
+    topic: str, partitions: int, replication_factor: int, configs: tuple[str, ...], bootstrap: str
+) -> None:
     """Create TOPIC."""
     new = NewTopic(
         name=topic,
@@ -75,7 +88,12 @@ async def list_(bootstrap: str, as_json: bool) -> None:
     async with connect(bootstrap) as peer:
         answer = await peer.call(MetadataRequest(topics=None, allow_auto_topic_creation=False))
     rows = [
-        (topic.name, len(topic.partitions), max((len(p.replica_nodes) for p in topic.partitions), default=0), uuid_text(topic.topic_id))
+        (
+            topic.name,
+            len(topic.partitions),
+            max((len(p.replica_nodes) for p in topic.partitions), default=0),
+            uuid_text(topic.topic_id),
+        )
         for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
     ]
     print_rows(("topic", "partitions", "replicas", "id"), rows, as_json)
@@ -91,15 +109,19 @@ async def describe(topic: str, bootstrap: str, as_json: bool) -> None:
     async with connect(bootstrap) as peer:
         described = await describe_topic(peer, topic)
         configs = await own_configs(peer, topic)
-    if not as_json:
-        click.echo(f"{topic}  id {uuid_text(described.topic_id)}")
-        for key, value in configs:
-            click.echo(f"  {key}={value}")
     rows = [
         (p.partition_index, p.leader_id, p.leader_epoch, p.replica_nodes, p.isr_nodes, p.offline_replicas)
         for p in sorted(described.partitions, key=lambda p: p.partition_index)
     ]
-    print_rows(("partition", "leader", "leader epoch", "replicas", "in-sync", "offline"), rows, as_json)
+    if as_json:
+        partitions = [dict(zip(map(column_key, PLACES), row, strict=True)) for row in rows]
+        about = {"topic": topic, "id": uuid_text(described.topic_id), "configs": dict(configs)}
+        click.echo(json.dumps({**about, "partitions": partitions}))
+        return
+    click.echo(f"{topic}  id {uuid_text(described.topic_id)}")
+    for key, value in configs:
+        click.echo(f"  {key}={value}")
+    print_rows(PLACES, rows, as_json=False)
 
 
 @command.command()
@@ -109,7 +131,9 @@ async def describe(topic: str, bootstrap: str, as_json: bool) -> None:
 @click.option("-u", "--unset", multiple=True, metavar="KEY", help="Return a config to its default; may be repeated.")
 @bootstrap_option
 @command_runner
-async def alter(topic: str, partitions: int | None, configs: tuple[str, ...], unset: tuple[str, ...], bootstrap: str) -> None:
+async def alter(
+    topic: str, partitions: int | None, configs: tuple[str, ...], unset: tuple[str, ...], bootstrap: str
+) -> None:
     """Change TOPIC's number of partitions or its configs."""
     if partitions is None and not configs and not unset:
         fail("nothing to alter: give --partitions, --config or --unset")
@@ -133,9 +157,14 @@ async def delete(topics: tuple[str, ...], bootstrap: str) -> None:
     async with connect(bootstrap) as peer:
         request = DeleteTopicsRequest(topics=states, topic_names=list(topics), timeout_ms=TIMEOUT_MS)
         answer = await peer.call(request)
+    wrong = []
     for deleted in answer.responses:
-        check(deleted.error_code, deleted.error_message, deleted.name or "topic")
-    click.echo(f"deleted {', '.join(topics)}")
+        if deleted.error_code:
+            wrong.append(refusal(deleted.error_code, deleted.error_message, deleted.name or "topic"))
+        else:
+            click.echo(f"deleted {deleted.name}")
+    if wrong:
+        fail("; ".join(wrong))
 
 
 def key_value(text: str) -> tuple[str, str]:
@@ -153,6 +182,7 @@ async def describe_topic(peer: Peer, topic: str) -> MetadataResponse.MetadataRes
     """The topic as the broker sees it; ends the command when there is none of that name."""
     wanted = MetadataRequest.MetadataRequestTopic(name=topic)
     answer = await peer.call(MetadataRequest(topics=[wanted], allow_auto_topic_creation=False))
+    described: MetadataResponse.MetadataResponseTopic
     (described,) = answer.topics
     check(described.error_code, None, topic)
     return described

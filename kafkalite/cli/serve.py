@@ -1,0 +1,185 @@
+"""`kafkalite serve`: a broker as a process of its own.
+
+Laws: standard output has one line, `kafkalite ready on HOST:PORT`, when the broker accepts; everything else is the log
+on standard error. What keeps the broker from starting is one line and exit code 2. The first SIGTERM or SIGINT ends it
+cleanly with code 0, the second one at once, whatever the broker is doing.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import os
+import platform
+import signal
+import socket
+from collections.abc import Iterable
+
+import click
+import uvloop
+
+from kafkalite._version import VERSION
+from kafkalite.cli.failure import fail
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.files import StaticConfig, load
+from kafkalite.config.keys import ConfigError
+from kafkalite.model import Endpoint
+from kafkalite.server.broker import Broker, StartError
+from kafkalite.server.logging_setup import LEVELS, set_up_logging
+from kafkalite.server.sd_notify import Notifier, ServiceManagerError, inherited_sockets
+
+LOGGER = logging.getLogger("kafkalite.serve")
+DEFAULT_LISTENER = "PLAINTEXT://localhost:9092"
+DEFAULT_DATA = "./data"
+ENDING = (signal.SIGTERM, signal.SIGINT)
+LOCAL_NAME = "localhost"
+
+Inherited = list[tuple[str, socket.socket]]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kafkalite serve
+  kafkalite serve --listen 127.0.0.1:0 --data orders-data
+  kafkalite serve --config server.properties --set num.partitions=6 --set log.retention.hours=24
+  KAFKALITE_NUM_PARTITIONS=6 kafkalite serve --log-json 2> broker.log
+
+A setting of the command line wins over the environment (KAFKALITE_ and the key in capitals, _ for .), that over the
+file, that over Kafka's default."""
+)
+@click.option("-c", "--config", "file", metavar="FILE", help="server.properties, or TOML when it ends with .toml.")
+@click.option(
+    "-l", "--listen", metavar="HOST:PORT", help="Where to accept; port 0 takes a free one.  [default: localhost:9092]"
+)
+@click.option("-d", "--data", metavar="DIR", help="Where to keep the data.  [default: ./data]")
+@click.option(
+    "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting under Kafka's name; may be repeated."
+)
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is logged.")
+@click.option("--log-json", is_flag=True, help="Log JSON, one object per line.")
+def command(
+    file: str | None, listen: str | None, data: str | None, settings: tuple[str, ...], log_level: str, log_json: bool
+) -> None:
+    """Run a broker until it is told to end (Ctrl-C, or SIGTERM)."""
+    set_up_logging(log_level, as_json=log_json)
+    config = None
+    try:
+        notifier, inherited = Notifier.from_environment(), inherited_sockets()
+        config = static_config(file, listen, data, settings).broker_config()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(config, notifier, inherited))
+    except (ConfigError, ServiceManagerError, StartError) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(why(error, config))
+
+
+def static_config(file: str | None, listen: str | None, data: str | None, settings: Iterable[str]) -> StaticConfig:
+    """All settings with their places: options, then environment, then file, then what `serve` takes for granted."""
+    loaded = load(file, os.environ, settings)
+    texts, places = dict(loaded.texts), dict(loaded.places)
+    for option, key, text in (("--listen", "listeners", listen and listener(listen)), ("--data", "log.dirs", data)):
+        if text is None:
+            continue
+        if places.get(key) == "--set":
+            fail(f"{option} and --set {key} say the same thing: give one of them")
+        texts[key], places[key] = text, option
+    texts.setdefault("listeners", DEFAULT_LISTENER)
+    if "log.dir" not in texts:
+        texts.setdefault("log.dirs", DEFAULT_DATA)
+    return StaticConfig(texts, places)
+
+
+def listener(address: str) -> str:
+    """HOST:PORT as Kafka writes a listener; no host is every address."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or (":" in host and not host.startswith("[")):
+        fail(f"--listen {address}: write HOST:PORT, for example localhost:9092, 0.0.0.0:9092 or [::1]:0")
+    return f"PLAINTEXT://{host or '0.0.0.0'}:{port}"
+
+
+async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) -> None:
+    """Run the broker until a signal asks for its end. Raises what `Broker.start` raises."""
+    loop = asyncio.get_running_loop()
+    asked = asked_to_end(loop)
+    say_first(config)
+    if len(inherited) > len(config.listeners):
+        text = f"the service manager hands over {len(inherited)} sockets for {len(config.listeners)} listener(s)"
+        raise StartError(f"{text}: name one listener for each in `listeners`")
+    broker = Broker(config=config)
+    await broker.start(inherited=inherited)
+    try:
+        say_ready(broker)
+        notifier.ready(f"accepting on {broker.address}")
+        keep_watchdog(loop, notifier)
+        await asked.wait()
+        notifier.stopping("ending: open requests are answered, partitions flushed")
+    finally:
+        await broker.stop()
+    LOGGER.info("ended cleanly")
+    notifier.close()
+
+
+def asked_to_end(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; from then on they have their default effect.
+
+    Not by `loop.add_signal_handler`: a start that recovers for a minute would hear neither signal before its end.
+    """
+    asked = asyncio.Event()
+
+    def got(number: int, _frame: object) -> None:
+        for ending in ENDING:
+            signal.signal(ending, signal.SIG_DFL)
+        LOGGER.info("%s: ending; once more ends at once", signal.Signals(number).name)
+        loop.call_soon_threadsafe(asked.set)
+
+    for ending in ENDING:
+        signal.signal(ending, got)
+    return asked
+
+
+def keep_watchdog(loop: asyncio.AbstractEventLoop, notifier: Notifier) -> None:
+    """Tell the service manager that the loop turns, for as long as it does."""
+    if notifier.watchdog_interval_s is not None:
+        notifier.watchdog()
+        loop.call_later(notifier.watchdog_interval_s, keep_watchdog, loop, notifier)
+
+
+def say_first(config: BrokerConfig) -> None:
+    """What is known before the start: version, directories, and where the configuration asks for more than there is."""
+    LOGGER.info("kafkalite %s on Python %s, process %d", VERSION, platform.python_version(), os.getpid())
+    LOGGER.info("data in %s", ", ".join(map(os.path.abspath, config.log_dirs)))
+    if idle := config.without_effect():
+        LOGGER.info("without effect here: %s", ", ".join(idle))
+    for name, near in config.unknown():
+        LOGGER.warning("unknown key %s%s", name, f": did you mean {near}?" if near else "")
+    if exposed := [endpoint for endpoint in config.listeners if not is_local(endpoint.host)]:
+        LOGGER.warning(
+            "nobody is authenticated: whoever reaches %s can read, write and delete everything",
+            ", ".join(map(str, exposed)),
+        )
+
+
+def say_ready(broker: Broker) -> None:
+    """What the start found, and on standard output that clients may come."""
+    LOGGER.info("%d partition(s) recovered", broker.partitions_count)
+    LOGGER.info("listening on %s", ", ".join(map(str, broker.addresses)))
+    click.echo(f"kafkalite ready on {broker.address}")
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach what is bound there."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == LOCAL_NAME
+
+
+def why(error: OSError, config: BrokerConfig | None) -> str:
+    """What the operating system refused, with the place and what to do."""
+    reason = error.strerror or str(error)
+    if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL) or isinstance(error, socket.gaierror):
+        listeners: Iterable[Endpoint] = config.listeners if config is not None else ()
+        return f"cannot listen on {', '.join(map(str, listeners))}: {reason}; --listen HOST:PORT takes another address"
+    return f"{error.filename}: {reason}" if error.filename else reason
