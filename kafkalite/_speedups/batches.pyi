@@ -5,7 +5,7 @@ from typing import final
 
 from typing_extensions import Buffer
 
-Header = tuple[str, bytes | None]
+_Header = tuple[str, bytes | None]
 
 @final
 class Record:
@@ -20,7 +20,7 @@ class Record:
     @property
     def value(self) -> bytes | None: ...
     @property
-    def headers(self) -> tuple[Header, ...]: ...
+    def headers(self) -> tuple[_Header, ...]: ...
 
 @final
 class Records:
@@ -36,23 +36,41 @@ class Batch:
     The buffer stays exported while the batch lives; records own their bytes.
     """
 
-    base_offset: int
-    last_offset: int
-    leader_epoch: int
-    attributes: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    records_count: int
-    crc: int
-    codec: int
-    log_append_time: bool
-    transactional: bool
-    control: bool
-    delete_horizon: bool
     def __new__(cls, buffer: Buffer, position: int = 0, decompressed_max: int = ...) -> Batch: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def last_offset_delta(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def attributes(self) -> int: ...
+    @property
+    def base_timestamp(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def base_sequence(self) -> int: ...
+    @property
+    def records_count(self) -> int: ...
+    @property
+    def crc(self) -> int: ...
+    @property
+    def codec(self) -> int: ...
+    @property
+    def log_append_time(self) -> bool: ...
+    @property
+    def transactional(self) -> bool: ...
+    @property
+    def control(self) -> bool: ...
+    @property
+    def delete_horizon(self) -> bool: ...
     @property
     def position(self) -> int: ...
     @property

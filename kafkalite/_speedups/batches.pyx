@@ -46,6 +46,7 @@ from kafkalite._speedups.wire cimport (
     PRODUCER_ID_AT,
     RECORDS_COUNT_AT,
     TRANSACTIONAL_BIT,
+    BatchHeader,
     Span,
     load_u32,
     put_varlong,
@@ -119,53 +120,71 @@ cdef class Batch:
     """
 
     def __cinit__(self, buffer, Py_ssize_t position=0, int64_t decompressed_max=DECOMPRESSED_MAX):
-        cdef int64_t size
+        cdef BatchHeader header
         PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
         self.position = position
         self.decompressed_max = decompressed_max
-        if position < 0 or self.view.len - position < HEADER_SIZE:
+        if not 0 <= position <= self.view.len:
             raise BatchError(CORRUPT_MESSAGE, f"no batch begins at {position} of {self.view.len} bytes")
-        read_batch_header(<const uint8_t *> self.view.buf + position, self.view.len - position, &self.header)
-        if self.header.magic != 2:
-            raise BatchError(CORRUPT_MESSAGE, f"the batch has magic {self.header.magic}, not 2")
-        size = <int64_t> self.header.batch_length + LENGTH_OVERHEAD
-        if not HEADER_SIZE <= size <= self.view.len - position:
-            raise BatchError(CORRUPT_MESSAGE, f"the batch claims {size} bytes, {self.view.len - position} are here")
-        self.size = size
+        if read_batch_header(<const uint8_t *> self.view.buf + position, self.view.len - position, &header) != 0:
+            raise BatchError(CORRUPT_MESSAGE, f"no batch begins at {position} of {self.view.len} bytes")
+        if header.magic != 2:
+            raise BatchError(CORRUPT_MESSAGE, f"the batch has magic {header.magic}, not 2")
+        self.fill(&header)
+        if not HEADER_SIZE <= self.size <= self.view.len - position:
+            raise BatchError(CORRUPT_MESSAGE, f"the batch claims {self.size} of {self.view.len - position} bytes")
+
+    cdef void fill(self, const BatchHeader *header) noexcept:
+        self.size = <Py_ssize_t> header.batch_length + LENGTH_OVERHEAD
+        self.base_offset = header.base_offset
+        self.leader_epoch = header.leader_epoch
+        self.crc = header.crc
+        self.attributes = header.attributes
+        self.last_offset_delta = header.last_offset_delta
+        self.base_timestamp = header.base_timestamp
+        self.max_timestamp = header.max_timestamp
+        self.producer_id = header.producer_id
+        self.producer_epoch = header.producer_epoch
+        self.base_sequence = header.base_sequence
+        self.records_count = header.records_count
 
     def __dealloc__(self):
         PyBuffer_Release(&self.view)
 
-    base_offset = property(lambda self: (<Batch> self).header.base_offset)
-    leader_epoch = property(lambda self: (<Batch> self).header.leader_epoch)
-    attributes = property(lambda self: (<Batch> self).header.attributes)
-    base_timestamp = property(lambda self: (<Batch> self).header.base_timestamp)
-    max_timestamp = property(lambda self: (<Batch> self).header.max_timestamp)
-    producer_id = property(lambda self: (<Batch> self).header.producer_id)
-    producer_epoch = property(lambda self: (<Batch> self).header.producer_epoch)
-    base_sequence = property(lambda self: (<Batch> self).header.base_sequence)
-    records_count = property(lambda self: (<Batch> self).header.records_count)
-    crc = property(lambda self: (<Batch> self).header.crc)
-    codec = property(lambda self: (<Batch> self).header.attributes & CODEC_MASK)
-    log_append_time = property(lambda self: bool((<Batch> self).header.attributes & LOG_APPEND_TIME_BIT))
-    transactional = property(lambda self: bool((<Batch> self).header.attributes & TRANSACTIONAL_BIT))
-    control = property(lambda self: bool((<Batch> self).header.attributes & CONTROL_BIT))
-    delete_horizon = property(lambda self: bool((<Batch> self).header.attributes & DELETE_HORIZON_BIT))
+    @property
+    def codec(self):
+        return self.attributes & CODEC_MASK
+
+    @property
+    def log_append_time(self):
+        return self.attributes & LOG_APPEND_TIME_BIT != 0
+
+    @property
+    def transactional(self):
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def control(self):
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def delete_horizon(self):
+        return self.attributes & DELETE_HORIZON_BIT != 0
 
     @property
     def last_offset(self):
-        return <int64_t> (<uint64_t> self.header.base_offset + <uint64_t> self.header.last_offset_delta)
+        return <int64_t> (<uint64_t> self.base_offset + <uint64_t> self.last_offset_delta)
 
     def __repr__(self):
         return f"<Batch {self.base_offset} to {self.last_offset}, {self.records_count} records, {self.size} bytes>"
 
     def __len__(self):
-        return max(self.header.records_count, 0)
+        return max(self.records_count, 0)
 
     def check_crc(self):
         """Raise BatchError unless the batch's CRC-32C is right."""
-        if crc_of(<const uint8_t *> self.view.buf + self.position, self.size) != self.header.crc:
-            raise BatchError(CORRUPT_MESSAGE, f"the batch is corrupt: its CRC is not {self.header.crc:#010x}")
+        if crc_of(<const uint8_t *> self.view.buf + self.position, self.size) != self.crc:
+            raise BatchError(CORRUPT_MESSAGE, f"the batch is corrupt: its CRC is not {self.crc:#010x}")
 
     def records_bytes(self):
         """The records' bytes, decompressed."""
@@ -177,7 +196,7 @@ cdef class Batch:
         cdef Records records = Records.__new__(Records)
         self.open(&records.span)
         records.batch = self
-        records.left = self.header.records_count
+        records.left = self.records_count
         return records
 
     def records(self):
@@ -188,7 +207,7 @@ cdef class Batch:
         cdef int32_t i
         cdef int fault
         self.open(&span)
-        for i in range(self.header.records_count):
+        for i in range(self.records_count):
             fault = read_record(&span, &fields)
             if fault:
                 raise broken(fault, i)
@@ -201,12 +220,12 @@ cdef class Batch:
         """Point `span` at the plain records."""
         cdef const uint8_t *p = <const uint8_t *> self.view.buf + self.position + HEADER_SIZE
         cdef Py_ssize_t size = self.size - HEADER_SIZE
-        if self.header.records_count < 0:
-            raise BatchError(INVALID_RECORD, f"the batch claims {self.header.records_count} records")
-        if self.header.attributes & CODEC_MASK:
+        if self.records_count < 0:
+            raise BatchError(INVALID_RECORD, f"the batch claims {self.records_count} records")
+        if self.attributes & CODEC_MASK:
             if self.plain is None:
                 _compress, decompress = codecs_in_use()
-                self.plain = decompress(self.header.attributes & CODEC_MASK, p[:size], self.decompressed_max)
+                self.plain = decompress(self.attributes & CODEC_MASK, p[:size], self.decompressed_max)
             span.at = <const uint8_t *> PyBytes_AS_STRING(self.plain)
             span.left = PyBytes_GET_SIZE(self.plain)
         else:
@@ -216,11 +235,11 @@ cdef class Batch:
 
     cdef Record make(self, const RecordFields *fields):
         cdef Record record = Record.__new__(Record)
-        record.offset = <int64_t> (<uint64_t> self.header.base_offset + <uint64_t> fields.offset_delta)
-        if self.header.attributes & LOG_APPEND_TIME_BIT:
-            record.timestamp = self.header.max_timestamp
+        record.offset = <int64_t> (<uint64_t> self.base_offset + <uint64_t> fields.offset_delta)
+        if self.attributes & LOG_APPEND_TIME_BIT:
+            record.timestamp = self.max_timestamp
         else:
-            record.timestamp = <int64_t> (<uint64_t> self.header.base_timestamp + <uint64_t> fields.timestamp_delta)
+            record.timestamp = <int64_t> (<uint64_t> self.base_timestamp + <uint64_t> fields.timestamp_delta)
         record.key = nullable(fields.key, fields.key_size)
         record.value = nullable(fields.value, fields.value_size)
         record.headers = read_headers(fields.headers, fields.headers_count) if fields.headers_count else ()
@@ -257,7 +276,7 @@ cdef class Records:
             raise StopIteration
         fault = read_record(&self.span, &fields)
         if fault:
-            raise broken(fault, self.batch.header.records_count - self.left)
+            raise broken(fault, self.batch.records_count - self.left)
         self.left -= 1
         return self.batch.make(&fields)
 

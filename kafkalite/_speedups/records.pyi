@@ -64,13 +64,13 @@ class Inspection:
         header.
         """
 
-Compress = Callable[[int, bytes | bytearray | memoryview, int | None], bytes]
-Decompress = Callable[[int, bytes | bytearray | memoryview, int], bytes]
+_Compress = Callable[[int, bytes | bytearray | memoryview, int | None], bytes]
+_Decompress = Callable[[int, bytes | bytearray | memoryview, int], bytes]
 
-def use_codecs(compress: Compress, decompress: Decompress) -> None:
+def use_codecs(compress: _Compress, decompress: _Decompress) -> None:
     """Hand in the codecs: `compress(codec, data, level)` and `decompress(codec, data, size_max)`."""
 
-def codecs_in_use() -> tuple[Compress, Decompress]: ...
+def codecs_in_use() -> tuple[_Compress, _Decompress]: ...
 def inspect(
     batch: Buffer,
     *,

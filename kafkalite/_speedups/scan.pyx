@@ -49,6 +49,9 @@ cdef class Scan:
     def __len__(self):
         return self.count
 
+    def __iter__(self):
+        return (self[i] for i in range(self.count))
+
     def __getitem__(self, Py_ssize_t i):
         cdef BatchHeader *h
         if not 0 <= i < self.count:

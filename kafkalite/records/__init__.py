@@ -1,9 +1,9 @@
 """Record batches: built, read, inspected, compressed.
 
 The engine is Cython: `_speedups.records` for what the broker does to whole batches, `_speedups.scan` for many of them
-in a row, `_speedups.batches` for building and reading them. `whole` and `batch` are their readable twins, the oracles of
-the tests; no other room imports them. This package hands the codecs to the engine, and what it names here is what other
-rooms use.
+in a row, `_speedups.batches` for building and reading them. `whole` and `batch` are their readable twins, the oracles
+of the tests; no other room imports them. This package hands the codecs to the engine, and what it names here is what
+other rooms use.
 """
 
 from kafkalite._speedups.batches import Batch, Builder, Record, batches

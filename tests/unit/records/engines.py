@@ -105,6 +105,7 @@ def damaged(rng: random.Random, good: bytes) -> bytes:
     """The batch with a few bytes changed, lost or added; most often with length, counts and CRC that fit again."""
     data = bytearray(good)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
+        data = data or bytearray(1)
         at = rng.randrange(len(data)) if rng.random() < 0.6 else min(rng.randrange(8, 90), len(data) - 1)
         kind = rng.random()
         if kind < 0.6:

@@ -12,8 +12,13 @@ import cramjam
 import lz4.frame
 import pytest
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 from kafkalite.records import BatchError, codecs
-from kafkalite.records.codecs import GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, compress, decompress, zstd
+from kafkalite.records.codecs import GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, compress, decompress
 
 IDS = {"gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 EACH = pytest.mark.parametrize("codec", IDS.values(), ids=IDS)
@@ -188,6 +193,11 @@ def test_a_bomb_is_refused_quickly(codec: int, bomb: Callable[[int], bytes]) -> 
 
 MEASURE = """
 import re, sys
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 from kafkalite.records import BatchError, codecs
 
 def peak():

@@ -17,7 +17,7 @@ GOOD = build((1000, b"a", b"one"), (1005, b"b", None, [("h", b"x"), ("n", None)]
 KEYLESS = build((1, b"a", b""), (2, None, b""), (3, None, b""), (4, b"d", b""))
 
 
-def inspect(engine: Any, batch: bytes, **rules: Any) -> Any:
+def inspect(engine: Any, batch: bytes | bytearray, **rules: Any) -> Any:
     return engine.inspect(batch, **{"compacted": False, "size_max": SIZE_MAX, **rules})
 
 
