@@ -5,10 +5,10 @@ twins are in `kafkalite.testing.clock`.
 
 Laws:
 1. Timeouts and intervals use `monotonic`; what is written into records and files uses `wall_ms`.
-2. One heap of timers per broker over a single timer of the loop. A timer never fires early; all timers that are due fire
-   in one callback, in order of their time, then of their creation.
-3. A job gets everything it may touch as arguments. Its outcome is applied on the loop by one callback which drains a queue,
-   in the order in which jobs end, and never from inside `run`. What a job raises arrives as an `Outcome`, never gets lost.
+2. One heap of timers per broker over a single timer of the loop. A timer never fires early; all timers that are due
+   fire in one callback, in order of their time, then of their creation.
+3. A job gets everything it may touch as arguments. Its outcome is applied on the loop by one callback which drains a
+   queue, in the order in which jobs end, and never from inside `run`. What a job raises arrives as an `Outcome`.
 4. A callback that raises is reported to the loop's exception handler and takes no other timer or outcome with it.
 """
 
@@ -263,7 +263,7 @@ class SystemRandom:
 
 
 def uuid_from(random_bytes: Callable[[int], bytes]) -> bytes:
-    """A version 4 UUID from a source of bytes; drawn again when its text begins with '-', which tools take for an option."""
+    """A version 4 UUID from a source of bytes; drawn again while its text begins with '-', as an option does."""
     while True:
         raw = bytearray(random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40

@@ -146,7 +146,7 @@ PLAIN = (
 
 
 def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
-    """The values of the known keys among these; raises ConfigError. An empty text unsets a key whose default is unset."""
+    """The values of the known keys among these; raises ConfigError. An empty text unsets what is unset by default."""
     values: dict[str, Value] = {}
     for name, text in texts.items():
         key = BROKER_KEYS.get(name)

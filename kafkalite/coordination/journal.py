@@ -1,9 +1,10 @@
 """The journal of the embedded tree: what stands in its file, and how the file is read back.
 
-The file, all numbers little-endian: file     = "KLTREE", format version (u16), a snapshot, then transactions record
-= marker (4 bytes), length of the payload (u32), CRC-32C of length and payload (u32), payload payload  = kind (u8),
-zxid (u64), durable (u64), body snapshot = a NODE record for each node, parents first, then one SNAPSHOT_END record
-with their number and the sessions
+The file, all numbers little-endian:
+    file     = "KLTREE", format version (u16), a snapshot, then transactions
+    record   = marker (4 bytes), length of the payload (u32), CRC-32C of length and payload (u32), payload
+    payload  = kind (u8), zxid (u64), durable (u64), body
+    snapshot = a NODE record for each node, parents first, then a SNAPSHOT_END record: their number, the sessions
 
 `durable` is the last zxid that was synced when the record was written. It tells a torn tail from damage: after a
 hole, records that were written together with it are dropped with it, as nobody was told of them; a record that was

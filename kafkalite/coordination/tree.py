@@ -391,6 +391,11 @@ def check_path(path: str) -> None:
     if path == "/":
         return
     names = path.split("/")
-    wrong = names[0] != "" or len(path) > PATH_LENGTH_MAX or any(name in ("", ".", "..") for name in names[1:])
+    wrong = (
+        len(names) < 2
+        or names[0] != ""
+        or len(path) > PATH_LENGTH_MAX
+        or any(name in ("", ".", "..") for name in names[1:])
+    )
     if wrong or any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 or 0xD800 <= ord(char) < 0xF900 for char in path):
         raise BadArgumentsError(repr(path), detail="not a path")

@@ -1,0 +1,185 @@
+"""What every coordination service does with watches, sessions and lost answers."""
+
+import pytest
+
+from kafkalite.clock import Outcome
+from kafkalite.coordination.errors import NoNodeError, SessionExpiredError
+from kafkalite.coordination.tree import Create, Delete, Set
+from tests.contract.coordination.conftest import Client, Service
+
+
+class TestWatches:
+    def test_data_fires_once(self, client: Client, other: Client) -> None:
+        client.create("/a")
+        client.get("/a", watch=True)
+        other.set("/a", b"1")
+        other.set("/a", b"2")
+        assert client.take_events() == [("changed", "/a")]
+
+    def test_exists_fires_on_creation_change_and_deletion(self, client: Client, other: Client) -> None:
+        assert client.exists("/a", watch=True) is None
+        other.create("/a")
+        assert client.take_events() == [("created", "/a")]
+        client.exists("/a", watch=True)
+        other.set("/a", b"1")
+        assert client.take_events() == [("changed", "/a")]
+        client.exists("/a", watch=True)
+        other.delete("/a")
+        assert client.take_events() == [("deleted", "/a")]
+
+    def test_children_fire_on_coming_and_going_but_not_on_data(self, client: Client, other: Client) -> None:
+        client.create("/a")
+        client.children("/a", watch=True)
+        other.set("/a", b"data")
+        assert client.take_events() == []
+        other.create("/a/b")
+        assert client.take_events() == [("children", "/a")]
+        client.children("/a", watch=True)
+        other.set("/a/b", b"data")
+        other.create("/a/b/c")
+        assert client.take_events() == []
+        other.delete("/a/b/c")
+        other.delete("/a/b")
+        assert client.take_events() == [("children", "/a")]
+
+    def test_the_end_of_a_node_is_told_once_to_a_watcher_of_both(self, client: Client, other: Client) -> None:
+        client.create("/a")
+        client.get("/a", watch=True)
+        client.children("/a", watch=True)
+        other.delete("/a")
+        assert client.take_events().count(("deleted", "/a")) == 1
+
+    def test_a_read_that_failed_sets_no_watch(self, client: Client, other: Client) -> None:
+        with pytest.raises(NoNodeError):
+            client.get("/a", watch=True)
+        with pytest.raises(NoNodeError):
+            client.children("/a", watch=True)
+        other.create("/a")
+        other.create("/a/b")
+        assert client.take_events() == []
+
+    def test_the_same_watch_twice_counts_once(self, client: Client, other: Client) -> None:
+        client.create("/a")
+        client.get("/a", watch=True)
+        client.get("/a", watch=True)
+        other.set("/a", b"1")
+        assert client.take_events() == [("changed", "/a")]
+
+    def test_each_of_several_watchers_is_told(self, client: Client, other: Client) -> None:
+        client.create("/a")
+        client.get("/a", watch=True)
+        other.get("/a", watch=True)
+        client.set("/a", b"1")
+        assert client.take_events() == other.take_events() == [("changed", "/a")]
+
+    def test_a_multi_tells_all_it_did_after_it_did_it(self, service: Service, client: Client, other: Client) -> None:
+        client.create("/a", b"old")
+        client.create("/list")
+        seen = []
+
+        def look(outcome: Outcome) -> None:
+            seen.append(outcome.value[0])
+
+        client.session.get("/a", lambda outcome: None, lambda event: client.session.get("/a", look))
+        service.settle()
+        client.children("/list", watch=True)
+        other.multi(Set("/a", b"new"), Create("/list/x"), Create("/list/y"), Delete("/list/y"))
+        assert client.take_events() == [("children", "/list")]
+        assert seen == [b"new"]
+
+    def test_the_event_comes_before_the_answer_that_shows_the_change(self, service: Service, client: Client) -> None:
+        order: list[str] = []
+        client.create("/a")
+        client.session.get("/a", lambda outcome: None, lambda event: order.append("event"))
+        service.settle()
+        client.session.set("/a", b"1", lambda outcome: order.append("set"))
+        client.session.get("/a", lambda outcome: order.append(outcome.value[0].decode()))
+        service.settle()
+        assert order == ["event", "set", "1"]
+
+
+class TestSessions:
+    def test_ephemeral_nodes_go_with_their_session(self, client: Client, other: Client) -> None:
+        client.create("/mine", ephemeral=True)
+        client.create("/stays")
+        other.create("/theirs", ephemeral=True)
+        other.exists("/mine", watch=True)
+        other.children("/", watch=True)
+        client.close()
+        assert client.session.lost
+        assert sorted(other.take_events()) == [("children", "/"), ("deleted", "/mine")]
+        assert other.exists("/mine") is None and other.exists("/stays") and other.exists("/theirs")
+
+    def test_an_expired_session_is_told_once_and_can_do_nothing(self, service: Service, other: Client) -> None:
+        client = Client(service)
+        client.create("/mine", ephemeral=True)
+        client.get("/mine", watch=True)
+        service.expire(client.session)
+        assert client.lost == 1 and client.session.lost
+        assert other.exists("/mine") is None
+        for call in (lambda: client.get("/"), lambda: client.create("/x"), lambda: client.multi(Create("/y"))):
+            with pytest.raises(SessionExpiredError):
+                call()
+        assert other.exists("/x") is None and client.take_events() == []
+        client.close()
+        assert client.lost == 1
+
+    def test_a_session_that_ends_takes_its_watches_with_it(self, client: Client, other: Client) -> None:
+        other.create("/a")
+        client.get("/a", watch=True)
+        client.children("/a", watch=True)
+        client.exists("/b", watch=True)
+        client.close()
+        other.set("/a", b"1")
+        other.create("/a/x")
+        other.create("/b")
+        assert client.take_events() == []
+
+    def test_somebody_else_may_delete_an_ephemeral_node(self, client: Client, other: Client) -> None:
+        client.create("/a", ephemeral=True)
+        other.delete("/a")
+        other.create("/a")
+        client.close()
+        assert other.exists("/a") is not None, "it is no longer the session's"
+
+
+class TestOrder:
+    def test_answers_come_in_the_order_of_the_calls(self, service: Service, client: Client) -> None:
+        order: list[object] = []
+
+        def note(outcome: Outcome) -> None:
+            order.append(type(outcome.error) if outcome.error else outcome.value)
+
+        client.session.create("/a", b"1", note)
+        client.session.get("/b", note)
+        client.session.set("/a", b"2", note)
+        client.session.exists("/b", note)
+        client.session.delete("/a", note)
+        service.settle()
+        assert [getattr(one, "path", None) or getattr(one, "version", one) for one in order] == [
+            "/a", NoNodeError, 1, None, None,
+        ]  # fmt: skip
+
+    def test_after_a_lost_reply_reading_back_tells(self, service: Service, client: Client, other: Client) -> None:
+        """A change whose answer nobody heard: another session sees whether it happened, and the version proves it."""
+        client.create("/epoch", b"1")
+        client.session.multi((Create("/controller", b"me", True), Set("/epoch", b"2", 0)), lambda outcome: None)
+        service.settle()
+        data, stat = other.get("/epoch")
+        owner = other.get("/controller")[1].ephemeral_owner
+        assert (data, stat.version, owner) == (b"2", 1, client.session.session_id)
+
+    def test_a_raising_callback_does_not_keep_others_from_being_told(self, service: Service, client: Client) -> None:
+        told: list[str] = []
+        client.create("/a")
+
+        def fail(event: object) -> None:
+            raise ZeroDivisionError
+
+        client.session.get("/a", lambda outcome: None, fail)
+        service.settle()
+        with pytest.raises(ZeroDivisionError):
+            client.session.set("/a", b"1", lambda outcome: told.append("set"))
+            service.settle()
+        assert told == ["set"]
+        client.set("/a", b"2")

@@ -1,0 +1,133 @@
+"""The tables: each key once, defaults within their own limits, Kafka's values, and classes that are true."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import kafkalite
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, by_name, markdown, nearest
+from kafkalite.config.keys import ConfigError, Key, Standing, Type, Update
+from kafkalite.config.topic import ATTRIBUTES, TopicConfig
+
+EVERY = [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]
+PACKAGE = Path(kafkalite.__file__).parent
+
+# Attributes of the snapshots whose key has another name.
+ALIASES = {"log_dir": "log_dirs", "node_id": "broker_id", "listener_security_protocol_map": "listeners"}
+
+
+@pytest.mark.parametrize("key", EVERY, ids=lambda key: key.name)
+def test_every_default_is_a_value_of_its_key(key: Key) -> None:
+    text = key.text(key.default)
+    assert text is None or key.parse(text) == key.default
+    assert key.doc.endswith(".") and "\n" not in key.doc
+    assert "allowed is " in key.allows()
+
+
+def test_topic_keys_rest_on_broker_keys() -> None:
+    for key in TOPIC_KEYS.values():
+        for synonym in key.synonyms:
+            assert BROKER_KEYS[synonym.name].standing == key.standing, synonym.name
+    assert {name.replace(".", "_") for name in TOPIC_KEYS} == ATTRIBUTES
+
+
+def test_a_topic_without_settings_has_kafkas_defaults() -> None:
+    assert BrokerConfig().topic_defaults == TopicConfig()
+
+
+def test_a_name_has_one_row() -> None:
+    with pytest.raises(ValueError, match="x is defined twice"):
+        by_name([Key("x", Type.INT, 1, "One."), Key("x", Type.INT, 2, "Two.")])
+
+
+def test_kafkas_defaults() -> None:
+    """A sample of server.properties as Kafka 4.3 documents it."""
+    defaults = {
+        "listeners": "PLAINTEXT://:9092", "socket.request.max.bytes": "104857600", "log.segment.bytes": "1073741824",
+        "log.retention.hours": "168", "log.retention.ms": None, "num.partitions": "1", "message.max.bytes": "1048588",
+        "log.message.timestamp.after.max.ms": "3600000", "log.message.timestamp.before.max.ms": str(2**63 - 1),
+        "fetch.max.bytes": "57671680", "log.cleanup.policy": "delete", "offsets.topic.num.partitions": "50",
+        "group.initial.rebalance.delay.ms": "3000", "connections.max.idle.ms": "600000", "auto.create.topics.enable": "true",
+        "log.index.size.max.bytes": "10485760", "log.segment.delete.delay.ms": "60000", "compression.type": "producer",
+        "log.cleaner.min.cleanable.ratio": "0.5", "max.incremental.fetch.session.cache.slots": "1000",
+    }  # fmt: skip
+    assert {name: BROKER_KEYS[name].text(BROKER_KEYS[name].default) for name in defaults} == defaults
+
+
+def attributes_read() -> set[str]:
+    """Every attribute that anything outside the room of configuration reads, in Python or Cython."""
+    names: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        if "config" not in path.relative_to(PACKAGE).parts:
+            tree = ast.parse(path.read_text())
+            names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return names
+
+
+def test_honoured_keys_are_read_by_somebody() -> None:
+    """A key that nobody reads is not honoured: its row would be a lie."""
+    read = attributes_read()
+    honoured = {key.name.replace(".", "_") for key in EVERY if key.standing is Standing.HONOURED}
+    behind = {synonym.name.replace(".", "_") for key in TOPIC_KEYS.values() for synonym in key.synonyms}
+    names = {ALIASES.get(name, name) for name in honoured - behind} | (honoured & ATTRIBUTES)
+    assert sorted(name for name in names if name not in read) == []
+
+
+def test_keys_without_effect_are_read_by_nobody() -> None:
+    idle = {key.name.replace(".", "_") for key in EVERY if key.standing is Standing.WITHOUT_EFFECT}
+    assert sorted(idle & attributes_read()) == []
+
+
+def test_changeable_keys_are_honoured_topic_defaults_or_limits_of_connections() -> None:
+    changeable = {
+        name
+        for name, key in BROKER_KEYS.items()
+        if key.update is not Update.READ_ONLY and key.standing is Standing.HONOURED
+    }
+    behind = {synonym.name for key in TOPIC_KEYS.values() for synonym in key.synonyms}
+    assert changeable - behind == {"max.connections", "max.connections.per.ip"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("num.partitions", "0", "allowed is a whole number between 1 and 2147483647"),
+        ("num.partitions", "1.5", "allowed is a whole number"),
+        ("num.partitions", "２", "allowed is a whole number"),
+        ("num.partitions", "9" * 5000, "allowed is a whole number"),
+        ("log.retention.bytes", str(2**63), "between -9223372036854775808 and 9223372036854775807"),
+        ("auto.create.topics.enable", "yes", "allowed is true or false"),
+        ("compression.type", "brotli", "allowed is uncompressed, zstd, lz4, snappy, gzip, producer"),
+        ("log.cleanup.policy", "delete,erase", "allowed is a comma-separated list of compact, delete"),
+        ("log.cleanup.policy", "delete,delete", "allowed is a comma-separated list of compact, delete"),
+        ("log.cleaner.min.cleanable.ratio", "1.1", "allowed is a number between 0 and 1"),
+        ("log.cleaner.min.cleanable.ratio", "nan", "allowed is a number between 0 and 1"),
+        ("log.segment.bytes", "1000", "between 1048576 and 2147483647"),
+    ],
+)
+def test_wrong_values_name_the_key_and_what_is_allowed(name: str, text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BROKER_KEYS[name].parse(text)
+    assert caught.value.key == name and caught.value.code == 40
+    assert str(caught.value).startswith(f"Invalid value {text!r} for configuration {name}: ")
+    assert words in str(caught.value)
+
+
+def test_values_are_read_as_kafka_reads_them() -> None:
+    assert BROKER_KEYS["auto.create.topics.enable"].parse(" FALSE ") is False
+    assert BROKER_KEYS["log.retention.bytes"].parse("-1") == -1
+    assert BROKER_KEYS["log.cleanup.policy"].parse("compact, delete") == ("compact", "delete")
+    assert BROKER_KEYS["log.cleanup.policy"].parse("") == ()
+    assert BROKER_KEYS["log.cleaner.min.cleanable.ratio"].parse("0.25") == 0.25
+
+
+def test_the_nearest_name() -> None:
+    assert nearest("log.retention.hour", BROKER_KEYS) == "log.retention.hours"
+    assert nearest("completely.different", BROKER_KEYS) is None
+
+
+def test_the_documentation_has_every_key() -> None:
+    text = markdown()
+    assert all(f"| `{key.name}` |" in text for key in EVERY)

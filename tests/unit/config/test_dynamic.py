@@ -1,0 +1,182 @@
+"""Configuration by request: descriptions with sources and synonyms, and what may be changed."""
+
+import pytest
+
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.dynamic import (
+    Alteration,
+    ConfigError,
+    Operation,
+    Setting,
+    Source,
+    alter_broker,
+    alter_topic,
+    check_broker_configs,
+    check_topic_configs,
+    describe_broker,
+    describe_topic,
+)
+from kafkalite.config.keys import Type
+
+INVALID_CONFIG, INVALID_REQUEST = 40, 42
+
+
+def topic(config: BrokerConfig, name: str, **overrides: str) -> Setting:
+    (setting,) = describe_topic(config, {key.replace("_", "."): text for key, text in overrides.items()}, [name])
+    return setting
+
+
+def places(setting: Setting) -> list[tuple[str, str | None, int]]:
+    return [(synonym.name, synonym.value, int(synonym.source)) for synonym in setting.synonyms]
+
+
+class TestDescribe:
+    def test_a_topic_with_defaults(self) -> None:
+        setting = topic(BrokerConfig(), "segment.bytes")
+        assert setting[:6] == ("segment.bytes", "1073741824", Source.DEFAULT, False, False, Type.INT)
+        assert places(setting) == [("log.segment.bytes", "1073741824", 5)]
+
+    def test_sources_from_strong_to_weak(self) -> None:
+        config = BrokerConfig(
+            {"message.max.bytes": "1"}, dynamic_default={"message.max.bytes": "2"}, dynamic={"message.max.bytes": "3"}
+        )
+        setting = topic(config, "max.message.bytes", max_message_bytes="4")
+        assert (setting.value, setting.source) == ("4", Source.TOPIC)
+        assert places(setting) == [
+            ("max.message.bytes", "4", 1),
+            ("message.max.bytes", "3", 2),
+            ("message.max.bytes", "2", 3),
+            ("message.max.bytes", "1", 4),
+            ("message.max.bytes", "1048588", 5),
+        ]
+        assert topic(config, "max.message.bytes").source == Source.DYNAMIC_BROKER
+
+    def test_synonyms_of_another_unit(self) -> None:
+        setting = topic(BrokerConfig({"log.retention.hours": "1"}), "retention.ms")
+        assert (setting.value, setting.source) == ("3600000", Source.STATIC_BROKER)
+        assert places(setting) == [("log.retention.hours", "1", 4)]
+        assert topic(BrokerConfig(), "retention.ms").synonyms == ()
+
+    def test_lists_booleans_and_numbers_as_kafka_writes_them(self) -> None:
+        values = {
+            setting.name: setting.value
+            for setting in describe_topic(BrokerConfig(), {"cleanup.policy": "compact,delete"})
+        }
+        assert values["cleanup.policy"] == "compact,delete"
+        assert values["preallocate"] == "false"
+        assert values["min.cleanable.dirty.ratio"] == "0.5"
+        assert values["leader.replication.throttled.replicas"] == ""
+        assert list(values) == sorted(values)
+
+    def test_a_broker(self) -> None:
+        config = BrokerConfig({"num.partitions": "3"}, dynamic={"log.retention.ms": "5"})
+        settings = {setting.name: setting for setting in describe_broker(config)}
+        assert (settings["num.partitions"].value, settings["num.partitions"].read_only) == ("3", True)
+        assert places(settings["num.partitions"]) == [("num.partitions", "3", 4), ("num.partitions", "1", 5)]
+        assert (
+            settings["log.retention.ms"].source == Source.DYNAMIC_BROKER and not settings["log.retention.ms"].read_only
+        )
+        assert (settings["ssl.keystore.password"].value, settings["ssl.keystore.password"].sensitive) == (None, True)
+        assert settings["broker.rack"].value is None and settings["broker.rack"].source == Source.DEFAULT
+
+    def test_only_what_was_asked_for(self) -> None:
+        names = ["retention.ms", "no.such.key", "retention.ms"]
+        assert [setting.name for setting in describe_topic(BrokerConfig(), {}, names)] == ["retention.ms"]
+        assert describe_broker(BrokerConfig(), []) == []
+
+
+class TestTopic:
+    def test_what_can_be_used_is_stored_as_sent(self) -> None:
+        assert check_topic_configs(BrokerConfig(), {"retention.ms": " 5 "}) == {"retention.ms": " 5 "}
+
+    @pytest.mark.parametrize(
+        ("configs", "words"),
+        [
+            ({"retention.ms": "-2"}, r"Invalid value '-2' for configuration retention\.ms"),
+            ({"retention": "1"}, "Unknown topic config name: retention$"),
+            ({"retention.m": "1"}, r"Unknown topic config name: retention\.m; did you mean retention\.ms\?"),
+            ({"retention.ms": None}, r"Null value not supported for topic configs: retention\.ms"),
+            ({"log.retention.ms": "1"}, "Unknown topic config name"),
+            ({"remote.storage.enable": "true"}, "not supported"),
+        ],
+    )
+    def test_what_cannot_is_refused(self, configs: dict[str, str | None], words: str) -> None:
+        with pytest.raises(ConfigError, match=words) as caught:
+            check_topic_configs(BrokerConfig(), configs)
+        assert caught.value.code == INVALID_CONFIG
+
+    @pytest.mark.parametrize(
+        ("current", "alteration", "expected"),
+        [
+            ({}, Alteration("retention.ms", Operation.SET, "1"), {"retention.ms": "1"}),
+            ({"retention.ms": "1"}, Alteration("retention.ms", Operation.SET, "2"), {"retention.ms": "2"}),
+            ({"retention.ms": "1"}, Alteration("retention.ms", Operation.DELETE, None), {}),
+            ({}, Alteration("retention.ms", Operation.DELETE, None), {}),
+            ({}, Alteration("cleanup.policy", Operation.APPEND, "compact"), {"cleanup.policy": "delete,compact"}),
+            ({"cleanup.policy": "compact"}, Alteration("cleanup.policy", Operation.APPEND, "compact"), {"cleanup.policy": "compact"}),
+            ({"cleanup.policy": "compact,delete"}, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"), {"cleanup.policy": "compact"}),
+            ({}, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"), {"cleanup.policy": ""}),
+        ],
+    )  # fmt: skip
+    def test_operations(self, current: dict[str, str], alteration: Alteration, expected: dict[str, str]) -> None:
+        before = dict(current)
+        assert alter_topic(BrokerConfig(), current, [alteration]) == expected
+        assert current == before
+
+    def test_several_at_once_keep_the_rest(self) -> None:
+        current = {"retention.ms": "1", "segment.ms": "2", "flush.ms": "3"}
+        alterations = [Alteration("retention.ms", 1, None), Alteration("segment.ms", 0, "5")]
+        assert alter_topic(BrokerConfig(), current, alterations) == {"segment.ms": "5", "flush.ms": "3"}
+
+    @pytest.mark.parametrize(
+        ("alterations", "code", "words"),
+        [
+            ([Alteration("retention.ms", 0, "x")], INVALID_CONFIG, "Invalid value 'x'"),
+            ([Alteration("retention.ms", 2, "1")], INVALID_CONFIG, "Can't APPEND to key retention.ms because its type is not LIST"),
+            ([Alteration("cleanup.policy", 2, "erase")], INVALID_CONFIG, "allowed is"),
+            ([Alteration("nope", 1, None)], INVALID_CONFIG, "Unknown topic config name: nope"),
+            ([Alteration("retention.ms", 0, None)], INVALID_REQUEST, "Null value not supported for : retention.ms"),
+            ([Alteration("retention.ms", 9, "1")], INVALID_REQUEST, "Unknown operation 9"),
+            ([Alteration("retention.ms", 0, "1"), Alteration("retention.ms", 1, None)], INVALID_REQUEST,
+             "Error due to duplicate config keys : retention.ms"),
+        ],
+    )  # fmt: skip
+    def test_wrong_operations(self, alterations: list[Alteration], code: int, words: str) -> None:
+        with pytest.raises(ConfigError) as caught:
+            alter_topic(BrokerConfig(), {}, alterations)
+        assert caught.value.code == code and words in str(caught.value)
+
+
+class TestBroker:
+    def test_topic_defaults_and_connection_limits_can_change(self) -> None:
+        config = BrokerConfig(dynamic={"message.max.bytes": "7"})
+        changed = alter_broker(
+            config,
+            [Alteration("max.connections", 0, "5"), Alteration("log.cleanup.policy", 2, "compact")],
+            all_brokers=False,
+        )
+        assert changed == {"message.max.bytes": "7", "max.connections": "5", "log.cleanup.policy": "delete,compact"}
+        assert alter_broker(config, [Alteration("log.retention.ms", 0, "1")], all_brokers=True) == {
+            "log.retention.ms": "1"
+        }
+        assert check_broker_configs(config, {"log.retention.ms": "1"}, all_brokers=False) == {"log.retention.ms": "1"}
+
+    @pytest.mark.parametrize(
+        "name", ["broker.id", "listeners", "num.io.threads", "log.cleaner.threads", "no.such", "ssl.key.password"]
+    )
+    def test_the_rest_cannot(self, name: str) -> None:
+        for change in (
+            lambda: alter_broker(BrokerConfig(), [Alteration(name, 0, "1")], all_brokers=False),
+            lambda: check_broker_configs(BrokerConfig(), {name: "1"}, all_brokers=True),
+        ):
+            with pytest.raises(ConfigError, match="Cannot update these configs dynamically") as caught:
+                change()
+            assert caught.value.code == INVALID_REQUEST
+
+    def test_wrong_values_are_refused(self) -> None:
+        with pytest.raises(ConfigError, match="allowed is") as caught:
+            alter_broker(BrokerConfig(), [Alteration("max.connections", 0, "-1")], all_brokers=False)
+        assert caught.value.code == INVALID_CONFIG
+        with pytest.raises(ConfigError, match="Null value") as caught:
+            check_broker_configs(BrokerConfig(), {"max.connections": None}, all_brokers=False)
+        assert caught.value.code == INVALID_REQUEST

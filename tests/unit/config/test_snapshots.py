@@ -1,0 +1,181 @@
+"""Broker and topic snapshots: where values come from, contradictions, what is refused."""
+
+import dataclasses
+
+import pytest
+
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.keys import ConfigError
+from kafkalite.model import Endpoint
+
+HOUR_MS = 3_600_000
+
+
+class TestTopicDefaults:
+    @pytest.mark.parametrize(
+        ("static", "retention_ms"),
+        [
+            ({}, 168 * HOUR_MS),
+            ({"log.retention.hours": "2"}, 2 * HOUR_MS),
+            ({"log.retention.hours": "2", "log.retention.minutes": "5"}, 300_000),
+            ({"log.retention.hours": "2", "log.retention.minutes": "5", "log.retention.ms": "7"}, 7),
+            ({"log.retention.hours": "-1"}, -1),
+            ({"log.retention.ms": "-1"}, -1),
+            ({"log.retention.ms": ""}, 168 * HOUR_MS),
+        ],
+    )
+    def test_retention(self, static: dict[str, str], retention_ms: int) -> None:
+        assert BrokerConfig(static).topic_defaults.retention_ms == retention_ms
+
+    def test_roll_flush_and_jitter(self) -> None:
+        config = BrokerConfig(
+            {"log.roll.hours": "1", "log.roll.jitter.ms": "5", "log.flush.scheduler.interval.ms": "9"}
+        ).topic_defaults
+        assert (config.segment_ms, config.segment_jitter_ms, config.flush_ms) == (HOUR_MS, 5, 9)
+        assert BrokerConfig({"log.flush.interval.ms": "3"}).topic_defaults.flush_ms == 3
+
+    def test_a_topics_own_values_win(self) -> None:
+        config = BrokerConfig({"log.segment.bytes": "2000000", "message.max.bytes": "5"})
+        topic = config.topic_config({"segment.bytes": "3000000", "cleanup.policy": "compact,delete"})
+        assert (topic.segment_bytes, topic.max_message_bytes) == (3_000_000, 5)
+        assert topic.cleanup_policy == ("compact", "delete") and topic.compacted
+        assert config.topic_config({}) is config.topic_defaults and not config.topic_defaults.compacted
+
+    def test_contradictions_are_refused(self) -> None:
+        for build in (
+            lambda: BrokerConfig().topic_config({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}),
+            lambda: BrokerConfig({"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "4"}),
+        ):
+            with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(5\) must not be above"):
+                build()
+
+
+class TestBroker:
+    def test_the_stronger_place_wins(self) -> None:
+        static, default, own = {"message.max.bytes": "1"}, {"message.max.bytes": "2"}, {"message.max.bytes": "3"}
+        assert BrokerConfig(static).topic_defaults.max_message_bytes == 1
+        assert BrokerConfig(static, default).topic_defaults.max_message_bytes == 2
+        config = BrokerConfig(static, default, own)
+        assert config.topic_defaults.max_message_bytes == 3
+        assert dataclasses.replace(config, dynamic={}).topic_defaults.max_message_bytes == 2
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            config.broker_id = 5  # type: ignore[misc]
+
+    def test_broker_id(self) -> None:
+        assert BrokerConfig().broker_id == -1
+        assert BrokerConfig({"broker.id": "3"}).broker_id == BrokerConfig({"node.id": "3"}).broker_id == 3
+        assert BrokerConfig({"broker.id": "3", "node.id": "3"}).broker_id == 3
+        for static in ({"broker.id": "3", "node.id": "4"}, {"broker.id": "-2"}):
+            with pytest.raises(ConfigError, match=r"broker\.id"):
+                BrokerConfig(static)
+
+    def test_log_directories(self) -> None:
+        assert BrokerConfig().log_dirs == ("/tmp/kafka-logs",)
+        assert BrokerConfig({"log.dir": "/a"}).log_dirs == ("/a",)
+        assert BrokerConfig({"log.dir": "/a", "log.dirs": "/b, /c"}).log_dirs == ("/b", "/c")
+        with pytest.raises(ConfigError, match=r"log\.dirs"):
+            BrokerConfig({"log.dirs": "/a,,/b"})
+
+    def test_what_deviates(self) -> None:
+        config = BrokerConfig({"num.io.threads": "4", "log.retention.hour": "3", "my.own": "1", "num.partitions": "2"})
+        assert config.without_effect() == ["num.io.threads"]
+        assert config.unknown() == [("log.retention.hour", "log.retention.hours"), ("my.own", None)]
+        assert config.is_set("num.partitions") and not config.is_set("listeners")
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+            ("ssl.keystore.location", "/k.jks"),
+            ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256"),
+            ("listener.name.internal.ssl.keystore.location", "/k.jks"),
+            ("sasl.enabled.mechanisms", "PLAIN"),
+            ("remote.log.storage.system.enable", "true"),
+            ("remote.log.manager.thread.pool.size", "3"),
+            ("zookeeper.connect", "localhost:2181"),
+            ("create.topic.policy.class.name", "x.Y"),
+            ("security.inter.broker.protocol", "SSL"),
+            ("ssl.client.auth", "required"),
+            ("super.users", "User:admin"),
+        ],
+    )
+    def test_what_safety_hangs_on(self, key: str, value: str) -> None:
+        with pytest.raises(ConfigError, match="is not supported, and ignoring it would not be safe") as caught:
+            BrokerConfig({key: value})
+        assert caught.value.key == key
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("authorizer.class.name", ""),
+            ("zookeeper.connect", ""),
+            ("security.inter.broker.protocol", "PLAINTEXT"),
+            ("ssl.client.auth", "none"),
+            ("sasl.enabled.mechanisms", "GSSAPI"),
+        ],
+    )
+    def test_but_not_what_asks_for_nothing(self, key: str, value: str) -> None:
+        assert BrokerConfig({key: value}).unknown() == []
+
+    def test_a_topic_in_remote_storage(self) -> None:
+        with pytest.raises(ConfigError, match=r"remote\.storage\.enable is not supported"):
+            BrokerConfig().topic_config({"remote.storage.enable": "true"})
+        assert BrokerConfig().topic_config({"remote.storage.enable": "false"}).remote_storage_enable is False
+
+
+class TestListeners:
+    def test_kafkas_syntax(self) -> None:
+        config = BrokerConfig(
+            {
+                "listeners": "PLAINTEXT://:9092, internal://[::1]:0,OUT://my-host.example:19092",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:plaintext,OUT:PLAINTEXT",
+                "advertised.listeners": "OUT://outside:1",
+            }
+        )
+        assert config.listeners == (
+            Endpoint("PLAINTEXT", "", 9092),
+            Endpoint("INTERNAL", "::1", 0),
+            Endpoint("OUT", "my-host.example", 19092),
+        )
+        assert str(config.listeners[1]) == "INTERNAL://[::1]:0"
+        assert config.advertised_listeners == (Endpoint("OUT", "outside", 1),)
+
+    def test_without_advertised_listeners_there_are_none(self) -> None:
+        assert BrokerConfig().advertised_listeners == ()
+
+    @pytest.mark.parametrize(
+        ("static", "words"),
+        [
+            ({"listeners": ""}, "at least one listener"),
+            ({"listeners": "localhost:9092"}, "is not NAME://HOST:PORT"),
+            ({"listeners": "PLAINTEXT://localhost"}, "is not NAME://HOST:PORT"),
+            ({"listeners": "PLAINTEXT://h:65536"}, "is not NAME://HOST:PORT"),
+            ({"listeners": "PLAINTEXT://::1:9092"}, "is not NAME://HOST:PORT"),
+            ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "needs a name of its own"),
+            ({"listeners": "OTHER://a:1"}, "says no protocol for the listener OTHER"),
+            ({"listeners": "SSL://a:1"}, "speaks SSL, which is not supported"),
+            ({"listeners": "SASL_PLAINTEXT://a:1"}, "speaks SASL_PLAINTEXT, which is not supported"),
+            ({"listener.security.protocol.map": "A:B"}, "is not NAME:PROTOCOL"),
+            (
+                {"listeners": "PLAINTEXT://a:1,X://b:1", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,X:PLAINTEXT"},
+                "have the same port",
+            ),
+            ({"advertised.listeners": "X://a:1", "listener.security.protocol.map": "X:PLAINTEXT,PLAINTEXT:PLAINTEXT"},
+             "has a name that none of listeners has"),
+            ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "tells clients no address"),
+            ({"advertised.listeners": "PLAINTEXT://:9092"}, "tells clients no address"),
+        ],
+    )  # fmt: skip
+    def test_wrong_ones(self, static: dict[str, str], words: str) -> None:
+        with pytest.raises(ConfigError, match=words) as caught:
+            BrokerConfig(static)
+        assert caught.value.key in static and caught.value.key in str(caught.value)
+
+    def test_ipv4_and_ipv6_may_share_a_port(self) -> None:
+        static = {
+            "listeners": "A://127.0.0.1:1,B://[::1]:1",
+            "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
+        }
+        assert len(BrokerConfig(static).listeners) == 2

@@ -1,0 +1,248 @@
+"""Time, chance and jobs: the real ones on both loops, and their virtual twins."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+
+import pytest
+import uvloop
+
+from kafkalite.clock import COMPACT_AT, LoopClock, Outcome, SystemRandom, ThreadOffload, TimerHeap, uuid_from
+from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
+
+Main = Callable[[], Coroutine[None, None, None]]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
+    factory = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
+
+    def run(main: Main) -> None:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(asyncio.wait_for(main(), 30))
+
+    return run
+
+
+class TestLoopClock:
+    def test_timers_fire_in_order_and_never_early(self, run: Callable[[Main], None]) -> None:
+        async def main() -> None:
+            clock, late, done = LoopClock(asyncio.get_running_loop()), [], asyncio.Event()
+            start = clock.monotonic()
+            for name, delay in (("c", 0.03), ("a", 0.0101), ("b", 0.0203), ("a2", 0.0101)):
+                due = start + delay
+                clock.call_at(due, lambda name=name, due=due: late.append((name, clock.monotonic() >= due)))
+            clock.call_at(start + 0.031, done.set)
+            await done.wait()
+            assert late == [("a", True), ("a2", True), ("b", True), ("c", True)]
+
+        run(main)
+
+    def test_a_cancelled_timer_does_not_fire_and_cancelling_twice_does_nothing(
+        self, run: Callable[[Main], None]
+    ) -> None:
+        async def main() -> None:
+            clock, fired, done = LoopClock(asyncio.get_running_loop()), [], asyncio.Event()
+            timer = clock.call_at(clock.monotonic() + 0.005, fired.append, "cancelled")
+            timer.cancel()
+            timer.cancel()
+            last = clock.call_at(clock.monotonic() + 0.01, done.set)
+            await done.wait()
+            last.cancel()
+            assert fired == []
+
+        run(main)
+
+    def test_a_timer_in_the_past_asked_for_by_a_timer_leaves_the_loop_alive(self, run: Callable[[Main], None]) -> None:
+        async def main() -> None:
+            clock, turns, done = LoopClock(asyncio.get_running_loop()), [], asyncio.Event()
+
+            def again() -> None:
+                turns.append(1)
+                if len(turns) < 50:
+                    clock.call_at(0.0, again)
+                else:
+                    done.set()
+
+            clock.call_at(0.0, again)
+            other = asyncio.get_running_loop().call_soon(turns.append, 0)
+            await done.wait()
+            assert 0 in turns and not other.cancelled()
+
+        run(main)
+
+    def test_a_raising_callback_is_reported_and_takes_nothing_with_it(self, run: Callable[[Main], None]) -> None:
+        async def main() -> None:
+            loop, reported, done = asyncio.get_running_loop(), [], asyncio.Event()
+            loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+            clock = LoopClock(loop)
+            clock.call_at(0.0, [].pop)
+            clock.call_at(0.0, done.set)
+            await done.wait()
+            assert [type(error) for error in reported] == [IndexError]
+
+        run(main)
+
+    def test_only_one_timer_of_the_loop_is_used(self) -> None:
+        class Loop:
+            def __init__(self) -> None:
+                self.armed: list[float] = []
+                self.cancelled = 0
+
+            def call_later(self, delay: float, callback: Callable[[], None]) -> "Loop":
+                self.armed.append(delay)
+                return self
+
+            def cancel(self) -> None:
+                self.cancelled += 1
+
+        loop = Loop()
+        clock = LoopClock(loop)  # type: ignore[arg-type]
+        for delay in (50, 60, 70, 40):
+            clock.call_at(clock.monotonic() + delay, print)
+        assert len(loop.armed) - loop.cancelled == 1 and len(loop.armed) == 2
+        clock.close()
+        assert loop.cancelled == len(loop.armed)
+
+
+def test_cancelled_timers_do_not_pile_up() -> None:
+    heap = TimerHeap()
+    keep = heap.add(1e9, print, ())
+    for when in range(10 * COMPACT_AT):
+        heap.add(float(when), print, ()).cancel()
+    assert len(heap) == 1 and len(heap._timers) <= 2 * COMPACT_AT + 2
+    assert heap.next_when() == keep.when
+
+
+def test_system_uuids_are_version_4_and_never_look_like_an_option() -> None:
+    uuids = [SystemRandom().uuid() for _ in range(300)]
+    assert len(set(uuids)) == 300
+    assert all(one[6] >> 4 == 4 and one[8] >> 6 == 2 and one[0] >> 2 != 62 for one in uuids)
+    draws = iter([b"\xf8" + bytes(15), b"\x01" * 16])
+    assert uuid_from(lambda size: next(draws))[0] == 1
+
+
+class TestThreadOffload:
+    def test_results_and_errors_arrive_on_the_loop(self, run: Callable[[Main], None]) -> None:
+        async def main() -> None:
+            loop, here = asyncio.get_running_loop(), threading.get_ident()
+            offload, told, done = ThreadOffload(loop, 2), [], asyncio.Event()
+
+            def note(outcome: Outcome) -> None:
+                told.append((threading.get_ident() == here, outcome))
+                if len(told) == 2:
+                    done.set()
+
+            offload.run(threading.get_ident, done=note)
+            offload.run(int, "no number", done=note)
+            assert told == [], "never from inside run"
+            await done.wait()
+            assert all(on_loop for on_loop, _ in told)
+            values = [outcome for _, outcome in told if outcome.error is None]
+            errors = [outcome for _, outcome in told if outcome.error is not None]
+            assert values[0].result() != here
+            with pytest.raises(ValueError, match="no number"):
+                errors[0].result()
+            offload.close()
+
+        run(main)
+
+    def test_jobs_that_exit_do_not_end_anything(self, run: Callable[[Main], None]) -> None:
+        async def main() -> None:
+            offload, told = ThreadOffload(asyncio.get_running_loop()), asyncio.Queue[Outcome]()
+            offload.run(exit, 3, done=told.put_nowait)
+            assert isinstance((await told.get()).error, SystemExit)
+            offload.close()
+
+        run(main)
+
+    def test_close_waits_for_jobs_and_applies_what_they_found(self, run: Callable[[Main], None]) -> None:
+        async def main() -> None:
+            offload, gate, told = ThreadOffload(asyncio.get_running_loop(), 1), threading.Event(), []
+            offload.run(gate.wait, 10, done=lambda outcome: told.append(outcome.value))
+            offload.run(str, 5, done=lambda outcome: told.append(outcome.value))
+            gate.set()
+            offload.close()
+            assert told == [True, "5"]
+            with pytest.raises(RuntimeError):
+                offload.run(str, 1, done=told.append)
+
+        run(main)
+
+    def test_a_raising_done_is_reported_and_takes_no_outcome_with_it(self, run: Callable[[Main], None]) -> None:
+        async def main() -> None:
+            loop, reported, told = asyncio.get_running_loop(), [], []
+            loop.set_exception_handler(lambda _, context: reported.append(type(context["exception"])))
+            offload = ThreadOffload(loop, 1)
+            offload.run(str, 1, done=lambda outcome: [].pop())
+            offload.run(str, 2, done=lambda outcome: told.append(outcome.value))
+            offload.close()
+            assert reported == [IndexError] and told == ["2"]
+
+        run(main)
+
+    def test_thousands_of_jobs_lose_nothing(self, run: Callable[[Main], None]) -> None:
+        async def main() -> None:
+            offload, told, done = ThreadOffload(asyncio.get_running_loop(), 4), [], asyncio.Event()
+
+            def note(outcome: Outcome) -> None:
+                told.append(outcome.value)
+                if len(told) == 5000:
+                    done.set()
+
+            for number in range(5000):
+                offload.run(abs, number, done=note)
+            await done.wait()
+            assert sorted(told) == list(range(5000))
+            offload.close()
+
+        run(main)
+
+
+class TestVirtualClock:
+    def test_time_stands_until_it_is_moved_and_timers_fire_at_their_own_time(self) -> None:
+        clock, seen = VirtualClock(wall_ms=1000), []
+        for delay in (0.5, 0.1):
+            clock.call_at(delay, lambda: seen.append((clock.monotonic(), clock.wall_ms())))
+        clock.advance(99)
+        assert seen == [] and clock.timers == 2
+        clock.advance(901)
+        assert seen == [(0.1, 1100), (0.5, 1500)]
+        assert clock.monotonic() == 1.0
+
+    def test_what_a_timer_asks_for_fires_within_the_same_advance(self) -> None:
+        clock, seen = VirtualClock(), []
+
+        def tick() -> None:
+            seen.append(clock.monotonic())
+            clock.call_at(clock.monotonic() + 1, tick)
+
+        clock.call_at(1, tick)
+        clock.advance(3500)
+        assert seen == [1, 2, 3]
+
+    def test_the_wall_clock_jumps_alone(self) -> None:
+        clock = VirtualClock(wall_ms=10_000)
+        clock.jump_wall(-3000)
+        assert (clock.wall_ms(), clock.monotonic()) == (7000, 0)
+
+
+def test_the_same_seed_gives_the_same_chance() -> None:
+    one, other = SeededRandom(7), SeededRandom(7)
+    assert [one.uuid(), one.below(1000), one.bytes(5)] == [other.uuid(), other.below(1000), other.bytes(5)]
+    assert SeededRandom(8).uuid() != SeededRandom(7).uuid()
+
+
+def test_inline_jobs_are_applied_later_and_can_be_held() -> None:
+    clock, told = VirtualClock(), []
+    offload = InlineOffload(clock.call_soon)
+    offload.run(str, 1, done=lambda outcome: told.append(outcome.value))
+    assert told == []
+    clock.advance(0)
+    offload.held = True
+    offload.run(int, "x", done=lambda outcome: told.append(type(outcome.error)))
+    clock.advance(1000)
+    assert told == ["1"] and offload.waiting == 1
+    offload.release()
+    clock.advance(0)
+    assert told == ["1", ValueError]
