@@ -54,7 +54,9 @@ def inspect_now(append: Append, config: TopicConfig, now_ms: int) -> Inspection:
         changed = records.set_log_append_time(append.batch, now_ms) or changed
     elif inspection.max_timestamp != inspection.header_max_timestamp:
         changed = records.set_max_timestamp(append.batch, inspection.max_timestamp) or changed
-    return reread(append, config) if changed else inspection
+    if changed:
+        inspection.refresh(append.batch)
+    return inspection
 
 
 def inspect(append: Append, config: TopicConfig, now_ms: int) -> Inspection:
@@ -72,11 +74,6 @@ def inspect(append: Append, config: TopicConfig, now_ms: int) -> Inspection:
         timestamp_min=timestamp_min,
         timestamp_max=timestamp_max,
     )
-
-
-def reread(append: Append, config: TopicConfig) -> Inspection:
-    """The header as it is after our own changes; the records were walked before."""
-    return records.inspect(append.batch, compacted=False, size_max=config.max_message_bytes, walk_compressed=False)
 
 
 def level_of(codec: int, config: TopicConfig) -> int | None:

@@ -67,6 +67,8 @@ def describe(call: Call, topic: TopicImage, first: int, limit: int) -> Topic:
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
+                eligible_leader_replicas=[],  # null would be legal, but Java's admin client fails on it
+                last_known_elr=[],
                 offline_replicas=list(partition.replicas) if index in offline else [],
             )
             for index, partition in list(enumerate(topic.partitions))[first : first + limit]
