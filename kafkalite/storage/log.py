@@ -136,11 +136,16 @@ class Log(LogCore):
         kept[-1].truncate(offset)
         self.segments = tuple(kept)
         self.active = kept[-1]
-        for segment in dropped:
-            for path in segment.files():
-                self.disk.remove(path)
+        self._remove_behind(kept[-1].base_offset)
         self.epochs.truncate_from_end(offset)
         self.set_epoch(self.epochs.latest)
+
+    def _remove_behind(self, base_offset: int) -> None:
+        """Remove the files of all later segments, those of a roll that failed halfway too."""
+        for name in self.disk.list(self.directory):
+            found = names.parse_file_name(name)
+            if found is not None and found[0] > base_offset and found[1] != names.SNAPSHOT:
+                self.disk.remove(os.path.join(self.directory, name))
 
     # Reading beside offsets.
 

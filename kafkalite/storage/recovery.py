@@ -117,15 +117,19 @@ def _check(
 ) -> list[Segment]:
     """Make every segment usable; answer those that stay."""
     kept: list[Segment] = []
+    next_offset = -1
     for index, segment in enumerate(segments):
         last = index == len(segments) - 1
+        segment.closed = not last
         end = None if last else segments[index + 1].base_offset
         if not place.clean and (end is None or end > place.recovery_point):
+            if segment.base_offset < next_offset:
+                raise RecoveryError(f"{segment.path(names.LOG)}: the segment before it ends at {next_offset}")
             whole = _scan(place, segment, producers, producers_from, progress)
+            next_offset = segment.next_offset()
         else:
             whole = _believe(segment, last) or _scan(place, segment, producers, producers_from, progress)
         kept.append(segment)
-        segment.closed = not last
         if not whole:
             _drop(segments[index + 1 :], progress)
             segment.closed = False
@@ -183,9 +187,10 @@ def _scan(place: Place, segment: Segment, producers: ProducerState, producers_fr
     if not found.whole:
         progress.bytes_dropped += size - found.end
         segment.opened.truncate(found.end)
-    entries = segment.indexes[1].count
-    segment.finish() if found.whole and segment.closed else segment.write_indexes()
-    assert segment.indexes[1].count >= entries
+    if found.whole and segment.closed:
+        segment.finish()
+    else:
+        segment.write_indexes()
     return found.whole
 
 

@@ -87,6 +87,7 @@ class Segment(SegmentCore):
             size = self.size
             self.empty_indexes()
             scan(self, 0, size, self.interval)
+            self.finish()
         if self.closed and self.cache is not None:
             self.cache.add(self)
 

@@ -124,8 +124,11 @@ class FaultyDisk(Disk):
         """A file that reports to this disk."""
         file = FaultyFile(path, fd)
         file.disk = self
-        self.happens("open", path)
         return file
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        self.happens("open", path)
+        return super().open(path, create=create, read_only=read_only)
 
     def rename(self, old: str, new: str) -> None:
         self.happens("rename", old)

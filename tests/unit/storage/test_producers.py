@@ -1,0 +1,127 @@
+"""Idempotent producers, judged from batch headers (KIP-98)."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from kafkalite._speedups.file import Disk
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.storage.log import Log
+from kafkalite.storage.snapshots import BadSnapshot, read_snapshot, snapshot_offsets, write_snapshot
+from kafkalite.testing.disk import FaultyDisk
+from tests.unit.storage.damage import CONFIG, batch
+
+OUT_OF_ORDER = -KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+FENCED = -KafkaErrorCode.INVALID_PRODUCER_EPOCH
+LAST = 2**31 - 1
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log.create(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG)
+
+
+def send(log: Log, sequence: int, count: int = 3, epoch: int = 0, producer: int = 7) -> int:
+    return log.append(batch(count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence), None, 0)
+
+
+def test_in_order_is_appended_and_repeats_get_their_first_offset(log: Log) -> None:
+    assert [send(log, 3 * number) for number in range(7)] == [0, 3, 6, 9, 12, 15, 18]
+    assert log.write() == 0
+    assert [send(log, 3 * number) for number in range(2, 7)] == [6, 9, 12, 15, 18]
+    assert log.producers.duplicates == 5
+    assert (log.next_offset, log.pending_bytes) == (21, 0)
+    assert send(log, 3) == OUT_OF_ORDER, "beyond the last five"
+    assert send(log, 21) == 21
+
+
+def test_a_repeat_within_one_pass(log: Log) -> None:
+    assert [send(log, 0), send(log, 0), send(log, 3)] == [0, 0, 3]
+
+
+def test_gaps_are_refused(log: Log) -> None:
+    send(log, 0)
+    assert send(log, 4) == OUT_OF_ORDER
+    assert send(log, 2) == OUT_OF_ORDER
+    assert send(log, 3) == 3
+
+
+def test_an_unknown_producer_may_begin_anywhere(log: Log) -> None:
+    assert send(log, 4711) == 0
+    assert send(log, 4714) == 3
+
+
+def test_a_new_epoch_begins_at_zero_and_fences_the_old(log: Log) -> None:
+    send(log, 0)
+    assert send(log, 5, epoch=1) == OUT_OF_ORDER
+    assert send(log, 0, epoch=1) == 3
+    assert send(log, 3, epoch=0) == FENCED
+    assert send(log, 0, epoch=0) == FENCED
+    assert send(log, 3, epoch=1) == 6
+
+
+def test_sequences_begin_again_after_the_last(log: Log) -> None:
+    assert send(log, LAST - 1, count=3) == 0
+    assert send(log, LAST - 1, count=3) == 0
+    assert send(log, 1, count=2) == 3
+    assert send(log, LAST, count=1) == OUT_OF_ORDER
+
+
+def test_producers_do_not_know_each_other(log: Log) -> None:
+    assert [send(log, 0, producer=1), send(log, 0, producer=2), send(log, 3, producer=1)] == [0, 3, 6]
+
+
+def test_a_failed_write_forgets_what_it_had_noted(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    log = Log.create(disk, str(tmp_path / "t-0"), "t", 0, CONFIG)
+    send(log, 0)
+    assert log.write() == 0
+    disk.fail("write", errno.ENOSPC, path=".log", allowed=5)
+    assert [send(log, 3), send(log, 6), send(log, 0, producer=8)] == [3, 6, 9]
+    assert log.write() == KafkaErrorCode.KAFKA_STORAGE_ERROR
+    assert sorted(log.producers.entries) == [7]
+    assert send(log, 6) == OUT_OF_ORDER
+    assert send(log, 3) == 3
+    assert send(log, 0) == 0
+
+
+def test_truncation_forgets_what_it_cut(log: Log) -> None:
+    for number in range(4):
+        send(log, 3 * number)
+    send(log, 0, producer=8)
+    log.write()
+    log.truncate_to(6)
+    assert sorted(log.producers.entries) == [7]
+    assert send(log, 6) == 6
+
+
+def test_old_producers_expire(log: Log) -> None:
+    send(log, 0)
+    log.producers.expire(1_002)
+    assert len(log.producers) == 1
+    log.producers.expire(1_003)
+    assert len(log.producers) == 0
+
+
+def test_snapshot_there_and_back(tmp_path: Path, log: Log) -> None:
+    send(log, 0)
+    send(log, 3)
+    send(log, 0, producer=9, epoch=4)
+    write_snapshot(Disk(), str(tmp_path), 9, log.producers)
+    assert snapshot_offsets(Disk(), str(tmp_path)) == [9]
+    found = {entry.producer_id: entry for entry in read_snapshot(Disk(), str(tmp_path / f"{9:020d}.snapshot"))}
+    assert found[7].seen() == [(5, 5, 2, 1_002)]
+    assert (found[9].epoch, found[9].last_offset, found[9].coordinator_epoch) == (4, 8, -1)
+
+
+@pytest.mark.parametrize("cut", range(0, 56, 5))
+def test_a_damaged_snapshot_is_none(tmp_path: Path, log: Log, cut: int) -> None:
+    send(log, 0)
+    write_snapshot(Disk(), str(tmp_path), 3, log.producers)
+    path = tmp_path / f"{3:020d}.snapshot"
+    whole = path.read_bytes()
+    for damaged in (whole[:cut], whole[:cut] + bytes([whole[cut] ^ 4]) + whole[cut + 1 :], whole + b"x"):
+        path.write_bytes(damaged)
+        with pytest.raises(BadSnapshot):
+            read_snapshot(Disk(), str(path))

@@ -1,0 +1,229 @@
+"""A partition's directory becomes a log again: after a clean end, after a kill, after damage."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkalite._speedups.batches import batches
+from kafkalite._speedups.file import Disk
+from kafkalite.storage.log import Log
+from kafkalite.storage.recovery import Place, Progress, RecoveryError, recover
+from kafkalite.testing.disk import FaultyDisk
+from tests.unit.storage.damage import CONFIG, DAMAGES, batch, filled, last_log
+
+
+def reopen(directory: Path, clean: bool = False, disk: Disk | None = None, **points: int) -> tuple[Log, Progress]:
+    return recover(Place(disk or Disk(), str(directory), "t", 0, CONFIG, clean, **points))
+
+
+def offsets(log: Log) -> list[int]:
+    found: list[int] = []
+    for segment in log.segments:
+        found += [base for _, _, base, _, _, _ in segment.batches()]
+    return found
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    filled(tmp_path / "t-0")
+    return tmp_path / "t-0"
+
+
+def indexes(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.glob("*index")}
+
+
+def test_after_a_clean_end_no_batch_is_checked(tmp_path: Path) -> None:
+    before = filled(tmp_path / "t-0")
+    before.close()
+    files = indexes(tmp_path / "t-0")
+    disk = FaultyDisk()
+    log, progress = reopen(tmp_path / "t-0", clean=True, disk=disk, recovery_point=360)
+    assert (log.log_end_offset, log.recovery_point, progress.batches_checked) == (360, 360, 0)
+    assert [segment.max_timestamp for segment in log.segments] == [segment.max_timestamp for segment in before.segments]
+    assert (log.active.bytes_since_index, log.active.first_timestamp) == (
+        log.active.size - before.active.indexes[0].entries()[-1][1],
+        before.active.first_timestamp,
+    )
+    assert indexes(tmp_path / "t-0") == files
+    assert {path for operation, path in disk.trace if operation == "read" and path.endswith(".log")} == {
+        log.active.path(".log")
+    }
+
+
+def test_after_a_kill_every_batch_is_checked(directory: Path) -> None:
+    log, progress = reopen(directory)
+    assert (log.log_end_offset, progress.batches_checked, progress.bytes_dropped) == (360, 120, 0)
+    assert log.epochs.entries == [(0, 0), (1, 150), (2, 300)]
+
+
+def test_rebuilt_indexes_are_those_made_by_appending(tmp_path: Path) -> None:
+    before = filled(tmp_path / "t-0")
+    made = [[index.tobytes() for index in segment.indexes] for segment in before.segments]
+    for path in (tmp_path / "t-0").glob("*index"):
+        path.unlink()
+    log, _ = reopen(tmp_path / "t-0")
+    assert [[index.tobytes() for index in segment.indexes] for segment in log.segments] == made
+    assert log.active.bytes_since_index == before.active.bytes_since_index
+
+
+def test_only_segments_from_the_recovery_point_on_are_checked(directory: Path) -> None:
+    log, progress = reopen(directory, recovery_point=200)
+    checked = [segment for segment in log.segments[1:] if segment.base_offset > 200]
+    assert progress.batches_checked == sum(len(segment.batches()) for segment in [log.segments[1], *checked])
+    assert log.log_end_offset == 360
+
+
+@pytest.mark.parametrize("cut", [2, 60, 61, 62, 200, 390])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_torn_tail_is_cut(directory: Path, cut: int, zeros: bool) -> None:
+    path = last_log(directory)
+    content = path.read_bytes()
+    path.write_bytes(content[:-cut] + bytes(cut if zeros else 0))
+    log, progress = reopen(directory)
+    lost = 1 if cut <= len(batch()) else 2
+    assert log.log_end_offset == 360 - 3 * lost
+    assert progress.bytes_dropped > 0
+    assert path.stat().st_size == log.active.size
+    assert log.append(batch(), None, 3) == log.log_end_offset
+    assert log.write() == 0
+    assert offsets(log) == list(range(0, log.log_end_offset, 3))
+
+
+def test_a_bad_batch_ends_the_log_and_drops_what_follows(directory: Path) -> None:
+    first = min(directory.glob("*.log"))
+    content = bytearray(first.read_bytes())
+    content[2 * len(batch()) + 100] ^= 1
+    first.write_bytes(content)
+    log, progress = reopen(directory)
+    assert (log.log_end_offset, len(log.segments), progress.segments_dropped) == (6, 1, 2)
+    assert sorted(path.name for path in directory.glob("*.log")) == [first.name]
+    assert log.epochs.entries == [(0, 0)]
+
+
+def test_below_the_recovery_point_nothing_is_cut(directory: Path) -> None:
+    first = min(directory.glob("*.log"))
+    content = bytearray(first.read_bytes())
+    content[2 * len(batch()) + 100] ^= 1
+    first.write_bytes(content)
+    log, progress = reopen(directory, recovery_point=360 - 3)
+    assert (log.log_end_offset, progress.bytes_dropped) == (360, 0)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_every_damage_is_survived(tmp_path: Path, damage: str) -> None:
+    filled(tmp_path / "t-0").close()
+    DAMAGES[damage](tmp_path / "t-0")
+    log, _ = reopen(tmp_path / "t-0")
+    log.append(batch(), None, 3)
+    assert log.write() == 0
+    found = offsets(log)
+    assert found == sorted(set(found))
+    assert found[-1] + 3 == log.log_end_offset
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"x", b"1\n0\n", b"0\n2\n0 0\n", b"0\n1\n0 zero\n", b"\xff\xfe", b"0\n2\n1 0\n0 5\n"]
+)
+def test_a_bad_epoch_checkpoint_is_read_from_the_batches(directory: Path, garbage: bytes) -> None:
+    (directory / "leader-epoch-checkpoint").write_bytes(garbage)
+    log, _ = reopen(directory, recovery_point=360)
+    assert log.epochs.entries == [(0, 0), (1, 150), (2, 300)]
+
+
+def test_missing_indexes_are_rebuilt_after_a_clean_end(tmp_path: Path) -> None:
+    filled(tmp_path / "t-0").close()
+    files = indexes(tmp_path / "t-0")
+    for path in (tmp_path / "t-0").glob("*index"):
+        path.unlink()
+    log, _ = reopen(tmp_path / "t-0", clean=True, recovery_point=360)
+    assert log.log_end_offset == 360
+    log.close()
+    assert indexes(tmp_path / "t-0") == files
+
+
+def test_work_files_go(directory: Path) -> None:
+    orphan = "00000000000000000777.index"
+    for name in ("00000000000000000000.log.deleted", "x.cleaned", "leader-epoch-checkpoint.tmp", orphan):
+        (directory / name).write_bytes(b"junk")
+    log, _ = reopen(directory)
+    assert log.log_end_offset == 360
+    assert not [path.name for path in directory.iterdir() if path.read_bytes() == b"junk"]
+
+
+def test_an_interrupted_compaction_is_refused(directory: Path) -> None:
+    (directory / "00000000000000000000.log.swap").write_bytes(b"")
+    with pytest.raises(RecoveryError, match=r"log\.swap: a compaction was interrupted"):
+        reopen(directory)
+
+
+def test_overlapping_segments_are_refused(directory: Path) -> None:
+    shutil.copy(min(directory.glob("*.log")), directory / "00000000000000000009.log")
+    with pytest.raises(RecoveryError, match=r"9\.log: the segment before it ends at"):
+        reopen(directory)
+
+
+def test_an_empty_directory_is_an_empty_log_at_its_start(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    log, _ = reopen(tmp_path / "t-0", log_start_offset=42)
+    assert (log.log_start_offset, log.log_end_offset) == (42, 42)
+
+
+def test_the_log_start_comes_back(directory: Path) -> None:
+    log, _ = reopen(directory, log_start_offset=100)
+    assert (log.log_start_offset, log.epochs.entries[0]) == (100, (0, 100))
+
+
+def producer_log(path: Path) -> Log:
+    log = Log.create(Disk(), str(path), "t", 0, CONFIG)
+    for number in range(8):
+        log.append(batch(3, producer_id=7, producer_epoch=1, base_sequence=3 * number), None, 0)
+    log.append(batch(2, producer_id=8, producer_epoch=0, base_sequence=0), None, 0)
+    assert log.write() == 0
+    return log
+
+
+def test_producers_come_back_from_batch_headers(tmp_path: Path) -> None:
+    before = producer_log(tmp_path / "t-0").producers
+    log, _ = reopen(tmp_path / "t-0")
+    assert {key: entry.seen() for key, entry in log.producers.entries.items()} == {
+        key: entry.seen() for key, entry in before.entries.items()
+    }
+    assert log.append(batch(3, producer_id=7, producer_epoch=1, base_sequence=9), None, 0) == 9
+
+
+def test_producers_come_back_from_the_snapshot(tmp_path: Path) -> None:
+    producer_log(tmp_path / "t-0").close()
+    log, progress = reopen(tmp_path / "t-0", clean=True, recovery_point=26)
+    assert progress.batches_checked == 0
+    assert log.producers.entries[7].seen() == [(23, 23, 2, 1002)]
+    assert log.append(batch(3, producer_id=7, producer_epoch=1, base_sequence=24), None, 0) == 26
+
+
+def test_batches_after_the_snapshot_are_noted_on_top(tmp_path: Path) -> None:
+    log = producer_log(tmp_path / "t-0")
+    log.close()
+    log.append(batch(3, producer_id=7, producer_epoch=1, base_sequence=24), None, 0)
+    assert log.write() == 0
+    again, _ = reopen(tmp_path / "t-0", recovery_point=26)
+    assert [last for last, _, _, _ in again.producers.entries[7].seen()] == [23, 26]
+
+
+def test_a_snapshot_beyond_the_recovery_point_is_not_believed(tmp_path: Path) -> None:
+    producer_log(tmp_path / "t-0").close()
+    log, _ = reopen(tmp_path / "t-0", recovery_point=0)
+    assert not list((tmp_path / "t-0").glob("*.snapshot"))
+    assert len(log.producers.entries[7].seen()) == 5
+
+
+def test_a_large_batch_outgrows_the_first_chunk(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    log = Log.create(Disk(), str(tmp_path / "t-0"), "t", 0, replace(CONFIG, segment_bytes=1 << 30))
+    for size in (10, 3 << 20, 10):
+        log.append(batch(1, size=size), None, 0)
+    assert log.write() == 0
+    again, progress = reopen(tmp_path / "t-0")
+    assert (again.log_end_offset, progress.batches_checked, progress.bytes_dropped) == (3, 3, 0)
+    assert [len(batches(again.read(offset, 1, 3)[0].read())) for offset in range(3)] == [1, 1, 1]  # type: ignore[index]
