@@ -17,7 +17,6 @@ import heapq
 import itertools
 import math
 import os
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable
@@ -255,7 +254,13 @@ class SystemRandom:
 
     def below(self, limit: int) -> int:
         """A whole number in [0, limit)."""
-        return secrets.randbelow(limit)
+        if limit <= 0:
+            raise ValueError(f"nothing is below {limit}")
+        bits = limit.bit_length()
+        while True:  # drawn again when too large, so that every number is as likely
+            drawn = int.from_bytes(os.urandom((bits + 7) // 8)) & ((1 << bits) - 1)
+            if drawn < limit:
+                return drawn
 
     def uuid(self) -> builtins.bytes:
         """A random UUID as Kafka makes them."""

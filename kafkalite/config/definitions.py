@@ -1,6 +1,5 @@
 """Every key there is: the tables of the subjects joined, and what is said about a name that is in none of them."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -28,6 +27,8 @@ TOPIC_KEYS = by_name(TOPIC_ROWS)
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that looks most like this one, or None when none does."""
+    import difflib  # only ever needed for a mistake
+
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
     return found[0] if found else None
 

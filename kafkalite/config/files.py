@@ -6,7 +6,6 @@ default. Each value remembers where it came from, so that a wrong one is told wi
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +94,8 @@ def split_setting(setting: str) -> tuple[str, str]:
 
 def parse_toml(path: str, data: bytes) -> dict[str, str]:
     """Tables and dotted keys become Kafka's names, lists become comma-separated; raises ConfigError."""
+    import tomllib  # most brokers have no such file
+
     try:
         tables = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

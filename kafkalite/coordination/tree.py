@@ -9,6 +9,7 @@ Laws:
    and never repeats.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -27,6 +28,7 @@ ANY_VERSION = -1
 NO_SESSION = 0
 DATA_BYTES_MAX = 16 * 1024 * 1024
 PATH_LENGTH_MAX = 4096
+PATH = re.compile(r"(?:/(?!\.\.?(?:/|$))[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff]+)+")
 
 
 class Stat(NamedTuple):
@@ -388,14 +390,5 @@ def check_data(path: str, data: bytes) -> None:
 
 def check_path(path: str) -> None:
     """Raise BadArgumentsError unless this is the path of a node (PathUtils.java)."""
-    if path == "/":
-        return
-    names = path.split("/")
-    wrong = (
-        len(names) < 2
-        or names[0] != ""
-        or len(path) > PATH_LENGTH_MAX
-        or any(name in ("", ".", "..") for name in names[1:])
-    )
-    if wrong or any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 or 0xD800 <= ord(char) < 0xF900 for char in path):
+    if path != "/" and (len(path) > PATH_LENGTH_MAX or PATH.fullmatch(path) is None):
         raise BadArgumentsError(repr(path), detail="not a path")

@@ -122,6 +122,14 @@ def test_system_uuids_are_version_4_and_never_look_like_an_option() -> None:
     assert uuid_from(lambda size: next(draws))[0] == 1
 
 
+def test_system_chance_reaches_every_number_below_the_limit() -> None:
+    chance = SystemRandom()
+    assert {chance.below(5) for _ in range(500)} == set(range(5)) and chance.below(1) == 0
+    with pytest.raises(ValueError, match="below 0"):
+        chance.below(0)
+    assert len(chance.bytes(7)) == 7
+
+
 class TestThreadOffload:
     def test_results_and_errors_arrive_on_the_loop(self, run: Callable[[Main], None]) -> None:
         async def main() -> None:

@@ -49,7 +49,8 @@ def test_kafkas_defaults() -> None:
         "log.retention.hours": "168", "log.retention.ms": None, "num.partitions": "1", "message.max.bytes": "1048588",
         "log.message.timestamp.after.max.ms": "3600000", "log.message.timestamp.before.max.ms": str(2**63 - 1),
         "fetch.max.bytes": "57671680", "log.cleanup.policy": "delete", "offsets.topic.num.partitions": "50",
-        "group.initial.rebalance.delay.ms": "3000", "connections.max.idle.ms": "600000", "auto.create.topics.enable": "true",
+        "group.initial.rebalance.delay.ms": "3000", "connections.max.idle.ms": "600000",
+        "auto.create.topics.enable": "true",
         "log.index.size.max.bytes": "10485760", "log.segment.delete.delay.ms": "60000", "compression.type": "producer",
         "log.cleaner.min.cleanable.ratio": "0.5", "max.incremental.fetch.session.cache.slots": "1000",
     }  # fmt: skip

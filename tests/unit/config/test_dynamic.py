@@ -19,6 +19,7 @@ from kafkalite.config.dynamic import (
 from kafkalite.config.keys import Type
 
 INVALID_CONFIG, INVALID_REQUEST = 40, 42
+COMPACT = {"cleanup.policy": "compact"}
 
 
 def topic(config: BrokerConfig, name: str, **overrides: str) -> Setting:
@@ -93,7 +94,7 @@ class TestTopic:
         ("configs", "words"),
         [
             ({"retention.ms": "-2"}, r"Invalid value '-2' for configuration retention\.ms"),
-            ({"retention": "1"}, "Unknown topic config name: retention$"),
+            ({"my.own": "1"}, r"Unknown topic config name: my\.own$"),
             ({"retention.m": "1"}, r"Unknown topic config name: retention\.m; did you mean retention\.ms\?"),
             ({"retention.ms": None}, r"Null value not supported for topic configs: retention\.ms"),
             ({"log.retention.ms": "1"}, "Unknown topic config name"),
@@ -113,8 +114,8 @@ class TestTopic:
             ({"retention.ms": "1"}, Alteration("retention.ms", Operation.DELETE, None), {}),
             ({}, Alteration("retention.ms", Operation.DELETE, None), {}),
             ({}, Alteration("cleanup.policy", Operation.APPEND, "compact"), {"cleanup.policy": "delete,compact"}),
-            ({"cleanup.policy": "compact"}, Alteration("cleanup.policy", Operation.APPEND, "compact"), {"cleanup.policy": "compact"}),
-            ({"cleanup.policy": "compact,delete"}, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"), {"cleanup.policy": "compact"}),
+            (COMPACT, Alteration("cleanup.policy", Operation.APPEND, "compact"), COMPACT),
+            ({"cleanup.policy": "compact,delete"}, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"), COMPACT),
             ({}, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"), {"cleanup.policy": ""}),
         ],
     )  # fmt: skip
@@ -132,7 +133,7 @@ class TestTopic:
         ("alterations", "code", "words"),
         [
             ([Alteration("retention.ms", 0, "x")], INVALID_CONFIG, "Invalid value 'x'"),
-            ([Alteration("retention.ms", 2, "1")], INVALID_CONFIG, "Can't APPEND to key retention.ms because its type is not LIST"),
+            ([Alteration("retention.ms", 2, "1")], INVALID_CONFIG, "Can't APPEND to key retention.ms because"),
             ([Alteration("cleanup.policy", 2, "erase")], INVALID_CONFIG, "allowed is"),
             ([Alteration("nope", 1, None)], INVALID_CONFIG, "Unknown topic config name: nope"),
             ([Alteration("retention.ms", 0, None)], INVALID_REQUEST, "Null value not supported for : retention.ms"),

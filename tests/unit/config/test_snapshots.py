@@ -159,7 +159,7 @@ class TestListeners:
             ({"listeners": "SASL_PLAINTEXT://a:1"}, "speaks SASL_PLAINTEXT, which is not supported"),
             ({"listener.security.protocol.map": "A:B"}, "is not NAME:PROTOCOL"),
             (
-                {"listeners": "PLAINTEXT://a:1,X://b:1", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,X:PLAINTEXT"},
+                {"listeners": "Y://a:1,X://b:1", "listener.security.protocol.map": "Y:PLAINTEXT,X:PLAINTEXT"},
                 "have the same port",
             ),
             ({"advertised.listeners": "X://a:1", "listener.security.protocol.map": "X:PLAINTEXT,PLAINTEXT:PLAINTEXT"},

@@ -14,6 +14,7 @@ from kafkalite.model import Endpoint
 from kafkalite.testing.clock import VirtualClock
 
 TOPIC_ID = bytes.fromhex("d8b2dc1ea94943149ca1a2ff2f0d1a51")
+PLAIN = Endpoint("PLAINTEXT", "h", 9092)
 TEXTS = [
     (layout.encode_cluster_id("MkU3OEVBNTcwNTJENDM2Qg"), b'{"version":"1","id":"MkU3OEVBNTcwNTJENDM2Qg"}'),
     (
@@ -39,7 +40,7 @@ TEXTS = [
         b'{"version":1,"broker":1,"block_start":"0","block_end":"999"}',
     ),
     (
-        layout.encode_broker(BrokerNode((Endpoint("PLAINTEXT", "h", 9092),), 1700000000000, "r1", features={"f": (1, 3)})),
+        layout.encode_broker(BrokerNode((PLAIN,), 1700000000000, "r1", features={"f": (1, 3)})),
         b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1700000000000",'
         b'"endpoints":["PLAINTEXT://h:9092"],"rack":"r1","listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
         b'"features":{"f":{"min_version":1,"max_version":3}}}',
