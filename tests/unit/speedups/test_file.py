@@ -1,0 +1,163 @@
+"""The disk port and its faulty twin."""
+
+import errno
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from kafkalite._speedups.file import Disk, File, FileRegion
+from kafkalite.testing.disk import FaultyDisk
+
+
+@pytest.fixture(params=[Disk, FaultyDisk])
+def disk(request: pytest.FixtureRequest) -> Disk:
+    found: Disk = request.param()
+    return found
+
+
+def test_read_and_write(tmp_path: Path, disk: Disk) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    assert file.pwrite(b"hello", 3) == 5
+    assert file.pwrite(memoryview(b"12345")[1:3], 0) == 2
+    assert (file.pread(100, 0), file.pread(2, 4), file.pread(5, 100), file.size()) == (b"23\0hello", b"el", b"", 8)
+    file.truncate(4)
+    file.sync()
+    assert disk.read_bytes(str(tmp_path / "f")) == b"23\0h"
+    with pytest.raises(ValueError, match="cannot read -1 bytes"):
+        file.pread(-1, 0)
+
+
+def test_a_missing_file(tmp_path: Path, disk: Disk) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.open(str(tmp_path / "f"))
+    with pytest.raises(FileNotFoundError):
+        disk.open(str(tmp_path / "f"), read_only=True)
+
+
+def test_read_only_refuses_writes(tmp_path: Path, disk: Disk) -> None:
+    (tmp_path / "f").write_bytes(b"x")
+    file = disk.open(str(tmp_path / "f"), read_only=True)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.pwrite(b"y", 0)
+
+
+def test_a_full_disk_raises(disk: Disk) -> None:
+    full = disk.open("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        full.pwrite(b"x", 0)
+
+
+def test_a_closed_file_raises(tmp_path: Path, disk: Disk) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.close()
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.pwrite(b"x", 0)
+
+
+def test_the_descriptor_goes_with_the_last_reference(tmp_path: Path) -> None:
+    file = Disk().open(str(tmp_path / "f"), create=True)
+    file.pwrite(b"kept", 0)
+    fd = file.fd
+    region = FileRegion(file, 1, 2)
+    del file
+    os.unlink(tmp_path / "f")
+    assert region.read() == b"ep"
+    assert (len(region), region.offset, region.length) == (2, 1, 2)
+    del region
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+
+
+def test_a_region_of_a_shortened_file_raises(tmp_path: Path, disk: Disk) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.pwrite(b"0123456789", 0)
+    region = FileRegion(file, 4, 6)
+    file.truncate(9)
+    with pytest.raises(OSError, match="ends inside the region"):
+        region.read()
+
+
+def test_write_atomic_replaces_whole(tmp_path: Path, disk: Disk) -> None:
+    path = tmp_path / "checkpoint"
+    for data in (b"first, and longer", b"second"):
+        disk.write_atomic(str(path), data, sync=True)
+        assert path.read_bytes() == data
+    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
+
+
+@pytest.mark.parametrize("operation", ["open", "write", "sync", "rename", "sync_dir"])
+def test_a_failed_write_atomic_keeps_the_old(tmp_path: Path, operation: str) -> None:
+    disk = FaultyDisk()
+    path = tmp_path / "checkpoint"
+    disk.write_atomic(str(path), b"old", sync=True)
+    disk.fail(operation, errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        disk.write_atomic(str(path), b"new", sync=True)
+    assert path.read_bytes() == (b"new" if operation == "sync_dir" else b"old")
+
+
+def test_directories(tmp_path: Path, disk: Disk) -> None:
+    root = str(tmp_path / "a" / "b")
+    disk.make_dir(root)
+    disk.make_dir(root)
+    disk.open(root + "/y", create=True)
+    disk.open(root + "/x", create=True)
+    assert (disk.list(root), disk.is_dir(root), disk.exists(root + "/z")) == (["x", "y"], True, False)
+    disk.rename(root + "/x", root + "/z")
+    disk.remove(root + "/y")
+    disk.sync_dir(root)
+    assert disk.list(root) == ["z"]
+    assert (disk.is_regular(root + "/z"), disk.is_regular(root), disk.is_regular(root + "/no")) == (True, False, False)
+    disk.remove_tree(root)
+    assert not disk.exists(root)
+    free, total = disk.free_bytes(str(tmp_path))
+    assert 0 < free <= total
+
+
+def test_a_lock_is_for_one(tmp_path: Path, disk: Disk) -> None:
+    first = disk.open(str(tmp_path / ".lock"), create=True)
+    second = disk.open(str(tmp_path / ".lock"), create=True)
+    first.lock()
+    with pytest.raises(BlockingIOError):
+        second.lock()
+    first.close()
+    second.lock()
+
+
+def test_faults_come_when_asked(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    disk.fail("write", errno.ENOSPC, when=2, allowed=3)
+    file.pwrite(b"aaaa", 0)
+    with pytest.raises(OSError, match="No space left"):
+        file.pwrite(b"bbbb", 4)
+    assert file.pread(10, 0) == b"aaaabbb"
+    file.pwrite(b"cc", 7)
+    disk.fail("read", errno.EIO, path="other")
+    assert file.pread(2, 7) == b"cc"
+    disk.fail("read", errno.EIO, repeat=True)
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output"):
+            file.pread(1, 0)
+    disk.heal()
+    assert file.pread(1, 0) == b"a"
+    assert disk.counts["write"] == 3
+
+
+def test_a_crash_forgets_only_what_was_not_synced(tmp_path: Path) -> None:
+    for seed in range(50):
+        disk = FaultyDisk()
+        file: File = disk.open(str(tmp_path / f"f{seed}"), create=True)
+        file.pwrite(b"synced", 0)
+        file.sync()
+        states = [b"synced"]
+        for change in (b"one", b"two"):
+            file.pwrite(change, file.size())
+            states.append(states[-1] + change)
+        file.truncate(4)
+        states.append(b"sync")
+        lost = disk.crash(random.Random(seed))
+        assert file.pread(100, 0) == states[3 - lost], f"seed {seed}"
