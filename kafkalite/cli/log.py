@@ -1,0 +1,311 @@
+"""`kafkalite log`: look into the files of partitions, offline. Exit code 1 when something is wrong in them."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkalite._speedups.file import Disk
+from kafkalite.cli.failure import fail
+from kafkalite.cli.lines import to_text
+from kafkalite.cli.logfiles import (
+    BatchSeen,
+    EntrySeen,
+    Event,
+    FileSeen,
+    LogReader,
+    Places,
+    RecordSeen,
+    Wrong,
+    time_text,
+)
+from kafkalite.cli.smallfiles import reader_of
+from kafkalite.records import BatchPlace
+from kafkalite.storage import names
+
+FOUND_WRONG = 1
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+FLAGS = ((0x08, "append-time"), (0x10, "transactional"), (0x20, "control"), (0x40, "delete-horizon"))
+COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
+SINGULAR = {"files": "file", "batches": "batch", "records": "record", "entries": "entry"}
+HEAD = ("position", "offsets", "records", "bytes", "codec", "max timestamp", "epoch", "producer", "flags")
+ROW = "  {:>10}  {:<21}  {:>7}  {:>8}  {:<6}  {:<24}  {:>5}  {:<14}  {}"
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  kafkalite log dump data/orders-0
+  kafkalite log dump data --summary
+  kafkalite log dump data/orders-0/00000000000000000000.log --records
+"""
+)
+def command() -> None:
+    """Look into the files of a partition."""
+
+
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite log dump data/orders-0                                     one partition
+  kafkalite log dump data --summary                                    all of them: is anything wrong?
+  kafkalite log dump data/orders-0/00000000000000000000.log --records
+  kafkalite log dump data/orders-0 --json | jq 'select(.type == "wrong")'
+
+The files are only read. A running broker may be writing to them: what is not finished then looks cut off."""
+)
+@click.argument("path", type=click.Path(exists=True, path_type=Path), metavar="DIR|FILE")
+@click.option("-r", "--records", is_flag=True, help="Show every record too.")
+@click.option("-s", "--summary", is_flag=True, help="One line for each file, and what is wrong.")
+@click.option("--compacted", is_flag=True, help="The topic is compacted: gaps between offsets are not wrong.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+def dump(path: Path, records: bool, summary: bool, compacted: bool, as_json: bool) -> None:
+    """Show what is in FILE or under DIR (of a partition, or of a whole broker), and what is wrong there."""
+    if records and summary:
+        fail("--records and --summary contradict each other")
+    disk = Disk()
+    try:
+        groups = list(groups_of(path))
+        report = Report(JsonView() if as_json else TextView(summary=summary), summary=summary)
+        size = sum(file.stat().st_size for group in groups for file in group if file.suffix == names.LOG)
+        with progress(size) as advance:
+            for group in groups:
+                for event in read_group(disk, group, compacted=compacted, with_records=records, advance=advance):
+                    report.take(event)
+        report.end()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fail(f"{error.filename or path}: {error.strerror or error}")
+    sys.exit(FOUND_WRONG if report.wrong else 0)
+
+
+def groups_of(path: Path) -> Iterator[list[Path]]:
+    """The files of each partition, in the order in which they are read. Ends the command when there are none."""
+    if path.is_file():
+        if path.suffix != names.LOG and reader_of(path) is None:
+            fail(f"{path}: no file of a partition; it is named like 00000000000000000000.log")
+        yield [path]
+        return
+    own = files_of(path)
+    below = [files_of(each) for each in sorted(path.iterdir()) if each.is_dir() and not is_deleted(each.name)]
+    found = [group for group in (own, *below) if group]
+    if not found:
+        fail(f"{path}: neither the directory of a partition nor one that holds some")
+    yield from found
+
+
+def files_of(directory: Path) -> list[Path]:
+    """The files of a partition by offset, each segment's log before its indexes; [] in any other directory."""
+    known = [file for file in directory.iterdir() if file.suffix == names.LOG or reader_of(file) is not None]
+    if not any(names.parse_file_name(file.name) or file.name == names.PARTITION_METADATA for file in known):
+        return []
+
+    def order(file: Path) -> tuple[bool, str, bool, str]:
+        return names.parse_file_name(file.name) is not None, file.stem, file.suffix != names.LOG, file.name
+
+    return sorted(known, key=order)
+
+
+def is_deleted(name: str) -> bool:
+    """Whether a directory is on its way out, whatever is in it."""
+    return name.endswith((names.DELETE_DIRECTORY, names.STRAY_DIRECTORY))
+
+
+def read_group(
+    disk: Disk, files: list[Path], *, compacted: bool, with_records: bool, advance: Callable[[int], object]
+) -> Iterator[Event]:
+    """All events of the files of one partition."""
+    named = names.parse_directory_name(files[0].resolve().parent.name)
+    kept = compacted or (named is not None and named[0] in COMPACTED_TOPICS)
+    log = LogReader(disk, compacted=kept, with_records=with_records, advance=advance)
+    logs = {file.stem for file in files if file.suffix == names.LOG}
+    for file in files:
+        read = reader_of(file)
+        if read is None:
+            yield from log.read(file)
+            continue
+        places: Places | None = log.places if file.stem in logs else None
+        yield from read(disk, file, places)
+        if file.suffix in (names.INDEX, names.TIME_INDEX) and len(files) > 1 and file.stem not in logs:
+            yield Wrong(file, None, f"an index without its {file.stem}{names.LOG}")
+
+
+class Report:
+    """Counts what is found and shows it; in a summary batches, records and entries are only counted."""
+
+    def __init__(self, view: "TextView | JsonView", *, summary: bool) -> None:
+        self.wrong: list[Wrong] = []
+        self._view = view
+        self._summary = summary
+        self._all: Counter[str] = Counter()
+        self._file: Counter[str] = Counter()
+        self._seen: FileSeen | None = None
+
+    def take(self, event: Event) -> None:
+        """Show one event."""
+        if isinstance(event, FileSeen):
+            self._end_of_file()
+            self._seen = event
+            self._all["files"] += 1
+        elif isinstance(event, Wrong):
+            self.wrong.append(event)
+        else:
+            self._count(event)
+            if self._summary:
+                return
+        self._view.show(event)
+
+    def end(self) -> None:
+        """All is read."""
+        self._end_of_file()
+        self._view.end(dict(self._all), self.wrong)
+
+    def _count(self, event: Event) -> None:
+        if isinstance(event, BatchSeen):
+            self._file["batches"] += 1
+            self._file["records"] += event.place.records_count
+        elif isinstance(event, EntrySeen):
+            self._file["entries"] += 1
+
+    def _end_of_file(self) -> None:
+        if self._seen is not None:
+            self._view.end_of_file(self._seen, dict(self._file))
+        self._all.update(self._file)
+        self._file.clear()
+        self._seen = None
+
+
+class TextView:
+    """For people."""
+
+    def __init__(self, *, summary: bool) -> None:
+        self._headed: Path | None = None
+        self._summary = summary
+        self._held: list[Wrong] = []
+
+    def show(self, event: Event) -> None:
+        match event:
+            case Wrong() if self._summary:
+                self._held.append(event)
+            case Wrong():
+                click.secho(f"  WRONG {said(event)}", fg="red")
+            case FileSeen(path, size):
+                click.echo(f"{path}  {size:,} bytes", nl=not self._summary)
+            case BatchSeen(path, place):
+                if self._headed != path:
+                    click.echo(ROW.format(*HEAD))
+                    self._headed = path
+                click.echo(batch_row(place))
+            case RecordSeen(_, record):
+                key, value = (json.dumps(to_text(data), ensure_ascii=False) for data in (record.key, record.value))
+                pairs = [[name, to_text(data)] for name, data in record.headers]
+                headers = f"  headers {json.dumps(pairs, ensure_ascii=False)}" if pairs else ""
+                click.echo(f"    {record.offset}  {time_text(record.timestamp)}  key {key}  value {value}{headers}")
+            case EntrySeen(_, fields):
+                click.echo("  " + "  ".join(f"{name.replace('_', ' ')} {value}" for name, value in fields.items()))
+
+    def end_of_file(self, _seen: FileSeen, counts: dict[str, int]) -> None:
+        if counts or self._summary:
+            click.echo("  " + counted(counts))
+        for event in self._held:
+            click.secho(f"  WRONG {said(event)}", fg="red")
+        self._held.clear()
+
+    def end(self, counts: dict[str, int], wrong: list[Wrong]) -> None:
+        click.echo(counted(counts))
+        if not wrong:
+            click.echo("nothing is wrong")
+            return
+        click.secho(f"{len(wrong):,} {'thing is' if len(wrong) == 1 else 'things are'} wrong:", fg="red")
+        for event in wrong:
+            click.echo(f"  {event.path}: {said(event)}")
+
+
+class JsonView:
+    """One object per line, told apart by `type`."""
+
+    def show(self, event: Event) -> None:
+        self._print(**json_fields(event), file=str(event.path))
+
+    def end_of_file(self, _seen: FileSeen, _counts: dict[str, int]) -> None:
+        """A reader of JSON counts by itself."""
+
+    def end(self, counts: dict[str, int], wrong: list[Wrong]) -> None:
+        self._print(type="summary", **counts, wrong=len(wrong))
+
+    def _print(self, **fields: Any) -> None:
+        click.echo(json.dumps(fields, ensure_ascii=False))
+
+
+def json_fields(event: Event) -> dict[str, Any]:
+    """What JSON says of an event besides its file."""
+    match event:
+        case FileSeen(_, size):
+            return {"type": "file", "bytes": size}
+        case BatchSeen(_, place):
+            about = place._asdict()
+            return {"type": "batch", **about, "codec": codec_name(place), "flags": flags_of(place)}
+        case RecordSeen(_, record):
+            return {
+                "type": "record",
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "key": to_text(record.key),
+                "value": to_text(record.value),
+                "headers": [[name, to_text(data)] for name, data in record.headers],
+            }
+        case EntrySeen(_, fields):
+            return {"type": "entry", **fields}
+        case Wrong(_, position, text):
+            return {"type": "wrong", "position": position, "text": text}
+
+
+def batch_row(place: BatchPlace) -> str:
+    """One line of the table."""
+    last = place.base_offset + place.last_offset_delta
+    producer = "-" if place.producer_id < 0 else f"{place.producer_id}/{place.producer_epoch}/{place.base_sequence}"
+    return ROW.format(
+        place.position,
+        f"{place.base_offset}-{last}",
+        place.records_count,
+        place.size,
+        codec_name(place),
+        time_text(place.max_timestamp),
+        place.leader_epoch,
+        producer,
+        " ".join(flags_of(place)),
+    ).rstrip()
+
+
+def counted(counts: dict[str, int]) -> str:
+    """`1 batch, 20 records`."""
+    return ", ".join(f"{count:,} {SINGULAR[name] if count == 1 else name}" for name, count in counts.items())
+
+
+def codec_name(place: BatchPlace) -> str:
+    number = place.attributes & 0x07
+    return CODECS[number] if number < len(CODECS) else str(number)
+
+
+def flags_of(place: BatchPlace) -> list[str]:
+    return [name for bit, name in FLAGS if place.attributes & bit]
+
+
+def said(event: Wrong) -> str:
+    return event.text if event.position is None else f"at byte {event.position}: {event.text}"
+
+
+@contextmanager
+def progress(size: int) -> Iterator[Callable[[int], object]]:
+    """A progress bar while a person waits and the output goes elsewhere."""
+    if not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda _bytes: None
+        return
+    with click.progressbar(length=size, label="reading", file=sys.stderr) as bar:
+        yield bar.update
