@@ -22,6 +22,7 @@ from kafkalite.protocol.messages import describe_log_dirs as log_dirs
 from kafkalite.protocol.messages import describe_producers as producers
 from kafkalite.protocol.messages import describe_topic_partitions as topic_partitions
 from kafkalite.protocol.messages import fetch as fetching
+from kafkalite.protocol.messages import find_coordinator as coordinator
 from kafkalite.protocol.messages import incremental_alter_configs as incremental
 from kafkalite.protocol.messages import init_producer_id as producer_id
 from kafkalite.protocol.messages import list_offsets as offsets
@@ -41,6 +42,7 @@ from kafkalite.server.handlers.describe_log_dirs import describe_log_dirs
 from kafkalite.server.handlers.describe_producers import describe_producers
 from kafkalite.server.handlers.describe_topic_partitions import describe_topic_partitions
 from kafkalite.server.handlers.fetch import fetch
+from kafkalite.server.handlers.find_coordinator import find_coordinator
 from kafkalite.server.handlers.incremental_alter_configs import incremental_alter_configs
 from kafkalite.server.handlers.init_producer_id import init_producer_id
 from kafkalite.server.handlers.list_offsets import list_offsets
@@ -92,6 +94,7 @@ ROWS = (
     Row(fetching.FetchRequest, fetching.FetchResponse, fetch, "Read Topic"),
     Row(offsets.ListOffsetsRequest, offsets.ListOffsetsResponse, list_offsets, "Describe Topic"),
     Row(metadata_messages.MetadataRequest, metadata_messages.MetadataResponse, metadata, "Describe Topic"),
+    Row(coordinator.FindCoordinatorRequest, coordinator.FindCoordinatorResponse, find_coordinator, "Describe Group"),
     Row(versions.ApiVersionsRequest, versions.ApiVersionsResponse, api_versions, ""),
     Row(creation.CreateTopicsRequest, creation.CreateTopicsResponse, create_topics, "Create Topic"),
     Row(deletion.DeleteTopicsRequest, deletion.DeleteTopicsResponse, delete_topics, "Delete Topic"),

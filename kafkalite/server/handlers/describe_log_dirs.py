@@ -16,22 +16,18 @@ Replica = Topic.DescribeLogDirsPartition
 
 
 def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Describe every log directory; replicas without files yet are in none."""
+    """Describe every log directory; a replica without files yet is listed, empty, where its files would go."""
+    logs = call.broker.logs
+    fresh = logs.choose_directory()
     held: dict[str, dict[str, list[Replica]]] = defaultdict(lambda: defaultdict(list))
     for partition in wanted(call, request):
-        if partition.log is not None:
-            directory = call.broker.logs.directory_of(partition.log)
-            held[directory][partition.topic].append(
-                Replica(
-                    partition_index=partition.index,
-                    partition_size=partition.log.size,
-                    offset_lag=0,
-                    is_future_key=False,
-                )
+        path = fresh if partition.log is None else logs.directory_of(partition.log)
+        size = 0 if partition.log is None else partition.log.size
+        if path is not None:
+            held[path][partition.topic].append(
+                Replica(partition_index=partition.index, partition_size=size, offset_lag=0, is_future_key=False)
             )
-    return DescribeLogDirsResponse(
-        results=[directory(call, path, held[path]) for path in call.broker.logs.directories()]
-    )
+    return DescribeLogDirsResponse(results=[describe(call, path, held[path]) for path in logs.directories()])
 
 
 def wanted(call: Call, request: DescribeLogDirsRequest) -> Iterator[Partition]:
@@ -46,7 +42,7 @@ def wanted(call: Call, request: DescribeLogDirsRequest) -> Iterator[Partition]:
                 yield partition
 
 
-def directory(call: Call, path: str, topics: dict[str, list[Replica]]) -> Result:
+def describe(call: Call, path: str, topics: dict[str, list[Replica]]) -> Result:
     online = call.broker.logs.is_online(path)
     total_bytes, usable_bytes = call.broker.logs.space(path) if online else (-1, -1)
     return Result(
