@@ -107,11 +107,26 @@ class TopicReader:
             self._then(Outcome(error=error))
             return
         self._version = version_of(topic)
+        if self._node.topic_id is None:
+            self._read_partitions([])
+        else:
+            self._session.children(layout.directories_path(self._node.topic_id), self._listed)
+
+    def _listed(self, outcome: Outcome) -> None:
+        if isinstance(outcome.error, NoNodeError):
+            self._read_partitions([])
+        elif not self._failed(outcome):
+            self._read_partitions(outcome.value[0])
+
+    def _read_partitions(self, noted: list[str]) -> None:
         self._partitions = sorted(self._node.replicas)
-        topic_id = self._node.topic_id
+        there = set(noted)
+        self._noted = [partition for partition in self._partitions if str(partition) in there]
         calls = [self._get(layout.state_path(self._name, partition)) for partition in self._partitions]
-        if topic_id is not None:
-            calls += [self._get(layout.directory_path(topic_id, partition)) for partition in self._partitions]
+        if self._noted:
+            topic_id = self._node.topic_id
+            assert topic_id is not None
+            calls += [self._get(layout.directory_path(topic_id, partition)) for partition in self._noted]
         gather(calls, self._complete)
 
     def _get(self, path: str) -> Call:
@@ -129,7 +144,7 @@ class TopicReader:
                 if outcome.error is None:
                     state = layout.decode_state(layout.state_path(self._name, partition), outcome.value[0])
                     states[partition] = state, version_of(outcome)
-            for partition, outcome in zip(self._partitions, outcomes[count:], strict=False):
+            for partition, outcome in zip(self._noted, outcomes[count:], strict=True):
                 if outcome.error is None:
                     path = f"{layout.DIRECTORIES} of {self._name}-{partition}"
                     directories[partition] = layout.decode_directory(path, outcome.value[0])
