@@ -76,6 +76,8 @@ cdef class SegmentCore:
     cdef int load(self) except -1:
         if self.file is None:
             self.open_again()
+            if self.file is None or self.offset_index is None or self.time_index is None:
+                raise RuntimeError("a segment is loaded with its file and both indexes")
         return 0
 
     cdef int note(self, const BatchHeader *header, int64_t last_offset, int64_t size, int64_t interval) except -1:

@@ -39,16 +39,16 @@ class SegmentCache:
         self._loaded[segment] = memory, segment.used
         self.index_bytes += memory
         while len(self._loaded) > 1 and (len(self._loaded) > self.files_max or self.index_bytes > self.index_bytes_max):
-            self._unload_one()
+            self._unload_one(segment)
 
     def forget(self, segment: "Segment") -> None:
         """The segment is unloaded, deleted or written to again."""
         memory, _ = self._loaded.pop(segment, (0, 0))
         self.index_bytes -= memory
 
-    def _unload_one(self) -> None:
+    def _unload_one(self, spared: "Segment") -> None:
         segment, (memory, used) = next(iter(self._loaded.items()))
-        if segment.used != used:
+        if segment is spared or segment.used != used:
             self._loaded[segment] = memory, segment.used
             self._loaded.move_to_end(segment)
             return

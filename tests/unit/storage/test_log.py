@@ -289,6 +289,16 @@ def test_closed_segments_are_unloaded_within_the_budget(tmp_path: Path) -> None:
     assert sum(segment.file is not None for segment in log.segments) == 3
 
 
+def test_the_segment_just_loaded_is_never_the_one_unloaded(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    for segment in log.segments[:-1]:
+        segment.unload()
+    log.use_cache(SegmentCache(files_max=1))
+    for _ in range(3):
+        for offset in (0, 1, 200, 0):
+            assert isinstance(log.read(offset, 1, 360), list)
+
+
 def test_an_index_that_went_bad_is_built_again(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0")
     first = log.segments[0]
