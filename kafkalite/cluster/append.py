@@ -4,7 +4,7 @@ An `Append` is finished exactly once: refused at once, written at the end of the
 leave the loop (decompression of a large batch, the first opening of a log) or waits for the in-sync replicas.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -43,7 +43,7 @@ class Append:
         self._done: Callable[[Append], None] | None = done
         self.error = 0
         self.message: str | None = None
-        self.record_errors: list[tuple[int, str | None]] = []
+        self.record_errors: Sequence[tuple[int, str]] = ()
         self.base_offset = NO_OFFSET
         self.end_offset = NO_OFFSET
         self.log_append_time_ms = NO_TIMESTAMP
@@ -57,7 +57,9 @@ class Append:
     def refuse(self, error: int, message: str | None = None) -> None:
         """Finish without having appended anything."""
         self.message = message
-        self.base_offset = NO_OFFSET
+        self.base_offset = self.end_offset = NO_OFFSET
+        self.log_append_time_ms = NO_TIMESTAMP
+        self.log_start_offset = NO_OFFSET
         self.finish(error)
 
     def finish(self, error: int = 0) -> None:

@@ -6,7 +6,8 @@
 from kafkalite import records
 from kafkalite.cluster.append import Append
 from kafkalite.config.topic import TopicConfig
-from kafkalite.records import Inspection
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.records import BatchError, Inspection
 from kafkalite.storage.log import Log
 
 ATTRIBUTES_AT = 22  # the low byte of the batch's attributes; bits 0-2 are the codec
@@ -36,18 +37,21 @@ def rewrites(codec: int, config: TopicConfig) -> bool:
     return config.compression_type != "producer" and CODECS[config.compression_type] != codec
 
 
-def inspect_now(append: Append, config: TopicConfig, now_ms: int) -> Inspection:
+def inspect_now(append: Append, config: TopicConfig, now_ms: int) -> Inspection | BatchError:
     """Check the batch by itself, and patch or rewrite it as the topic's settings ask.
 
-    Runs on the loop or as a job; in both cases nobody else touches `append` meanwhile.
+    Runs on the loop or as a job; in both cases nobody else touches `append` meanwhile. Answers a BatchError when the
+    batch is good but cannot be stored as the topic wants it.
     """
     inspection = inspect(append, config, now_ms)
     if inspection.error:
         return inspection
     changed = False
     if rewrites(inspection.codec, config):
-        codec = CODECS[config.compression_type]
-        append.batch = memoryview(bytearray(records.recompress(append.batch, codec, level_of(codec, config))))
+        try:
+            append.batch = rewritten(append.batch, config)
+        except BatchError as error:
+            return error
         changed = True
     if config.message_timestamp_type == LOG_APPEND_TIME:
         append.log_append_time_ms = now_ms
@@ -57,6 +61,17 @@ def inspect_now(append: Append, config: TopicConfig, now_ms: int) -> Inspection:
     if changed:
         inspection.refresh(append.batch)
     return inspection
+
+
+def rewritten(batch: memoryview, config: TopicConfig) -> memoryview:
+    """The batch in the topic's codec; raises BatchError, also when it comes out larger than the topic allows."""
+    codec = CODECS[config.compression_type]
+    size_max = config.max_message_bytes
+    new = records.recompress(batch, codec, level_of(codec, config))
+    if len(new) > size_max:
+        text = f"the batch has {len(new)} bytes as {config.compression_type}, allowed are {size_max}"
+        raise BatchError(KafkaErrorCode.MESSAGE_TOO_LARGE, text)
+    return memoryview(bytearray(new))
 
 
 def inspect(append: Append, config: TopicConfig, now_ms: int) -> Inspection:
@@ -86,11 +101,14 @@ def level_of(codec: int, config: TopicConfig) -> int | None:
     return levels.get(codec)
 
 
-def admit(append: Append, inspection: Inspection, log: Log, leader_epoch: int) -> bool:
+def admit(append: Append, inspection: Inspection | BatchError, log: Log, leader_epoch: int) -> bool:
     """Put an inspected batch at the end of the log, or finish the append with what speaks against it.
 
     A batch that this producer sent before is answered with its first offset and not appended again (KIP-98).
     """
+    if isinstance(inspection, BatchError):
+        append.refuse(inspection.code, str(inspection))
+        return False
     if inspection.error:
         append.record_errors = inspection.record_errors
         append.refuse(inspection.error, inspection.message)

@@ -19,7 +19,7 @@ from kafkalite.cluster.checks import admit, inspect_now, worth_a_job
 from kafkalite.cluster.waiters import FetchWaiter
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.records import Inspection
+from kafkalite.records import BatchError, Inspection
 from kafkalite.storage.log import Log
 
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, gathering more makes the received bytes go cold (measured)
@@ -133,7 +133,7 @@ class Partition:
         else:
             self._admit(append, inspect_now(append, self.config, self._host.clock.wall_ms()))
 
-    def _admit(self, append: Append, inspection: Inspection) -> None:
+    def _admit(self, append: Append, inspection: Inspection | BatchError) -> None:
         assert self.log is not None
         if not admit(append, inspection, self.log, self.leader_epoch):
             return
@@ -154,10 +154,10 @@ class Partition:
         if not error:
             self.high_watermark = self.log.log_end_offset
         for append in unwritten:
-            append.log_start_offset = self.log.log_start_offset
             if error:
                 append.refuse(error)
             else:
+                append.log_start_offset = self.log.log_start_offset
                 append.finish()
         if not error:
             self._readable_grew(size)
@@ -174,10 +174,16 @@ class Partition:
 
     def _opened(self, opened: Log | int) -> None:
         if isinstance(opened, int):
-            self.error = opened
+            self._refuse_queued(opened)
         else:
             self.log = opened
         self._return()
+
+    def _refuse_queued(self, error: int) -> None:
+        """There is no log to append to; whoever comes later tries again (a full disk may have room then)."""
+        queue, self._queue = self._queue, deque()
+        for append in queue:
+            append.refuse(error)
 
     def _inspect_outside(self, append: Append) -> None:
         self._leave(append)
@@ -188,9 +194,12 @@ class Partition:
         append = self._queue.popleft()
         if self.error:
             append.refuse(self.error)
+        elif outcome.error is None:
+            self._admit(append, outcome.value)
         else:
-            self._admit(append, outcome.result())
+            append.refuse(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
         self._return()
+        outcome.result()  # what a job should never raise is reported, after everybody was served
 
     def _leave(self, append: Append) -> None:
         append.keep()
@@ -221,6 +230,8 @@ class Partition:
         """Move the log start (DeleteRecords); answer 0 or a Kafka error code. -1 means the high watermark."""
         if self.error:
             return self.error
+        if self.config.cleanup_policy and "delete" not in self.config.cleanup_policy:
+            return KafkaErrorCode.POLICY_VIOLATION
         target = self.high_watermark if offset == -1 else offset
         if target < 0 or target > self.high_watermark:
             return KafkaErrorCode.OFFSET_OUT_OF_RANGE

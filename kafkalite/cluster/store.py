@@ -108,9 +108,15 @@ class ClusterStore:
 
     def delete_topic(self, topic: TopicImage, then: Done) -> None:
         """Forget a topic with everything below it."""
-        noted = self._noted.pop(topic.topic_id, {})
+        noted = self._noted.get(topic.topic_id, {})
         operations = layout.delete_topic(topic.name, topic.topic_id, range(len(topic.partitions)), noted)
-        self._session.multi(operations, answered(then))
+
+        def deleted(error: int) -> None:
+            if not error:
+                self._noted.pop(topic.topic_id, None)
+            then(error)
+
+        self._session.multi(operations, answered(deleted))
 
     def configure_topic(self, name: str, configs: Mapping[str, str], then: Done) -> None:
         """Keep a topic's configs."""

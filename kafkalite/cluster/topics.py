@@ -11,11 +11,12 @@ from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Random
 from kafkalite.cluster.image import ClusterImage, PartitionImage, TopicImage
+from kafkalite.cluster.turns import Turns
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import ConfigError, check_topic_configs
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.placement import place
-from kafkalite.state.topic_names import colliding, complaint, is_internal
+from kafkalite.state.topic_names import colliding, complaint, folded, is_internal
 
 FIRST_EPOCH = 0
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
@@ -60,6 +61,8 @@ class MorePartitions:
 
 
 Outcomes = Callable[[list[Refusal | None]], None]
+Settle = Callable[[Refusal | None], None]
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class Store(Protocol):
@@ -100,26 +103,18 @@ class Gather:
 
 
 class Topics:
-    """The topics of a cluster whose controller is this broker."""
+    """The topics of a cluster whose controller is this broker. Changes of one topic take turns."""
 
     def __init__(self, host: Host, store: Store) -> None:
         self._host = host
         self._store = store
-        self._busy: set[str] = set()  # names whose change is on its way to the store
+        self._turns = Turns()
 
     def create(self, asked: list[NewTopic], *, validate_only: bool, then: Outcomes) -> None:
         """Create topics; `then` gets one outcome each, None = created."""
         gather = Gather(len(asked), then)
         for at, new in enumerate(asked):
-            try:
-                topic = self.validated(new)
-            except RefusedError as error:
-                gather.put(at, error.refusal)
-                continue
-            if validate_only:
-                gather.put(at, None)
-            else:
-                self._change(topic, self._store.create_topic, gather, at)
+            self._in_turn(new.name, partial(gather.put, at), partial(self._create, new, validate_only))
 
     def create_on_demand(self, names: list[str], then: Callable[[dict[str, int]], None]) -> None:
         """Create topics that a Metadata request named, if the broker allows it; `then` gets the codes of the failed
@@ -139,38 +134,89 @@ class Topics:
         """Delete topics that exist; `then` gets one outcome each, None = gone."""
         gather = Gather(len(names), then)
         for at, name in enumerate(names):
-            refusal = self._deletion_refused(name)
-            if refusal is not None:
-                gather.put(at, refusal)
-                continue
-            self._busy.add(name)
-            self._store.delete_topic(self._host.image.topics[name], partial(self._deleted, name, gather, at))
+            self._in_turn(name, partial(gather.put, at), partial(self._delete, name))
 
     def grow(self, asked: list[MorePartitions], *, validate_only: bool, then: Outcomes) -> None:
         """Add partitions; `then` gets one outcome each, None = grown."""
         gather = Gather(len(asked), then)
         for at, more in enumerate(asked):
+            self._in_turn(more.name, partial(gather.put, at), partial(self._grow, more, validate_only))
+
+    def configure(self, name: str, change: ConfigChange, *, validate_only: bool, then: Settle) -> None:
+        """Set a topic's configs to what `change` makes of the present ones; in force once they are durable.
+
+        Arguments:
+            change: answers the new texts, or raises ConfigError.
+            then: gets None when it is done.
+        """
+        self._in_turn(name, then, partial(self._configure, name, change, validate_only))
+
+    # One change, in its turn.
+
+    def _in_turn(self, name: str, then: Settle, change: Callable[[Settle], None]) -> None:
+        """Have `change` run when no other one of this topic does; it settles once, or raises RefusedError."""
+
+        def step(end: Callable[[], None]) -> None:
+            def settle(refusal: Refusal | None) -> None:
+                try:
+                    then(refusal)
+                finally:
+                    end()
+
             try:
-                topic = self._grown(more)
+                change(settle)
             except RefusedError as error:
-                gather.put(at, error.refusal)
-                continue
-            if validate_only:
-                gather.put(at, None)
-            else:
-                self._change(topic, self._store.update_topic, gather, at)
+                settle(error.refusal)
 
-    def configure(self, name: str, configs: Mapping[str, str], then: Callable[[Refusal | None], None]) -> None:
-        """Replace a topic's configs (validated by the caller) and put them into force once they are durable."""
-        topic = self._host.image.topics[name]
-        changed = TopicImage(topic.name, topic.topic_id, topic.partitions, dict(configs))
+        self._turns.take(folded(name), step)  # colliding names take turns, too
 
-        def done(error: int) -> None:
-            if not error and name in self._host.image.topics:
-                self._host.topic_changed(changed)
-            then(Refusal(error) if error else None)
+    def _create(self, new: NewTopic, validate_only: bool, settle: Settle) -> None:
+        topic = self.validated(new)
+        if validate_only:
+            settle(None)
+        else:
+            self._store.create_topic(topic, self._kept(topic, settle))
 
-        self._store.configure_topic(name, configs, done)
+    def _grow(self, more: MorePartitions, validate_only: bool, settle: Settle) -> None:
+        topic = self._grown(more)
+        if validate_only:
+            settle(None)
+        else:
+            self._store.update_topic(topic, self._kept(topic, settle))
+
+    def _configure(self, name: str, change: ConfigChange, validate_only: bool, settle: Settle) -> None:
+        topic = self._existing(name)
+        try:
+            texts = change(topic.configs)
+        except ConfigError as error:
+            raise RefusedError(error.code, str(error)) from error
+        if validate_only:
+            settle(None)
+            return
+        changed = TopicImage(topic.name, topic.topic_id, topic.partitions, dict(texts))
+        self._store.configure_topic(name, texts, self._kept(changed, settle))
+
+    def _delete(self, name: str, settle: Settle) -> None:
+        if not self._host.config.delete_topic_enable:
+            raise RefusedError(KafkaErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+        if is_internal(name):
+            raise RefusedError(KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED, f"'{name}' is an internal topic.")
+        topic = self._existing(name)
+
+        def deleted(error: int) -> None:
+            if not error:
+                self._host.topic_gone(name)
+            settle(Refusal(error) if error else None)
+
+        self._store.delete_topic(topic, deleted)
+
+    def _kept(self, topic: TopicImage, settle: Settle) -> Callable[[int], None]:
+        def kept(error: int) -> None:
+            if not error:
+                self._host.topic_changed(topic)
+            settle(Refusal(error) if error else None)
+
+        return kept
 
     # Deciding.
 
@@ -185,9 +231,9 @@ class Topics:
         wrong = complaint(name)
         if wrong:
             raise RefusedError(KafkaErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
-        if name in self._host.image.topics or name in self._busy:
+        if name in self._host.image.topics:
             raise RefusedError(KafkaErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        other = colliding(name, (*self._host.image.topics, *self._busy))
+        other = colliding(name, self._host.image.topics)
         if other is not None:
             raise RefusedError(
                 KafkaErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -253,15 +299,10 @@ class Topics:
             )
 
     def _grown(self, more: MorePartitions) -> TopicImage:
-        topic = self._host.image.topics.get(more.name)
-        if topic is None:
-            raise RefusedError(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{more.name}' does not exist.")
+        topic = self._existing(more.name)
         has, added = len(topic.partitions), more.count - len(topic.partitions)
         if added <= 0 or more.count > PARTITIONS_MAX:
-            raise RefusedError(
-                KafkaErrorCode.INVALID_PARTITIONS,
-                f"Topic '{more.name}' has {has} partition(s); {more.count} is not an increase up to {PARTITIONS_MAX}.",
-            )
+            raise RefusedError(KafkaErrorCode.INVALID_PARTITIONS, no_growth(has, more.count))
         factor = len(topic.partitions[0].replicas)
         if more.assignments is None:
             replicas = self._place(added, factor, has)
@@ -275,40 +316,25 @@ class Topics:
             replicas = more.assignments
         return TopicImage(topic.name, topic.topic_id, (*topic.partitions, *map(fresh, replicas)), topic.configs)
 
-    def _deletion_refused(self, name: str) -> Refusal | None:
-        if not self._host.config.delete_topic_enable:
-            return Refusal(KafkaErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-        if is_internal(name):
-            return Refusal(KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED, f"'{name}' is an internal topic.")
-        if name in self._busy or name not in self._host.image.topics:
-            return Refusal(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return None
+    def _existing(self, name: str) -> TopicImage:
+        topic = self._host.image.topics.get(name)
+        if topic is None:
+            raise RefusedError(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+        return topic
 
     def _live(self) -> list[int]:
         return [broker.broker_id for broker in self._host.image.brokers]
-
-    # Doing.
-
-    def _change(
-        self, topic: TopicImage, keep: Callable[[TopicImage, Callable[[int], None]], None], gather: Gather, at: int
-    ) -> None:
-        self._busy.add(topic.name)
-
-        def kept(error: int) -> None:
-            self._busy.discard(topic.name)
-            if not error:
-                self._host.topic_changed(topic)
-            gather.put(at, Refusal(error) if error else None)
-
-        keep(topic, kept)
-
-    def _deleted(self, name: str, gather: Gather, at: int, error: int) -> None:
-        self._busy.discard(name)
-        if not error:
-            self._host.topic_gone(name)
-        gather.put(at, Refusal(error) if error else None)
 
 
 def fresh(replicas: tuple[int, ...]) -> PartitionImage:
     """A partition nobody has written to: led by its preferred replica, everybody in sync."""
     return PartitionImage(replicas=replicas, isr=replicas, leader=replicas[0], leader_epoch=FIRST_EPOCH)
+
+
+def no_growth(has: int, asked: int) -> str:
+    """Why a topic with `has` partitions cannot get `asked`; Kafka's words, which tools look for."""
+    if asked == has:
+        return f"Topic already has {has} partition(s)."
+    if asked < has:
+        return f"The topic currently has {has} partition(s); {asked} would not be an increase."
+    return f"Number of partitions was {asked}, allowed is up to {PARTITIONS_MAX}."

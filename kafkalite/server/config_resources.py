@@ -5,9 +5,11 @@ request are kept for this broker, or, under the empty name, for all.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.cluster.topics import Refusal, RefusedError
+from kafkalite.cluster.turns import Turns
 from kafkalite.config.dynamic import (
     Alteration,
     ConfigError,
@@ -37,6 +39,7 @@ class ConfigResources:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        self._turns = Turns()
 
     def describe(self, kind: int, name: str, keys: Iterable[str] | None) -> list[Setting]:
         """Every setting of a resource, or those named; raises RefusedError."""
@@ -51,24 +54,22 @@ class ConfigResources:
 
     def alter(self, kind: int, name: str, alterations: Sequence[Alteration], validate_only: bool, then: Then) -> None:
         """Apply operations to single keys (KIP-339)."""
-        config = self._broker.config
         self._change(
             kind,
             name,
-            lambda current: alter_topic(config, current, alterations),
-            lambda all_brokers: alter_broker(config, alterations, all_brokers=all_brokers),
+            lambda current: alter_topic(self._broker.config, current, alterations),
+            lambda all_brokers: alter_broker(self._broker.config, alterations, all_brokers=all_brokers),
             validate_only,
             then,
         )
 
     def replace(self, kind: int, name: str, configs: Mapping[str, str | None], validate_only: bool, then: Then) -> None:
         """Set a resource to exactly these texts (the older AlterConfigs)."""
-        config = self._broker.config
         self._change(
             kind,
             name,
-            lambda _current: check_topic_configs(config, configs),
-            lambda all_brokers: check_broker_configs(config, configs, all_brokers=all_brokers),
+            lambda _current: check_topic_configs(self._broker.config, configs),
+            lambda all_brokers: check_broker_configs(self._broker.config, configs, all_brokers=all_brokers),
             validate_only,
             then,
         )
@@ -76,25 +77,34 @@ class ConfigResources:
     def _change(
         self, kind: int, name: str, of_topic: TopicChange, of_broker: BrokerChange, validate_only: bool, then: Then
     ) -> None:
+        if kind == TOPIC:
+            self._broker.topics.configure(name, of_topic, validate_only=validate_only, then=then)
+            return
         try:
-            if kind == TOPIC:
-                self._check_topic(name)
-                texts = of_topic(dict(self._broker.image.topics[name].configs))
-            else:
-                self._check_broker(kind, name)
-                texts = of_broker(name == ALL_BROKERS)
+            self._check_broker(kind, name)
         except RefusedError as error:
             then(error.refusal)
             return
+        self._turns.take(BROKER, partial(self._change_broker, name == ALL_BROKERS, of_broker, validate_only, then))
+
+    def _change_broker(
+        self, all_brokers: bool, of_broker: BrokerChange, validate_only: bool, then: Then, end: Callable[[], None]
+    ) -> None:
+        def settle(refusal: Refusal | None) -> None:
+            try:
+                then(refusal)
+            finally:
+                end()
+
+        try:
+            texts = of_broker(all_brokers)
         except ConfigError as error:
-            then(Refusal(error.code, str(error)))
+            settle(Refusal(error.code, str(error)))
             return
         if validate_only:
-            then(None)
-        elif kind == TOPIC:
-            self._broker.topics.configure(name, texts, then)
+            settle(None)
         else:
-            self._broker.configure_broker(texts, all_brokers=name == ALL_BROKERS, then=then)
+            self._broker.configure_broker(texts, all_brokers=all_brokers, then=settle)
 
     def _check_topic(self, name: str) -> None:
         if name not in self._broker.image.topics:

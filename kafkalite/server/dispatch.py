@@ -64,11 +64,10 @@ class Dispatcher:
         )
         try:
             response = row.handler(call, request)
+            if response is not None:
+                call.answer(response)
         except Exception:
             self._unforeseen(call, row)
-            return
-        if response is not None:
-            call.answer(response)
 
     def _refuse_version(self, reply: Reply, row: Row, header: Any) -> None:
         if row.api_key != API_VERSIONS:

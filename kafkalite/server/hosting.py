@@ -1,7 +1,8 @@
 """The partitions this broker hosts, brought in line with the image: made, opened at their first append, grown, deleted.
 
-A partition's files appear at its first append. The store notes their directory before that, so a partition whose noted
-directory or files are missing at start is offline (KAFKA_STORAGE_ERROR), never silently empty.
+A partition's files appear at its first append. They are made, then the store notes their directory, then the batch is
+taken. So a partition whose noted directory or files are missing at start is offline (KAFKA_STORAGE_ERROR), never
+silently empty, and a crash in between leaves an empty log and not a partition that is offline for ever.
 """
 
 import logging
@@ -12,6 +13,7 @@ from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.image import TopicImage
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
+from kafkalite.cluster.turns import Turns
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.log import Log
@@ -52,6 +54,7 @@ class Hosting:
         self._replicas = replicas
         self._logs = logs
         self._notes = notes
+        self._turns = Turns()
 
     def load(self, topics: Iterable[TopicImage], noted: Callable[[bytes, int], str | None]) -> None:
         """Host every partition of these topics with the log that recovery found for it; `noted` tells who had files."""
@@ -102,36 +105,9 @@ class Hosting:
             self.apply(topic)
 
     def open_log(self, partition: Partition, opened: Callable[[Log | int], None]) -> None:
-        """Note the directory, then make the files as a job."""
-        directory = self._logs.choose_directory()
-        if directory is None:
-            self.clock.call_at(self.clock.monotonic(), opened, KafkaErrorCode.KAFKA_STORAGE_ERROR)
-            return
-
-        def noted(error: int) -> None:
-            if error:
-                opened(error)
-            else:
-                self.offload.run(self._logs.create, *identity, done=created)
-
-        def created(outcome: Outcome) -> None:
-            opened(self._created(partition, outcome))
-
-        identity = (directory, partition.topic, partition.index, partition.topic_id, partition.config)
-        self._notes.note_directory(partition.topic_id, partition.index, directory, noted)
-
-    def _created(self, partition: Partition, outcome: Outcome) -> Log | int:
-        if outcome.error is not None:
-            if not isinstance(outcome.error, OSError):
-                raise outcome.error
-            LOGGER.error("%s-%d: cannot make its files: %s", partition.topic, partition.index, outcome.error)
-            return KafkaErrorCode.KAFKA_STORAGE_ERROR
-        log: Log = outcome.value
-        self._logs.add(log)
-        if partition.error:  # deleted meanwhile
-            self._logs.delete(log)
-            return partition.error
-        return log
+        """Make the files as a job, then note their directory; `opened` gets the log once both are durable."""
+        key = (partition.topic, partition.index)  # a topic of the same name may be on its way out or in
+        self._turns.take(key, lambda end: Opening(self, self._logs, self._notes, partition, opened, end).start())
 
     def _host(self, topic: TopicImage) -> HostedTopic:
         hosted = HostedTopic(topic.name, topic.topic_id, self._config.topic_config(topic.configs))
@@ -142,3 +118,60 @@ class Hosting:
     def _partition(self, hosted: HostedTopic, topic: TopicImage, index: int) -> Partition:
         image = topic.partitions[index]
         return Partition(topic.name, topic.topic_id, index, hosted.config, self, image.leader_epoch, image.isr)
+
+
+class Opening:
+    """The first opening of one partition's log: files, note, log."""
+
+    def __init__(
+        self,
+        hosting: Hosting,
+        logs: LogManager,
+        notes: DirectoryNotes,
+        partition: Partition,
+        opened: Callable[[Log | int], None],
+        end: Callable[[], None],
+    ) -> None:
+        self._hosting = hosting
+        self._logs = logs
+        self._notes = notes
+        self._partition = partition
+        self._opened = opened
+        self._end = end
+
+    def start(self) -> None:
+        partition, directory = self._partition, self._logs.choose_directory()
+        if partition.error or directory is None:  # deleted meanwhile, or nowhere to go
+            self._settle(partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        identity = (directory, partition.topic, partition.index, partition.topic_id, partition.config)
+        self._hosting.offload.run(self._logs.create, *identity, done=self._created)
+
+    def _created(self, outcome: Outcome) -> None:
+        partition = self._partition
+        if outcome.error is not None:
+            LOGGER.error("%s-%d: cannot make its files: %s", partition.topic, partition.index, outcome.error)
+            known = isinstance(outcome.error, OSError)
+            self._settle(KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR)
+            if not known:
+                raise outcome.error
+            return
+        log: Log = outcome.value
+        self._logs.add(log)
+        directory = self._logs.directory_of(log)
+        self._notes.note_directory(partition.topic_id, partition.index, directory, lambda error: self._noted(log, error))
+
+    def _noted(self, log: Log, error: int) -> None:
+        error = error or self._partition.error
+        if error:  # the note failed, or the topic was deleted meanwhile
+            self._logs.delete(log)
+            self._settle(error)
+        else:
+            log.config = self._partition.config
+            self._settle(log)
+
+    def _settle(self, opened: Log | int) -> None:
+        try:
+            self._opened(opened)
+        finally:
+            self._end()

@@ -25,8 +25,13 @@ def colliding(name: str, existing: Iterable[str]) -> str | None:
     """Answer the existing topic whose name differs only in '.' and '_', or None."""
     if "." not in name and "_" not in name:
         return None
-    folded = name.replace(".", "_")
-    return next((other for other in existing if other != name and other.replace(".", "_") == folded), None)
+    own = folded(name)
+    return next((other for other in existing if other != name and folded(other) == own), None)
+
+
+def folded(name: str) -> str:
+    """The name as metrics show it: those that collide fold to the same."""
+    return name.replace(".", "_")
 
 
 def is_internal(name: str) -> bool:

@@ -7,7 +7,7 @@ Kafka. Sources: KIP-4, ReplicationControlManager.
 
 from collections import Counter
 
-from kafkalite.cluster.topics import NewTopic, Refusal
+from kafkalite.cluster.topics import NewTopic, Refusal, RefusedError
 from kafkalite.config.dynamic import describe_topic
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -53,7 +53,10 @@ def refused(name: str, refusal: Refusal) -> Result:
 
 def described(call: Call, new: NewTopic, validate_only: bool) -> Result:
     """What was created (or would have been), with the configs in force."""
-    image = call.broker.topics.validated(new) if validate_only else call.broker.image.topics[new.name]
+    try:
+        image = call.broker.topics.validated(new) if validate_only else call.broker.image.topics[new.name]
+    except (KeyError, RefusedError):  # deleted, or created by somebody else, while others of this request were made
+        return Result(name=new.name, error_code=0, error_message=None)
     settings = describe_topic(call.broker.config, image.configs)
     return Result(
         name=new.name,

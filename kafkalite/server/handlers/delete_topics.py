@@ -22,13 +22,13 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> None:
     ids = {name: call.broker.image.topics[name].topic_id for name in names}
 
     def deleted(refusals: list[Refusal | None]) -> None:
-        by_name = dict(zip(names, refusals, strict=True))
+        outcomes = iter(refusals)
         results = []
         for (name, topic_id), outcome in zip(asked, found, strict=True):
             if isinstance(outcome, Refusal):
                 results.append(result(name, topic_id, outcome))
             else:
-                results.append(result(outcome, ids[outcome], by_name[outcome]))
+                results.append(result(outcome, ids[outcome], next(outcomes)))
         call.answer(DeleteTopicsResponse(responses=results))
 
     call.broker.topics.delete(names, then=deleted)

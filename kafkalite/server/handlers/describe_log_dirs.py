@@ -23,7 +23,7 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLo
     for partition in wanted(call, request):
         path = fresh if partition.log is None else logs.directory_of(partition.log)
         size = 0 if partition.log is None else partition.log.size
-        if path is not None:
+        if path is not None and (partition.log is not None or not partition.error):
             held[path][partition.topic].append(
                 Replica(partition_index=partition.index, partition_size=size, offset_lag=0, is_future_key=False)
             )

@@ -30,7 +30,7 @@ def producers_of(call: Call, topic: str, index: int) -> PartitionResponse:
     error = partition if isinstance(partition, int) else partition.error
     if error or isinstance(partition, int):
         return PartitionResponse(partition_index=index, error_code=error, active_producers=[])
-    known = partition.log.producers if partition.log is not None else ()
+    known = partition.log.producers.entries.values() if partition.log is not None else ()
     return PartitionResponse(
         partition_index=index,
         error_code=0,

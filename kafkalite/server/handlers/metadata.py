@@ -25,9 +25,8 @@ Partition = Topic.MetadataResponsePartition
 
 def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
     """Describe the cluster as this broker sees it now, after creating what may be created."""
-    missing = (
-        [] if request.topics is None else [wanted.name for wanted in request.topics if is_missing(call, wanted.name)]
-    )
+    names = [] if request.topics is None else [wanted.name for wanted in request.topics if wanted.name is not None]
+    missing = [name for name in names if is_missing(call, name)]
     may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
     if not missing or not may_create:
         return answer(call, request, {})
@@ -35,8 +34,8 @@ def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
     return None
 
 
-def is_missing(call: Call, name: str | None) -> bool:
-    return name is not None and name not in call.broker.image.topics and complaint(name) is None
+def is_missing(call: Call, name: str) -> bool:
+    return name not in call.broker.image.topics and complaint(name) is None
 
 
 def answer(call: Call, request: MetadataRequest, errors: Mapping[str, int]) -> MetadataResponse:

@@ -13,7 +13,7 @@ from kafkalite.server.call import Call
 
 TOPIC_ID_SINCE = 13
 ZSTD_SINCE = 7
-ZSTD_CODEC = 4
+NOTHING = memoryview(b"")
 ACKS = (0, 1, -1)
 
 TopicResponse = ProduceResponse.TopicProduceResponse
@@ -32,8 +32,8 @@ class ProduceAnswer:
         self._appends: list[Append] = []
         self._open = 1  # the handler itself, until every partition was reached
 
-    def expect(self, records: memoryview) -> Append:
-        append = Append(records, self._request.acks, self.finished)
+    def expect(self, records: memoryview | None) -> Append:
+        append = Append(records or NOTHING, self._request.acks, self.finished)
         self._appends.append(append)
         self._open += 1
         return append
@@ -97,7 +97,7 @@ def produce(call: Call, request: ProduceRequest) -> None:
                 append.refuse(hosted)
             elif not 0 <= data.index < len(hosted.partitions):
                 append.refuse(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            elif data.records is None or len(data.records) == 0:
+            elif not data.records:
                 append.refuse(KafkaErrorCode.INVALID_RECORD, "a partition's records are missing")
             else:
                 append.zstd_allowed = call.version >= ZSTD_SINCE

@@ -107,14 +107,57 @@ def test_a_failed_store_leaves_no_topic(cluster: Cluster) -> None:
     assert cluster.create(NewTopic("orders")) == [None]
 
 
-def test_while_a_creation_is_on_its_way_the_name_is_taken(cluster: Cluster) -> None:
+def test_a_second_creation_waits_for_the_first_and_finds_the_name_taken(cluster: Cluster) -> None:
     told: list[list[Refusal | None]] = []
     cluster.topics.create([NewTopic("a.b")], validate_only=False, then=told.append)
     cluster.topics.create([NewTopic("a.b"), NewTopic("a_b")], validate_only=False, then=told.append)
-    assert [refusal and refusal.error for refusal in told[0]] == [
+    assert told == []
+    cluster.store.finish()
+    assert told[0] == [None]
+    assert [refusal and refusal.error for refusal in told[1]] == [
         KafkaErrorCode.TOPIC_ALREADY_EXISTS,
         KafkaErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
+
+
+def test_a_second_creation_succeeds_where_the_first_failed(cluster: Cluster) -> None:
+    told: list[list[Refusal | None]] = []
+    cluster.topics.create([NewTopic("t")], validate_only=False, then=told.append)
+    cluster.topics.create([NewTopic("t")], validate_only=False, then=told.append)
+    cluster.store.finish(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+    cluster.store.finish()
+    assert told == [[Refusal(KafkaErrorCode.KAFKA_STORAGE_ERROR)], [None]]
+
+
+def test_growth_does_not_bring_back_a_deleted_topic(cluster: Cluster) -> None:
+    cluster.create(NewTopic("t", partitions=1))
+    told: list[list[Refusal | None]] = []
+    cluster.topics.delete(["t"], then=told.append)
+    cluster.topics.grow([MorePartitions("t", 2)], validate_only=False, then=told.append)
+    assert cluster.store.finish() == "delete t" and not cluster.store.held
+    assert told[0] == [None] and code(told[1]) == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not cluster.image.topics
+
+
+def test_two_changes_of_one_topic_keep_both(cluster: Cluster) -> None:
+    cluster.create(NewTopic("t", partitions=1))
+    told: list[object] = []
+    for key in ("retention.ms", "retention.bytes"):
+        cluster.topics.configure("t", lambda now, key=key: {**now, key: "1"}, validate_only=False, then=told.append)
+    cluster.topics.grow([MorePartitions("t", 3)], validate_only=False, then=told.append)
+    while cluster.store.held:
+        cluster.store.finish()
+    topic = cluster.image.topics["t"]
+    assert topic.configs == {"retention.ms": "1", "retention.bytes": "1"} and len(topic.partitions) == 3
+    assert told == [None, None, [None]]
+
+
+def test_thousands_of_changes_may_wait_for_one(cluster: Cluster) -> None:
+    told: list[list[Refusal | None]] = []
+    for _ in range(3000):
+        cluster.topics.create([NewTopic("t")], validate_only=False, then=told.append)
+    cluster.store.finish()
+    assert len(told) == 3000 and sum(code(outcomes) == 0 for outcomes in told) == 1
 
 
 def test_validate_only_changes_nothing(cluster: Cluster) -> None:
@@ -208,7 +251,7 @@ def test_creation_on_demand_follows_the_setting() -> None:
 def test_configs_count_once_they_are_kept(cluster: Cluster) -> None:
     cluster.create(NewTopic("t"))
     told: list[Refusal | None] = []
-    cluster.topics.configure("t", {"retention.ms": "1"}, told.append)
+    cluster.topics.configure("t", lambda _: {"retention.ms": "1"}, validate_only=False, then=told.append)
     assert cluster.image.topics["t"].configs == {} and told == []
     cluster.store.finish()
     assert cluster.image.topics["t"].configs == {"retention.ms": "1"} and told == [None]
