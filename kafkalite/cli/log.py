@@ -212,7 +212,7 @@ class TextView:
 
     def end_of_file(self, _seen: FileSeen, counts: dict[str, int]) -> None:
         if counts or self._summary:
-            click.echo("  " + counted(counts))
+            click.echo(f"  {counted(counts)}".rstrip())
         for event in self._held:
             click.secho(f"  WRONG {said(event)}", fg="red")
         self._held.clear()

@@ -1,0 +1,191 @@
+"""What a person does with topics and records on the command line."""
+
+import json
+import signal
+import subprocess
+from collections import Counter
+
+import pytest
+
+from kafkalite.testing.thread import BrokerThread
+from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
+
+
+def one_line(text: str) -> str:
+    assert text.count("\n") == 1 and text.startswith("kafkalite: "), text
+    return text.removeprefix("kafkalite: ").strip()
+
+
+def test_a_topic_from_its_creation_to_its_end(kafkalite: Run) -> None:
+    done = kafkalite("topic", "create", "life", "--partitions", "2", "--config", "retention.ms=86400000")
+    assert done.stdout == "created life with 2 partition(s)\n"
+    listed = [json.loads(line) for line in kafkalite("topic", "list", "--json").stdout.splitlines()]
+    (life,) = [each for each in listed if each["topic"] == "life"]
+    assert (life["partitions"], life["replicas"]) == (2, 1)
+    kafkalite("topic", "alter", "life", "-p", "3", "-c", "cleanup.policy=compact", "-u", "retention.ms")
+    about = json.loads(kafkalite("topic", "describe", "life", "--json").stdout)
+    assert about["configs"] == {"cleanup.policy": "compact"}
+    assert about["id"] == life["id"]
+    assert [each["partition"] for each in about["partitions"]] == [0, 1, 2]
+    shown = kafkalite("topic", "describe", "life").stdout
+    assert "  cleanup.policy=compact\n" in shown and "leader epoch" in shown
+    assert kafkalite("topic", "delete", "life").stdout == "deleted life\n"
+    assert one_line(kafkalite("topic", "describe", "life", code=2).stderr).startswith("life: ")
+
+
+def test_what_the_broker_refuses_is_one_line(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "taken")
+    said = one_line(kafkalite("topic", "create", "taken", code=2).stderr)
+    assert said.startswith("taken: ") and said.endswith("(TOPIC_ALREADY_EXISTS)")
+    for args, code in (
+        (("topic", "create", "no/name"), "INVALID_TOPIC_EXCEPTION"),
+        (("topic", "create", "other", "-c", "retention.ms=soon"), "INVALID_CONFIG"),
+        (("topic", "create", "other", "-r", "3"), "INVALID_REPLICATION_FACTOR"),
+        (("topic", "alter", "taken", "-p", "1"), "INVALID_PARTITIONS"),
+        (("consume", "nowhere"), "UNKNOWN_TOPIC_OR_PARTITION"),
+    ):
+        assert f"({code})" in one_line(kafkalite(*args, code=2).stderr)
+    done = kafkalite("topic", "delete", "taken", "nowhere", code=2)
+    assert done.stdout == "deleted taken\n"
+    assert one_line(done.stderr).startswith("nowhere: ")
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_lines_come_back(kafkalite: Run, codec: str) -> None:
+    topic = f"lines-{codec}"
+    lines = [f"line {i} {'x' * (i % 50)}" for i in range(20_000)]
+    done = kafkalite("produce", topic, "-z", codec, stdin="\n".join(lines))
+    assert done.stderr == f"sent 20000 record(s) to {topic}\n"
+    assert kafkalite("consume", topic, "--from-beginning").stdout.splitlines() == lines
+    assert kafkalite("consume", topic, "-e", "-n", "3").stdout.splitlines() == lines[:3]
+    assert kafkalite("consume", topic, "-p", "0", "-o", "19998").stdout.splitlines() == lines[19_998:]
+
+
+def test_keys_choose_the_partition_and_are_shown(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "keyed", "-p", "4")
+    lines = [f"k{i % 10}:v{i}" for i in range(200)]
+    kafkalite("produce", "keyed", "-k", ":", stdin="\n".join(lines) + "\n")
+    read = kafkalite("consume", "keyed", "-e", "-k", ":").stdout.splitlines()
+    assert Counter(read) == Counter(lines)
+    records = [json.loads(line) for line in kafkalite("consume", "keyed", "-e", "--json").stdout.splitlines()]
+    places = {(record["key"], record["partition"]) for record in records}
+    assert len(places) == 10, "a key is in one partition"
+    assert len({partition for _, partition in places}) > 1
+    one = kafkalite("consume", "keyed", "-e", "-p", str(records[0]["partition"])).stdout.splitlines()
+    assert len(one) == sum(record["partition"] == records[0]["partition"] for record in records)
+
+
+def test_json_comes_back_as_it_went(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "json", "-p", "2")
+    sent = [
+        {"key": "a", "value": "b", "headers": [["h", "1"], ["h", None]], "partition": 1, "timestamp": 1_700_000_000_000},
+        {"key": None, "value": None, "headers": [], "partition": 0, "timestamp": 1_700_000_000_001},
+        {"key": "ü", "value": {"base64": "/wD+"}, "headers": [], "partition": 0, "timestamp": 1_700_000_000_002},
+    ]
+    text = "\n".join(map(json.dumps, sent))
+    kafkalite("produce", "json", "--json", stdin=text)
+    first = kafkalite("consume", "json", "-e", "--json").stdout
+    records = [json.loads(line) for line in first.splitlines()]
+    bare = [{key: record[key] for key in sent[0]} for record in records]
+    assert sorted(bare, key=lambda each: each["timestamp"]) == sent
+    kafkalite("topic", "create", "copy", "-p", "2")
+    kafkalite("produce", "copy", "--json", stdin=first)
+    assert kafkalite("consume", "copy", "-e", "--json").stdout == first.replace('"json"', '"copy"')
+
+
+def test_other_values_of_json_are_sent_as_json(kafkalite: Run) -> None:
+    kafkalite("produce", "objects", "--json", stdin='{"value": {"x": [1, null]}, "headers": {"n": 1}}')
+    (record,) = map(json.loads, kafkalite("consume", "objects", "-e", "--json").stdout.splitlines())
+    assert json.loads(record["value"]) == {"x": [1, None]}
+    assert record["headers"] == [["n", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin", "text"),
+    [
+        (("--json",), '{"value": 1}\nnot json\n', "line 2 is no record in JSON"),
+        (("--json",), '{"key": 1}\n', 'no object with a "value"'),
+        (("--json",), '{"value": "", "timestamp": "noon"}\n', "its timestamp is 'noon'"),
+        (("--json",), '{"value": "", "headers": "h"}\n', "its headers are neither"),
+        (("--json",), '{"value": {"base64": "???"}}\n', "is no record in JSON"),
+        (("--json",), '{"value": "", "partition": 7}\n', "has partitions 0 to 0, not 7"),
+        (("--json",), "[" * 100_000, "is no record in JSON"),
+        (("-k", "="), "a=b\nno key\n", "line 2 has no '=' between key and value"),
+        (("-p", "1"), "x\n", "has partitions 0 to 0, not 1"),
+        (("-z", "rar"), "x\n", "'rar' is not one of"),
+        (("--json", "-k", "="), "x\n", "--key-separator is for plain lines"),
+        (("-f", "nowhere.txt"), "", "nowhere.txt"),
+    ],
+)
+def test_wrong_input_is_one_line(kafkalite: Run, args: tuple[str, ...], stdin: str, text: str) -> None:
+    assert text in one_line(kafkalite("produce", "wrong", *args, code=2, stdin=stdin).stderr)
+
+
+def test_a_record_that_is_too_large_is_told_with_what_went_before(kafkalite: Run) -> None:
+    said = one_line(kafkalite("produce", "large", code=2, stdin="small\n" + "x" * 2_000_000 + "\n").stderr)
+    assert "(MESSAGE_TOO_LARGE)" in said
+    sent = int(said.partition("; ")[2].split()[0])
+    assert len(kafkalite("consume", "large", "-e").stdout.splitlines()) == sent
+
+
+def test_lines_are_sent_as_they_come(kafkalite: Run, broker: BrokerThread) -> None:
+    """Neither side waits for the end of the pipe: what is typed here appears there."""
+    kafkalite("topic", "create", "live", "-p", "3")
+    at = ("--bootstrap-server", broker.address)
+    pipes = {"env": ENVIRON, "text": True, "bufsize": 1, "stdout": subprocess.PIPE}
+    reading = subprocess.Popen([*COMMAND, "consume", "live", "-e", "--follow", *at], **pipes)
+    writing = subprocess.Popen([*COMMAND, "produce", "live", *at], stdin=subprocess.PIPE, **pipes)
+    with reading, writing:
+        assert writing.stdin and reading.stdout
+        try:
+            for line in ("one", "two", "three", "four"):
+                writing.stdin.write(f"{line}\n")
+                assert reading.stdout.readline() == f"{line}\n"
+            writing.send_signal(signal.SIGINT)
+            assert writing.wait(TIMEOUT_S) == 130, "Ctrl-C ends a command that waits for input"
+            reading.send_signal(signal.SIGINT)
+            assert reading.wait(TIMEOUT_S) == 130
+        finally:
+            reading.kill()
+            writing.kill()
+
+
+def test_a_reader_that_has_had_enough_is_no_error(kafkalite: Run, broker: BrokerThread) -> None:
+    kafkalite("produce", "much", stdin="\n".join(map(str, range(100_000))))
+    command = [*COMMAND, "consume", "much", "-e", "--bootstrap-server", broker.address]
+    with subprocess.Popen(command, env=ENVIRON, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reading:
+        assert reading.stdout and reading.stderr
+        assert reading.stdout.readline() == b"0\n"
+        reading.stdout.close()
+        assert reading.stderr.read() == b""
+        assert reading.wait(TIMEOUT_S) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (("topic", "list", "-b", "127.0.0.1:1"), "cannot connect to 127.0.0.1:1"),
+        (("topic", "list", "-b", "nowhere"), "'nowhere' is no address; write HOST:PORT"),
+        (("topic", "list", "-b", "127.0.0.1:99999"), "is no address"),
+        (("topic", "create", "x", "-c", "retention"), "write KEY=VALUE"),
+        (("topic", "create"), "Missing argument 'TOPIC'"),
+        (("topic", "alter", "x"), "nothing to alter"),
+        (("consume", "x", "-o", "5"), "--offset belongs to one partition"),
+        (("consume", "x", "-o", "5", "-p", "0", "-e"), "two different beginnings"),
+        (("consume", "x", "-n", "0"), "'-n'"),
+        (("sreve",), "No such command 'sreve'"),
+    ],
+)
+def test_wrong_use_is_one_line(args: tuple[str, ...], text: str) -> None:
+    done = subprocess.run([*COMMAND, *args], capture_output=True, text=True, env=ENVIRON, timeout=TIMEOUT_S)
+    assert done.returncode == 2
+    assert text in one_line(done.stderr)
+    assert done.stdout == ""
+
+
+def test_the_next_broker_is_tried(kafkalite: Run, broker: BrokerThread) -> None:
+    kafkalite("topic", "create", "reached")
+    command = [*COMMAND, "topic", "list", "-b", f"127.0.0.1:1,{broker.address}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRON, timeout=TIMEOUT_S)
+    assert done.returncode == 0 and "reached" in done.stdout
+    assert "cannot connect to 127.0.0.1:1" in done.stderr
