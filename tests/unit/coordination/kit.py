@@ -34,15 +34,15 @@ def random_operations(chance: random.Random) -> list[Operation]:
 
 
 def drive(tree: Tree, chance: random.Random, count: int) -> int:
-    """Do random transactions; returns how many succeeded."""
-    session, done = tree.open_session(), 0
-    for now_ms in range(count):
+    """Do random transactions until `count` have succeeded; returns how many failed."""
+    session, done, failed = tree.open_session(), 0, 0
+    while done < count:
         try:
-            tree.multi(random_operations(chance), session, now_ms)
+            tree.multi(random_operations(chance), session, done)
             done += 1
         except CoordinationError:
-            continue
-    return done
+            failed += 1
+    return failed
 
 
 class Faults:

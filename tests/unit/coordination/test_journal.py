@@ -50,7 +50,7 @@ def names(data: bytes) -> list[str]:
 class TestReading:
     def test_a_snapshot_gives_the_same_tree(self, chance: random.Random) -> None:
         tree = Tree()
-        assert drive(tree, chance, 300) > 20
+        drive(tree, chance, 100)
         loaded = journal.load(journal.encode_snapshot(tree))
         assert picture(loaded.tree) == picture(tree)
         assert (loaded.tree.zxid, loaded.tree.sessions, loaded.torn) == (tree.zxid, tree.sessions, 0)
@@ -234,6 +234,7 @@ class TestFile:
         for size in range(synced, len(data) + 1):
             Path(path).write_bytes(data[:size])
             again = Embedded.open(Disk(), path, VirtualClock())
+            assert journal.load(Path(path).read_bytes()).torn == 0, "the torn tail is gone"
             found = ["/" + name for name in again.tree.children("/")[0]]
             assert found in ([*told], sorted([*told, "/late"])), size
             assert ("/late" in found) == ("/late/r" in picture(again.tree))
