@@ -155,7 +155,8 @@ class Reader:
     def _take(self, found: Fetched, follow: bool) -> None:
         partition, before = found.partition_index, self.positions[found.partition_index]
         check(found.error_code, None, f"{self._topic}-{partition} at offset {before}")
-        for batch in committed(batches(found.records or b""), found.aborted_transactions or []):
+        # A copy of the records, as a view of the answer would have to outlive every traceback through here.
+        for batch in committed(batches(bytes(found.records or b"")), found.aborted_transactions or []):
             self._show(partition, batch)
         if self.positions[partition] == before and found.last_stable_offset >= self.ends[partition] and not follow:
             # Nothing more is there though the end lies further on: compaction took the last records.

@@ -78,7 +78,13 @@ def test_keys_choose_the_partition_and_are_shown(kafkalite: Run) -> None:
 def test_json_comes_back_as_it_went(kafkalite: Run) -> None:
     kafkalite("topic", "create", "json", "-p", "2")
     sent = [
-        {"key": "a", "value": "b", "headers": [["h", "1"], ["h", None]], "partition": 1, "timestamp": 1_700_000_000_000},
+        {
+            "key": "a",
+            "value": "b",
+            "headers": [["h", "1"], ["h", None]],
+            "partition": 1,
+            "timestamp": 1_700_000_000_000,
+        },
         {"key": None, "value": None, "headers": [], "partition": 0, "timestamp": 1_700_000_000_001},
         {"key": "ü", "value": {"base64": "/wD+"}, "headers": [], "partition": 0, "timestamp": 1_700_000_000_002},
     ]

@@ -1,0 +1,304 @@
+"""`kafkalite serve` as a process: what it says, how it ends, what it refuses, and the service manager's side."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from kafkalite._version import VERSION
+from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S
+
+READY = re.compile(r"kafkalite ready on (\S+:\d+)\n")
+
+
+class Server:
+    """A broker process that is ready; `log()` is what it has logged so far."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self.process = process
+        self._log = log
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = READY.fullmatch(said)
+        assert found is not None, f"{said!r} is no readiness; the log:\n{self.log()}"
+        self.address = found[1]
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def stop(self, sign: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(sign)
+        return self.process.wait(TIMEOUT_S)
+
+
+Serve = Callable[..., Server]
+
+
+@contextmanager
+def started(log: Path, args: list[str], environ: dict[str, str], **options: object) -> Iterator[Server]:
+    with log.open("a") as stderr:
+        process = subprocess.Popen(
+            [*COMMAND, "serve", *args],
+            env={**ENVIRON, **environ},
+            cwd=log.parent,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            **options,  # type: ignore[call-overload]
+        )
+    with process:
+        try:
+            yield Server(process, log)
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts brokers on free ports, in `tmp_path`; what still runs at the end is killed."""
+    with ExitStack() as stack:
+
+        def start(*args: str, listen: str | None = "127.0.0.1:0", environ: dict[str, str] | None = None) -> Server:
+            at = [] if listen is None else ["--listen", listen]
+            return stack.enter_context(started(tmp_path / "log.txt", [*at, *args], environ or {}))
+
+        yield start
+
+
+def refused(tmp_path: Path, *args: str, environ: dict[str, str] | None = None) -> str:
+    """What `serve` says when it does not start: the last line, with exit code 2."""
+    done = subprocess.run(
+        [*COMMAND, "serve", "--log-level", "error", *args],
+        env={**ENVIRON, **(environ or {})},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("kafkalite: "), done.stderr
+    return done.stderr.removeprefix("kafkalite: ").strip()
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_it_starts_serves_and_ends_cleanly(serve: Serve, tmp_path: Path, sign: signal.Signals) -> None:
+    server = serve()
+    assert server.address.startswith("127.0.0.1:")
+    socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S).close()
+    assert server.stop(sign) == 0
+    assert server.process.stdout is not None and server.process.stdout.read() == "", "one line, and no more"
+    log = server.log()
+    for line in (
+        f"kafkalite {VERSION} on Python",
+        f"data in {tmp_path}/data",
+        "0 partition(s) recovered",
+        f"listening on PLAINTEXT://{server.address}",
+        f"{sign.name}: ending",
+        "ended cleanly",
+    ):
+        assert log.count(line) == 1, log
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_without_listen_only_this_machine_reaches_it(serve: Serve) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    server = serve("--set", f"listeners=PLAINTEXT://localhost:{port}", listen=None)
+    assert server.address == f"localhost:{port}"
+    socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S).close()
+    assert "nobody is authenticated" not in server.log()
+
+
+def test_an_open_door_is_warned_of(serve: Serve) -> None:
+    log = serve(listen="0.0.0.0:0").log()
+    (line,) = [line for line in log.splitlines() if "WARNING" in line]
+    assert "nobody is authenticated" in line and "0.0.0.0" in line
+
+
+def test_what_was_there_is_recovered(serve: Serve, tmp_path: Path) -> None:
+    first = serve()
+    command = [*COMMAND, "topic", "create", "orders", "-p", "3", "-b", first.address]
+    subprocess.run(command, env=ENVIRON, check=True, timeout=TIMEOUT_S)
+    command = [*COMMAND, "produce", "orders", "-b", first.address]
+    subprocess.run(command, input=b"one\ntwo\n", env=ENVIRON, check=True, timeout=TIMEOUT_S)
+    assert first.stop() == 0
+    second = serve()
+    assert "3 partition(s) recovered" in second.log()
+    command = [*COMMAND, "consume", "orders", "-e", "-b", second.address]
+    read = subprocess.run(command, env=ENVIRON, check=True, timeout=TIMEOUT_S, capture_output=True)
+    assert read.stdout == b"one\ntwo\n"
+    assert second.stop() == 0
+    dump = [*COMMAND, "log", "dump", "--summary", str(tmp_path / "data")]
+    shown = subprocess.run(dump, env=ENVIRON, check=True, timeout=TIMEOUT_S, capture_output=True, text=True)
+    assert "2 records" in shown.stdout and "nothing is wrong" in shown.stdout
+
+
+def test_the_stronger_setting_wins_and_deviations_are_told(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text(
+        "num.partitions=2\nnum.io.threads=8\nnum.network.threads=3\nnum.partition=9\ndefault.replication.factor=1\n"
+        "listeners=PLAINTEXT://127.0.0.1:1\nlog.dirs=elsewhere\n"
+    )
+    environ = {"KAFKALITE_NUM_PARTITIONS": "3", "KAFKALITE_AUTO_CREATE_TOPICS_ENABLE": "false"}
+    server = serve("--config", "server.properties", "--set", "num.partitions=4", "--data", "here", environ=environ)
+    log = server.log()
+    assert log.count("without effect here: num.io.threads, num.network.threads") == 1
+    assert "unknown key num.partition: did you mean num.partitions?" in log
+    assert (tmp_path / "here").is_dir() and not (tmp_path / "elsewhere").exists()
+    command = [*COMMAND, "topic", "create", "orders", "-b", server.address]
+    done = subprocess.run(command, env=ENVIRON, check=True, timeout=TIMEOUT_S, capture_output=True, text=True)
+    assert done.stdout == "created orders with 4 partition(s)\n"
+    command = [*COMMAND, "produce", "unmade", "-b", server.address]
+    done = subprocess.run(command, env=ENVIRON, input="x", timeout=TIMEOUT_S, capture_output=True, text=True)
+    assert done.returncode == 2 and "UNKNOWN_TOPIC_OR_PARTITION" in done.stderr
+
+
+def test_the_log_in_json(serve: Serve) -> None:
+    server = serve("--log-json")
+    assert server.stop() == 0
+    lines = [json.loads(line) for line in server.log().splitlines()]
+    assert {"time", "level", "logger", "message"} <= lines[0].keys()
+    assert lines[-1]["message"] == "ended cleanly"
+
+
+def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("[log\n")
+    for args, text in (
+        (("--set", "num.partitions=many"), "num.partitions"),
+        (("--set", "num.partitions"), "key=value"),
+        (("--listen", "9092"), "write HOST:PORT"),
+        (("--listen", "localhost:70000"), "port"),
+        (("--listen", ":0", "--set", "listeners=PLAINTEXT://:0"), "give one of them"),
+        (("--set", "authorizer.class.name=org.example.Authorizer"), "authorizer.class.name"),
+        (("--config", "nowhere.properties"), "nowhere.properties"),
+        (("--config", "bad.toml"), "bad.toml: not TOML"),
+        (("--log-level", "loud"), "'loud' is not one of"),
+        (("extra",), "unexpected extra argument"),
+    ):
+        assert text in refused(tmp_path, *args), args
+    said = refused(tmp_path, environ={"KAFKALITE_LOG_RETENTION_MS": "soon"})
+    assert "log.retention.ms" in said and "KAFKALITE_LOG_RETENTION_MS" in said
+
+
+def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = refused(tmp_path, "--listen", address)
+    assert address in said and "in use" in said
+
+
+def test_a_directory_that_another_broker_has_is_one_line(serve: Serve, tmp_path: Path) -> None:
+    serve()
+    said = refused(tmp_path, "--listen", "127.0.0.1:0")
+    assert str(Path("data")) in said
+
+
+def test_a_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for directory in ("file", "file/below"):
+        assert directory in refused(tmp_path, "--listen", "127.0.0.1:0", "--data", directory)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qk\n")
+    assert "foreign" in refused(tmp_path, "--listen", "127.0.0.1:0", "--data", "foreign")
+
+
+def test_the_second_signal_ends_it_at_once(serve: Serve) -> None:
+    """While the first is draining an answer that waits for a record that never comes, or is done already."""
+    server = serve()
+    for _ in range(2):
+        server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(TIMEOUT_S) in (0, -signal.SIGTERM)
+
+
+@pytest.fixture
+def notifications(tmp_path: Path) -> Iterator[socket.socket]:
+    """The service manager's end of NOTIFY_SOCKET."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(TIMEOUT_S)
+        yield manager
+
+
+def test_the_service_manager_is_told(serve: Serve, tmp_path: Path, notifications: socket.socket) -> None:
+    """A whole broker on a played notify socket: ready, the watchdog from its loop, the end."""
+    environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
+    server = serve(environ=environ)
+    ready = notifications.recv(4096).decode().splitlines()
+    assert ready == ["READY=1", f"STATUS=accepting on {server.address}"]
+    assert [notifications.recv(4096) for _ in range(5)] == [b"WATCHDOG=1"] * 5
+    server.process.send_signal(signal.SIGSTOP)
+    notifications.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        while True:
+            notifications.recv(4096)
+    notifications.settimeout(TIMEOUT_S)
+    server.process.send_signal(signal.SIGCONT)
+    assert notifications.recv(4096) == b"WATCHDOG=1"
+    server.process.send_signal(signal.SIGTERM)
+    while (said := notifications.recv(4096)) == b"WATCHDOG=1":
+        continue
+    assert said.startswith(b"STOPPING=1\n")
+    assert server.process.wait(TIMEOUT_S) == 0
+
+
+def test_no_service_manager_where_one_is_said_to_be(tmp_path: Path) -> None:
+    assert "NOTIFY_SOCKET" in refused(tmp_path, environ={"NOTIFY_SOCKET": "nonsense"})
+    assert refused(tmp_path, environ={"NOTIFY_SOCKET": str(tmp_path / "nowhere")})
+
+
+# Puts its socket at descriptor 3 and its own process id into LISTEN_PID, as a service manager does before it executes.
+HAND_OVER = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def test_a_socket_of_the_service_manager_is_served(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    with socket.create_server(("127.0.0.1", 0)) as listening, log.open("w") as stderr:
+        port = listening.getsockname()[1]
+        early = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)  # before the broker is there
+        command = [COMMAND[0], "-c", HAND_OVER, str(listening.fileno()), *COMMAND, "serve"]
+        process = subprocess.Popen(
+            command,
+            env=ENVIRON,
+            cwd=tmp_path,
+            pass_fds=[listening.fileno()],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    with process, early:
+        try:
+            server = Server(process, log)
+            assert server.port == port
+            # ApiVersions v0, correlation id 7, no client id.
+            early.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff"))
+            assert early.recv(8)[4:] == (7).to_bytes(4, "big")
+            early.close()
+            assert server.stop() == 0
+        finally:
+            process.kill()
+
+
+def test_it_is_up_in_the_blink_of_an_eye(serve: Serve, record_property: Callable[[str, object], None]) -> None:
+    """The figure is reported, and only a start that nobody would call fast fails."""
+    before = os.times().elapsed
+    serve()
+    took_s = os.times().elapsed - before
+    record_property("summary", f"serve: ready after {took_s * 1000:.0f} ms")
+    assert took_s < 10
