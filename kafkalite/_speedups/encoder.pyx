@@ -420,7 +420,7 @@ def encode_request(message, int version, int correlation_id, client_id):
             raise EncodeError(f"the string cannot be UTF-8: {error.reason}", "client_id") from None
     if len(name) > STRING_MAX:
         raise EncodeError(f"{len(name)} bytes are too many for a string", "client_id")
-    store_u16(header, <uint32_t> cls.key & 0xffff)
+    store_u16(header, <uint32_t> cls.api_key & 0xffff)
     store_u16(header + 2, version & 0xffff)
     store_u32(header + 4, <uint32_t> correlation_id)
     store_u16(header + 8, 0xffff if client_id is None else <uint32_t> len(name))

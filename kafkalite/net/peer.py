@@ -110,7 +110,7 @@ class Peer:
 
     def version(self, request: type[Request], version_max: int | None = None) -> int:
         """The version a call would use. Raises UnsupportedVersionError when there is none that both know."""
-        served = self.api_versions.get(request.key)
+        served = self.api_versions.get(request.api_key)
         name = request.__name__
         if served is None:
             raise error_for(KafkaErrorCode.UNSUPPORTED_VERSION, f"{self._wire.name} does not serve {name}")
@@ -171,7 +171,7 @@ class Peer:
         version = ApiVersionsRequest.versions[1]
         answer: ApiVersionsResponse = await self._call(request, version)
         if answer.error_code == KafkaErrorCode.UNSUPPORTED_VERSION:
-            served = [each.max_version for each in answer.api_keys if each.api_key == ApiVersionsRequest.key]
+            served = [each.max_version for each in answer.api_keys if each.api_key == ApiVersionsRequest.api_key]
             answer = await self._call(request, min(version, served[0] if served else 0))
         if answer.error_code:
             raise error_for(answer.error_code)

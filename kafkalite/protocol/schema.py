@@ -193,6 +193,9 @@ class StructMeta(type):
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> "StructMeta":
         annotations = {key: kind for key, kind in _annotations(namespace).items() if get_origin(kind) is not ClassVar}
+        hidden = [key for key in annotations for base in bases if hasattr(base, key)]
+        if hidden:
+            raise TypeError(f"{name}.{hidden[0]} would hide what every message has under this name")
         fields = tuple(_declare(key, kind, namespace.pop(key, _ABSENT)) for key, kind in annotations.items())
         namespace["__slots__"] = tuple(annotations)
         cls = super().__new__(mcs, name, bases, namespace, **options)
@@ -230,25 +233,25 @@ class Message(Struct):
 
 
 class Request(Message):
-    """What a client sends. `key` is the API key; the header has version 2 in flexible versions, else version 1."""
+    """What a client sends. `api_key` is its number; the header has version 2 in flexible versions, else version 1."""
 
-    key: ClassVar[int] = -1
+    api_key: ClassVar[int] = -1
 
     def __init_subclass__(cls, key: int = -1, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.key = key
+        cls.api_key = key
         register_request(key, cls.flexible)
 
 
 class Response(Message):
     """What a broker answers. Its header has version 1 from `header_flexible` on: `flexible`, but for ApiVersions."""
 
-    key: ClassVar[int] = -1
+    api_key: ClassVar[int] = -1
     header_flexible: ClassVar[int] = NEVER
 
     def __init_subclass__(cls, key: int = -1, header_flexible: int | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.key = key
+        cls.api_key = key
         cls.header_flexible = cls.flexible if header_flexible is None else header_flexible
 
 

@@ -20,8 +20,8 @@ def _load() -> None:
 
 _load()
 
-REQUESTS: dict[int, type[Request]] = {cls.key: cls for cls in Request.__subclasses__()}
-RESPONSES: dict[int, type[Response]] = {cls.key: cls for cls in Response.__subclasses__()}
+REQUESTS: dict[int, type[Request]] = {cls.api_key: cls for cls in Request.__subclasses__()}
+RESPONSES: dict[int, type[Response]] = {cls.api_key: cls for cls in Response.__subclasses__()}
 
 
 def version_range(key: int) -> tuple[int, int] | None:

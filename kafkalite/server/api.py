@@ -70,7 +70,7 @@ class Row:
 
     @property
     def api_key(self) -> int:
-        return int(self.request.key)
+        return int(self.request.api_key)
 
     @property
     def name(self) -> str:

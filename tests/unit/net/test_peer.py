@@ -29,7 +29,7 @@ class Speaker:
     def answer(self, body):
         header = read_request_header(body)
         self.asked.append((header.api_key, header.api_version))
-        if header.api_key == ApiVersionsRequest.key:
+        if header.api_key == ApiVersionsRequest.api_key:
             ranges = [
                 ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=self.api_versions_max),
                 ApiVersionsResponse.ApiVersion(api_key=3, min_version=self.metadata[0], max_version=self.metadata[1]),

@@ -23,7 +23,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 def kio_class(cls: type[Message], version: int) -> type[Any]:
     load = load_request_schema if issubclass(cls, Request) else load_response_schema
-    found: type[Any] = load(cls.key, version)  # type: ignore[attr-defined]
+    found: type[Any] = load(cls.api_key, version)  # type: ignore[attr-defined]
     return found
 
 

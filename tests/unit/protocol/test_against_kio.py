@@ -52,7 +52,7 @@ def test_every_version_of_kio_is_served() -> None:
     from kio.index import schema_name_map
     from kio.schema.index import api_key_map
 
-    ours = {(cls.key, version) for cls, version in CASES}  # type: ignore[attr-defined]
+    ours = {(cls.api_key, version) for cls, version in CASES}  # type: ignore[attr-defined]
     keys = {key for key, _ in ours}
     theirs = {(key, version) for key in keys for version in schema_name_map[api_key_map[key]]}
     assert theirs - ours == {(22, 6)}

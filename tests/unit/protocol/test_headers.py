@@ -23,13 +23,13 @@ def test_header_versions_are_kios(cls, version) -> None:
         assert codec.response_header(cls, version, 77) == expected
         assert codec.read_response_header(cls, version, expected + b"rest") == (77, b"rest")
         return
-    values = {"request_api_key": cls.key, "request_api_version": version, "correlation_id": 77, "client_id": "me"}
+    values = {"request_api_key": cls.api_key, "request_api_version": version, "correlation_id": 77, "client_id": "me"}
     expected = kio_encode(theirs, theirs(**values))
     message = cls()
     frame = codec.encode_request(message, version, 77, "me")
     assert frame == expected + codec.encode(message, version)
     header = codec.read_request_header(frame)
-    assert (header.api_key, header.api_version) == (cls.key, version)
+    assert (header.api_key, header.api_version) == (cls.api_key, version)
     assert (header.correlation_id, header.client_id) == (77, "me")
     assert codec.decode(cls, version, header.body) == message
 
