@@ -2,7 +2,7 @@
 
 Laws:
 1. Whoever touches a disk takes a `Disk`; the faulty twin subclasses `Disk` and `File`.
-2. Failures are `OSError` with the path; a write is whole or raises, and what a failed one left is the caller's to truncate.
+2. Failures are `OSError` with the path; a write is whole or raises; what a failed one left is the caller's to cut.
 3. A `File` owns one descriptor and closes it with its last reference, so a region in flight keeps its bytes readable.
 """
 

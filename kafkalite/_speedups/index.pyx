@@ -3,7 +3,7 @@
 Laws:
 1. Entries only grow: offsets, positions and timestamps of an entry are above those of the one before.
 2. Offsets are kept relative to the segment's base in 32 bits; what does not fit is refused, never wrapped.
-3. An index says where to begin to look, never what is there: a missing entry costs time, a wrong one is refused on loading.
+3. An index says where to begin to look, never what is there: a missing entry costs time, insane bytes are refused.
 
 Sources: OffsetIndex.java, TimeIndex.java.
 """

@@ -2,7 +2,7 @@
 
 Laws:
 1. `append` makes no system call; `write` makes one per segment touched.
-2. A failed write leaves log end, indexes and producers as they were; where the file cannot be cut back, the log has failed.
+2. A failed write leaves log end, indexes and producers as they were; if the file cannot be cut, the log has failed.
 3. Nothing here reads a record: headers only.
 4. Readers work on the tuple of segments they began with.
 
@@ -14,7 +14,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
 from kafkalite._speedups.file cimport File, FileRegion, iovec
-from kafkalite._speedups.index cimport OffsetIndex, TimeIndex
 from kafkalite._speedups.producers cimport NEW_BATCH, ProducerState
 from kafkalite._speedups.wire cimport (
     BASE_OFFSET_AT,

@@ -197,7 +197,7 @@ def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t i
         interval: index.interval.bytes.
         producers: also note the batches of idempotent producers from the offset `producers_from` on.
 
-    Result: Scanned. The segment's `size` ends at the first bad batch; the file is not changed. Raises OSError, MemoryError.
+    Result: Scanned. The segment's `size` ends at the first bad batch; the file stays. Raises OSError, MemoryError.
     """
     cdef Chunk *chunk = <Chunk *> malloc(sizeof(Chunk))
     cdef Scanned found = Scanned.__new__(Scanned)

@@ -153,6 +153,9 @@ cdef class ProducerState:
         entry.note(header, base_offset)
         return 0
 
+    def __iter__(self):
+        return iter(list(self.entries.values()))
+
     def keep(self):
         """What was noted is in the file."""
         self.undo.clear()

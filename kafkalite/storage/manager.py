@@ -137,6 +137,7 @@ class LogManager:
             timer.cancel()
         self._timers.clear()
         for directory in self._directories.values():
+            self._see_failures(directory.path)
             if not directory.online:
                 continue
             try:
@@ -199,6 +200,7 @@ class LogManager:
     def forget(self, log: Log) -> None:
         """Look after a log no more; its files stay."""
         self._logs.pop((log.topic, log.partition), None)
+        self.topic_ids.pop((log.topic, log.partition), None)
         for segment in log.segments:
             self.cache.forget(segment)
 
@@ -251,9 +253,16 @@ class LogManager:
         logger.info("%s: deleting %d files, log start %d", log.directory, len(paths), log.log_start_offset)
         self._after(log.config.file_delete_delay_ms, retention.remove_files, self.disk, paths)
 
+    def _see_failures(self, path: str) -> None:
+        """A log whose failed write could not be taken back says that its disk is not to be trusted."""
+        for log in self.logs_of(path):
+            if log.failed and log.last_error is not None:
+                self._fail(path, log.last_error)
+
     def checkpoint(self) -> None:
         """Sync segments that were closed since, then write the checkpoints, all as jobs."""
         for path, directory in self._directories.items():
+            self._see_failures(path)
             if not directory.online:
                 continue
             for log in self.logs_of(path):

@@ -291,6 +291,22 @@ def test_a_failed_sync_takes_only_its_directory_offline(tmp_path: Path) -> None:
     kit.manager.unlock()
 
 
+def test_a_write_that_cannot_be_taken_back_takes_the_directory_offline(tmp_path: Path, kit: Kit) -> None:
+    log, other = kit.create("t", 0, batches=1), kit.create("t", 1, batches=1)
+    kit.disk.fail("write", errno.EIO, path=log.directory, allowed=10)
+    kit.disk.fail("truncate", errno.EIO)
+    log.append(batch(), None, 0)
+    assert log.write() != 0
+    kit.manager.close()
+    assert kit.offline == [log, other]
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    again = kit.restart(clean=False)
+    found = again.manager.find("t", 0)
+    assert found is not None
+    assert (found.log_end_offset, again.loaded[0].bytes_dropped) == (3, 10)
+    again.manager.unlock()
+
+
 @pytest.mark.parametrize("garbage", [b"garbage", b"0\n1\n", b"0\n1\nt 0\n", b"0\n1\nt zero 5\n", b"\xff"])
 def test_a_bad_checkpoint_means_an_unclean_start(tmp_path: Path, kit: Kit, garbage: bytes) -> None:
     kit.create(batches=10)
