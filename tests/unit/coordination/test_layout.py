@@ -104,9 +104,17 @@ def test_garbage_is_refused_with_one_line_that_names_the_node(decode: Callable[[
             decode(data)
 
 
+def reads(decode: Callable[[bytes], object], data: bytes) -> bool:
+    try:
+        decode(data)
+    except layout.LayoutError:
+        return False
+    return True
+
+
 @pytest.mark.fuzz
 def test_changed_nodes_are_read_or_refused(chance: random.Random, fuzz_inputs: int) -> None:
-    good = [written for written, _ in TEXTS]
+    good = [(written, decode) for written, _ in TEXTS for decode in DECODERS if reads(decode, written)]
     values = [
         b"null",
         b"-1",
@@ -121,7 +129,7 @@ def test_changed_nodes_are_read_or_refused(chance: random.Random, fuzz_inputs: i
     ]
     outcomes = {True: 0, False: 0}
     for _ in range(max(500, fuzz_inputs // 100)):
-        data = chance.choice(good)
+        data, decode = chance.choice(good)
         if chance.random() < 0.7:
             spans = [match.span(1) for match in re.finditer(rb":([^,{}\[\]]+|\[[^]]*\])", data)]
             start, end = chance.choice(spans)
@@ -130,7 +138,7 @@ def test_changed_nodes_are_read_or_refused(chance: random.Random, fuzz_inputs: i
             at = chance.randrange(len(data))
             data = data[:at] + chance.randbytes(1) + data[at + 1 :]
         try:
-            chance.choice(DECODERS)(data)
+            decode(data)
             outcomes[True] += 1
         except layout.LayoutError:
             outcomes[False] += 1
