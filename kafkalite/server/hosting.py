@@ -159,7 +159,9 @@ class Opening:
         log: Log = outcome.value
         self._logs.add(log)
         directory = self._logs.directory_of(log)
-        self._notes.note_directory(partition.topic_id, partition.index, directory, lambda error: self._noted(log, error))
+        self._notes.note_directory(
+            partition.topic_id, partition.index, directory, lambda error: self._noted(log, error)
+        )
 
     def _noted(self, log: Log, error: int) -> None:
         error = error or self._partition.error

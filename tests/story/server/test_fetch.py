@@ -1,0 +1,304 @@
+"""Fetch: what a reader gets at once, and what parks until it is there."""
+
+import pytest
+
+from kafkalite.cluster.partition import Partition
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.fetch import FetchResponse
+from kafkalite.records import batches
+from tests.kit.server import (
+    Client,
+    Hub,
+    Wire,
+    batch,
+    fetch_request,
+    fetched,
+    outcomes,
+    produce_request,
+    stopped_time,
+    values_of,
+)
+
+WAIT_MS = 5000
+
+
+def hosted(client: Client, topic: str, index: int = 0) -> Partition:
+    found = client.broker.replicas.partition(topic, b"", index, by_id=False)
+    assert isinstance(found, Partition)
+    return found
+
+
+def only(answer: FetchResponse) -> object:
+    (part,) = fetched(answer).values()
+    return part
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+async def test_every_version_reads_what_was_written(client: Client, version: int) -> None:
+    await client.create("t", partitions=2)
+    await client.produce("t", batch(b"a", b"b"), partition=1)
+    topic = client.topic_id("t") if version >= 13 else "t"
+    found = fetched(await client.call(fetch_request(topic, (0, 0), (1, 1)), version))
+    assert set(found) == {(topic, 0), (topic, 1)}
+    empty, full = found[topic, 0], found[topic, 1]
+    assert (empty.error_code, empty.high_watermark, values_of(empty.records)) == (0, 0, [])
+    assert (full.error_code, full.high_watermark, full.last_stable_offset) == (0, 2, 2)
+    assert values_of(full.records) == [b"a", b"b"]  # the whole batch that holds the offset
+    assert full.log_start_offset == (0 if version >= 5 else -1)
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+async def test_both_isolation_levels_read_all(client: Client, isolation_level: int) -> None:
+    await client.create("t")
+    await client.produce("t", batch(b"a"))
+    part = only(await client.call(fetch_request("t", (0, 0), isolation_level=isolation_level), 12))
+    assert values_of(part.records) == [b"a"] and not part.aborted_transactions
+
+
+async def test_what_is_not_there(client: Client) -> None:
+    await client.create("t")
+    assert only(await client.call(fetch_request("t", (1, 0)), 12)).error_code == 3
+    assert only(await client.call(fetch_request("nowhere", (0, 0)), 12)).error_code == 3
+    unknown = only(await client.call(fetch_request(bytes(15) + b"\1", (0, 0)), 13))
+    assert unknown.error_code == KafkaErrorCode.UNKNOWN_TOPIC_ID
+    assert only(await client.call(fetch_request(client.topic_id("t"), (1, 0)), 13)).error_code == 3
+
+
+@pytest.mark.parametrize("offset", [-1, 3, 2**60])
+async def test_an_offset_out_of_range_is_told_at_once(client: Client, offset: int) -> None:
+    await client.create("t")
+    await client.produce("t", batch(b"a", b"b"))
+    part = only(await client.call(fetch_request("t", (0, offset), max_wait_ms=WAIT_MS), 12))
+    assert part.error_code == KafkaErrorCode.OFFSET_OUT_OF_RANGE
+    assert values_of(part.records) == []
+
+
+async def test_an_empty_partition_has_offset_0_only(client: Client) -> None:
+    await client.create("t")
+    assert only(await client.call(fetch_request("t", (0, 0)), 12)).error_code == 0
+    assert only(await client.call(fetch_request("t", (0, 1)), 12)).error_code == KafkaErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("bound", ["max_bytes", "partition_max_bytes"])
+async def test_at_least_one_whole_batch_comes_above_every_bound(client: Client, bound: str) -> None:
+    await client.create("t", partitions=2)
+    for index in range(2):
+        for _ in range(3):
+            await client.produce("t", batch(b"x" * 1000), partition=index)
+    found = fetched(await client.call(fetch_request("t", (0, 0), (1, 0), **{bound: 1}), 12))
+    assert [len(batches(found["t", index].records)) for index in range(2)] == [1, 0]
+
+
+async def test_max_bytes_bounds_the_whole_answer(client: Client) -> None:
+    await client.create("t", partitions=3)
+    one = len(batch(b"x" * 1000))
+    for index in range(3):
+        for _ in range(3):
+            await client.produce("t", batch(b"x" * 1000), partition=index)
+    request = fetch_request("t", (0, 0), (1, 0), (2, 0), max_bytes=4 * one + 10, partition_max_bytes=3 * one)
+    found = fetched(await client.call(request, 12))
+    assert [len(batches(found["t", index].records)) for index in range(3)] == [3, 1, 0]
+
+
+async def test_leader_epochs(client: Client) -> None:
+    await client.create("t")
+    await client.produce("t", batch(b"a"))
+    hosted(client, "t").leader_epoch = 5
+    await client.produce("t", batch(b"b"))
+    codes = [
+        only(await client.call(fetch_request("t", (0, 0), current_leader_epoch=epoch), 12)).error_code
+        for epoch in (-1, 4, 5, 6)
+    ]
+    assert codes == [0, KafkaErrorCode.FENCED_LEADER_EPOCH, 0, KafkaErrorCode.UNKNOWN_LEADER_EPOCH]
+
+
+async def test_a_reader_whose_past_was_cut_learns_where(client: Client) -> None:
+    await client.create("t")
+    await client.produce("t", batch(b"a", b"b"))  # epoch 0: offsets 0 and 1
+    hosted(client, "t").leader_epoch = 5
+    await client.produce("t", batch(b"c"))  # epoch 5: offset 2
+    part = only(await client.call(fetch_request("t", (0, 3), last_fetched_epoch=0, max_wait_ms=WAIT_MS), 12))
+    assert (part.error_code, part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (0, 0, 2)
+    part = only(await client.call(fetch_request("t", (0, 3), last_fetched_epoch=5), 12))
+    assert part.diverging_epoch is None
+
+
+# Parked.
+
+
+@pytest.fixture
+async def ready(client: Client) -> Client:
+    await client.create("t", "u", partitions=2)
+    for topic in ("t", "u"):
+        for index in range(2):
+            await client.produce(topic, batch(b"0"), partition=index)
+    return client
+
+
+async def test_an_append_wakes_a_parked_fetch_in_its_own_pass(ready: Client, hub: Hub) -> None:
+    reader, writer = Wire(hub), Wire(hub)
+    reader.send((fetch_request("t", (0, 1), (1, 1), max_wait_ms=WAIT_MS), 12))
+    assert reader.answers() == []
+    writer.send((produce_request("u", (0, batch(b"elsewhere"))), 12))
+    assert reader.answers() == []
+    writer.send((produce_request("t", (1, batch(b"here"))), 12))
+    (answer,) = reader.answers()
+    found = fetched(answer)
+    assert values_of(found["t", 1].records) == [b"here"] and values_of(found["t", 0].records) == []
+    assert not hosted(ready, "t").fetch_waiters and not hosted(ready, "t", 1).fetch_waiters
+
+
+async def test_min_bytes_counts_over_all_partitions(ready: Client, hub: Hub) -> None:
+    reader, writer = Wire(hub), Wire(hub)
+    one = len(batch(b"x" * 100))
+    reader.send((fetch_request("t", (0, 1), (1, 1), max_wait_ms=WAIT_MS, min_bytes=2 * one + 1), 12))
+    for index in (0, 1):
+        writer.send((produce_request("t", (index, batch(b"x" * 100))), 12))
+        assert reader.answers() == []
+    writer.send((produce_request("t", (0, batch(b"x" * 100))), 12))
+    (answer,) = reader.answers()
+    assert [len(values_of(part.records)) for part in fetched(answer).values()] == [2, 1]
+
+
+async def test_what_is_there_counts_before_parking(ready: Client, hub: Hub) -> None:
+    reader, writer = Wire(hub), Wire(hub)
+    have = len(batch(b"0"))
+    reader.send((fetch_request("t", (0, 0), max_wait_ms=WAIT_MS, min_bytes=have), 12))
+    assert len(reader.answers()) == 1
+    reader.send((fetch_request("t", (0, 0), max_wait_ms=WAIT_MS, min_bytes=have + 1), 12))
+    assert reader.answers() == []
+    writer.send((produce_request("t", (0, batch(b"1"))), 12))
+    assert [values_of(only(answer).records) for answer in reader.answers()] == [[b"0", b"1"]]
+
+
+async def test_the_deadline_answers_with_what_there_is(ready: Client, hub: Hub) -> None:
+    clock = stopped_time(ready.broker)
+    reader = Wire(hub)
+    reader.send((fetch_request("t", (0, 0), max_wait_ms=WAIT_MS, min_bytes=10**6), 12))
+    clock.advance(WAIT_MS - 1)
+    hub.pump()
+    assert reader.answers() == []
+    clock.advance(1)
+    hub.pump()
+    assert [values_of(only(answer).records) for answer in reader.answers()] == [[b"0"]]
+    assert not hosted(ready, "t").fetch_waiters and clock.timers == 0
+
+
+async def test_without_time_to_wait_nothing_parks(ready: Client, hub: Hub) -> None:
+    reader = Wire(hub)
+    reader.send((fetch_request("t", (0, 1), max_wait_ms=0, min_bytes=10**6), 12))
+    assert len(reader.answers()) == 1
+
+
+async def test_a_reader_that_hangs_up_leaves_nothing_behind(ready: Client, hub: Hub) -> None:
+    clock = stopped_time(ready.broker)
+    reader, writer = Wire(hub), Wire(hub)
+    reader.send((fetch_request("t", (0, 1), max_wait_ms=WAIT_MS), 12))
+    reader.hang_up()
+    assert not hosted(ready, "t").fetch_waiters and clock.timers == 0
+    writer.send((produce_request("t", (0, batch(b"1"))), 12))
+    assert outcomes(writer.answers()[0])[0].error_code == 0
+
+
+@pytest.mark.parametrize(("version", "error"), [(12, 3), (13, KafkaErrorCode.UNKNOWN_TOPIC_ID)])
+async def test_deletion_wakes_a_parked_fetch(ready: Client, hub: Hub, version: int, error: int) -> None:
+    reader = Wire(hub)
+    topic = ready.topic_id("t") if version >= 13 else "t"
+    reader.send((fetch_request(topic, (0, 1), max_wait_ms=60_000), version))
+    assert (await ready.delete("t"))[0].error_code == 0
+    assert only(await reader.answer()).error_code == error
+
+
+async def test_deleting_records_wakes_a_parked_fetch(ready: Client, hub: Hub) -> None:
+    reader, writer = Wire(hub), Wire(hub)
+    reader.send((fetch_request("t", (0, 0), max_wait_ms=60_000, min_bytes=10**6), 12))
+    writer.send((produce_request("t", (0, batch(b"1"))), 12))
+    assert reader.answers() == []
+    assert hosted(ready, "t").delete_records_before(2) == 0
+    assert only(await reader.answer()).error_code == KafkaErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_a_parked_fetch_holds_back_only_its_own_connection(ready: Client, hub: Hub) -> None:
+    reader, other, writer = Wire(hub), Wire(hub), Wire(hub)
+    reader.send((fetch_request("t", (0, 1), max_wait_ms=WAIT_MS), 12), (fetch_request("t", (0, 0)), 12))
+    other.send((fetch_request("t", (0, 0)), 12))
+    assert reader.answers() == [] and len(other.answers()) == 1
+    writer.send((produce_request("t", (0, batch(b"1"))), 12))
+    assert [values_of(only(answer).records) for answer in reader.answers()] == [[b"1"], [b"0"]]
+
+
+async def test_one_append_wakes_many_readers(ready: Client, hub: Hub) -> None:
+    readers, writer = [Wire(hub) for _ in range(50)], Wire(hub)
+    for reader in readers:
+        reader.send((fetch_request("t", (0, 1), max_wait_ms=WAIT_MS), 12))
+    writer.send((produce_request("t", (0, batch(b"1"))), 12))
+    assert all(len(reader.answers()) == 1 for reader in readers)
+
+
+# Sessions.
+
+
+async def test_a_session_answers_only_with_news(ready: Client) -> None:
+    full = await ready.call(fetch_request("t", (0, 0), (1, 0), session_epoch=0), 12)
+    assert full.session_id > 0 and len(fetched(full)) == 2
+    idle = await ready.call(fetch_request("t", (0, 1), (1, 1), session_id=full.session_id, session_epoch=1), 12)
+    assert (idle.error_code, idle.session_id, fetched(idle)) == (0, full.session_id, {})
+    await ready.produce("t", batch(b"1"), partition=1)
+    news = await ready.call(fetch_request("t", session_id=full.session_id, session_epoch=2), 12)
+    assert set(fetched(news)) == {("t", 1)} and values_of(fetched(news)["t", 1].records) == [b"1"]
+
+
+async def test_a_session_by_ids_parks_and_learns_of_a_deletion(ready: Client, hub: Hub) -> None:
+    reader = Wire(hub)
+    topic = ready.topic_id("t")
+    reader.send((fetch_request(topic, (0, 1), session_epoch=0), 17))
+    session_id = reader.answers()[0].session_id
+    reader.send((fetch_request(topic, session_id=session_id, session_epoch=1, max_wait_ms=60_000), 17))
+    assert reader.answers() == []
+    await ready.delete("t")
+    assert only(await reader.answer()).error_code == KafkaErrorCode.UNKNOWN_TOPIC_ID
+    reader.send((fetch_request(topic, session_id=session_id, session_epoch=2, max_wait_ms=60_000), 17))
+    assert only(reader.answers()[0]).error_code == KafkaErrorCode.UNKNOWN_TOPIC_ID  # until it is forgotten
+
+
+async def test_forgotten_and_added_topics(ready: Client) -> None:
+    full = await ready.call(fetch_request("t", (0, 1), (1, 1), session_epoch=0), 12)
+    request = fetch_request("u", (0, 0), session_id=full.session_id, session_epoch=1)
+    request.forgotten_topics_data = [request.ForgottenTopic(topic="t", partitions=[0])]
+    assert set(fetched(await ready.call(request, 12))) == {("u", 0)}
+    await ready.produce("t", batch(b"1"), partition=0)
+    await ready.produce("t", batch(b"1"), partition=1)
+    news = await ready.call(fetch_request("u", (0, 1), session_id=full.session_id, session_epoch=2), 12)
+    assert set(fetched(news)) == {("t", 1)}
+
+
+async def test_session_errors(ready: Client) -> None:
+    full = await ready.call(fetch_request("t", (0, 0), session_epoch=0), 12)
+    wrong = await ready.call(fetch_request("t", session_id=full.session_id, session_epoch=5), 12)
+    assert (wrong.error_code, wrong.session_id) == (KafkaErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
+    unknown = await ready.call(fetch_request("t", session_id=full.session_id ^ 1, session_epoch=1), 12)
+    assert unknown.error_code == KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    switched = await ready.call(
+        fetch_request(ready.topic_id("t"), (0, 0), session_id=full.session_id, session_epoch=1), 13
+    )
+    assert switched.error_code == KafkaErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+async def test_a_final_epoch_ends_the_session(ready: Client) -> None:
+    full = await ready.call(fetch_request("t", (0, 0), session_epoch=0), 12)
+    last = await ready.call(fetch_request("t", (0, 0), session_id=full.session_id, session_epoch=-1), 12)
+    assert last.session_id == 0 and values_of(only(last).records) == [b"0"]
+    gone = await ready.call(fetch_request("t", session_id=full.session_id, session_epoch=1), 12)
+    assert gone.error_code == KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_partitions_that_gave_records_go_last(ready: Client) -> None:
+    for index in range(2):
+        for _ in range(2):
+            await ready.produce("t", batch(b"x" * 1000), partition=index)
+    full = await ready.call(fetch_request("t", (0, 1), (1, 1), session_epoch=0, max_bytes=1), 12)
+    firsts = [next(iter(fetched(full)))]
+    for epoch in (1, 2):
+        request = fetch_request("t", session_id=full.session_id, session_epoch=epoch, max_bytes=1)
+        firsts.append(next(key for key, part in fetched(await ready.call(request, 12)).items() if part.records))
+    assert set(firsts[1:]) == {("t", 0), ("t", 1)}
