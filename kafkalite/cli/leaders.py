@@ -9,8 +9,12 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
-# A topic that was just created has no leaders for a moment.
-CREATION_S = 10.0
+# A topic that was just created has no leaders for a moment; one that is unknown may be in the making, or never be.
+CREATION_S: dict[int, float] = {
+    KafkaErrorCode.NONE: 10.0,
+    KafkaErrorCode.LEADER_NOT_AVAILABLE: 10.0,
+    KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2.0,
+}
 PAUSE_S = 0.1
 Topic = MetadataResponse.MetadataResponseTopic
 
@@ -37,11 +41,11 @@ class Leaders:
         wanted = MetadataRequest.MetadataRequestTopic(name=topic)
         request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=may_create)
         loop = asyncio.get_running_loop()
-        end = loop.time() + CREATION_S
+        begin = loop.time()
         while True:
             answer = await self._first.call(request)
             (described,) = answer.topics
-            if not may_create or not is_coming(described) or loop.time() > end:
+            if not may_create or loop.time() - begin >= patience_s(described):
                 break
             await asyncio.sleep(PAUSE_S)
         check(described.error_code, None, topic)
@@ -65,7 +69,8 @@ class Leaders:
         return self._peers[place.leader_id]
 
 
-def is_coming(topic: Topic) -> bool:
-    """Whether a topic is being created: the broker says so, or not every partition has its leader."""
-    coming = (KafkaErrorCode.LEADER_NOT_AVAILABLE, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return topic.error_code in coming or any(partition.leader_id < 0 for partition in topic.partitions)
+def patience_s(topic: Topic) -> float:
+    """For how many seconds a topic may still be in the making; 0 when it is there, or refused."""
+    if not topic.error_code and all(partition.leader_id >= 0 for partition in topic.partitions):
+        return 0
+    return CREATION_S.get(topic.error_code, 0)

@@ -76,17 +76,17 @@ def test_keys_choose_the_partition_and_are_shown(kafkalite: Run) -> None:
 
 
 def test_json_comes_back_as_it_went(kafkalite: Run) -> None:
-    kafkalite("topic", "create", "json", "-p", "2")
+    kafkalite("topic", "create", "json", "-p", "2", "-c", "retention.ms=-1")
     sent = [
         {
             "key": "a",
             "value": "b",
             "headers": [["h", "1"], ["h", None]],
             "partition": 1,
-            "timestamp": 1_700_000_000_000,
+            "timestamp": 1_700_000_000,
         },
-        {"key": None, "value": None, "headers": [], "partition": 0, "timestamp": 1_700_000_000_001},
-        {"key": "ü", "value": {"base64": "/wD+"}, "headers": [], "partition": 0, "timestamp": 1_700_000_000_002},
+        {"key": None, "value": None, "headers": [], "partition": 0, "timestamp": 1_700_000_001},
+        {"key": "ü", "value": {"base64": "/wD+"}, "headers": [], "partition": 0, "timestamp": 1_700_000_002},
     ]
     text = "\n".join(map(json.dumps, sent))
     kafkalite("produce", "json", "--json", stdin=text)
@@ -94,7 +94,7 @@ def test_json_comes_back_as_it_went(kafkalite: Run) -> None:
     records = [json.loads(line) for line in first.splitlines()]
     bare = [{key: record[key] for key in sent[0]} for record in records]
     assert sorted(bare, key=lambda each: each["timestamp"]) == sent
-    kafkalite("topic", "create", "copy", "-p", "2")
+    kafkalite("topic", "create", "copy", "-p", "2", "-c", "retention.ms=-1")
     kafkalite("produce", "copy", "--json", stdin=first)
     assert kafkalite("consume", "copy", "-e", "--json").stdout == first.replace('"json"', '"copy"')
 

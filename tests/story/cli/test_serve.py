@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite._speedups.codec import encode_request
 from kafkalite._version import VERSION
+from kafkalite.protocol.messages.fetch import FetchRequest
+from tests.kit.brokers import wait_until
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S
 
 READY = re.compile(r"kafkalite ready on (\S+:\d+)\n")
@@ -215,11 +218,29 @@ def test_a_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_second_signal_ends_it_at_once(serve: Serve) -> None:
-    """While the first is draining an answer that waits for a record that never comes, or is done already."""
+    """While the first still waits for a client that does not take its answer."""
     server = serve()
-    for _ in range(2):
+    produce = [*COMMAND, "produce", "large", "-b", server.address]
+    lines = (b"x" * 1000 + b"\n") * 20_000
+    subprocess.run(produce, input=lines, env=ENVIRON, check=True, timeout=TIMEOUT_S)
+    topic = FetchRequest.FetchTopic
+    asked = topic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**30)
+    request = FetchRequest(
+        max_bytes=2**30, max_wait_ms=0, min_bytes=0, topics=[topic(topic="large", partitions=[asked])]
+    )
+    frame = encode_request(request, 4, 1, None)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(TIMEOUT_S)
+        client.connect(("127.0.0.1", server.port))
+        client.sendall(len(frame).to_bytes(4, "big") + frame)
+        assert client.recv(4, socket.MSG_PEEK), "the answer has begun"
         server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(TIMEOUT_S) in (0, -signal.SIGTERM)
+        wait_until(lambda: "once more ends at once" in server.log(), "the first signal is heard")
+        assert server.process.poll() is None
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(TIMEOUT_S) == -signal.SIGTERM
+    assert "ended cleanly" not in server.log()
 
 
 @pytest.fixture
