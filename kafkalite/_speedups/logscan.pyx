@@ -106,6 +106,7 @@ cdef struct Chunk:
     int64_t size              # bytes read
     int64_t used              # bytes of whole good batches
     int64_t next_offset       # no batch may begin below
+    int64_t offset_max        # nor end above: what an index of the segment can say
     int64_t missing           # bytes the batch behind `used` has in all, when only that is lacking
     int count
     BatchHeader headers[CHUNK_BATCHES]
@@ -128,7 +129,7 @@ cdef int check(Chunk *chunk) noexcept nogil:
         size = LENGTH_OVERHEAD + <int64_t> header.batch_length
         if size < HEADER_SIZE or header.magic != 2 or header.last_offset_delta < 0:
             return SCAN_BAD
-        if header.base_offset < chunk.next_offset:
+        if header.base_offset < chunk.next_offset or header.base_offset > chunk.offset_max - header.last_offset_delta:
             return SCAN_BAD
         if size > left:
             chunk.missing = size
@@ -208,6 +209,7 @@ def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t i
     chunk.data = NULL
     chunk.room = 0
     chunk.next_offset = segment.base_offset
+    chunk.offset_max = segment.base_offset + <int64_t> 0x7fffffff
     try:
         grow(chunk, CHUNK_BYTES)
         while True:

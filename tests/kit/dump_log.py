@@ -19,6 +19,7 @@ HARMLESS = (
     re.compile(r"timestamp: -?\d+ offset: \d+"),
     re.compile(r"producerId: -?\d+ producerEpoch: .+"),
     re.compile(r".+ passed the sanity check\."),
+    re.compile(r".+index is empty\."),
     # The tool counts from -1 in every file, so it says this of each segment that does not begin at 0.
     re.compile(r"Non-consecutive offsets in .+"),
     re.compile(r" *-1 is followed by \d+"),

@@ -80,6 +80,14 @@ def test_offsets_that_go_back_end_the_scan(tmp_path: Path) -> None:
     assert scan(segment, 0, len(data), 100).batches == 3
 
 
+@pytest.mark.parametrize("offset", [2**31, 2**40, 2**63 - 1, -1])
+def test_offsets_that_no_index_can_hold_end_the_scan(tmp_path: Path, offset: int) -> None:
+    segment = segment_of(tmp_path, numbered(5))
+    size = len(numbered(1))
+    patch(tmp_path / "00000000000000000000.log", 3 * size, offset.to_bytes(8, "big", signed=True))
+    assert scan(segment, 0, 5 * size, 1).batches == 3
+
+
 def test_a_length_beyond_the_file_costs_no_memory(tmp_path: Path) -> None:
     segment = segment_of(tmp_path, numbered(3))
     patch(tmp_path / "00000000000000000000.log", 8, (2**31 - 1).to_bytes(4, "big"))
