@@ -1,0 +1,157 @@
+"""Parts of the commands that need no broker: JSON and bytes, aborted transactions, tables, the log's lines."""
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.cli.client import cell_text, parse_address, print_rows
+from kafkalite.cli.consume import Aborted, committed
+from kafkalite.cli.failure import Failure
+from kafkalite.cli.lines import json_line, plain_reader, to_bytes, to_text
+from kafkalite.cli.logfiles import time_text
+from kafkalite.cli.serve import is_local, listener
+from kafkalite.records import Batch, Builder
+from kafkalite.records.control import ControlType, Marker, build_marker
+from kafkalite.server.logging_setup import set_up_logging
+
+
+@given(st.none() | st.binary(max_size=50))
+def test_bytes_survive_json(data: bytes | None) -> None:
+    assert to_bytes(json.loads(json.dumps(to_text(data)))) == data
+
+
+def test_a_key_stands_before_the_first_separator() -> None:
+    assert plain_reader(":")(b"a:b:c", 1)[:2] == (b"a", b"b:c")
+    assert plain_reader(None)(b"a:b", 1)[:2] == (None, b"a:b")
+
+
+@pytest.mark.parametrize("field", ["true", "1.5", str(2**63), '"1"'])
+def test_numbers_of_json_are_checked(field: str) -> None:
+    with pytest.raises(Failure, match="its partition is"):
+        json_line(b'{"value": "", "partition": %s}' % field.encode(), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("localhost:9092", ("localhost", 9092)), ("[::1]:1", ("::1", 1)), (" 10.0.0.1:65535", ("10.0.0.1", 65535))],
+)
+def test_addresses(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "localhost", ":1", "a:0", "a:65536", "::1:1", "a:b", "a:1:2", "a:1x"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(Failure, match="is no address"):
+        parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("localhost:0", "PLAINTEXT://localhost:0"),
+        (":9092", "PLAINTEXT://0.0.0.0:9092"),
+        ("[::1]:5", "PLAINTEXT://[::1]:5"),
+    ],
+)
+def test_listeners(text: str, expected: str) -> None:
+    assert listener(text) == expected
+
+
+@pytest.mark.parametrize("text", ["9092", "::1:5", "localhost:", "localhost:x"])
+def test_what_is_no_listener(text: str) -> None:
+    with pytest.raises(Failure, match="write HOST:PORT"):
+        listener(text)
+
+
+def test_who_can_reach_a_listener() -> None:
+    assert [is_local(host) for host in ("localhost", "127.0.0.5", "::1")] == [True] * 3
+    assert [is_local(host) for host in ("0.0.0.0", "", "::", "10.1.2.3", "example.org", "fe80::1%eth0")] == [False] * 6
+
+
+def test_tables_and_json_have_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("a", [1, 2], None), ("long name", [], 3)]
+    print_rows(("topic", "in-sync", "leader epoch"), rows, as_json=False)
+    assert capsys.readouterr().out == (
+        "topic      in-sync  leader epoch\na          1,2      -\nlong name  -        3\n"
+    )
+    print_rows(("topic", "in-sync", "leader epoch"), rows, as_json=True)
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert found[0] == {"topic": "a", "in_sync": [1, 2], "leader_epoch": None}
+    assert cell_text(0) == "0"
+
+
+class Log(NamedTuple):
+    """A partition with transactions of two producers."""
+
+    batches: list[Batch]
+    aborted: list[Aborted]
+
+
+@pytest.fixture
+def transactions() -> Log:
+    """0 of producer 7, 1 of 8, 2 without, 3 aborts 7, 4 of 7, 5 commits 7, 6 commits 8."""
+
+    def sent(offset: int, producer_id: int = -1) -> bytes:
+        builder = Builder()
+        builder.append(0, None, b"%d" % offset)
+        plain = producer_id < 0
+        fields = {} if plain else {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+        return builder.build(transactional=not plain, base_offset=offset, **fields)
+
+    def ended(offset: int, producer_id: int, how: ControlType) -> bytes:
+        marker = bytearray(build_marker(Marker(how, 0), producer_id, 0, 0))
+        marker[:8] = offset.to_bytes(8, "big")
+        return bytes(marker)
+
+    log = [sent(0, 7), sent(1, 8), sent(2), ended(3, 7, ControlType.ABORT), sent(4, 7)]
+    log += [ended(5, 7, ControlType.COMMIT), ended(6, 8, ControlType.COMMIT)]
+    return Log([Batch(batch) for batch in log], [Aborted(producer_id=7, first_offset=0)])
+
+
+def test_aborted_records_and_markers_are_left_out(transactions: Log) -> None:
+    found = list(committed(transactions.batches, transactions.aborted))
+    assert [each if isinstance(each, int) else each.records()[0].value for each in found] == [
+        *(1, b"1", b"2", 4, b"4", 6, 7)
+    ]
+
+
+@pytest.mark.parametrize(("timestamp", "text"), [(-1, "-"), (0, "1970-01-01T00:00:00.000Z"), (2**62, str(2**62))])
+def test_times_for_people(timestamp: int, text: str) -> None:
+    assert time_text(timestamp) == text
+
+
+@pytest.fixture
+def log_stream() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_nobody_forges_a_line_of_the_log(log_stream: io.StringIO) -> None:
+    set_up_logging("info", stream=log_stream)
+    logging.getLogger("kafkalite.test").warning("client %s", "x\n2026 ERROR forged\x1b[31m\x9b")
+    (line,) = log_stream.getvalue().splitlines()
+    assert line.endswith(r"WARNING kafkalite.test: client x\x0a2026 ERROR forged\x1b[31m\x9b")
+
+
+def test_json_lines_carry_the_exception(log_stream: io.StringIO) -> None:
+    set_up_logging("warning", as_json=True, stream=log_stream)
+    logging.getLogger("kafkalite.test").info("left out")
+    try:
+        raise KeyError("gone")
+    except KeyError:
+        logging.getLogger("kafkalite.test").exception("line\nbreak")
+    (line,) = log_stream.getvalue().splitlines()
+    said = json.loads(line)
+    assert (said["level"], said["message"]) == ("error", "line\nbreak")
+    assert "KeyError: 'gone'" in said["exception"] and "Traceback" in said["exception"]
+    assert said["time"].endswith("Z") and sys.exc_info() == (None, None, None)
