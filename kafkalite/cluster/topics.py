@@ -19,14 +19,29 @@ from kafkalite.state.placement import place
 from kafkalite.state.topic_names import colliding, complaint, folded, is_internal
 
 FIRST_EPOCH = 0
+MESSAGE_CHARACTERS_MAX = 1000
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
 
 
-class Refusal(NamedTuple):
-    """Why something asked for was not done: a Kafka error code and a sentence for the user."""
-
+class _Refusal(NamedTuple):
     error: int
     message: str | None = None
+
+
+class Refusal(_Refusal):
+    """Why something asked for was not done: a Kafka error code and a sentence for the user.
+
+    A client's own words in the sentence may be as long as a string of the wire can be; they are cut, or the sentence
+    could not be sent.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, error: int, message: str | None = None) -> "Refusal":
+        if message is not None and len(message) > MESSAGE_CHARACTERS_MAX:
+            half = MESSAGE_CHARACTERS_MAX // 2
+            message = f"{message[:half]} ... {message[-half:]}"
+        return super().__new__(cls, error, message)
 
 
 class RefusedError(Exception):

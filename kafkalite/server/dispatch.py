@@ -12,6 +12,7 @@ from kafkalite._speedups.codec import decode, read_request_header
 from kafkalite._speedups.framing import Reply
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
+from kafkalite.protocol.schema import Response
 from kafkalite.server.api import Row
 from kafkalite.server.call import Call
 from kafkalite.server.limited_log import LimitedLog
@@ -87,11 +88,16 @@ class Dispatcher:
         reply.close(reason)
 
     def _unforeseen(self, call: Call, row: Row) -> None:
-        """A bug of ours: say so in the log, and in the answer when its class has a top-level error code."""
+        """A bug of ours: say so in the log, and in the answer when this version has a top-level error code."""
         self._log(logging.ERROR, f"unforeseen {row.name}", "%s v%d failed", row.name, call.version, exc_info=True)
         if call.reply.done:
             return
-        try:
+        if says_errors(row.response, call.version):
             call.answer(row.response(error_code=KafkaErrorCode.UNKNOWN_SERVER_ERROR))
-        except TypeError:
+        else:
             call.close("internal error")
+
+
+def says_errors(response: type[Response], version: int) -> bool:
+    """Whether an answer of this version has a place for an error of the whole request."""
+    return any(each.name == "error_code" and each.since <= version <= each.until for each in response.__fields__)

@@ -2,9 +2,9 @@
 allowed.
 
 Version notes: v0 empty list = all topics, v1 null = all; v4 allow_auto_topic_creation; v10 topic ids; v12 topics asked
-by id; v13 top-level error. Brokers are named by the address this connection reached us at unless
-`advertised.listeners` is set. Deviations: an auto-created topic is answered with its partitions at once instead of
-LEADER_NOT_AVAILABLE first.
+by id, before that INVALID_REQUEST (MetadataRequest.java); v13 top-level error. Brokers are named by the address this
+connection reached us at unless `advertised.listeners` is set. Deviations: an auto-created topic is answered with its
+partitions at once instead of LEADER_NOT_AVAILABLE first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,6 +17,7 @@ from kafkalite.state.topic_names import complaint, is_internal
 
 NAMES_EMPTY_MEANS_ALL = 0
 AUTO_CREATION_SINCE = 4
+TOPIC_ID_SINCE = 12
 
 Broker = MetadataResponse.MetadataResponseBroker
 Topic = MetadataResponse.MetadataResponseTopic
@@ -25,6 +26,8 @@ Partition = Topic.MetadataResponsePartition
 
 def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
     """Describe the cluster as this broker sees it now, after creating what may be created."""
+    if call.version < TOPIC_ID_SINCE and any(by_id_only(wanted) for wanted in request.topics or ()):
+        return refused(request)
     names = [] if request.topics is None else [wanted.name for wanted in request.topics if wanted.name is not None]
     missing = [name for name in names if is_missing(call, name)]
     may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
@@ -32,6 +35,22 @@ def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
         return answer(call, request, {})
     call.broker.topics.create_on_demand(missing, lambda errors: call.answer(answer(call, request, errors)))
     return None
+
+
+def by_id_only(wanted: MetadataRequest.MetadataRequestTopic) -> bool:
+    return wanted.name is None or wanted.topic_id != UNASSIGNED_ID
+
+
+def refused(request: MetadataRequest) -> MetadataResponse:
+    """v10 and v11 have ids in the request, but must not use them; their answer cannot even say a null name."""
+    error = KafkaErrorCode.INVALID_REQUEST
+    return MetadataResponse(
+        brokers=[],
+        topics=[
+            Topic(error_code=error, name=wanted.name or "", topic_id=wanted.topic_id, partitions=[])
+            for wanted in request.topics or ()
+        ],
+    )
 
 
 def is_missing(call: Call, name: str) -> bool:

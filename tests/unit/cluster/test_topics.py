@@ -255,3 +255,11 @@ def test_configs_count_once_they_are_kept(cluster: Cluster) -> None:
     assert cluster.image.topics["t"].configs == {} and told == []
     cluster.store.finish()
     assert cluster.image.topics["t"].configs == {"retention.ms": "1"} and told == [None]
+
+
+def test_a_refusal_fits_into_an_answer_whatever_it_quotes(cluster: Cluster) -> None:
+    """A name as long as a string of the wire may be: the sentence around it must not be longer than that."""
+    (refusal,) = cluster.grow(MorePartitions("y" * 32_767, 3))
+    assert refusal is not None and refusal.error == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert refusal.message is not None and len(refusal.message) < 1100
+    assert refusal.message.startswith("Topic 'yyy") and refusal.message.endswith("does not exist.")

@@ -7,7 +7,7 @@ from kafkalite.protocol.schema import Request, Struct, int32, string
 
 def test_a_field_that_hides_what_every_message_has_is_refused() -> None:
     """FindCoordinator has a field `key`; the number of the API once had that name, and the field could not be set."""
-    with pytest.raises(TypeError, match="Clash.versions would hide"):
+    with pytest.raises(TypeError, match=r"Clash\.versions would hide"):
 
         class Clash(Request, key=30_000, versions=(0, 0)):
             versions: int32  # type: ignore[assignment]

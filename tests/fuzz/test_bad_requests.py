@@ -1,0 +1,71 @@
+"""Requests that the fuzzers found: each once took a connection, or told a lie. Against a broker in this process."""
+
+import struct
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
+from kafkalite.net.peer import Peer
+from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
+from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite.server.broker import Broker
+from kafkalite.server.dispatch import says_errors
+
+LONGEST = "y" * 32_767
+SOME_ID = struct.pack(">QQ", 1, 2)
+Wanted = MetadataRequest.MetadataRequestTopic
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker() as running:
+        yield running
+
+
+@pytest.fixture
+async def peer(broker: Broker) -> AsyncIterator[Peer]:
+    host, port = broker.address.rsplit(":", 1)
+    async with Peer(host, int(port)) as connected:
+        yield connected
+
+
+async def test_a_refusal_may_quote_the_longest_name(peer: Peer) -> None:
+    topics = [CreatePartitionsRequest.CreatePartitionsTopic(name=LONGEST, count=3)]
+    (result,) = (await peer.call(CreatePartitionsRequest(topics=topics, timeout_ms=1000))).results
+    assert result.name == LONGEST and result.error_code == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 6])
+async def test_every_version_of_find_coordinator_is_answered(peer: Peer, version: int) -> None:
+    request = FindCoordinatorRequest(key="g", coordinator_keys=["g"])
+    answer = await peer.call(request, version_max=version)
+    assert len(answer.coordinators) == (version >= 4)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("wanted", [Wanted(name=None), Wanted(name="t", topic_id=SOME_ID)], ids=["null", "id"])
+async def test_topics_by_id_before_their_version(peer: Peer, version: int, wanted: Wanted) -> None:
+    answer = await peer.call(MetadataRequest(topics=[wanted]), version_max=version)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        (wanted.name or "", KafkaErrorCode.INVALID_REQUEST)
+    ]
+
+
+def test_a_bug_is_never_told_as_success() -> None:
+    """Metadata has a place for an error of the whole request from v13 on; before, the connection is closed."""
+    assert [says_errors(MetadataResponse, version) for version in (0, 12, 13)] == [False, False, True]
+    assert says_errors(ApiVersionsResponse, 0)
+
+
+async def test_a_failing_handler_closes_where_no_error_can_be_told(
+    broker: Broker, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker, "image", None)
+    answer = await peer.call(MetadataRequest(topics=[]), version_max=13)
+    assert answer.error_code == KafkaErrorCode.UNKNOWN_SERVER_ERROR
+    with pytest.raises(KafkaConnectionError):
+        await peer.call(MetadataRequest(topics=[]), version_max=12)
+    monkeypatch.undo()
