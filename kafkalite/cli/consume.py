@@ -93,7 +93,10 @@ async def consume(
             start = await reader.place(index, EARLIEST) if from_beginning else end
             reader.positions[index] = start if offset is None else offset
             reader.ends[index] = end
-        await reader.run(follow=follow or not (from_beginning or offset is not None))
+        only_new = not (from_beginning or offset is not None)
+        if only_new and sys.stderr.isatty():
+            click.echo("waiting for new records; Ctrl-C ends, --from-beginning shows what is there", err=True)
+        await reader.run(follow=follow or only_new)
 
 
 class Reader:

@@ -82,6 +82,8 @@ async def produce(
     async with Leaders(bootstrap) as leaders:
         partitions = await leaders.partitions(topic, may_create=True)
         sender = Sender(leaders, topic, partitions, CODECS[compression], partition)
+        if source.isatty():
+            click.echo("each line is a record; Ctrl-D ends", err=True)
         try:
             await send_all(source, read, sender)
         except Failure as failure:
