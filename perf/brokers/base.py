@@ -1,6 +1,7 @@
 """What a load sees of a broker: a process with an address. One module beside this one per broker."""
 
 import contextlib
+import os
 import signal
 import subprocess
 import time
@@ -77,9 +78,13 @@ class Broker(ABC):
 
 def spawn(name: str, command: Sequence[str], port: int, directory: Path) -> Running:
     """Start the process, its output in `server.log`, and knock every millisecond until it answers."""
+    # An installed package has its bytecode compiled; a checkout keeps it from its first start on.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     started = time.monotonic()
     with open(directory / "server.log", "ab") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment
+        )
     while not api_versions_answers(HOST, port):
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.001)
