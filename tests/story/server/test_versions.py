@@ -1,0 +1,76 @@
+"""What the broker says that it serves, and that it answers every key in its lowest and its highest version."""
+
+import logging
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalite.server.api import ROWS, Row
+from tests.kit.server import Client, Hub, Wire
+
+SERVED = {0, 1, 2, 3, 10, 18, 19, 20, 21, 22, 23, 32, 33, 35, 37, 44, 46, 60, 61, 75}
+ENDS = [(row, version) for row in ROWS for version in sorted({row.version_min, row.version_max})]
+
+
+def frame(key: int, version: int, body: bytes) -> bytes:
+    """A request with its size, header version 1 without a client id."""
+    head = key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\1" + b"\xff\xff"
+    return (len(head) + len(body)).to_bytes(4, "big") + head + body
+
+
+@pytest.mark.parametrize(("row", "version"), ENDS, ids=[f"{row.name}-v{version}" for row, version in ENDS])
+async def test_every_key_is_answered_in_its_lowest_and_highest_version(client: Client, row: Row, version: int) -> None:
+    """The emptiest request of each: it must decode, reach its handler, and come back in the same version."""
+    request = row.request()
+    if hasattr(request, "timeout_ms"):
+        request.timeout_ms = 1000
+    if row.name == "Produce":
+        request.acks = 1
+    answer = await client.call(request, version)
+    assert type(answer) is row.response
+    assert getattr(answer, "error_code", 0) != KafkaErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_what_is_served_is_announced_and_nothing_else(client: Client) -> None:
+    answer = await client.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
+    announced = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    assert set(announced) == SERVED
+    assert announced[0] == (0, 13)  # old librdkafka must see it from 0 (KAFKA-18659)
+    assert all(announced[row.api_key] == (row.version_min, row.version_max) for row in ROWS if row.api_key)
+
+
+async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
+    client: Client, wire: Wire, hub: Hub
+) -> None:
+    inside = hub.connect()
+    inside.send(frame(18, 99, b"\0whatever"))
+    answer = inside.received()
+    assert answer[4:8] == b"\0\0\0\1"
+    assert answer[8:] == b"\0\x23" + b"\0\0\0\1" + b"\0\x12" + b"\0\0" + b"\0\4"
+    assert not inside.connection.closed
+    wire.send((ApiVersionsRequest(), 0))
+    assert len(wire.answers()[0].api_keys) == len(SERVED)
+
+
+@pytest.mark.parametrize(("key", "version"), [(9999, 0), (-1, 0), (3, 99), (1, 3), (4, 0)])
+async def test_what_is_not_served_closes_the_connection_with_one_line(
+    hub: Hub, key: int, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "kafkalite"):
+        inside = hub.connect()
+        inside.send(frame(key & 0xFFFF, version, b"\0" * 20))
+    assert inside.connection.closed and inside.received() == b""
+    assert [record.levelname for record in caplog.records if record.name == "kafkalite.server"] == ["WARNING"]
+
+
+async def test_a_bug_in_a_handler_costs_its_own_request_only(
+    client: Client, wire: Wire, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(client.broker), "nodes", lambda *_: 1 // 0)
+    cluster = next(row for row in ROWS if row.name == "DescribeCluster")
+    with caplog.at_level(logging.ERROR, "kafkalite.server"):
+        for _ in range(2):
+            wire.send((cluster.request(endpoint_type=1), 1))
+    assert [answer.error_code for answer in wire.answers()] == [KafkaErrorCode.UNKNOWN_SERVER_ERROR] * 2
+    assert len(caplog.records) == 1 and "ZeroDivisionError" in caplog.text
