@@ -6,7 +6,6 @@ A command ends with exit code 2 and one line that says what is wrong and what to
 import asyncio
 import json
 import re
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -20,7 +19,6 @@ from kafkalite.net.peer import Peer
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 CLIENT_ID = "kafkalite-cli"
-INTERRUPTED = 130
 
 P = ParamSpec("P")
 
@@ -86,8 +84,8 @@ def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
             raise  # who reads our output has had enough: the command ends without a word
         except OSError as error:
             fail(error.strerror or str(error))
-        except KeyboardInterrupt:
-            sys.exit(INTERRUPTED)
+        except KeyboardInterrupt as interrupt:
+            raise click.Abort from interrupt
 
     return run
 

@@ -59,6 +59,8 @@ class LazyGroup(click.Group):
             click.echo(one_line(error), err=True)
             sys.exit(error.exit_code)
         except click.Abort:
+            if sys.stderr.isatty():
+                click.echo(err=True)  # the shell's prompt belongs below the ^C
             sys.exit(INTERRUPTED)
         sys.exit(code if isinstance(code, int) else 0)
 
