@@ -20,6 +20,9 @@ TIMESTAMP_MIN, TIMESTAMP_MAX = -(2**63), 2**63 - 1
 # Compressed bytes that take about a millisecond to decompress and walk; larger batches leave the loop. Index: codec id.
 JOB_BYTES = (2**31, 64 * 1024, 256 * 1024, 512 * 1024, 192 * 1024, 2**31, 2**31, 2**31)
 REWRITE_JOB_BYTES = 32 * 1024  # compressing is several times slower
+# What a smaller batch may decompress to on the loop, also about a millisecond: a few KiB can hold gigabytes.
+LOOP_BYTES = 1024 * 1024
+REWRITE_LOOP_BYTES = 128 * 1024
 
 
 def worth_a_job(batch: memoryview, config: TopicConfig) -> bool:
@@ -37,13 +40,24 @@ def rewrites(codec: int, config: TopicConfig) -> bool:
     return config.compression_type != "producer" and CODECS[config.compression_type] != codec
 
 
-def inspect_now(append: Append, config: TopicConfig, now_ms: int) -> Inspection | BatchError:
+def inspect_on_loop(append: Append, config: TopicConfig, now_ms: int) -> Inspection | BatchError | None:
+    """As `inspect_now`, or None when that would hold the loop: for a large batch, and for one that grows large."""
+    if worth_a_job(append.batch, config):
+        return None
+    codec = append.batch[ATTRIBUTES_AT] & CODEC_MASK if len(append.batch) > ATTRIBUTES_AT else 0
+    limit = REWRITE_LOOP_BYTES if rewrites(codec, config) else LOOP_BYTES
+    found = inspect_now(append, config, now_ms, limit)
+    too_large = isinstance(found, Inspection) and found.error == KafkaErrorCode.MESSAGE_TOO_LARGE
+    return None if too_large and codec and len(append.batch) <= config.max_message_bytes else found
+
+
+def inspect_now(append: Append, config: TopicConfig, now_ms: int, decompressed_max: int = 0) -> Inspection | BatchError:
     """Check the batch by itself, and patch or rewrite it as the topic's settings ask.
 
     Runs on the loop or as a job; in both cases nobody else touches `append` meanwhile. Answers a BatchError when the
-    batch is good but cannot be stored as the topic wants it.
+    batch is good but cannot be stored as the topic wants it. `decompressed_max`: bytes, 0 = the usual bound.
     """
-    inspection = inspect(append, config, now_ms)
+    inspection = inspect(append, config, now_ms, decompressed_max)
     if inspection.error:
         return inspection
     changed = False
@@ -74,7 +88,7 @@ def rewritten(batch: memoryview, config: TopicConfig) -> memoryview:
     return memoryview(bytearray(new))
 
 
-def inspect(append: Append, config: TopicConfig, now_ms: int) -> Inspection:
+def inspect(append: Append, config: TopicConfig, now_ms: int, decompressed_max: int = 0) -> Inspection:
     """All checks of a client's batch; timestamps are bounded only where they are the client's."""
     if config.message_timestamp_type == LOG_APPEND_TIME:
         timestamp_min, timestamp_max = TIMESTAMP_MIN, TIMESTAMP_MAX
@@ -85,6 +99,7 @@ def inspect(append: Append, config: TopicConfig, now_ms: int) -> Inspection:
         append.batch,
         compacted="compact" in config.cleanup_policy,
         size_max=config.max_message_bytes,
+        decompressed_max=decompressed_max,
         zstd_allowed=append.zstd_allowed,
         timestamp_min=timestamp_min,
         timestamp_max=timestamp_max,

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.append import Append
-from kafkalite.cluster.checks import admit, inspect_now, worth_a_job
+from kafkalite.cluster.checks import admit, inspect_now, inspect_on_loop
 from kafkalite.cluster.waiters import FetchWaiter
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
@@ -128,10 +128,12 @@ class Partition:
             append.refuse(KafkaErrorCode.NOT_ENOUGH_REPLICAS)
         elif self.log is None:
             self._open_for(append)
-        elif worth_a_job(append.batch, self.config):
-            self._inspect_outside(append)
         else:
-            self._admit(append, inspect_now(append, self.config, self._host.clock.wall_ms()))
+            inspection = inspect_on_loop(append, self.config, self._host.clock.wall_ms())
+            if inspection is None:
+                self._inspect_outside(append)
+            else:
+                self._admit(append, inspection)
 
     def _admit(self, append: Append, inspection: Inspection | BatchError) -> None:
         assert self.log is not None

@@ -64,6 +64,12 @@ class Replicas:
             partition.close(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic
 
+    def wake_all(self) -> None:
+        """Have every parked fetch answered with what there is."""
+        for topic in self._by_name.values():
+            for partition in topic.partitions:
+                partition.wake_all()
+
     def mark_dirty(self, partition: Partition) -> None:
         """Have `partition` written at the end of the pass."""
         self._dirty.append(partition)

@@ -86,10 +86,11 @@ class BlockingClient:
 
     def receive(self) -> bytes | None:
         """The next answer without its size, or None when the connection was closed."""
-        head = self._take(4)
-        return None if head is None else self._take(int.from_bytes(head, "big"))
+        head = self.receive_all(4)
+        return None if head is None else self.receive_all(int.from_bytes(head, "big"))
 
-    def _take(self, count: int) -> bytes | None:
+    def receive_all(self, count: int) -> bytes | None:
+        """That many bytes, or None when the connection was closed before."""
         parts = []
         while count:
             try:
