@@ -55,6 +55,7 @@ class Hosting:
         self._logs = logs
         self._notes = notes
         self._turns = Turns()
+        self.left_alone: set[tuple[str, int]] = set()
 
     def load(self, topics: Iterable[TopicImage], noted: Callable[[bytes, int], str | None]) -> None:
         """Host every partition of these topics with the log that recovery found for it; `noted` tells who had files."""
@@ -74,11 +75,17 @@ class Hosting:
         for log in self._logs.all():
             topic_id = self._logs.topic_ids.get((log.topic, log.partition))
             if topic_id is None:
-                LOGGER.warning("%s: has no topic id; left alone and not served", log.directory)
-                self._logs.forget(log)
+                self._leave_alone(log)
             elif isinstance(self._replicas.partition(log.topic, topic_id, log.partition, by_id=True), int):
                 LOGGER.info("%s: its topic was deleted; deleting the files", log.directory)
                 self._logs.delete(log)
+
+    def _leave_alone(self, log: Log) -> None:
+        """Nobody knows whose records these are: they are neither served nor written over."""
+        self._logs.forget(log)
+        if log.log_end_offset:
+            LOGGER.warning("%s: has records and no topic id; left alone and not served", log.directory)
+            self.left_alone.add((log.topic, log.partition))
 
     def apply(self, topic: TopicImage) -> None:
         """Host a new topic, or take over what changed of one: configs, more partitions."""
@@ -141,7 +148,8 @@ class Opening:
 
     def start(self) -> None:
         partition, directory = self._partition, self._logs.choose_directory()
-        if partition.error or directory is None:  # deleted meanwhile, or nowhere to go
+        taken = (partition.topic, partition.index) in self._hosting.left_alone
+        if partition.error or taken or directory is None:  # deleted meanwhile, or nowhere to go
             self._settle(partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR)
             return
         identity = (directory, partition.topic, partition.index, partition.topic_id, partition.config)

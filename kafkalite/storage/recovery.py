@@ -64,8 +64,8 @@ def recover(place: Place) -> tuple[Log, Progress]:
     producers = ProducerState()
     producers_from = _load_snapshot(place, producers)
     segments = _segments(place)
-    if not segments:
-        segments = [Segment(place.log_start_offset, place.directory, place.disk, place.config).create()]
+    if not segments:  # one is made with the directory: this was never finished, or its files are gone
+        raise RecoveryError(f"{place.directory}: has no segment")
     epochs = _epochs(place, segments, progress)
     kept = _check(place, segments, producers, producers_from, progress)
     log = Log(

@@ -177,10 +177,10 @@ async def running(data: str | None = None, settings: Mapping[str, str] | None = 
 
 
 @asynccontextmanager
-async def connected(broker: Broker) -> AsyncIterator[Client]:
-    """One more client of a broker."""
-    host, port = broker.address.rsplit(":", 1)
-    async with Peer(host, int(port), timeout_s=ANSWER_S) as peer:
+async def connected(broker: Broker, host: str | None = None) -> AsyncIterator[Client]:
+    """One more client of a broker, which it reaches at `host`."""
+    bound, port = broker.address.rsplit(":", 1)
+    async with Peer(host or bound, int(port), timeout_s=ANSWER_S) as peer:
         yield Client(broker, peer)
 
 

@@ -164,10 +164,10 @@ def test_overlapping_segments_are_refused(directory: Path) -> None:
         reopen(directory)
 
 
-def test_an_empty_directory_is_an_empty_log_at_its_start(tmp_path: Path) -> None:
+def test_a_directory_without_a_segment_is_never_an_empty_log(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
-    log, _ = reopen(tmp_path / "t-0", log_start_offset=42)
-    assert (log.log_start_offset, log.log_end_offset) == (42, 42)
+    with pytest.raises(RecoveryError, match="has no segment"):
+        reopen(tmp_path / "t-0")
 
 
 def test_the_log_start_comes_back(directory: Path) -> None:

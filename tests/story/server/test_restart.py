@@ -1,0 +1,244 @@
+"""What a broker still knows after a stop and a kill, and what it does about files that are not as it left them."""
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest
+from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest
+from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkalite.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.server.broker import Broker
+from tests.kit.server import Client, batch, connected, fetch_request, fetched, idempotent, running
+
+
+async def new_producer_id(client: Client, version: int = 5) -> int:
+    answer = await client.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), version)
+    assert (answer.error_code, answer.producer_epoch) == (0, 0)
+    return int(answer.producer_id)
+
+
+async def producers(client: Client, topic: str, partition: int = 0) -> list[Any]:
+    asked = [DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])]
+    found = (await client.call(DescribeProducersRequest(topics=asked))).topics[0].partitions[0]
+    assert found.error_code == 0
+    return list(found.active_producers)
+
+
+async def log_dirs(client: Client, version: int = 5) -> list[Any]:
+    return list((await client.call(DescribeLogDirsRequest(topics=None), version)).results)
+
+
+def as_after_a_kill(data: Path, copy: Path) -> str:
+    """The directory as a kill at this moment would leave it."""
+    shutil.copytree(data, copy)
+    return str(copy)
+
+
+async def test_a_clean_stop_keeps_everything(tmp_path: Path) -> None:
+    async with running(str(tmp_path)) as client:
+        await client.create("t", partitions=2)
+        await client.produce("t", batch(b"a", b"b"))
+        await client.produce("t", idempotent(b"c", sequence=0))
+        known, cluster = client.topic_id("t"), client.broker.cluster_id
+    async with running(str(tmp_path)) as client:
+        assert client.topic_id("t") == known and client.broker.cluster_id == cluster
+        assert await client.read("t") == [b"a", b"b", b"c"] and await client.read("t", 1) == []
+        assert (await client.offset("t", -1)).offset == 3
+        again = await client.produce("t", idempotent(b"c", sequence=0))
+        assert (again.error_code, again.base_offset) == (0, 2)
+        gap = await client.produce("t", idempotent(b"c", sequence=5))
+        assert gap.error_code == KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert (await client.produce("t", batch(b"d"), partition=1)).base_offset == 0
+
+
+async def test_a_kill_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    async with running(str(tmp_path / "data")) as client:
+        await client.create("t", "untouched")
+        for sequence in range(7):
+            await client.produce("t", idempotent(b"%d" % sequence, sequence=sequence))
+        killed = as_after_a_kill(tmp_path / "data", tmp_path / "killed")
+    async with running(killed) as client:
+        assert await client.read("t") == [b"%d" % sequence for sequence in range(7)]
+        for sequence in range(2, 7):
+            assert (await client.produce("t", idempotent(b"%d" % sequence, sequence=sequence))).base_offset == sequence
+        assert (await client.produce("t", idempotent(b"7", sequence=7))).base_offset == 7
+        assert await client.read("untouched") == []
+
+
+async def test_producers_are_not_forgotten_for_their_batches_old_timestamps(tmp_path: Path) -> None:
+    old = batch(b"2013", timestamp=1_357_000_000_000, producer_id=9, producer_epoch=0, base_sequence=0)
+    async with running(str(tmp_path / "data")) as client:
+        await client.create("t", retention_ms="-1")
+        assert (await client.produce("t", old)).base_offset == 0
+        assert (await client.produce("t", old)).base_offset == 0
+        killed = as_after_a_kill(tmp_path / "data", tmp_path / "killed")
+    for data in (str(tmp_path / "data"), killed):
+        async with running(data) as client:
+            assert [(each.producer_id, each.last_sequence) for each in await producers(client, "t")] == [(9, 0)]
+            assert (await client.produce("t", old)).base_offset == 0
+            assert await client.read("t") == [b"2013"]
+
+
+async def test_a_torn_tail_is_cut_off(tmp_path: Path) -> None:
+    async with running(str(tmp_path / "data")) as client:
+        await client.create("t")
+        await client.produce("t", batch(b"whole"))
+        killed = as_after_a_kill(tmp_path / "data", tmp_path / "killed")
+    with open(os.path.join(killed, "t-0", "00000000000000000000.log"), "ab") as log:
+        log.write(batch(b"half")[:-5])
+    async with running(killed) as client:
+        assert await client.read("t") == [b"whole"]
+        assert (await client.produce("t", batch(b"next"))).base_offset == 1
+
+
+async def test_producer_ids_never_repeat(tmp_path: Path) -> None:
+    seen: list[int] = []
+    data = str(tmp_path / "0")
+    for life in range(3):
+        async with running(data) as client:
+            seen += [await new_producer_id(client, version) for version in range(6)]
+            data = as_after_a_kill(Path(data), tmp_path / f"{life + 1}")
+            seen += [await new_producer_id(client)]
+    seen_after_kill = len(seen)
+    assert len(set(seen)) == seen_after_kill
+
+
+async def test_a_transactional_producer_is_told_that_there_is_no_coordinator(client: Client) -> None:
+    answer = await client.call(InitProducerIdRequest(transactional_id="me", transaction_timeout_ms=1000))
+    assert (answer.error_code, answer.producer_id) == (KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+
+@pytest.mark.parametrize("lost", ["directory", "log"])
+async def test_a_partition_whose_files_vanished_is_offline_and_never_empty(tmp_path: Path, lost: str) -> None:
+    async with running(str(tmp_path)) as client:
+        await client.create("t", partitions=2)
+        await client.produce("t", batch(b"acknowledged"), partition=0)
+        await client.produce("t", batch(b"kept"), partition=1)
+    if lost == "directory":
+        shutil.rmtree(tmp_path / "t-0")
+    else:
+        for file in (tmp_path / "t-0").iterdir():
+            if file.suffix != ".metadata":
+                file.unlink()
+    async with running(str(tmp_path)) as client:
+        part = fetched(await client.call(fetch_request("t", (0, 0)), 12))["t", 0]
+        assert part.error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
+        assert (await client.produce("t", batch(b"x"))).error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
+        assert (await client.offset("t", -1)).error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
+        wanted = [MetadataRequest.MetadataRequestTopic(name="t")]
+        (topic,) = (await client.call(MetadataRequest(topics=wanted))).topics
+        assert [(part.error_code, part.leader_id, part.offline_replicas) for part in topic.partitions] == [
+            (KafkaErrorCode.LEADER_NOT_AVAILABLE, -1, [1]),
+            (0, 1, []),
+        ]
+        assert await client.read("t", 1) == [b"kept"]
+        assert (await client.delete("t"))[0].error_code == 0
+        await client.create("t")
+        assert (await client.produce("t", batch(b"fresh"))).base_offset == 0
+
+
+async def test_an_unfinished_deletion_is_finished_at_start(tmp_path: Path) -> None:
+    async with running(str(tmp_path / "data"), {"log.segment.delete.delay.ms": "0"}) as client:
+        await client.create("t")
+        await client.produce("t", batch(b"old"))
+        shutil.copytree(tmp_path / "data" / "t-0", tmp_path / "t-0")
+        await client.delete("t")
+        await client.create("t")
+    shutil.copytree(tmp_path / "t-0", tmp_path / "data" / "t-0")  # as if the rename had never come to the disk
+    async with running(str(tmp_path / "data")) as client:
+        assert await client.read("t") == []
+        assert (await client.produce("t", batch(b"new"))).base_offset == 0
+        assert await client.read("t") == [b"new"]
+    async with running(str(tmp_path / "data")) as client:
+        assert await client.read("t") == [b"new"]
+
+
+async def test_a_kill_between_files_and_note_leaves_an_empty_partition(tmp_path: Path) -> None:
+    async with running(str(tmp_path / "data")) as client:
+        await client.create("t")
+        notes = client.broker.store
+        halfway = asyncio.Event()
+        monkey = pytest.MonkeyPatch()
+        monkey.setattr(notes, "note_directory", lambda *_: halfway.set())
+        waiting = asyncio.create_task(client.produce("t", batch(b"never acknowledged")))
+        await halfway.wait()
+        killed = as_after_a_kill(tmp_path / "data", tmp_path / "killed")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    async with running(killed) as client:
+        assert await client.read("t") == []
+        assert (await client.produce("t", batch(b"first"))).base_offset == 0
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+async def test_log_dirs_list_every_replica(client: Client, version: int) -> None:
+    await client.create("t", partitions=2)
+    await client.produce("t", batch(b"x"))
+    (found,) = await log_dirs(client, version)
+    assert (found.error_code, found.log_dir) == (0, client.broker.logs.directories()[0])
+    sizes = {
+        (topic.name, part.partition_index): part.partition_size for topic in found.topics for part in topic.partitions
+    }
+    assert sizes == {("t", 0): len(batch(b"x")), ("t", 1): 0}
+    assert (found.total_bytes > 0, found.usable_bytes > 0) == ((version >= 4,) * 2)
+
+
+async def test_producers_are_described(client: Client) -> None:
+    await client.create("t", partitions=2)
+    await client.produce("t", idempotent(b"a", b"b", sequence=0, producer=7, epoch=3))
+    (found,) = await producers(client, "t")
+    assert (found.producer_id, found.producer_epoch, found.last_sequence) == (7, 3, 1)
+    assert await producers(client, "t", 1) == []
+    asked = [DescribeProducersRequest.TopicRequest(name="nowhere", partition_indexes=[0])]
+    answer = await client.call(DescribeProducersRequest(topics=asked))
+    assert answer.topics[0].partitions[0].error_code == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_the_cluster_is_this_broker(client: Client) -> None:
+    answer = await client.call(DescribeClusterRequest(endpoint_type=1))
+    (node,) = answer.brokers
+    assert f"{node.host}:{node.port}" == client.broker.address
+    assert (answer.cluster_id, answer.controller_id, node.broker_id) == (client.broker.cluster_id, 1, 1)
+    wrong = await client.call(DescribeClusterRequest(endpoint_type=2))
+    assert wrong.error_code == KafkaErrorCode.MISMATCHED_ENDPOINT_TYPE
+    moving = await client.call(ListPartitionReassignmentsRequest())
+    assert (moving.error_code, moving.topics) == (0, [])
+
+
+async def test_every_client_is_told_the_address_that_it_reached() -> None:
+    async with Broker(settings={"listeners": "PLAINTEXT://0.0.0.0:0"}) as broker:
+        port = int(broker.address.rsplit(":", 1)[1])
+        for host in ("127.0.0.1", "127.0.0.2"):
+            async with connected(broker, host) as client:
+                (node,) = (await client.call(MetadataRequest(topics=[]))).brokers
+                assert (node.host, node.port) == (host, port)
+
+
+async def test_an_advertised_address_is_told_to_everybody() -> None:
+    async with running(settings={"advertised.listeners": "PLAINTEXT://example.org:1234"}) as client:
+        (node,) = (await client.call(MetadataRequest(topics=[]))).brokers
+        assert (node.host, node.port) == ("example.org", 1234)
+
+
+async def test_files_of_nobody_are_neither_served_nor_written_over(tmp_path: Path) -> None:
+    async with running(str(tmp_path)) as client:
+        await client.create("t")
+        await client.produce("t", batch(b"whose?"))
+        await client.delete("t")
+    (deleted,) = tmp_path.glob("t-0*-delete")
+    deleted.rename(tmp_path / "t-0")
+    (tmp_path / "t-0" / "partition.metadata").unlink()
+    files = {file.name: file.read_bytes() for file in (tmp_path / "t-0").glob("*.log")}
+    async with running(str(tmp_path)) as client:
+        await client.create("t", partitions=2)
+        assert (await client.produce("t", batch(b"x"))).error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
+        assert (await client.produce("t", batch(b"x"), partition=1)).error_code == 0
+    assert {file.name: file.read_bytes() for file in (tmp_path / "t-0").glob("*.log")} == files

@@ -1,0 +1,35 @@
+"""The end of a broker: parked fetches are answered at once, nobody waits for their deadlines."""
+
+import asyncio
+from pathlib import Path
+
+from kafkalite.cluster.topics import NewTopic
+from kafkalite.net.peer import Peer
+from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.server.broker import Broker
+
+LONG_MS = 60_000
+
+
+async def test_a_parked_fetch_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    broker = Broker(str(tmp_path))
+    await broker.start()
+    created: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    broker.topics.create([NewTopic("orders")], validate_only=False, then=created.set_result)
+    assert await created == [None]
+    host, port = broker.address.rsplit(":", 1)
+    async with Peer(host, int(port)) as peer:
+        topic = FetchRequest.FetchTopic(
+            topic="orders",
+            topic_id=broker.image.topics["orders"].topic_id,
+            partitions=[FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1024)],
+        )
+        parked = asyncio.ensure_future(
+            peer.call(FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=1024, topics=[topic]))
+        )
+        (partition,) = next(iter(broker.replicas)).partitions
+        while not partition.fetch_waiters:
+            await asyncio.sleep(0)
+        await broker.stop(grace_s=LONG_MS / 1000)
+        answer = await parked
+    assert answer.responses[0].partitions[0].error_code == 0
