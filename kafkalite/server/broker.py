@@ -135,6 +135,7 @@ class Broker:
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Drain the listeners for at most `grace_s` seconds, then leave everything as a clean start wants it."""
+        self.replicas.wake_all()  # parked fetches are answered now; their clients would hold up the drain
         await self.listening.close(grace_s)
         self.replicas.flush()
         await self.store.close()
