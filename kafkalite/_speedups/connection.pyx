@@ -87,8 +87,8 @@ cdef class SocketConnection(Connection):
         cdef Py_ssize_t room, total = 0
         cdef ssize_t n
         cdef uint8_t *target
-        cdef int i
-        for i in range(RECEIVES_MAX):
+        cdef int _i
+        for _i in range(RECEIVES_MAX):
             if not self.wants_bytes():
                 break
             target = self.target(&room)
@@ -111,12 +111,12 @@ cdef class SocketConnection(Connection):
 
     cpdef transmit(self):
         cdef Reactor reactor = <Reactor> self.hub
-        cdef int i
+        cdef int _i
         cdef ssize_t n
         cdef Py_ssize_t wanted
         self.blocked = False
         self.advance(0)
-        for i in range(SENDS_MAX):
+        for _i in range(SENDS_MAX):
             if self.closed or self.head is None or not self.head.answered:
                 return
             if reactor.gather(self) < 0:
@@ -220,12 +220,12 @@ cdef class Reactor(Hub):
 
     def ready(self):
         """Sockets are ready: one pass over a bounded number of them."""
-        cdef int i, n, slice_index
+        cdef int i, n, _slice
         cdef Py_ssize_t received = 0
         self.now = self.loop.time()
         self.begin()
         try:
-            for slice_index in range(SLICES_MAX):
+            for _slice in range(SLICES_MAX):
                 n = epoll_wait(self.epfd, self.events, EVENTS_MAX, 0)
                 for i in range(n):
                     received += self.handle(self.events[i].events, self.events[i].data.u64)

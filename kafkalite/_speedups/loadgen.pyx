@@ -318,6 +318,7 @@ cdef class Generator:
 
     cdef int connect(self, str host, int port) except -1:
         cdef int i
+        cdef Py_ssize_t size
         cdef Link *link
         for i in range(self.load.links_count):
             link = &self.load.links[i]
@@ -326,7 +327,8 @@ cdef class Generator:
             connection.setblocking(False)
             link.fd = connection.detach()
             link.body_left = -1
-            link.out_size = max(self.load.request_bytes_max, min(self.load.request_bytes_max * self.load.depth, 4 << 20))
+            size = self.load.request_bytes_max
+            link.out_size = max(size, min(size * self.load.depth, 4 << 20))
             link.out = <uint8_t *> malloc(link.out_size)
             link.sent_at = <int64_t *> calloc(self.load.depth, sizeof(int64_t))
             if link.out == NULL or link.sent_at == NULL:
@@ -475,7 +477,8 @@ def consume(
                 raise RuntimeError(f"no whole batch at offset {next_offset}")
     elapsed = (now_ns() - started) / 1e9
     return {
-        "records": records, "bytes": total, "requests": requests, "seconds": elapsed, "records_per_s": records / elapsed,
+        "records": records, "bytes": total, "requests": requests,
+        "seconds": elapsed, "records_per_s": records / elapsed,
         "cpu_s": cpu_s() - cpu_before_s,
     }
 

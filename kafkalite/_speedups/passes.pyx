@@ -37,7 +37,7 @@ cdef class Limits:
         """Keyword arguments, all optional.
 
         request_bytes_max: socket.request.max.bytes. unsent_bytes_max, open_replies_max: where reading stops.
-        connections_max, connections_per_ip_max, connections_per_ip_overrides (host -> count): max.connections and so on.
+        connections_max, connections_per_ip_max, connections_per_ip_overrides (host -> count): max.connections etc.
         idle_ms_max: connections.max.idle.ms, negative for never. authenticate: connections begin unauthenticated.
         memory_kept_max: bytes of buffers kept for reuse.
         """

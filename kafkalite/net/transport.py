@@ -89,7 +89,6 @@ class TransportConnection(Connection):
         linger = self.loop.call_later(LINGER_S, self.transport.abort)
         cast(TransportHub, self.hub).forget(self, linger)
 
-
     def _discard_unread(self) -> None:
         # Closing with bytes unread resets the connection and may destroy answers that are still under way.
         fd = self.transport.get_extra_info("socket").fileno()

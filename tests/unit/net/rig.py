@@ -60,7 +60,18 @@ async def until(condition, timeout_s=10.0):
     """Let the loop turn until `condition()` holds."""
     async with asyncio.timeout(timeout_s):
         while not condition():
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
+
+
+async def round_trip(rig, body=b"another-"):
+    """A request on a connection of its own. What was ready before it has been served when its answer is here.
+
+    So it is the event to wait for before saying that something did not happen.
+    """
+    reader, writer = await rig.open()
+    writer.write(frame(body))
+    assert await read_frame(reader) == body
+    return writer
 
 
 DRIVER = contextvars.ContextVar("driver", default="epoll")

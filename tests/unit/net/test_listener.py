@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tests.unit.net.rig import Echo, Rig, both_loops, frame, make_listener, read_frame, until
+from tests.unit.net.rig import Echo, Rig, both_loops, frame, make_listener, read_frame, round_trip, until
 
 
 @both_loops
@@ -106,11 +106,11 @@ async def test_a_host_above_its_limit_is_closed_at_once():
 
 @both_loops
 async def test_pause_and_resume():
-    async with Rig() as rig:
+    async with Rig() as rig, Rig() as other:
         rig.listener.pause()
         reader, writer = await rig.open()
         writer.write(frame(b"12345678"))
-        await asyncio.sleep(0.03)
+        (await round_trip(other)).close()
         assert rig.echo.connections == []
         rig.listener.resume()
         assert await read_frame(reader) == b"12345678"
@@ -128,7 +128,6 @@ async def test_idle_connections_are_closed_busy_and_waiting_ones_stay():
         while not closed.done():
             busy[1].write(frame(b"12345678"))
             await read_frame(busy[0])
-            await asyncio.sleep(0.02)
         assert [each.reason for each in rig.echo.gone] == ["idle for too long"]
         rig.echo.open[0][0].send(b"woken")
         assert await read_frame(waiting[0]) == b"woken"
@@ -138,14 +137,14 @@ async def test_idle_connections_are_closed_busy_and_waiting_ones_stay():
 
 @both_loops
 async def test_close_lets_open_answers_leave():
-    async with Rig() as rig:
+    async with Rig() as rig, Rig() as other:
         rig.echo.later = lambda body: True
         reader, writer = await rig.open()
         writer.write(frame(b"12345678"))
         await until(lambda: rig.echo.open)
         closing = asyncio.ensure_future(rig.listener.close(10.0))
-        await asyncio.sleep(0.01)
-        assert not closing.done()
+        (await round_trip(other)).close()
+        assert rig.listener.addresses == [] and not closing.done()
         rig.echo.open[0][0].send(b"the last")
         await closing
         assert await reader.read() == frame(b"the last")
@@ -190,10 +189,19 @@ class Told(logging.Handler):
     def emit(self, record):
         self.lines.append(record.getMessage())
 
+class Counting(Listener):
+    exhausted = 0
+    thrice = asyncio.Event()
+    def _shed(self, door, error):
+        super()._shed(door, error)
+        self.exhausted += 1
+        if self.exhausted == 3:
+            self.thrice.set()
+
 async def main():
     logging.getLogger("kafkalite.net").addHandler(Told())
     echo = Echo()
-    listener = Listener(asyncio.get_running_loop(), echo)
+    listener = Counting(asyncio.get_running_loop(), echo)
     address = listener.bind("127.0.0.1", 0)
     clients = [socket.socket() for _ in range(30)]
     held = [open("/dev/null") for _ in range(5)]
@@ -204,7 +212,7 @@ async def main():
     await until(lambda: Told.lines)
     before = resource.getrusage(resource.RUSAGE_SELF)
     passes = listener.reactor.passes
-    await asyncio.sleep(2.5)
+    await asyncio.wait_for(listener.thrice.wait(), 30)  # it has rested twice
     after = resource.getrusage(resource.RUSAGE_SELF)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     turns = listener.reactor.passes - passes

@@ -1,13 +1,12 @@
 """Plain connections over real sockets: order, back-pressure, half close, resets, closing."""
 
-import asyncio
 import socket
 import struct
 
 import pytest
 
 from kafkalite._speedups.file import Disk, FileRegion
-from tests.unit.net.rig import Rig, both_loops, frame, read_frame, until
+from tests.unit.net.rig import Rig, both_loops, frame, read_frame, round_trip, until
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: close sends RST
 
@@ -64,7 +63,7 @@ async def test_a_request_without_answer_is_passed_over():
 @both_loops
 async def test_a_slow_reader_stops_being_read_and_costs_bounded_memory():
     async with Rig() as rig:
-        rig.echo.answer = lambda body: bytes(256 * 1024)
+        answer = rig.echo.answer = lambda body: bytes(256 * 1024)
         reader, writer = await rig.open()
         writer.transport.pause_reading()
         writer.write(frame(b"fetch---") * 20_000)
@@ -72,15 +71,17 @@ async def test_a_slow_reader_stops_being_read_and_costs_bounded_memory():
         connection = rig.echo.connections[0]
         before = rig.echo.frames
         writer.write(frame(b"fetch---") * 100)
-        await asyncio.sleep(0.05)
-        assert rig.echo.frames == before
+        rig.echo.answer = bytes
+        other = await round_trip(rig)
+        assert rig.echo.frames == before + 1
+        rig.echo.answer = answer
         assert connection.unsent <= (1 << 20) + 256 * 1024 + 4
         writer.transport.resume_reading()
         for _ in range(before + 20):
             await read_frame(reader)
-        assert rig.echo.frames > before
         writer.transport.abort()
-        await until(lambda: rig.echo.gone)
+        other.close()
+        await until(lambda: len(rig.echo.gone) == 2)
 
 
 @both_loops
@@ -110,13 +111,15 @@ async def test_before_authentication_one_request_at_a_time():
         reader, writer = await rig.open()
         writer.write(frame(b"12345678") * 3)
         await until(lambda: rig.echo.frames == 1)
-        await asyncio.sleep(0.02)
-        assert rig.echo.frames == 1
+        rig.echo.later = lambda body: bytes(body) != b"another-"
+        other = await round_trip(rig)
+        assert rig.echo.frames == 2  # one of each
         rig.echo.connections[0].authenticated = True
         rig.echo.open.pop()[0].send(b"welcome")
         assert await read_frame(reader) == b"welcome"
-        await until(lambda: rig.echo.frames == 3)
+        await until(lambda: rig.echo.frames == 4)
         writer.close()
+        other.close()
 
 
 @both_loops
@@ -159,10 +162,12 @@ async def test_a_reset_closes_the_connection_and_tells_its_replies_once(what):
         assert all(reply.done for reply, _ in rig.echo.open)
         for reply, body in rig.echo.open:
             reply.send(body)  # an answer after the end is ignored
-        await asyncio.sleep(0.01)
+        assert rig.listener.reactor.connections_count == 0
+        rig.echo.later = lambda body: False
+        other = await round_trip(rig)
         assert told == ([0, 1, 2, 3, 4] if what != "nothing" else [])
         assert len(rig.echo.gone) == 1
-        assert rig.listener.reactor.connections_count == 0
+        other.close()
 
 
 @both_loops(drivers=["epoll"])
@@ -181,10 +186,12 @@ async def test_a_reset_while_stalled_is_noticed():
 @both_loops
 async def test_a_service_that_raises_costs_its_connection_only(caplog):
     async with Rig() as rig:
+
         def answer(body):
             if bytes(body) == b"bad-----":
                 raise KeyError("planted")
             return bytes(body)
+
         rig.echo.answer = answer
         good = await rig.open()
         for _ in range(3):
@@ -223,28 +230,31 @@ async def test_a_flush_that_raises_closes_the_connections_of_its_pass(caplog):
 @both_loops
 async def test_reply_close_lets_earlier_answers_leave_and_serves_nothing_after():
     async with Rig() as rig:
-        rig.echo.later = lambda body: True
+        rig.echo.later = lambda body: bytes(body) != b"another-"
         reader, writer = await rig.open()
         writer.write(frame(b"first---") + frame(b"second--"))
         await until(lambda: len(rig.echo.open) == 2)
         (first, _), (second, _) = rig.echo.open
         second.close("told to")
         writer.write(frame(b"third---"))
-        await asyncio.sleep(0.02)
+        other = await round_trip(rig)
         first.send(b"answer")
         assert await reader.read() == frame(b"answer")
-        assert rig.echo.frames == 2
+        assert rig.echo.frames == 3  # the third is the other connection's
         await until(lambda: rig.echo.gone)
         assert rig.echo.gone[0].reason == "told to"
         writer.close()
+        other.close()
 
 
 @both_loops
 async def test_a_connection_closed_inside_its_own_request():
     async with Rig() as rig:
+
         def answer(body):
             rig.echo.connections[0].close("enough")
             return bytes(body)
+
         rig.echo.answer = answer
         reader, writer = await rig.open()
         writer.write(frame(b"12345678") * 3)
