@@ -1,5 +1,6 @@
 """The build with AddressSanitizer, and processes that run on it."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -16,7 +17,10 @@ def build() -> None:
     """Bring `build/asan` up to date, as `make asan` does; what has not changed is not compiled again."""
     environ = {**os.environ, "KAFKALITE_ASAN": "1"}
     command = [sys.executable, *BUILD_COMMAND.split()]
-    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=900)
+    BUILD.parent.mkdir(exist_ok=True)
+    with open(BUILD.parent / "asan.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test processes side by side would compile the same twice
+        done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=1800)
     if done.returncode:
         raise RuntimeError(f"the sanitizer build failed:\n{done.stdout}\n{done.stderr}")
 
