@@ -170,8 +170,9 @@ def noise_behind_the_header(chance: random.Random, data: bytes) -> bytes:
 
 def flips(chance: random.Random, data: bytes) -> bytes:
     damaged = bytearray(data)
+    first = chance.choice((0, len(data) - 20))  # anywhere, or in the last record
     for _ in range(chance.randint(1, 4)):
-        damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+        damaged[chance.randrange(first, len(damaged))] ^= 1 << chance.randrange(8)
     return bytes(damaged)
 
 
