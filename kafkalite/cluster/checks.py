@@ -1,6 +1,6 @@
 """What a batch must pass before it is appended: Kafka's checks in Kafka's order (LogValidator.java, UnifiedLog.append).
 
-`inspect_now` reads only the batch and the topic's settings, so it can also run as a job; `admit` needs the log.
+`inspect_now` reads only the batch and the topic's rules, so it can also run as a job; `admit` needs the log.
 """
 
 from kafkalite import records
@@ -13,9 +13,10 @@ from kafkalite.storage.log import Log
 ATTRIBUTES_AT = 22  # the low byte of the batch's attributes; bits 0-2 are the codec
 CODEC_MASK = 0x07
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-ZSTD = CODECS["zstd"]
+NONE, GZIP, LZ4, ZSTD = CODECS["uncompressed"], CODECS["gzip"], CODECS["lz4"], CODECS["zstd"]
+AS_SENT = -1  # compression.type=producer
 LOG_APPEND_TIME = "LogAppendTime"
-TIMESTAMP_MIN, TIMESTAMP_MAX = -(2**63), 2**63 - 1
+AGES_MS = 2**62  # an age above this is no bound: now plus or minus it is still a timestamp
 
 # Compressed bytes that take about a millisecond to decompress and walk; larger batches leave the loop. Index: codec id.
 JOB_BYTES = (2**31, 64 * 1024, 256 * 1024, 512 * 1024, 192 * 1024, 2**31, 2**31, 2**31)
@@ -25,49 +26,68 @@ LOOP_BYTES = 1024 * 1024
 REWRITE_LOOP_BYTES = 128 * 1024
 
 
-def worth_a_job(batch: memoryview, config: TopicConfig) -> bool:
-    """Tell whether inspecting (and perhaps rewriting) this batch would hold the loop for more than a millisecond."""
-    if len(batch) <= ATTRIBUTES_AT:
-        return False
-    codec = batch[ATTRIBUTES_AT] & CODEC_MASK
-    if rewrites(codec, config):
-        return len(batch) > REWRITE_JOB_BYTES
-    return len(batch) > JOB_BYTES[codec]
+class BatchRules:
+    """What a topic's settings ask of a batch, worked out once per change instead of once per batch.
+
+    `codec`: id that batches are rewritten to, or AS_SENT; `level`: of that codec, None where it has none;
+    `before_ms`, `after_ms`: how far a client's timestamp may be from now; `replicas_min`: min.insync.replicas.
+    """
+
+    __slots__ = ("after_ms", "before_ms", "codec", "compacted", "level", "log_append_time", "replicas_min", "size_max")
+
+    def __init__(self, config: TopicConfig) -> None:
+        levels = {
+            GZIP: config.compression_gzip_level,
+            LZ4: config.compression_lz4_level,
+            ZSTD: config.compression_zstd_level,
+        }
+        self.codec = CODECS.get(config.compression_type, AS_SENT)
+        self.level = levels.get(self.codec)
+        self.compacted = config.compacted
+        self.size_max = config.max_message_bytes
+        self.log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
+        self.before_ms = min(config.message_timestamp_before_max_ms, AGES_MS)
+        self.after_ms = min(config.message_timestamp_after_max_ms, AGES_MS)
+        self.replicas_min = config.min_insync_replicas
+
+    def rewrites(self, codec: int) -> bool:
+        """Tell whether the topic wants another codec than the producer's."""
+        return self.codec not in (AS_SENT, codec)
 
 
-def rewrites(codec: int, config: TopicConfig) -> bool:
-    """Tell whether the topic wants another codec than the producer's."""
-    return config.compression_type != "producer" and CODECS[config.compression_type] != codec
-
-
-def inspect_on_loop(append: Append, config: TopicConfig, now_ms: int) -> Inspection | BatchError | None:
-    """As `inspect_now`, or None when that would hold the loop: for a large batch, and for one that grows large."""
-    if worth_a_job(append.batch, config):
+def inspect_on_loop(append: Append, rules: BatchRules, now_ms: int) -> Inspection | BatchError | None:
+    """As `inspect_now`, or None when that would hold the loop for more than a millisecond: for a large batch, and for
+    one that grows large.
+    """
+    batch = append.batch
+    codec = batch[ATTRIBUTES_AT] & CODEC_MASK if len(batch) > ATTRIBUTES_AT else NONE
+    if codec == NONE and rules.codec <= NONE:
+        return inspect_now(append, rules, now_ms)  # nothing to compress or decompress
+    rewrites = rules.rewrites(codec)
+    if len(batch) > (REWRITE_JOB_BYTES if rewrites else JOB_BYTES[codec]):
         return None
-    codec = append.batch[ATTRIBUTES_AT] & CODEC_MASK if len(append.batch) > ATTRIBUTES_AT else 0
-    limit = REWRITE_LOOP_BYTES if rewrites(codec, config) else LOOP_BYTES
-    found = inspect_now(append, config, now_ms, limit)
+    found = inspect_now(append, rules, now_ms, REWRITE_LOOP_BYTES if rewrites else LOOP_BYTES)
     too_large = isinstance(found, Inspection) and found.error == KafkaErrorCode.MESSAGE_TOO_LARGE
-    return None if too_large and codec and len(append.batch) <= config.max_message_bytes else found
+    return None if too_large and codec and len(batch) <= rules.size_max else found
 
 
-def inspect_now(append: Append, config: TopicConfig, now_ms: int, decompressed_max: int = 0) -> Inspection | BatchError:
+def inspect_now(append: Append, rules: BatchRules, now_ms: int, decompressed_max: int = 0) -> Inspection | BatchError:
     """Check the batch by itself, and patch or rewrite it as the topic's settings ask.
 
     Runs on the loop or as a job; in both cases nobody else touches `append` meanwhile. Answers a BatchError when the
     batch is good but cannot be stored as the topic wants it. `decompressed_max`: bytes, 0 = the usual bound.
     """
-    inspection = inspect(append, config, now_ms, decompressed_max)
+    inspection = inspect(append, rules, now_ms, decompressed_max)
     if inspection.error:
         return inspection
     changed = False
-    if rewrites(inspection.codec, config):
+    if rules.rewrites(inspection.codec):
         try:
-            append.batch = rewritten(append.batch, config)
+            append.batch = rewritten(append.batch, rules)
         except BatchError as error:
             return error
         changed = True
-    if config.message_timestamp_type == LOG_APPEND_TIME:
+    if rules.log_append_time:
         append.log_append_time_ms = now_ms
         changed = records.set_log_append_time(append.batch, now_ms) or changed
     elif inspection.max_timestamp != inspection.header_max_timestamp:
@@ -77,43 +97,34 @@ def inspect_now(append: Append, config: TopicConfig, now_ms: int, decompressed_m
     return inspection
 
 
-def rewritten(batch: memoryview, config: TopicConfig) -> memoryview:
-    """The batch in the topic's codec; raises BatchError, also when it comes out larger than the topic allows."""
-    codec = CODECS[config.compression_type]
-    size_max = config.max_message_bytes
-    new = records.recompress(batch, codec, level_of(codec, config))
-    if len(new) > size_max:
-        text = f"the batch has {len(new)} bytes as {config.compression_type}, allowed are {size_max}"
-        raise BatchError(KafkaErrorCode.MESSAGE_TOO_LARGE, text)
-    return memoryview(bytearray(new))
-
-
-def inspect(append: Append, config: TopicConfig, now_ms: int, decompressed_max: int = 0) -> Inspection:
+def inspect(append: Append, rules: BatchRules, now_ms: int, decompressed_max: int) -> Inspection:
     """All checks of a client's batch; timestamps are bounded only where they are the client's."""
-    if config.message_timestamp_type == LOG_APPEND_TIME:
-        timestamp_min, timestamp_max = TIMESTAMP_MIN, TIMESTAMP_MAX
-    else:
-        timestamp_min = max(TIMESTAMP_MIN, now_ms - config.message_timestamp_before_max_ms)
-        timestamp_max = min(TIMESTAMP_MAX, now_ms + config.message_timestamp_after_max_ms)
+    if rules.log_append_time:
+        return records.inspect(
+            append.batch,
+            compacted=rules.compacted,
+            size_max=rules.size_max,
+            decompressed_max=decompressed_max,
+            zstd_allowed=append.zstd_allowed,
+        )
     return records.inspect(
         append.batch,
-        compacted="compact" in config.cleanup_policy,
-        size_max=config.max_message_bytes,
+        compacted=rules.compacted,
+        size_max=rules.size_max,
         decompressed_max=decompressed_max,
         zstd_allowed=append.zstd_allowed,
-        timestamp_min=timestamp_min,
-        timestamp_max=timestamp_max,
+        timestamp_min=now_ms - rules.before_ms,
+        timestamp_max=now_ms + rules.after_ms,
     )
 
 
-def level_of(codec: int, config: TopicConfig) -> int | None:
-    """The topic's compression level for a codec; None where a codec has none."""
-    levels = {
-        CODECS["gzip"]: config.compression_gzip_level,
-        CODECS["lz4"]: config.compression_lz4_level,
-        ZSTD: config.compression_zstd_level,
-    }
-    return levels.get(codec)
+def rewritten(batch: memoryview, rules: BatchRules) -> memoryview:
+    """The batch in the topic's codec; raises BatchError, also when it comes out larger than the topic allows."""
+    new = records.recompress(batch, rules.codec, rules.level)
+    if len(new) > rules.size_max:
+        text = f"the batch has {len(new)} bytes in the topic's codec, allowed are {rules.size_max}"
+        raise BatchError(KafkaErrorCode.MESSAGE_TOO_LARGE, text)
+    return memoryview(bytearray(new))
 
 
 def admit(append: Append, inspection: Inspection | BatchError, log: Log, leader_epoch: int) -> bool:

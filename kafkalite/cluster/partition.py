@@ -15,7 +15,7 @@ from typing import Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.append import Append
-from kafkalite.cluster.checks import admit, inspect_now, inspect_on_loop
+from kafkalite.cluster.checks import BatchRules, admit, inspect_now, inspect_on_loop
 from kafkalite.cluster.waiters import FetchWaiter
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
@@ -53,6 +53,7 @@ class Partition:
         "_host",
         "_outside",
         "_queue",
+        "_rules",
         "_unwritten",
         "config",
         "error",
@@ -80,6 +81,7 @@ class Partition:
         self.topic_id = topic_id
         self.index = index
         self.config = config
+        self._rules = BatchRules(config)
         self.leader_epoch = leader_epoch
         self.isr = isr
         self.log: Log | None = None
@@ -124,12 +126,12 @@ class Partition:
     def _take(self, append: Append) -> None:
         if self.error:
             append.refuse(self.error)
-        elif append.required_acks == ACKS_ALL and len(self.isr) < self.config.min_insync_replicas:
+        elif append.required_acks == ACKS_ALL and len(self.isr) < self._rules.replicas_min:
             append.refuse(KafkaErrorCode.NOT_ENOUGH_REPLICAS)
         elif self.log is None:
             self._open_for(append)
         else:
-            inspection = inspect_on_loop(append, self.config, self._host.clock.wall_ms())
+            inspection = inspect_on_loop(append, self._rules, self._host.clock.wall_ms())
             if inspection is None:
                 self._inspect_outside(append)
             else:
@@ -155,13 +157,14 @@ class Partition:
         error = self.log.write()
         if not error:
             self.high_watermark = self.log.log_end_offset
+        log_start_offset = self.log.log_start_offset
         for append in unwritten:
             if error:
                 append.refuse(error)
             else:
-                append.log_start_offset = self.log.log_start_offset
+                append.log_start_offset = log_start_offset
                 append.finish()
-        if not error:
+        if self.fetch_waiters and not error:
             self._readable_grew(size)
 
     def _readable_grew(self, size: int) -> None:
@@ -189,8 +192,8 @@ class Partition:
 
     def _inspect_outside(self, append: Append) -> None:
         self._leave(append)
-        config, now_ms = self.config, self._host.clock.wall_ms()
-        self._host.offload.run(inspect_now, append, config, now_ms, done=self._inspected)
+        rules, now_ms = self._rules, self._host.clock.wall_ms()
+        self._host.offload.run(inspect_now, append, rules, now_ms, done=self._inspected)
 
     def _inspected(self, outcome: Outcome) -> None:
         append = self._queue.popleft()
@@ -225,6 +228,7 @@ class Partition:
     def configure(self, config: TopicConfig) -> None:
         """Use new settings from the next request on."""
         self.config = config
+        self._rules = BatchRules(config)
         if self.log is not None:
             self.log.config = config
 

@@ -6,6 +6,9 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 
+UNKNOWN: int = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+UNKNOWN_ID: int = KafkaErrorCode.UNKNOWN_TOPIC_ID
+
 
 class HostedTopic:
     """A topic with its local partitions by index and its settings."""
@@ -33,8 +36,8 @@ class Replicas:
     def find(self, name: str, topic_id: bytes, *, by_id: bool) -> HostedTopic | int:
         """The topic, or UNKNOWN_TOPIC_ID / UNKNOWN_TOPIC_OR_PARTITION, depending on how it was asked for."""
         if by_id:
-            return self._by_id.get(topic_id, KafkaErrorCode.UNKNOWN_TOPIC_ID)
-        return self._by_name.get(name, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return self._by_id.get(topic_id, UNKNOWN_ID)
+        return self._by_name.get(name, UNKNOWN)
 
     def partition(self, name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | int:
         """One partition, or a Kafka error code."""
@@ -42,7 +45,7 @@ class Replicas:
         if isinstance(topic, int):
             return topic
         if not 0 <= index < len(topic.partitions):
-            return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return UNKNOWN
         return topic.partitions[index]
 
     def offline(self, name: str) -> frozenset[int]:

@@ -7,7 +7,7 @@ librdkafka must see from 0 (KAFKA-18659).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kafkalite.protocol.messages import alter_configs as alter
@@ -67,22 +67,17 @@ class Row:
     handler: Callable[[Any, Any], Any]
     operation: str
     advertised_from: int | None = None
+    api_key: int = field(init=False)
+    name: str = field(init=False)
+    version_min: int = field(init=False)
+    version_max: int = field(init=False)
 
-    @property
-    def api_key(self) -> int:
-        return int(self.request.api_key)
-
-    @property
-    def name(self) -> str:
-        return self.request.__name__.removesuffix("Request")
-
-    @property
-    def version_min(self) -> int:
-        return int(self.request.versions[0])
-
-    @property
-    def version_max(self) -> int:
-        return int(self.request.versions[1])
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "api_key", int(self.request.api_key))
+        put(self, "name", self.request.__name__.removesuffix("Request"))
+        put(self, "version_min", int(self.request.versions[0]))
+        put(self, "version_max", int(self.request.versions[1]))
 
     @property
     def advertised_min(self) -> int:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalite._speedups.codec import encode_parts, response_header
+from kafkalite._speedups.codec import RequestHeader, encode_parts, response_header
 from kafkalite._speedups.framing import Connection, Reply
 
 if TYPE_CHECKING:
@@ -15,31 +15,23 @@ class Call:
     Attributes:
         broker: the broker that serves it.
         reply: the one-shot answer slot of the connection.
-        api_key, version, correlation_id, client_id: of the request header.
         response_type: the message class of the answer.
+        version: in which the answer is written, the request's.
+        header: of the request.
 
     A handler returns the response, or None after it has kept the call to `answer` it later.
     """
 
-    __slots__ = ("api_key", "broker", "client_id", "correlation_id", "reply", "response_type", "version")
+    __slots__ = ("broker", "header", "reply", "response_type", "version")
 
     def __init__(
-        self,
-        broker: "Broker",
-        reply: Reply,
-        response_type: type[Any],
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        client_id: str | None,
+        self, broker: "Broker", reply: Reply, response_type: type[Any], version: int, header: RequestHeader
     ) -> None:
         self.broker = broker
         self.reply = reply
         self.response_type = response_type
-        self.api_key = api_key
         self.version = version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
+        self.header = header
 
     @property
     def connection(self) -> Connection:
@@ -47,7 +39,7 @@ class Call:
 
     def answer(self, response: Any) -> None:
         """Send the response; once per call. A connection that is gone by now is no error."""
-        header = response_header(self.response_type, self.version, self.correlation_id)
+        header = response_header(self.response_type, self.version, self.header.correlation_id)
         self.reply.send(encode_parts(response, self.version, header))
 
     def no_answer(self) -> None:

@@ -6,9 +6,9 @@ handler becomes UNKNOWN_SERVER_ERROR where the answer has a place for it, with a
 """
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkalite._speedups.codec import decode, read_request_header
+from kafkalite._speedups.codec import RequestHeader, decode, read_request_header
 from kafkalite._speedups.framing import Reply
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
@@ -43,26 +43,18 @@ class Dispatcher:
         row = self._by_key.get(header.api_key)
         if row is None:
             self._refuse(reply, "key", f"request key {header.api_key} is not served")
-        elif not row.version_min <= header.api_version <= row.version_max:
-            self._refuse_version(reply, row, header)
+        elif row.version_min <= (version := header.api_version) <= row.version_max:
+            self._serve(reply, row, version, header)
         else:
-            self._serve(reply, row, header)
+            self._refuse_version(reply, row, header)
 
-    def _serve(self, reply: Reply, row: Row, header: Any) -> None:
+    def _serve(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> None:
         try:
-            request = decode(row.request, header.api_version, header.body, exact=False)
+            request = decode(row.request, version, header.body, False)
         except DecodeError as error:
-            self._refuse(reply, row.name, f"{row.name} v{header.api_version} does not parse: {error}")
+            self._refuse(reply, row.name, f"{row.name} v{version} does not parse: {error}")
             return
-        call = Call(
-            self._broker,
-            reply,
-            row.response,
-            header.api_key,
-            header.api_version,
-            header.correlation_id,
-            header.client_id,
-        )
+        call = Call(self._broker, reply, row.response, version, header)
         try:
             response = row.handler(call, request)
             if response is not None:
@@ -70,14 +62,14 @@ class Dispatcher:
         except Exception:
             self._unforeseen(call, row)
 
-    def _refuse_version(self, reply: Reply, row: Row, header: Any) -> None:
+    def _refuse_version(self, reply: Reply, row: Row, header: RequestHeader) -> None:
         if row.api_key != API_VERSIONS:
             self._refuse(reply, row.name, f"{row.name} v{header.api_version} is not served")
             return
         own = ApiVersionsResponse.ApiVersion(
             api_key=row.api_key, min_version=row.version_min, max_version=row.version_max
         )
-        call = Call(self._broker, reply, row.response, row.api_key, 0, header.correlation_id, None)
+        call = Call(self._broker, reply, row.response, 0, header)
         call.answer(ApiVersionsResponse(error_code=KafkaErrorCode.UNSUPPORTED_VERSION, api_keys=[own]))
 
     def _refuse(self, reply: Reply, site: str, reason: str) -> None:

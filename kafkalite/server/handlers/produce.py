@@ -70,6 +70,13 @@ class ProduceAnswer:
 
 def outcome(index: int, append: Append) -> PartitionResponse:
     """Put what became of an append into the wire's words."""
+    if not append.error:  # what is not named has its default
+        return PartitionResponse(
+            index=index,
+            base_offset=append.base_offset,
+            log_append_time_ms=append.log_append_time_ms,
+            log_start_offset=append.log_start_offset,
+        )
     return PartitionResponse(
         index=index,
         error_code=append.error,
