@@ -28,7 +28,7 @@ from kafkalite.cluster.topics import Refusal, Topics
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.embedded import Embedded
 from kafkalite.coordination.journal import JournalError
-from kafkalite.coordination.layout import LayoutError
+from kafkalite.coordination.layout import CLUSTER_ID, LayoutError, decode_cluster_id
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint, Node, uuid_text
 from kafkalite.server.api import ROWS
@@ -154,15 +154,20 @@ class Broker:
                 f"{self.config.log_dirs[0]}: belongs to cluster {self._known.cluster_id} and has no {JOURNAL}; "
                 "choose another directory, or bring the journal back"
             )
+        known_id = FIRST_BROKER if self._known is None else self._known.broker_id
+        self.broker_id = known_id if self.config.broker_id < 0 else self.config.broker_id
+        if self._known is not None:
+            self.logs.check(Identity(self._known.cluster_id, self.broker_id))
         service = Embedded(self.clock) if in_memory else Embedded.open(self.disk, path, self.clock, self.offload)
         self._service = service
+        named = service.tree.find(CLUSTER_ID)
+        if named is not None:
+            self.logs.check(Identity(decode_cluster_id(named.data), self.broker_id))
         self.store = ClusterStore(service.connect())
         await self.store.prepare()
 
     async def _agree_on_identity(self) -> None:
         """One cluster id and one broker id for coordination, configuration and directories."""
-        known_id = FIRST_BROKER if self._known is None else self._known.broker_id
-        self.broker_id = known_id if self.config.broker_id < 0 else self.config.broker_id
         self.cluster_id = await self.store.cluster_id(uuid_text(self.random.uuid()))
         self.logs.claim(Identity(self.cluster_id, self.broker_id))
         self.store.register(self.broker_id)

@@ -93,30 +93,41 @@ class LogDirectory:
             raise DirectoryError(f"{path}: cluster.id or broker.id is missing")
         return Identity(found["cluster.id"], int(broker))
 
-    def claim(self, identity: Identity) -> None:
-        """Make it ours, or see that it is. Raises DirectoryError, OSError."""
+    def check(self, identity: Identity) -> None:
+        """See that it is ours or nobody's, in a format known here; nothing changes. Raises DirectoryError, OSError."""
         known = self.identity()
         if known is not None and known.cluster_id != identity.cluster_id:
             raise DirectoryError(f"{self.path}: belongs to cluster {known.cluster_id}, not {identity.cluster_id}")
         if known is not None and known.broker_id != identity.broker_id:
             raise DirectoryError(f"{self.path}: belongs to broker {known.broker_id}, not {identity.broker_id}")
+        self.format_version(fresh=known is None)
+
+    def claim(self, identity: Identity) -> None:
+        """Make it ours, or see that it is. Raises DirectoryError, OSError."""
+        self.check(identity)
+        known = self.identity()
         self.upgrade(fresh=known is None)
         if known is None:
             text = f"version=0\nbroker.id={identity.broker_id}\ncluster.id={identity.cluster_id}\n"
             self.disk.write_atomic(self.file(META_PROPERTIES), text.encode(), sync=True)
 
-    def upgrade(self, *, fresh: bool) -> None:
-        """Bring the directory to our format. Raises DirectoryError, OSError."""
+    def format_version(self, *, fresh: bool) -> int:
+        """The format it is kept in, 0 = Apache Kafka's. Raises DirectoryError, OSError."""
         version = FORMAT_VERSION if fresh else 0
         if self.disk.exists(self.file(FORMAT)):
             text = self.disk.read_bytes(self.file(FORMAT)).decode(errors="replace").strip()
             if not re.fullmatch(r"\d{1,9}", text):
                 raise DirectoryError(f"{self.file(FORMAT)}: {text[:40]!r} is not a format version")
             version = int(text)
-        elif not fresh:
-            logger.info("%s: no format version, taken as written by Apache Kafka", self.path)
         if version > FORMAT_VERSION:
             raise DirectoryError(f"{self.path}: format {version} is newer than {FORMAT_VERSION}, the newest known here")
+        return version
+
+    def upgrade(self, *, fresh: bool) -> None:
+        """Bring the directory to our format. Raises DirectoryError, OSError."""
+        version = self.format_version(fresh=fresh)
+        if not version:
+            logger.info("%s: no format version, taken as written by Apache Kafka", self.path)
         for older in range(version, FORMAT_VERSION):
             if older in UPGRADES:
                 UPGRADES[older](self.disk, self.path)

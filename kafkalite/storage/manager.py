@@ -84,6 +84,11 @@ class LogManager:
             raise DirectoryError(f"the log directories belong to different brokers: {', '.join(sorted(known))}")
         return next(iter(found), None)
 
+    def check(self, identity: Identity) -> None:
+        """See that no directory is another's or too new, before anything is changed. Raises DirectoryError, OSError."""
+        for directory in self._directories.values():
+            directory.check(identity)
+
     def claim(self, identity: Identity) -> None:
         """Make every directory ours. Raises DirectoryError, OSError."""
         for directory in self._directories.values():

@@ -1,0 +1,218 @@
+"""A broker that cannot start says why in one line that names the place, and leaves with exit code 2.
+
+Nothing that was in the directory is changed by the attempt, so that the right broker can still use it.
+"""
+
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkalite.coordination.journal import FORMAT_VERSION as JOURNAL_FORMAT
+from kafkalite.coordination.journal import HEADER, MAGIC
+from kafkalite.server.broker import JOURNAL, Broker, StartError
+from kafkalite.storage.directories import FORMAT, FORMAT_VERSION
+from tests.kit.brokers import Kafkalite
+
+TIMEOUT_S = 30
+FOREIGN_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
+
+Spoil = Callable[[Path], Path]  # makes the data directory bad; answers the path that the line must name
+
+
+@pytest.fixture
+def used(tmp_path: Path) -> Path:
+    """The data directory of a broker that has run and ended cleanly."""
+    broker = Kafkalite(tmp_path / "used", {})
+    broker.start()
+    assert broker.stop() == 0
+    return broker.data
+
+
+def refused(data: Path, *args: str) -> str:
+    """What `serve` says about this directory; it must be one line, with exit code 2."""
+    command = [sys.executable, "-m", "kafkalite", "serve", "--log-level", "error", "--listen", "127.0.0.1:0"]
+    done = subprocess.run([*command, "--data", str(data), *args], capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("kafkalite: "), done.stderr
+    return done.stderr
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+# ---- a directory that was never ours
+
+
+def a_file(path: Path) -> Path:
+    path.write_text("")
+    return path
+
+
+def below_a_file(path: Path) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.with_name("file").write_text("")
+    return path.with_name("file") / path.name
+
+
+def a_dangling_link(path: Path) -> Path:
+    path.symlink_to(path.with_name("nowhere") / "deeper")
+    return path
+
+
+def no_place_to_write(_path: Path) -> Path:
+    return Path("/proc/kafkalite")  # nobody can make a directory here, root neither
+
+
+def read_only(_path: Path) -> Path:
+    return Path("/proc")  # it is there, and nobody can make a file in it
+
+
+def a_name_too_long(path: Path) -> Path:
+    return path / ("d" * 300)
+
+
+@pytest.mark.parametrize("make", [a_file, below_a_file, a_dangling_link, no_place_to_write, read_only, a_name_too_long])
+def test_a_directory_that_cannot_be_made(tmp_path: Path, make: Spoil) -> None:
+    path = make(tmp_path / "data")
+    assert str(path) in refused(path)
+
+
+def test_a_missing_parent_is_made(tmp_path: Path) -> None:
+    broker = Kafkalite(tmp_path / "not" / "yet", {})
+    broker.data = tmp_path / "a" / "b" / "c"
+    broker.start()
+    assert broker.stop() == 0
+    assert (broker.data / "meta.properties").is_file()
+
+
+@pytest.mark.parametrize("name", [".lock", "meta.properties", FORMAT, JOURNAL])
+def test_a_directory_where_a_file_should_be(tmp_path: Path, name: str) -> None:
+    data = tmp_path / "data"
+    (data / name).mkdir(parents=True)
+    assert str(data) in refused(data)
+
+
+# ---- a directory that was ours, or is another's
+
+
+def foreign_cluster(data: Path) -> Path:
+    (data / "meta.properties").write_text(f"version=1\nbroker.id=1\ncluster.id={FOREIGN_CLUSTER}\n")
+    return data
+
+
+def foreign_broker(data: Path) -> Path:
+    path = data / "meta.properties"
+    path.write_text(path.read_text().replace("broker.id=1", "broker.id=77"))
+    return data
+
+
+def no_identity(data: Path) -> Path:
+    (data / "meta.properties").write_text("version=1\n")
+    return data / "meta.properties"
+
+
+def rubbish_as_identity(data: Path) -> Path:
+    (data / "meta.properties").write_bytes(b"\xff\xfe\x00" * 50)
+    return data / "meta.properties"
+
+
+def huge_broker_id(data: Path) -> Path:
+    path = data / "meta.properties"
+    path.write_text(path.read_text().replace("broker.id=1", "broker.id=" + "9" * 5000))
+    return path
+
+
+def newer_format(data: Path) -> Path:
+    (data / FORMAT).write_text(f"{FORMAT_VERSION + 1}\n")
+    return data
+
+
+def rubbish_as_format(data: Path) -> Path:
+    (data / FORMAT).write_bytes(b"\x00\xff one")
+    return data / FORMAT
+
+
+def no_journal(data: Path) -> Path:
+    (data / JOURNAL).unlink()
+    return data
+
+
+def rubbish_as_journal(data: Path) -> Path:
+    (data / JOURNAL).write_bytes(b"\x00\xffrubbish" * 100)
+    return data / JOURNAL
+
+
+def empty_journal(data: Path) -> Path:
+    (data / JOURNAL).write_bytes(b"")
+    return data / JOURNAL
+
+
+def newer_journal(data: Path) -> Path:
+    path = data / JOURNAL
+    path.write_bytes(HEADER.pack(MAGIC, JOURNAL_FORMAT + 1) + path.read_bytes()[HEADER.size :])
+    return path
+
+
+def a_hole_in_the_journal(data: Path) -> Path:
+    path = data / JOURNAL
+    content = bytearray(path.read_bytes())
+    content[HEADER.size + 20 : HEADER.size + 24] = struct.pack(">I", 0xDEADBEEF)
+    path.write_bytes(content)
+    return path
+
+
+SPOILS: list[Spoil] = [
+    *(foreign_cluster, foreign_broker, no_identity, rubbish_as_identity, huge_broker_id, newer_format),
+    *(rubbish_as_format, no_journal, rubbish_as_journal, empty_journal, newer_journal, a_hole_in_the_journal),
+]
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_what_is_wrong_in_a_directory_is_one_line_and_is_left_alone(used: Path, spoil: Spoil) -> None:
+    path = spoil(used)
+    before = contents(used)
+    arguments = ("--set", "broker.id=1") if spoil is foreign_broker else ()
+    assert str(path) in refused(used, *arguments)
+    assert contents(used) == before
+
+
+def test_a_directory_of_apache_kafka_with_other_identity_is_named(tmp_path: Path) -> None:
+    """KRaft's meta.properties: node.id instead of broker.id."""
+    data = tmp_path / "data"
+    data.mkdir()
+    text = f"version=1\nnode.id=1\ncluster.id={FOREIGN_CLUSTER}\n"
+    (data / "meta.properties").write_text(text)
+    said = refused(data)
+    assert str(data) in said and FOREIGN_CLUSTER in said
+    assert (data / "meta.properties").read_text() == text
+
+
+# ---- a directory that is in use
+
+
+def test_another_process_holds_it(tmp_path: Path) -> None:
+    broker = Kafkalite(tmp_path, {})
+    broker.start()
+    try:
+        said = refused(broker.data)
+        assert str(broker.data) in said and "another broker" in said
+    finally:
+        assert broker.stop() == 0
+
+
+async def test_another_broker_of_this_process_holds_it(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    async with Broker(data) as first:
+        second = Broker(data)
+        with pytest.raises(StartError, match="another broker") as refusal:
+            await second.start()
+        assert data in str(refusal.value)
+        assert first.address
+    async with Broker(data) as third:  # the refused one has not kept or broken anything
+        assert third.address
