@@ -18,6 +18,7 @@ from tests.unit.records.engines import damaged, seed, small_batch
 
 SHARE = 10
 DAMAGED_PER_BATCH = 25
+COMPRESSED_MIN = 100  # one in six is too large; so many that no seed misses one
 ENOUGH = 10_000  # inputs after which every kind of verdict has surely been met
 SIZE_MAX = 1 << 12
 DECOMPRESSED_MAX = 1 << 20
@@ -110,7 +111,7 @@ def test_damaged_batches(fuzz_inputs: int, record_property: Callable[[str, objec
 def test_damaged_compression(codec: int, fuzz_inputs: int) -> None:
     rng = random.Random(f"{seed()} {codec}")
     outcomes: Counter[int] = Counter()
-    for _ in range(fuzz_inputs // SHARE // 4 // DAMAGED_PER_BATCH):
+    for _ in range(max(COMPRESSED_MIN, fuzz_inputs // SHARE // 4 // DAMAGED_PER_BATCH)):
         plain = rng.randbytes(rng.choice((0, 10, 200))) * rng.choice((1, 50))
         good = codecs.compress(codec, plain)
         for _ in range(DAMAGED_PER_BATCH):
