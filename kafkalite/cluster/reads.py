@@ -2,10 +2,13 @@
 needs.
 """
 
+import logging
+
 from kafkalite._speedups.file import FileRegion
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 
+LOGGER = logging.getLogger("kafkalite.cluster")
 UNKNOWN_OFFSET = -1
 NO_EPOCH = -1
 
@@ -66,12 +69,24 @@ def take(partition: Partition, fetch_offset: int, max_bytes: int, end_offset: in
     if fetch_offset < found.log_start_offset or fetch_offset > log_end_offset:
         found.error = KafkaErrorCode.OFFSET_OUT_OF_RANGE
     elif partition.log is not None and fetch_offset < end_offset and (max_bytes > 0 or min_one):
-        regions = partition.log.read(fetch_offset, max(max_bytes, 0), end_offset, min_one)
+        regions = readable(partition, fetch_offset, max(max_bytes, 0), end_offset, min_one)
         if isinstance(regions, int):
             found.error = regions
         else:
             found.regions = regions
             found.size = sum(region.length for region in regions)
+
+
+def readable(
+    partition: Partition, fetch_offset: int, max_bytes: int, end_offset: int, min_one: bool
+) -> list[FileRegion] | int:
+    """The log's answer; a disk that does not give it is an error of this partition and of no other."""
+    assert partition.log is not None
+    try:
+        return partition.log.read(fetch_offset, max_bytes, end_offset, min_one)
+    except OSError as error:
+        LOGGER.error("%s-%d: cannot read at offset %d: %s", partition.topic, partition.index, fetch_offset, error)
+        return KafkaErrorCode.KAFKA_STORAGE_ERROR
 
 
 def diverges(partition: Partition, fetch_offset: int, last_fetched_epoch: int, found: Read) -> bool:

@@ -7,11 +7,14 @@ local (v8),
 UnifiedLog.fetchOffsetByTimestamp.
 """
 
+import logging
+
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafkalite.server.call import Call
 
+LOGGER = logging.getLogger("kafkalite.server")
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -67,7 +70,11 @@ def answer(
         error = error or KafkaErrorCode.UNSUPPORTED_VERSION
     if error:
         return PartitionResponse(partition_index=index, error_code=error)
-    at_timestamp, offset, leader_epoch = find(partition, timestamp, committed_only)
+    try:
+        at_timestamp, offset, leader_epoch = find(partition, timestamp, committed_only)
+    except OSError as failure:
+        LOGGER.error("%s-%d: cannot look up %d: %s", partition.topic, index, timestamp, failure)
+        return PartitionResponse(partition_index=index, error_code=KafkaErrorCode.KAFKA_STORAGE_ERROR)
     return PartitionResponse(
         partition_index=index, error_code=0, timestamp=at_timestamp, offset=offset, leader_epoch=leader_epoch
     )

@@ -1,0 +1,223 @@
+"""Partitions on a disk that fails and jobs that take their time: who is answered what, and who is not held up."""
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalite.cluster.append import Append
+from kafkalite.cluster.image import PartitionImage, TopicImage
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.reads import read
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.cluster.waiters import FetchWaiter
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.server.hosting import Hosting
+from kafkalite.storage.manager import LogManager
+from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
+from kafkalite.testing.disk import FaultyDisk
+from tests.kit.server import LZ4, batch, compressible, idempotent
+
+STORAGE = KafkaErrorCode.KAFKA_STORAGE_ERROR
+
+
+class Notes:
+    """A store of notes that answers at once, or when the test says so."""
+
+    def __init__(self) -> None:
+        self.error = 0
+        self.held: list[Callable[[int], None]] | None = None
+        self.noted: list[tuple[bytes, int]] = []
+
+    def note_directory(self, topic_id: bytes, partition: int, directory: str, then: Callable[[int], None]) -> None:
+        self.noted.append((topic_id, partition))
+        if self.held is None:
+            then(self.error)
+        else:
+            self.held.append(then)
+
+
+class Rig:
+    """One hosted topic `t` with one partition."""
+
+    def __init__(self, data: Path) -> None:
+        self.clock, self.offload, self.disk = VirtualClock(), InlineOffload(), FaultyDisk()
+        self.replicas, self.notes = Replicas(), Notes()
+        self.offline: list[object] = []
+        self.logs = LogManager(
+            self.disk, [str(data)], self.clock, self.offload, SeededRandom(1), on_offline=self.offline.extend
+        )
+        self.logs.lock()
+        self.hosting = Hosting(BrokerConfig(), self.clock, self.offload, self.replicas, self.logs, self.notes)
+        self.outcomes: list[tuple[int, int]] = []
+        self.partition = self.host()
+
+    def host(self, topic_id: int = 1) -> Partition:
+        image = PartitionImage((1,), (1,), 1, 0)
+        self.hosting.apply(TopicImage("t", bytes(15) + bytes([topic_id]), (image,), {}))
+        found = self.replicas.partition("t", b"", 0, by_id=False)
+        assert isinstance(found, Partition)
+        return found
+
+    def append(self, records: bytes, partition: Partition | None = None) -> Append:
+        append = Append(
+            memoryview(bytearray(records)), -1, lambda done: self.outcomes.append((done.error, done.base_offset))
+        )
+        (partition or self.partition).append(append)
+        return append
+
+    def settle(self) -> list[tuple[int, int]]:
+        """Let everything under way end; what was answered since the last time, as (error, base offset)."""
+        self.offload.drain()
+        self.replicas.flush()
+        outcomes, self.outcomes = self.outcomes, []
+        return outcomes
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    yield rig
+    rig.logs.unlock()
+
+
+def test_nothing_is_answered_before_the_note_is_kept(rig: Rig) -> None:
+    rig.notes.held = []
+    rig.append(batch(b"a"))
+    assert rig.settle() == []
+    rig.append(batch(b"b"))
+    (then,) = rig.notes.held
+    then(0)
+    assert rig.settle() == [(0, 0), (0, 1)]
+
+
+def test_a_directory_that_cannot_be_made_refuses_and_is_tried_again(rig: Rig) -> None:
+    rig.disk.fail("open", errno.ENOSPC)
+    rig.append(batch(b"a"))
+    rig.append(batch(b"b"))
+    assert rig.settle() == [(STORAGE, -1), (STORAGE, -1)]
+    rig.append(batch(b"c"))
+    assert rig.settle() == [(0, 0)]
+
+
+def test_a_note_that_is_not_kept_refuses_and_is_tried_again(rig: Rig) -> None:
+    rig.notes.error = STORAGE
+    rig.append(batch(b"a"))
+    assert rig.settle() == [(STORAGE, -1)]
+    rig.notes.error = 0
+    rig.append(batch(b"b"))
+    assert rig.settle() == [(0, 0)]
+
+
+def test_a_topic_that_goes_while_its_log_is_opened(rig: Rig) -> None:
+    rig.notes.held = []
+    rig.append(batch(b"old"))
+    rig.offload.drain()
+    rig.hosting.drop("t")
+    new = rig.host(topic_id=2)
+    rig.append(batch(b"new"), new)
+    (then,) = rig.notes.held
+    then(0)
+    assert rig.settle() == [(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    rig.notes.held[1](0)
+    assert rig.settle() == [(0, 0)]
+    assert new.log is not None and new.log.log_end_offset == 1
+
+
+def test_a_full_disk_fails_the_pass_and_leaves_no_half_batch(rig: Rig) -> None:
+    rig.append(idempotent(b"a", sequence=0))
+    assert rig.settle() == [(0, 0)]
+    rig.disk.fail("write", errno.ENOSPC, allowed=10, path=".log")
+    for sequence in (1, 2):
+        rig.append(idempotent(b"lost", sequence=sequence))
+    assert rig.settle() == [(STORAGE, -1), (STORAGE, -1)]
+    assert rig.partition.high_watermark == 1
+    rig.append(idempotent(b"b", sequence=1))
+    assert rig.settle() == [(0, 1)]
+
+
+def test_a_reader_is_not_woken_by_a_failed_write(rig: Rig) -> None:
+    rig.append(batch(b"a"))
+    rig.settle()
+    woken: list[int] = []
+    FetchWaiter([rig.partition], 1, lambda: woken.append(1)).park(rig.clock, 60.0)
+    rig.disk.fail("write", errno.ENOSPC, path=".log")
+    rig.append(batch(b"b"))
+    assert rig.settle() == [(STORAGE, -1)] and woken == []
+    rig.append(batch(b"b"))
+    assert rig.settle() == [(0, 1)] and woken == [1]
+
+
+def test_a_disk_that_does_not_read_is_an_error_of_the_partition(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.append(batch(b"a"))
+    rig.settle()
+    rig.disk.fail("read", errno.EIO, repeat=True)
+    found = read(rig.partition, 0, 1000, min_one=True, committed_only=False)
+    assert found.error == STORAGE and "cannot read at offset 0" in caplog.text
+
+
+def test_batches_behind_one_that_left_the_loop_keep_their_order(rig: Rig) -> None:
+    rig.append(batch(b"open"))
+    rig.settle()
+    rig.offload.held = True
+    rig.append(compressible(600_000, LZ4))
+    for value in (b"1", b"2"):
+        rig.append(batch(value))
+    assert rig.settle() == []
+    rig.offload.release()
+    assert rig.settle() == [(0, 1), (0, 2), (0, 3)]
+
+
+def test_the_bytes_of_queued_batches_are_kept_when_the_buffer_is_used_again(rig: Rig) -> None:
+    received = bytearray(batch(b"mine"))
+    append = Append(memoryview(received), 1, lambda done: rig.outcomes.append((done.error, done.base_offset)))
+    rig.partition.append(append)  # opens the log
+    received[:] = bytes(len(received))
+    assert rig.settle() == [(0, 0)]
+
+
+def test_a_deletion_refuses_what_is_outside_the_loop(rig: Rig) -> None:
+    rig.append(batch(b"open"))
+    rig.settle()
+    rig.offload.held = True
+    rig.append(compressible(600_000, LZ4))
+    rig.append(batch(b"behind"))
+    rig.hosting.drop("t")
+    rig.offload.release()
+    assert rig.settle() == [(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)] * 2
+
+
+def test_a_bug_in_a_job_costs_its_own_batch_only(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.append(batch(b"open"))
+    rig.settle()
+    monkeypatch.setattr("kafkalite.cluster.partition.inspect_now", lambda *_: 1 // 0)
+    rig.append(compressible(600_000, LZ4))
+    rig.append(batch(b"behind"))
+    with pytest.raises(ZeroDivisionError):
+        rig.settle()
+    assert rig.settle() == [(KafkaErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 1)]
+
+
+def test_a_repeated_batch_fails_with_the_write_that_it_repeats(rig: Rig) -> None:
+    rig.append(batch(b"open"))
+    rig.settle()
+    rig.disk.fail("write", errno.EIO, path=".log")
+    for _ in range(2):
+        rig.append(idempotent(b"x", sequence=0))
+    assert rig.settle() == [(STORAGE, -1), (STORAGE, -1)]
+    rig.append(idempotent(b"x", sequence=0))
+    assert rig.settle() == [(0, 1)]
+
+
+def test_a_waiter_is_woken_once_by_whatever_comes_first(rig: Rig) -> None:
+    woken: list[str] = []
+    waiter = FetchWaiter([rig.partition], 100, lambda: woken.append("now"))
+    waiter.park(rig.clock, 5.0)
+    waiter.grown(99)
+    assert woken == []
+    waiter.grown(1)
+    waiter.wake()
+    rig.clock.advance(10_000)
+    assert woken == ["now"] and rig.clock.timers == 0 and not rig.partition.fetch_waiters
