@@ -1,9 +1,10 @@
 """Damaged requests against a whole broker in its own process: what is wrong hurts its own connection and nothing else.
 
-Takes a tenth of --fuzz-inputs. Each input is a random request of a served API and version with one piece changed, then
-a good one. The codec, run here on the same bytes, says what must come back: an answer that decodes to its last byte,
-or the end of that connection. Beside it a good producer writes; at the end, and after a restart, everything it was
-told to be written is there. Replays from KAFKALITE_SEED.
+Takes a tenth of --fuzz-inputs; what stands behind an input that closes its connection is not counted. Each input is a
+random request of a served API and version with one piece changed; some go out together with others, and a good one is
+always behind them. The codec, run here on the same bytes, says what must come back: an answer that decodes to its last
+byte, or the end of that connection. Beside it a good producer writes; at the end, and after a restart, everything it
+was told to be written is there. Replays from KAFKALITE_SEED.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ from kafkalite.records import batches
 from kafkalite.server.api import ROWS
 from tests.kit import fuzzing
 from tests.kit.brokers import Kafkalite
-from tests.kit.fuzzing import BlockingClient
+from tests.kit.fuzzing import PING, BlockingClient
 from tests.unit.protocol.values import seed
 from tests.unit.records.engines import build
 
@@ -40,11 +41,13 @@ TOPICS_EVERY = 200  # the fuzzer deletes them
 PRODUCE_CODES = {0, 2, 3, 21, 76, 87}  # of these 2, 76 and 87 speak of the bytes of a batch
 CONNECTIONS = 6
 ENOUGH = 5000  # inputs after which every API was surely met
+FRAME_BYTES_MIN = 8
 PARKED_MS = 50  # a fetch that asks to wait longer is let go instead
 MEMORY_GROWTH_MAX_KIB = 96 * 1024
 OPEN_FILES_MAX = 700
 GOOD_TOPIC = "good"
 MADE_TOPICS = (GOOD_TOPIC, "health", "fuzz", "fuzz-compact", "fuzz-other")
+Config = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
 SERVED = {row.api_key: row for row in ROWS}
 JUDGES_MEMORY = os.environ.get("KAFKALITE_ENGINE", "c") == "c"  # the sanitizer keeps what was freed
 
@@ -69,7 +72,11 @@ def make_topics(client: BlockingClient) -> list[bytes]:
     topics = [
         CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in MADE_TOPICS
     ]
-    topics[3].configs = [type(topics[3]).CreatableTopicConfig(name="cleanup.policy", value="compact")]
+    topics[3].configs = [Config(name="cleanup.policy", value="compact")]
+    topics[4].configs = [
+        Config(name="compression.type", value="gzip"),
+        Config(name="message.timestamp.type", value="LogAppendTime"),
+    ]
     answer = client.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 5)
     assert {topic.error_code for topic in answer.topics} <= {0, 36}, answer
     known = client.ask(MetadataRequest(topics=None), 12).topics
@@ -141,6 +148,7 @@ class Expected:
     """What the codec says of a frame: the request, if the broker must answer one."""
 
     def __init__(self, frame: bytes) -> None:
+        self.size = len(frame)
         self.request: Request | None = None
         self.past_header = False
         self.verdict = "header"
@@ -163,6 +171,8 @@ class Expected:
 
     @property
     def must_close(self) -> bool:
+        if self.size < FRAME_BYTES_MIN:
+            return True
         return self.request is None and not (self.verdict == "version" and self.api == "ApiVersions")
 
     @property
@@ -190,20 +200,29 @@ class Fuzzer:
         self.errors: Counter[int] = Counter()
 
     def round(self) -> None:
-        """A few inputs made from one good request."""
+        """A few inputs made from one good request: one by one, or several in one go with others between them."""
+        pieces = self._request()
+        frames = [fuzzing.hurt(self.rng, pieces) for _ in range(PER_REQUEST)]
+        if self.rng.random() < 0.2:
+            others = [fuzzing.joined(self._request()) for _ in range(self.rng.randrange(4))]
+            frames += others
+            self.rng.shuffle(frames)
+            self.send(frames)
+        else:
+            for frame in frames:
+                self.send([frame])
+
+    def _request(self) -> list[fuzzing.Piece]:
         row = self.rng.choice(ROWS) if self.rng.random() < 0.7 else SERVED[ProduceRequest.api_key]
         version = self.rng.randint(row.version_min, row.version_max)
-        pieces = self.pieces.request(row.request, version, self.rng.getrandbits(30))
-        for _ in range(PER_REQUEST):
-            self.input(fuzzing.hurt(self.rng, pieces))
+        return self.pieces.request(row.request, version, self.rng.getrandbits(30))
 
-    def input(self, frame: bytes) -> None:
-        """One frame and a ping behind it; sometimes the size in front of the frame is a lie."""
-        self.inputs += 1
+    def send(self, frames: list[bytes]) -> None:
+        """Frames and a ping behind them, in one write; sometimes the size in front of a frame is a lie."""
         at = self.rng.randrange(CONNECTIONS)
         client = self.clients[at] = self.clients[at] or BlockingClient(self.port)
-        judge = self._lie if self.rng.random() < 0.03 else self._judge
-        if not judge(client, frame):
+        kept = self._lie(client, frames[0]) if self.rng.random() < 0.03 else self._judge(client, frames)
+        if not kept:
             client.close()
             self.clients[at] = None
 
@@ -214,40 +233,45 @@ class Fuzzer:
         client.end()
         while client.receive() is not None:
             self.outcomes["answered behind a wrong size"] += 1
+        self.inputs += 1
         self.outcomes["wrong size"] += 1
         return False
 
-    def _judge(self, client: BlockingClient, frame: bytes) -> bool:
-        expected = Expected(frame)
+    def _judge(self, client: BlockingClient, frames: list[bytes]) -> bool:
+        """Answers come in order, up to the first frame that closes the connection."""
+        all_expected = [Expected(frame) for frame in frames]
+        client.send(b"".join(map(fuzzing.framed, frames)) + PING)
+        if any(expected.may_wait for expected in all_expected):
+            client.end()
+            self._count(all_expected[0], "waits, let go")
+            return False
+        # What comes behind a frame that closes may still be unread then, so that earlier answers are lost on the way.
+        may_close = any(expected.must_close for expected in all_expected)
+        for expected in all_expected:
+            if expected.may_be_silent:
+                self._count(expected, "no answer asked for")
+                may_close = True  # when it is refused
+                continue
+            answer = client.receive()
+            if answer is None:
+                assert may_close, f"{expected.api}: closed, not answered: {expected.request!r:.400}"
+                self._count(expected, "closed")
+                return False
+            assert not expected.must_close, f"{expected.verdict}: answered instead of closed: {answer!r:.200}"
+            self._count(expected, "answered")
+            self._check_answer(expected, answer)
+        ping = client.receive()
+        assert may_close if ping is None else fuzzing.is_ping(ping), "the good request behind it was not answered"
+        return ping is not None
+
+    def _count(self, expected: Expected, outcome: str) -> None:
+        self.inputs += 1
+        self.outcomes[outcome] += 1
         self.past_header += expected.past_header
         self.by_api[expected.api] += expected.past_header
         self.verdicts[expected.verdict] += 1
-        client.send(fuzzing.framed(frame) + fuzzing.PING)
-        if expected.may_wait:
-            client.end()
-            self.outcomes["waits, let go"] += 1
-            return False
-        if len(frame) < 8:
-            expected.request = None
-        answer = client.receive()
-        if expected.must_close or answer is None:
-            assert answer is None, f"{expected.verdict}: answered instead of closed: {answer!r:.200}"
-            assert expected.must_close or expected.may_be_silent, (
-                f"{expected.api}: closed, not answered: {frame!r:.400}"
-            )
-            self.outcomes["closed"] += 1
-            return False
-        if fuzzing.is_ping(answer):
-            assert expected.may_be_silent, f"{expected.api} v{expected.version} was not answered"
-            self.outcomes["no answer asked for"] += 1
-            return True
-        self._check_answer(expected, answer)
-        ping = client.receive()
-        assert ping is not None and fuzzing.is_ping(ping), "the good request behind it was not answered"
-        return True
 
     def _check_answer(self, expected: Expected, answer: bytes) -> None:
-        self.outcomes["answered"] += 1
         if expected.request is None:
             return  # ApiVersions of an unknown version, answered in v0
         message = fuzzing.read_answer(type(expected.request), expected.version, expected.correlation_id, answer)
@@ -327,11 +351,14 @@ def fuzz(broker: Kafkalite, health: Health, rng: random.Random, count: int) -> t
     producer = GoodProducer(broker.port)
     producer.start()
     try:
+        topics_at, probe_at = TOPICS_EVERY, PROBE_EVERY
         while fuzzer.inputs < count:
             fuzzer.round()
-            if fuzzer.inputs % TOPICS_EVERY == 0:
+            if fuzzer.inputs >= topics_at:
+                topics_at += TOPICS_EVERY
                 fuzzer.vocabulary.topic_ids = make_topics(health.client)
-            if fuzzer.inputs % PROBE_EVERY == 0:
+            if fuzzer.inputs >= probe_at:
+                probe_at += PROBE_EVERY
                 health.check()
     finally:
         print(fuzzer.lines())
