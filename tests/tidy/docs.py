@@ -1,4 +1,5 @@
-"""Runs the commands that the documentation shows: every ```sh block of README.md and docs/, each as one shell session.
+"""Runs what the documentation shows: every ```sh block of README.md and docs/, each as one shell session, and the
+programs of README.md (every ```python block; one with tests in it is run by pytest, with the shipped plugin).
 
 A block runs in a scratch directory with the checkout's own `kafkalite` and `make`. What listens on localhost:9092 for
 the reader listens on a free port here. A command that serves runs until the block ends, and has to end cleanly then.
@@ -23,13 +24,17 @@ SERVES = re.compile(r"^(?:make run|kafkalite serve)\b(?!.*--help)")
 READY = "kafkalite ready on"
 TIMEOUT_S = 120
 
-_BLOCK = re.compile(r"^( *)```sh\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^( *)```(sh|python)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_PROGRAM = "python shown.py"
+# By name, as the checkout need not be installed; the settings of this checkout's own tests do not reach it.
+_TESTS = "python -m pytest -q -p no:cacheprovider -p no:kafkalite -p kafkalite.testing.plugin -p no:asyncio shown.py"
 
 
 class Block(NamedTuple):
     file: str
     line: int
     commands: tuple[str, ...]
+    program: str = ""  # what stands in shown.py
 
 
 def blocks(root: Path) -> list[Block]:
@@ -38,9 +43,12 @@ def blocks(root: Path) -> list[Block]:
     for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         text = path.read_text()
         for block in _BLOCK.finditer(text):
-            if kept := tuple(command for command in _commands(block[2]) if not _left_out(command)):
-                line = text.count("\n", 0, block.start()) + 1
-                found.append(Block(str(path.relative_to(root)), line, kept))
+            shown = (str(path.relative_to(root)), text.count("\n", 0, block.start()) + 1)
+            if block[2] == "sh":
+                if kept := tuple(command for command in _commands(block[3]) if not _left_out(command)):
+                    found.append(Block(*shown, kept))
+            elif path.name == "README.md":  # in docs/ they show signatures
+                found.append(Block(*shown, (_TESTS if "def test_" in block[3] else _PROGRAM,), block[3]))
     return found
 
 
@@ -69,12 +77,15 @@ class Shell:
             f'topic|produce|consume) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
             f'*) exec {kafkalite} "$@";; esac',
         )
+        _script(tools / "python", f'exec {shlex.quote(sys.executable)} "$@"')
         # `make run` builds nothing here: the tests run on what is built already.
         make = shutil.which("make") or "make"
         _script(tools / "make", f'[ "$1" = run ] || exec {make} -C {shlex.quote(str(root))} "$@"\nexec kafkalite serve')
         self.environ = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(root)}
 
     def run(self, block: Block) -> None:
+        if block.program:
+            (self.scratch / "shown.py").write_text(block.program)
         try:
             for command in block.commands:
                 line = command.replace(ADDRESS, self.address)

@@ -24,9 +24,29 @@ def test_blocks_are_found(tmp_path: Path) -> None:
     assert blocks(tmp_path) == [Block("README.md", 7, ("echo a    b",)), Block("docs/a.md", 5, ("true",))]
 
 
+def test_programs_of_the_readme_are_found(tmp_path: Path) -> None:
+    tests = "def test_a(): pass\n"
+    (tmp_path / "README.md").write_text(f"```python\nx = 1\n```\n```python\n{tests}```\n")
+    program, test = blocks(tmp_path)
+    assert (program.line, program.program, program.commands) == (1, "x = 1\n", ("python shown.py",))
+    assert (test.line, test.program) == (4, tests)
+    assert "-m pytest" in test.commands[0]
+
+
 def test_a_planted_failure_is_caught(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="ended with 3"):
         Shell(ROOT, tmp_path).run(Block("planted", 1, ("true", "(exit 3) | cat")))
+
+
+def test_a_planted_failure_of_a_program_is_caught(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(
+        "```python\nraise SystemExit(3)\n```\n```python\ndef test_a(kafkalite_topic): assert not kafkalite_topic\n```\n"
+    )
+    program, test = blocks(tmp_path)
+    with pytest.raises(AssertionError, match="ended with 3"):
+        Shell(ROOT, tmp_path / "program").run(program)
+    with pytest.raises(AssertionError, match="assert not 'test_a-1'"):
+        Shell(ROOT, tmp_path / "test").run(test)
 
 
 def test_a_server_that_never_gets_ready_is_caught(tmp_path: Path) -> None:
