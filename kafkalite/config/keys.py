@@ -101,7 +101,10 @@ class Key:
         """Read a value; raises ConfigError with the key and what is allowed."""
         value = self._read(text.strip())
         if value is None or not self._in_limits(value):
-            raise ConfigError(self.name, f"Invalid value {text!r} for configuration {self.name}: {self.allows()}")
+            shown = text if text.isprintable() else repr(text)
+            # Kafka's words, which tools look for.
+            wrong = f"Not a number of type {self.type.name}; " if value is None and self.type in NUMBERS else ""
+            raise ConfigError(self.name, f"Invalid value {shown} for configuration {self.name}: {wrong}{self.allows()}")
         return value
 
     def allows(self) -> str:
@@ -159,6 +162,7 @@ LIMITS: Mapping[Type, tuple[int, int]] = {
     Type.INT: (-(2**31), INT_MAX),
     Type.LONG: (-(2**63), LONG_MAX),
 }
+NUMBERS = (*LIMITS, Type.DOUBLE)
 WORDS: Mapping[Type, str] = {
     Type.BOOLEAN: "true or false",
     Type.STRING: "a text",

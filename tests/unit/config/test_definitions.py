@@ -112,7 +112,7 @@ def test_wrong_values_name_the_key_and_what_is_allowed(name: str, text: str, wor
     with pytest.raises(ConfigError) as caught:
         BROKER_KEYS[name].parse(text)
     assert caught.value.key == name and caught.value.code == 40
-    assert str(caught.value).startswith(f"Invalid value {text!r} for configuration {name}: ")
+    assert str(caught.value).startswith(f"Invalid value {text} for configuration {name}: ")
     assert words in str(caught.value)
 
 
