@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -9,10 +10,15 @@ from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
+from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.server.broker import Broker
 from kafkalite.server.dispatch import says_errors
+from kafkalite.state.topic_names import complaint
+from tests.kit.fuzzing import PATHS
+from tests.unit.records.engines import build
 
 LONGEST = "y" * 32_767
 SOME_ID = struct.pack(">QQ", 1, 2)
@@ -69,3 +75,23 @@ async def test_a_failing_handler_closes_where_no_error_can_be_told(
     with pytest.raises(KafkaConnectionError):
         await peer.call(MetadataRequest(topics=[]), version_max=12)
     monkeypatch.undo()
+
+
+@pytest.mark.parametrize("name", [name for name in PATHS if complaint(name)], ids=lambda name: repr(name[:20]))
+async def test_a_topic_name_that_is_a_path_reaches_no_disk(tmp_path: Path, name: str) -> None:
+    """Asked for by creation, by auto-creation, and by a produce: nothing appears, in the directory or outside."""
+    async with Broker(str(tmp_path / "data")) as broker:
+        host, port = broker.address.rsplit(":", 1)
+        before = set(tmp_path.rglob("*"))
+        async with Peer(host, int(port)) as peer:
+            topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+            created = await peer.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000))
+            assert [result.error_code for result in created.topics] == [KafkaErrorCode.INVALID_TOPIC_EXCEPTION]
+            known = await peer.call(MetadataRequest(topics=[Wanted(name=name)]))
+            assert [found.error_code for found in known.topics] == [KafkaErrorCode.INVALID_TOPIC_EXCEPTION]
+            data = ProduceRequest.TopicProduceData
+            part = data.PartitionProduceData(index=0, records=build((1, None, b"x")))
+            request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data(name=name, partition_data=[part])])
+            answer = await peer.call(request, version_max=12)
+            assert answer.responses[0].partition_responses[0].error_code == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert set(tmp_path.rglob("*")) == before
