@@ -41,12 +41,11 @@ class Replicas:
 
     def partition(self, name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | int:
         """One partition, or a Kafka error code."""
-        topic = self.find(name, topic_id, by_id=by_id)
-        if isinstance(topic, int):
-            return topic
-        if not 0 <= index < len(topic.partitions):
-            return UNKNOWN
-        return topic.partitions[index]
+        topic = self._by_id.get(topic_id) if by_id else self._by_name.get(name)
+        if topic is None:
+            return UNKNOWN_ID if by_id else UNKNOWN
+        partitions = topic.partitions
+        return partitions[index] if 0 <= index < len(partitions) else UNKNOWN
 
     def offline(self, name: str) -> frozenset[int]:
         """Indexes of the partitions of a topic that cannot be served here."""

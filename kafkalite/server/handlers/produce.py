@@ -56,16 +56,11 @@ class ProduceAnswer:
 
     def _response(self) -> ProduceResponse:
         appends = iter(self._appends)
-        return ProduceResponse(
-            responses=[
-                TopicResponse(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partition_responses=[outcome(data.index, next(appends)) for data in topic.partition_data],
-                )
-                for topic in self._request.topic_data
-            ]
-        )
+        responses = []
+        for topic in self._request.topic_data:
+            outcomes = [outcome(data.index, next(appends)) for data in topic.partition_data]
+            responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=outcomes))
+        return ProduceResponse(responses=responses)
 
 
 def outcome(index: int, append: Append) -> PartitionResponse:
@@ -94,21 +89,18 @@ def produce(call: Call, request: ProduceRequest) -> None:
     """Append every partition's batch; the answer leaves when all outcomes are known."""
     answer = ProduceAnswer(call, request)
     refusal = request_error(request)
+    replicas, by_id, zstd_allowed = call.broker.replicas, call.version >= TOPIC_ID_SINCE, call.version >= ZSTD_SINCE
     for topic in request.topic_data:
-        hosted = call.broker.replicas.find(topic.name, topic.topic_id, by_id=call.version >= TOPIC_ID_SINCE)
         for data in topic.partition_data:
             append = answer.expect(data.records)
-            if refusal:
-                append.refuse(refusal)
-            elif isinstance(hosted, int):
-                append.refuse(hosted)
-            elif not 0 <= data.index < len(hosted.partitions):
-                append.refuse(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partition = refusal or replicas.partition(topic.name, topic.topic_id, data.index, by_id=by_id)
+            if isinstance(partition, int):
+                append.refuse(partition)
             elif not data.records:
                 append.refuse(KafkaErrorCode.INVALID_RECORD, "a partition's records are missing")
             else:
-                append.zstd_allowed = call.version >= ZSTD_SINCE
-                hosted.partitions[data.index].append(append)
+                append.zstd_allowed = zstd_allowed
+                partition.append(append)
     answer.finished()
 
 
