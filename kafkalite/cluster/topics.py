@@ -20,6 +20,7 @@ from kafkalite.state.topic_names import colliding, complaint, folded, is_interna
 
 FIRST_EPOCH = 0
 MESSAGE_CHARACTERS_MAX = 1000
+PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each takes memory, nodes, and time of the loop
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
 
 
@@ -110,6 +111,14 @@ class Gather:
         if not count:
             then([])
 
+    def refused_all(self, refusal: Refusal | None) -> bool:
+        """Whether there is a refusal that holds for the whole request; then everybody has been told."""
+        if refusal is None:
+            return False
+        for at in range(self._open):
+            self.put(at, refusal)
+        return True
+
     def put(self, at: int, refusal: Refusal | None) -> None:
         self._outcomes[at] = refusal
         self._open -= 1
@@ -128,6 +137,8 @@ class Topics:
     def create(self, asked: list[NewTopic], *, validate_only: bool, then: Outcomes) -> None:
         """Create topics; `then` gets one outcome each, None = created."""
         gather = Gather(len(asked), then)
+        if gather.refused_all(excess(map(self._wanted, asked))):
+            return
         for at, new in enumerate(asked):
             self._in_turn(new.name, partial(gather.put, at), partial(self._create, new, validate_only))
 
@@ -154,6 +165,8 @@ class Topics:
     def grow(self, asked: list[MorePartitions], *, validate_only: bool, then: Outcomes) -> None:
         """Add partitions; `then` gets one outcome each, None = grown."""
         gather = Gather(len(asked), then)
+        if gather.refused_all(excess(map(self._added, asked))):
+            return
         for at, more in enumerate(asked):
             self._in_turn(more.name, partial(gather.put, at), partial(self._grow, more, validate_only))
 
@@ -165,6 +178,14 @@ class Topics:
             then: gets None when it is done.
         """
         self._in_turn(name, then, partial(self._configure, name, change, validate_only))
+
+    def _wanted(self, new: NewTopic) -> int:
+        default = self._host.config.num_partitions if new.partitions is None else new.partitions
+        return new.assignment_count or default
+
+    def _added(self, more: MorePartitions) -> int:
+        topic = self._host.image.topics.get(more.name)
+        return 0 if topic is None else more.count - len(topic.partitions)
 
     # One change, in its turn.
 
@@ -339,6 +360,15 @@ class Topics:
 
     def _live(self) -> list[int]:
         return [broker.broker_id for broker in self._host.image.brokers]
+
+
+def excess(partitions: Iterable[int]) -> Refusal | None:
+    """The refusal of a request for so many new partitions, or None; impossible numbers are another check's."""
+    total = sum(count for count in partitions if 0 < count <= PARTITIONS_MAX)
+    if total <= PARTITIONS_PER_REQUEST_MAX:
+        return None
+    text = f"{total} new partitions are too many for one request: allowed are {PARTITIONS_PER_REQUEST_MAX}."
+    return Refusal(KafkaErrorCode.POLICY_VIOLATION, text)
 
 
 def fresh(replicas: tuple[int, ...]) -> PartitionImage:

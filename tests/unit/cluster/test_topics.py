@@ -263,3 +263,14 @@ def test_a_refusal_fits_into_an_answer_whatever_it_quotes(cluster: Cluster) -> N
     assert refusal is not None and refusal.error == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert refusal.message is not None and len(refusal.message) < 1100
     assert refusal.message.startswith("Topic 'yyy") and refusal.message.endswith("does not exist.")
+
+
+def test_a_request_for_too_many_partitions_is_refused_whole(cluster: Cluster) -> None:
+    """One small request could else hold the loop for seconds and take hundreds of megabytes."""
+    outcomes = cluster.create(NewTopic("a", partitions=9_999), NewTopic("b", partitions=2))
+    assert [code([one]) for one in outcomes] == [KafkaErrorCode.POLICY_VIOLATION] * 2
+    assert not cluster.image.topics
+    cluster.create(NewTopic("a", partitions=2))
+    assert code(cluster.grow(MorePartitions("a", 10_003))) == KafkaErrorCode.POLICY_VIOLATION
+    assert len(cluster.image.topics["a"].partitions) == 2
+    assert cluster.grow(MorePartitions("a", 5)) == [None]
