@@ -11,6 +11,7 @@ import contextlib
 import os
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -86,7 +87,7 @@ def make_topics(client: BlockingClient) -> list[bytes]:
 def produce(client: BlockingClient, topic: str, value: bytes) -> int:
     """Write one record to partition 0; its offset."""
     data = ProduceRequest.TopicProduceData
-    batch = build((1_700_000_000_000, None, value))
+    batch = build((int(time.time() * 1000), None, value))  # older ones would fall to retention in a long run
     request = ProduceRequest(
         acks=-1,
         timeout_ms=10_000,
