@@ -171,7 +171,7 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
         (NewTopic("bad/name"), KafkaErrorCode.INVALID_TOPIC_EXCEPTION),
         (NewTopic(".."), KafkaErrorCode.INVALID_TOPIC_EXCEPTION),
         (NewTopic("t", partitions=0), KafkaErrorCode.INVALID_PARTITIONS),
-        (NewTopic("t", partitions=10**9), KafkaErrorCode.POLICY_VIOLATION),
+        (NewTopic("t", partitions=10**9), KafkaErrorCode.INVALID_PARTITIONS),
         (NewTopic("t", replication_factor=3), KafkaErrorCode.INVALID_REPLICATION_FACTOR),
         (NewTopic("t", replication_factor=0), KafkaErrorCode.INVALID_REPLICATION_FACTOR),
         (NewTopic("t", configs={"no.such.key": "1"}), KafkaErrorCode.INVALID_CONFIG),
