@@ -3,7 +3,6 @@
 Takes three quarters of --fuzz-inputs; they are cheap. Replays from KAFKALITE_SEED.
 """
 
-import gc
 import random
 import tracemalloc
 from collections import Counter
@@ -15,6 +14,7 @@ from kafkalite._speedups import codec
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.schema import Message, Request, Struct
 from kafkalite.protocol.versions import REQUESTS
+from tests.kit.leaks import heap_grown
 from tests.unit.protocol.damage import damaged
 from tests.unit.protocol.values import CASES, random_message, seed
 
@@ -125,22 +125,15 @@ def answer_error(cls: type[Message], version: int, frame: bytes) -> str:
 
 @pytest.mark.fuzz
 def test_refusals_leak_nothing() -> None:
-    """The same inputs twice: the first pass fills caches, the second must not grow the heap."""
     rng = random.Random(seed())
     inputs = [bad_frame(rng, *good_frame(rng)) for _ in range(5000)]
     tally = Tally()
-    tracemalloc.start()
-    try:
+
+    def refuse() -> None:
         for frame in inputs:
             read_request(frame, tally)
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        for frame in inputs:
-            read_request(frame, tally)
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
+
+    grown = heap_grown(refuse)
     assert tally.kinds.total() > 1000
     assert grown < LEAK_MAX
 

@@ -3,9 +3,7 @@
 Takes a tenth of --fuzz-inputs: each input is inspected, read record by record and scanned. Replays from KAFKALITE_SEED.
 """
 
-import gc
 import random
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 
 from kafkalite.records import BatchError, batches, codecs, inspect, recompress, scan_batches, set_log_append_time
 from kafkalite.records.legacy import entries
+from tests.kit.leaks import heap_grown
 from tests.unit.records.engines import damaged, seed, small_batch
 
 SHARE = 10
@@ -158,21 +157,14 @@ def test_rubbish_as_old_messages(fuzz_inputs: int) -> None:
 
 @pytest.mark.fuzz
 def test_refusals_leak_nothing() -> None:
-    """The same inputs twice: the first pass fills caches, the second must not grow the heap."""
     rng = random.Random(seed())
     inputs = [damaged(rng, small_batch(rng)) for _ in range(2000)]
     tally = Tally()
-    tracemalloc.start()
-    try:
+
+    def refuse() -> None:
         for data in inputs:
             try_batch(data, tally)
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        for data in inputs:
-            try_batch(data, tally)
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
+
+    grown = heap_grown(refuse)
     assert tally.codes[87] > 500
     assert grown < LEAK_MAX

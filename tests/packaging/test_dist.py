@@ -134,3 +134,42 @@ def test_it_serves_a_produce_and_a_fetch(clean: Path, tmp_path: Path) -> None:
         run(clean / "kafkalite", "produce", "orders", *at, cwd=tmp_path, input="one\ntwo\n")
         read = run(clean / "kafkalite", "consume", "orders", "--from-beginning", "-n", "2", *at, cwd=tmp_path)
     assert read.splitlines() == ["one", "two"]
+
+
+USES_THE_PLUGIN = """
+import subprocess, sys
+from pathlib import Path
+
+def kafkalite(*arguments, broker, input=None):
+    command = [sys.executable, "-m", "kafkalite", *arguments, "--bootstrap-server", broker.address]
+    return subprocess.run(command, input=input, capture_output=True, text=True, check=True, timeout=60).stdout
+
+def check(broker, topic):
+    kafkalite("produce", topic, broker=broker, input="one\\ntwo\\n")
+    assert kafkalite("consume", topic, "--from-beginning", broker=broker) == "one\\ntwo\\n"
+    with Path("brokers").open("a") as said:
+        said.write(broker.address + "\\n")
+
+def test_a(kafkalite_broker, kafkalite_topic):
+    check(kafkalite_broker, kafkalite_topic)
+
+def test_b(kafkalite_broker, kafkalite_topic):
+    check(kafkalite_broker, kafkalite_topic)
+"""
+
+
+@pytest.fixture(scope="module")
+def pytest_there(clean: Path) -> Path:
+    """The clean environment with pytest in it, as a user of the plugin has it."""
+    run(clean / "pip", "install", "-q", "pytest", "pytest-xdist", cwd=clean)
+    return clean / "python"
+
+
+@pytest.mark.parametrize(("processes", "brokers"), [(0, 1), (2, 2)])
+def test_the_pytest_plugin_serves_tests(pytest_there: Path, tmp_path: Path, processes: int, brokers: int) -> None:
+    """Found by itself, as pip registered it; each process of pytest-xdist has a broker of its own."""
+    (tmp_path / "test_it.py").write_text(USES_THE_PLUGIN)
+    options = ["-q", "-W", "error", "-n", str(processes), "--dist", "each" if processes else "no"]
+    said = run(pytest_there, "-m", "pytest", *options, "test_it.py", cwd=tmp_path)
+    assert f"{2 * brokers} passed" in said
+    assert len(set((tmp_path / "brokers").read_text().split())) == brokers

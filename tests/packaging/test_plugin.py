@@ -1,4 +1,4 @@
-"""The shape of the shipped pytest plugin: cheap to load, legal and unique topic names."""
+"""The shape of the shipped pytest plugin: cheap to load, legal and unique topic names. test_dist.py uses it."""
 
 import subprocess
 import sys

@@ -10,12 +10,13 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.kit.jvm import free_port
 
 ADDRESS = "localhost:9092"
 # Too long for a test, or the very run this is part of.
@@ -66,7 +67,7 @@ class Shell:
 
     def __init__(self, root: Path, scratch: Path) -> None:
         self.scratch = scratch
-        self.address = f"127.0.0.1:{_free_port()}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.servers: list[subprocess.Popen[str]] = []
         tools = scratch / "bin"
         tools.mkdir(parents=True)
@@ -127,9 +128,3 @@ class Shell:
 def _script(path: Path, text: str) -> None:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port

@@ -8,21 +8,9 @@ from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import BrokerResponseError
-from aiokafka.structs import ConsumerRecord
 
+from tests.compat.clients.family import READING, record_of, writing
 from tests.compat.clients.model import DEADLINE_S, EARLIEST, At, Deadline, Record, Refused, Start
-
-
-def record_of(message: ConsumerRecord) -> Record:
-    """A consumed message in our words."""
-    return Record(
-        value=message.value,
-        key=message.key,
-        headers=tuple(message.headers),
-        timestamp_ms=message.timestamp,
-        partition=message.partition,
-        offset=message.offset,
-    )
 
 
 class AioKafka:
@@ -41,15 +29,7 @@ class AioKafka:
         idempotent: bool = False,
         request_bytes_max: int | None = None,
     ) -> list[Record]:
-        settings = {
-            "bootstrap_servers": address,
-            "compression_type": None if codec == "none" else codec,
-            "acks": acks if acks == "all" else int(acks),
-            "enable_idempotence": idempotent,
-            "linger_ms": 5,
-        }
-        if request_bytes_max is not None:
-            settings["max_request_size"] = request_bytes_max
+        settings = writing(address, codec, acks, idempotent, request_bytes_max)
         return asyncio.run(self._write(topic, records, settings))
 
     @staticmethod
@@ -78,14 +58,7 @@ class AioKafka:
         self, address: str, topic: str, partition: int, start: Start, **settings: object
     ) -> AsyncIterator[AIOKafkaConsumer]:
         """A consumer without a group that reads one partition."""
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=address,
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=4 << 20,
-            **settings,
-        )
+        consumer = AIOKafkaConsumer(bootstrap_servers=address, **READING, **settings)
         async with consumer:
             place = TopicPartition(topic, partition)
             consumer.assign([place])

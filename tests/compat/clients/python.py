@@ -6,26 +6,14 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
+from tests.compat.clients.family import READING, record_of, writing
 from tests.compat.clients.model import DEADLINE_S, EARLIEST, At, Deadline, Record, Refused, Start
 
 with warnings.catch_warnings():
     # It loads its schemas with importlib.resources.read_text, deprecated from Python 3.11 to 3.12.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-    from kafka.consumer.fetcher import ConsumerRecord
     from kafka.errors import BrokerResponseError
-
-
-def record_of(message: ConsumerRecord) -> Record:
-    """A consumed message in our words."""
-    return Record(
-        value=message.value,
-        key=message.key,
-        headers=tuple(message.headers),
-        timestamp_ms=message.timestamp,
-        partition=message.partition,
-        offset=message.offset,
-    )
 
 
 class KafkaPython:
@@ -44,15 +32,7 @@ class KafkaPython:
         idempotent: bool = False,
         request_bytes_max: int | None = None,
     ) -> list[Record]:
-        settings = {
-            "bootstrap_servers": address,
-            "compression_type": None if codec == "none" else codec,
-            "acks": acks if acks == "all" else int(acks),
-            "enable_idempotence": idempotent,
-            "linger_ms": 5,
-        }
-        if request_bytes_max is not None:
-            settings["max_request_size"] = request_bytes_max
+        settings = writing(address, codec, acks, idempotent, request_bytes_max)
         with closing(KafkaProducer(**settings)) as producer:
             waits = [
                 producer.send(
@@ -77,14 +57,7 @@ class KafkaPython:
         self, address: str, topic: str, partition: int, start: Start, **settings: object
     ) -> Iterator[KafkaConsumer]:
         """A consumer without a group that reads one partition."""
-        consumer = KafkaConsumer(
-            bootstrap_servers=address,
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=4 << 20,
-            **settings,
-        )
+        consumer = KafkaConsumer(bootstrap_servers=address, **READING, **settings)
         with closing(consumer):
             place = TopicPartition(topic, partition)
             consumer.assign([place])

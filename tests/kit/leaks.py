@@ -1,0 +1,19 @@
+"""Does work leave memory behind? For code that refuses bad input and must forget it."""
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+
+def heap_grown(work: Callable[[], object]) -> int:
+    """How many bytes of Python's heap `work` leaves behind; it runs twice, as the first time fills caches."""
+    tracemalloc.start()
+    try:
+        work()
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        work()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
