@@ -1,7 +1,7 @@
 """The sans-I/O half of a connection: bytes in, frames out, replies back in the order of arrival.
 
 No socket and no event loop are known here. Three drivers use this module (`_speedups.connection`, `net.transport`,
-`net.memory`); `net.framing_oracle` says the same in plain Python. Laws:
+`net.memory`); the oracle of the tests is the same in plain Python. Laws:
 
 - A frame handed to the service is valid until the service's `flush()` returns. Its memory is never freed under a
   view that somebody kept, but it is written over: who keeps a frame copies it.
