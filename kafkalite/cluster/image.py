@@ -6,11 +6,18 @@ Handlers read one image for a whole request, so that an answer never mixes two s
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 from kafkalite.model import Node
+from kafkalite.state.topic_names import folded
 
 NO_LEADER = -1
 UNASSIGNED_ID = bytes(16)
+
+
+def nothing() -> Mapping[Any, Any]:
+    """An empty table."""
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,22 +47,37 @@ class ClusterImage:
     cluster_id: str
     controller_id: int
     brokers: tuple[Node, ...] = ()
-    topics: Mapping[str, TopicImage] = field(default_factory=lambda: MappingProxyType({}))
-    topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicImage] = field(default_factory=nothing)
+    topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=nothing)
+    topics_by_folded_name: Mapping[str, TopicImage] = field(
+        default_factory=nothing
+    )  # as metrics show names: what collides is found by it
 
     def with_topics(self, changed: list[TopicImage]) -> "ClusterImage":
         """Answer the image in which these topics are new or replaced."""
-        topics, by_id = dict(self.topics), dict(self.topics_by_id)
+        topics, by_id, by_folded = dict(self.topics), dict(self.topics_by_id), dict(self.topics_by_folded_name)
         for topic in changed:
             old = topics.get(topic.name)
             if old is not None:
                 del by_id[old.topic_id]
-            topics[topic.name] = topic
-            by_id[topic.topic_id] = topic
-        return replace(self, topics=MappingProxyType(topics), topics_by_id=MappingProxyType(by_id))
+            topics[topic.name] = by_id[topic.topic_id] = by_folded[folded(topic.name)] = topic
+        return self._having(topics, by_id, by_folded)
 
     def without_topic(self, name: str) -> "ClusterImage":
         """Answer the image in which this topic is gone; KeyError when it was not there."""
-        topics, by_id = dict(self.topics), dict(self.topics_by_id)
-        del by_id[topics.pop(name).topic_id]
-        return replace(self, topics=MappingProxyType(topics), topics_by_id=MappingProxyType(by_id))
+        topics, by_id, by_folded = dict(self.topics), dict(self.topics_by_id), dict(self.topics_by_folded_name)
+        gone = topics.pop(name)
+        del by_id[gone.topic_id]
+        if by_folded[folded(name)] is gone:
+            del by_folded[folded(name)]
+        return self._having(topics, by_id, by_folded)
+
+    def _having(
+        self, topics: dict[str, TopicImage], by_id: dict[bytes, TopicImage], by_folded: dict[str, TopicImage]
+    ) -> "ClusterImage":
+        return replace(
+            self,
+            topics=MappingProxyType(topics),
+            topics_by_id=MappingProxyType(by_id),
+            topics_by_folded_name=MappingProxyType(by_folded),
+        )

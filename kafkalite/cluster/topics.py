@@ -16,7 +16,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import ConfigError, check_topic_configs
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.placement import place
-from kafkalite.state.topic_names import colliding, complaint, folded, is_internal
+from kafkalite.state.topic_names import complaint, folded, is_internal
 
 FIRST_EPOCH = 0
 MESSAGE_CHARACTERS_MAX = 1000
@@ -94,8 +94,10 @@ class Host(Protocol):
     """The broker around: what it knows, and what it does with a change."""
 
     config: BrokerConfig
-    image: ClusterImage
     random: Random
+
+    @property
+    def image(self) -> ClusterImage: ...
 
     def topic_changed(self, topic: TopicImage) -> None: ...
     def topic_gone(self, name: str) -> None: ...
@@ -269,11 +271,11 @@ class Topics:
             raise RefusedError(KafkaErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
         if name in self._host.image.topics:
             raise RefusedError(KafkaErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        other = colliding(name, self._host.image.topics)
+        other = self._host.image.topics_by_folded_name.get(folded(name))
         if other is not None:
             raise RefusedError(
                 KafkaErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{name}' collides with existing topic: {other} ('.' and '_' are the same in metric names)",
+                f"Topic '{name}' collides with existing topic: {other.name} ('.' and '_' are the same in metric names)",
             )
 
     def _checked_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -84,6 +84,7 @@ class Broker:
         self.disk = Disk()
         self.replicas = Replicas()
         self._service: Embedded | None = None
+        self._changed: list[TopicImage] = []
 
     async def __aenter__(self) -> "Broker":
         await self.start()
@@ -179,7 +180,7 @@ class Broker:
         configs = {topic.name: self.config.topic_config(topic.configs) for topic in topics}
         self.loaded = self.logs.load(lambda topic: configs.get(topic, self.config.topic_defaults))
         node = Node(self.broker_id, "", 0, self.config.broker_rack)
-        self.image = ClusterImage(self.cluster_id, self.broker_id, (node,)).with_topics(topics)
+        self._image = ClusterImage(self.cluster_id, self.broker_id, (node,)).with_topics(topics)
         self.hosting = Hosting(self.config, self.clock, self.offload, self.replicas, self.logs, self.store)
         self.hosting.load(topics, self.store.noted_directory)
 
@@ -232,14 +233,21 @@ class Broker:
         """The brokers as the client of this connection should reach them."""
         return self.listening.nodes(self.image.brokers, self.broker_id, connection)
 
+    @property
+    def image(self) -> ClusterImage:
+        """What the cluster is now."""
+        if self._changed:  # taken over together: thousands of topics made by one request would copy the image each
+            self._image, self._changed = self._image.with_topics(self._changed), []
+        return self._image
+
     def topic_changed(self, topic: TopicImage) -> None:
         """A topic is new or was changed, durably."""
-        self.image = self.image.with_topics([topic])
+        self._changed.append(topic)
         self.hosting.apply(topic)
 
     def topic_gone(self, name: str) -> None:
         """A topic was deleted, durably."""
-        self.image = self.image.without_topic(name)
+        self._image = self.image.without_topic(name)
         self.hosting.drop(name)
 
     def configure_broker(

@@ -1,7 +1,6 @@
 """Which topic names are legal, and which collide (Topic.java: metric names turn '.' into '_')."""
 
 import re
-from collections.abc import Iterable
 
 LENGTH_MAX = 249
 LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -19,14 +18,6 @@ def complaint(name: str) -> str | None:
     if LEGAL.fullmatch(name) is None:
         return f"Topic name is invalid: {name!r} holds other characters than ASCII letters, digits, '.', '_' and '-'"
     return None
-
-
-def colliding(name: str, existing: Iterable[str]) -> str | None:
-    """Answer the existing topic whose name differs only in '.' and '_', or None."""
-    if "." not in name and "_" not in name:
-        return None
-    own = folded(name)
-    return next((other for other in existing if other != name and folded(other) == own), None)
 
 
 def folded(name: str) -> str:
