@@ -104,8 +104,10 @@ class Session:
         self.partitions: dict[PartitionKey, SessionPartition] = {}
 
     def served(self, key: PartitionKey) -> None:
-        """Move a partition that gave records to the end (law 3)."""
-        self.partitions[key] = self.partitions.pop(key)
+        """Move a partition that gave records to the end (law 3), unless a pipelined request has forgotten it since."""
+        part = self.partitions.pop(key, None)
+        if part is not None:
+            self.partitions[key] = part
 
 
 class FetchSessions:

@@ -85,3 +85,11 @@ def test_a_served_partition_moves_to_the_end(sessions: FetchSessions) -> None:
     assert not isinstance(session, int)
     session.served(("t", 0))
     assert list(session.partitions) == [("t", 1), ("t", 2), ("t", 0)]
+
+
+def test_a_partition_forgotten_meanwhile_is_served_without_coming_back(sessions: FetchSessions) -> None:
+    session = sessions.resume(sessions.open(parts(0, 1), False, 0), 1, False, 0)
+    assert not isinstance(session, int)
+    del session.partitions["t", 0]
+    session.served(("t", 0))
+    assert list(session.partitions) == [("t", 1)]
