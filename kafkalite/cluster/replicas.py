@@ -78,9 +78,15 @@ class Replicas:
 
     def flush(self) -> None:
         """Write every dirty partition with one system call each. A wake-up may dirty others, so it runs until none
-        is.
+        is. What one raises is raised after all: the bytes of the others are valid in this pass only.
         """
+        failure: Exception | None = None
         while self._dirty:
             dirty, self._dirty = self._dirty, []
             for partition in dirty:
-                partition.write()
+                try:
+                    partition.write()
+                except Exception as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure

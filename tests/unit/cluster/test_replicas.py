@@ -1,0 +1,32 @@
+"""The end of a pass: every dirty partition is written, whatever becomes of the others."""
+
+from typing import cast
+
+import pytest
+
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.replicas import Replicas
+
+
+class Written:
+    """Stands in for a partition: counts its writes, and may fail in them."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.count = 0
+        self.error = error
+
+    def write(self) -> None:
+        self.count += 1
+        if self.error is not None:
+            raise self.error
+
+
+def test_one_that_raises_does_not_keep_the_others_from_the_disk() -> None:
+    replicas = Replicas()
+    dirty = [Written(), Written(ValueError("first")), Written(), Written(ValueError("second"))]
+    for partition in dirty:
+        replicas.mark_dirty(cast(Partition, partition))
+    with pytest.raises(ValueError, match="first"):
+        replicas.flush()
+    replicas.flush()
+    assert [partition.count for partition in dirty] == [1, 1, 1, 1]
