@@ -62,10 +62,11 @@ def recover(place: Place) -> tuple[Log, Progress]:
     """Open the log of a partition. Raises RecoveryError, OSError."""
     progress = Progress()
     producers = ProducerState()
-    producers_from = _load_snapshot(place, producers)
     segments = _segments(place)
     if not segments:  # one is made with the directory: this was never finished, or its files are gone
         raise RecoveryError(f"{place.directory}: has no segment")
+    read_from = max((s.base_offset for s in segments if s.base_offset <= place.recovery_point), default=0)
+    producers_from = _load_snapshot(place, producers, read_from)
     epochs = _epochs(place, segments, progress)
     kept = _check(place, segments, producers, producers_from, progress)
     log = Log(
@@ -202,13 +203,17 @@ def _drop(segments: list[Segment], progress: Progress) -> None:
             segment.disk.remove(path)
 
 
-def _load_snapshot(place: Place, producers: ProducerState) -> int:
-    """Take the newest snapshot that can be believed; answer from which offset batches are to be noted on top."""
+def _load_snapshot(place: Place, producers: ProducerState, read_from: int) -> int:
+    """Take the newest snapshot that can be believed; answer from which offset batches are to be noted on top.
+
+    After a crash batches are read from `read_from` on: an older snapshot would leave out what came in between, and a
+    producer of that time would be refused for its next sequence. One that is not known may begin at any.
+    """
     newest = 0
     for offset in reversed(snapshot_offsets(place.disk, place.directory)):
         path = os.path.join(place.directory, names.file_name(offset, names.SNAPSHOT))
         try:
-            if newest == 0 and (place.clean or offset <= place.recovery_point):
+            if newest == 0 and (place.clean or read_from <= offset <= place.recovery_point):
                 for producer in read_snapshot(place.disk, path):
                     producers.put(producer)
                 newest = offset

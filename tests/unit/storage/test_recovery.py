@@ -217,6 +217,17 @@ def test_a_snapshot_beyond_the_recovery_point_is_not_believed(tmp_path: Path) ->
     assert len(log.producers.entries[7].seen()) == 5
 
 
+def test_a_snapshot_older_than_what_is_read_is_not_believed(tmp_path: Path) -> None:
+    log = producer_log(tmp_path / "t-0")
+    log.close()
+    log.append(batch(3, producer_id=7, producer_epoch=1, base_sequence=24), None, 0)
+    while len(log.segments) < 3:
+        log.append(batch(), None, 0)
+        assert log.write() == 0
+    again, _ = reopen(tmp_path / "t-0", recovery_point=log.active.base_offset)
+    assert again.append(batch(3, producer_id=7, producer_epoch=1, base_sequence=27), None, 0) == log.log_end_offset
+
+
 def test_a_large_batch_outgrows_the_first_chunk(tmp_path: Path) -> None:
     from dataclasses import replace
 
