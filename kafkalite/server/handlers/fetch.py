@@ -50,7 +50,11 @@ class PendingFetch:
 
     def _wake(self) -> None:
         self._call.reply.on_gone = None
-        self._answer(self._read_all())
+        try:
+            self._answer(self._read_all())
+        except Exception:  # nobody above would answer: the client would wait for ever
+            self._call.close("internal error")
+            raise
 
     def _read_all(self) -> list[Read]:
         left = min(self._request.max_bytes, self._call.broker.config.fetch_max_bytes)
