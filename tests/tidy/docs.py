@@ -26,6 +26,7 @@ READY = "kafkalite ready on"
 TIMEOUT_S = 120
 
 _BLOCK = re.compile(r"^( *)```(sh|python)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 _PROGRAM = "python shown.py"
 # By name, as the checkout need not be installed; the settings of this checkout's own tests do not reach it.
 _TESTS = "python -m pytest -q -p no:cacheprovider -p no:kafkalite -p kafkalite.testing.plugin -p no:asyncio shown.py"
@@ -51,6 +52,13 @@ def blocks(root: Path) -> list[Block]:
             elif path.name == "README.md":  # in docs/ they show signatures
                 found.append(Block(*shown, (_TESTS if "def test_" in block[3] else _PROGRAM,), block[3]))
     return found
+
+
+def dead_links(root: Path) -> list[str]:
+    """Links of the documentation to files that are not there, as `file: link`."""
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    links = [(page, link) for page in pages for link in _LINK.findall(page.read_text())]
+    return [f"{page.relative_to(root)}: {link}" for page, link in links if not (page.parent / link).exists()]
 
 
 def _commands(text: str) -> list[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.docs import Block, Shell, blocks
+from tests.tidy.docs import Block, Shell, blocks, dead_links
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = blocks(ROOT)
@@ -13,6 +13,12 @@ SHOWN = blocks(ROOT)
 @pytest.mark.parametrize("block", SHOWN, ids=[f"{block.file}-{block.line}" for block in SHOWN])
 def test_what_is_shown_works(block: Block, tmp_path: Path) -> None:
     Shell(ROOT, tmp_path).run(block)
+
+
+def test_links_lead_somewhere(tmp_path: Path) -> None:
+    assert dead_links(ROOT) == []
+    (tmp_path / "README.md").write_text("[a](docs/a.md#part) [b](https://example.org/b) [self](README.md)")
+    assert dead_links(tmp_path) == ["README.md: docs/a.md"]
 
 
 def test_blocks_are_found(tmp_path: Path) -> None:
