@@ -73,8 +73,9 @@ def answered_topics(call: Call, request: MetadataRequest, errors: Mapping[str, i
     if asked is None or (call.version == NAMES_EMPTY_MEANS_ALL and not asked):
         yield from (describe(call, topic) for topic in call.broker.image.topics.values())
         return
-    for wanted in asked:
-        yield by_id(call, wanted.topic_id) if wanted.name is None else by_name(call, wanted.name, errors)
+    # Each once, as in Kafka: an answer may be a thousand times as long as the name that asks for it.
+    for name, topic_id in dict.fromkeys((wanted.name, wanted.topic_id) for wanted in asked):
+        yield by_id(call, topic_id) if name is None else by_name(call, name, errors)
 
 
 def by_id(call: Call, topic_id: bytes) -> Topic:
