@@ -56,7 +56,7 @@ lint: .venv/stamp-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/cython-lint $(filter %.pyx %.pxd,$(CYTHON))
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint $(filter %.pyx %.pxd,$(CYTHON))
 
 #: make dist      build the wheel and the source distribution into dist/
 dist: .venv/stamp-test
