@@ -123,11 +123,12 @@ class ClusterStore:
         self._session.multi(layout.configure_topic(name, configs), answered(then))
 
     def note_directory(self, topic_id: bytes, partition: int, directory: str, then: Done) -> None:
-        """Note where a partition's files will be, before there are any."""
+        """Note where a partition's files are. A deletion asked for meanwhile removes this node, too."""
+        self._noted[topic_id][partition] = directory
 
         def noted(error: int) -> None:
-            if not error:
-                self._noted[topic_id][partition] = directory
+            if error and topic_id in self._noted:
+                self._noted[topic_id].pop(partition, None)
             then(error)
 
         operation = layout.note_directory(topic_id, partition, self._broker_id, directory)
