@@ -129,7 +129,7 @@ def _check(
             whole = _scan(place, segment, producers, producers_from, progress)
             next_offset = segment.next_offset()
         else:
-            whole = _believe(segment, last) or _scan(place, segment, producers, producers_from, progress)
+            whole = _believe(segment, last) or _scan(place, segment, producers, producers_from, progress, synced=True)
         kept.append(segment)
         if not whole:
             _drop(segments[index + 1 :], progress)
@@ -179,12 +179,22 @@ def _rebuild(
     return scan(segment, 0, size, interval, producers, producers_from)
 
 
-def _scan(place: Place, segment: Segment, producers: ProducerState, producers_from: int, progress: Progress) -> bool:
-    """Check a segment and cut off what is bad; tell whether it was whole."""
+def _scan(
+    place: Place,
+    segment: Segment,
+    producers: ProducerState,
+    producers_from: int,
+    progress: Progress,
+    *,
+    synced: bool = False,
+) -> bool:
+    """Check a segment and cut off what is bad; tell whether it was whole. RecoveryError where all was `synced`."""
     size = segment.disk.size(segment.path(names.LOG))
     found = _rebuild(segment, place.config.index_interval_bytes, producers, producers_from)
     progress.batches_checked += found.batches
     progress.epochs += found.epochs
+    if not found.whole and synced:
+        raise RecoveryError(f"{segment.path(names.LOG)}: damaged at byte {found.end}, which was synced; nothing is cut")
     if not found.whole:
         progress.bytes_dropped += size - found.end
         segment.opened.truncate(found.end)

@@ -111,6 +111,20 @@ def test_below_the_recovery_point_nothing_is_cut(directory: Path) -> None:
     assert (log.log_end_offset, progress.bytes_dropped) == (360, 0)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_damage_to_what_was_synced_is_refused_and_not_cut(directory: Path, clean: bool) -> None:
+    """Without its index the segment is read through, and the damage is found: what lies behind it must not go."""
+    first = min(directory.glob("*.log"))
+    content = bytearray(first.read_bytes())
+    content[2 * len(batch()) + 100] ^= 1
+    first.write_bytes(content)
+    first.with_suffix(".index").unlink()
+    before = {path.name: path.stat().st_size for path in directory.glob("*.log")}
+    with pytest.raises(RecoveryError, match="nothing is cut"):
+        reopen(directory, clean=clean, recovery_point=360 - 3)
+    assert {path.name: path.stat().st_size for path in directory.glob("*.log")} == before
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_every_damage_is_survived(tmp_path: Path, damage: str) -> None:
     filled(tmp_path / "t-0").close()
