@@ -74,6 +74,10 @@ class Broker(ABC):
     def stop(self) -> int:
         """SIGTERM; the exit code."""
 
+    def freeze(self) -> None:
+        """SIGSTOP: it does nothing more until it is killed. A second call does nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
     @abstractmethod
     def kill(self) -> None:
         """SIGKILL: what the operating system has not been given is gone."""
