@@ -52,6 +52,8 @@ class BrokerConfig:
     auto_create_topics_enable: bool = field(init=False, repr=False, compare=False)
     delete_topic_enable: bool = field(init=False, repr=False, compare=False)
     log_retention_check_interval_ms: int = field(init=False, repr=False, compare=False)
+    log_flush_offset_checkpoint_interval_ms: int = field(init=False, repr=False, compare=False)
+    log_initial_task_delay_ms: int = field(init=False, repr=False, compare=False)
     fetch_max_bytes: int = field(init=False, repr=False, compare=False)
     max_incremental_fetch_session_cache_slots: int = field(init=False, repr=False, compare=False)
     max_request_partition_size_limit: int = field(init=False, repr=False, compare=False)
@@ -139,6 +141,8 @@ PLAIN = (
     "auto.create.topics.enable",
     "delete.topic.enable",
     "log.retention.check.interval.ms",
+    "log.flush.offset.checkpoint.interval.ms",
+    "log.initial.task.delay.ms",
     "fetch.max.bytes",
     "max.incremental.fetch.session.cache.slots",
     "max.request.partition.size.limit",

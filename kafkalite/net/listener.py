@@ -64,6 +64,8 @@ class Listener:
         self.reactor.on_closed = self._closed
         self._loop = loop
         self._doors: list[Door] = []
+        self._connections_max = self.limits.connections_max
+        self._connections_per_ip_max = self.limits.connections_per_ip_max
         self._paused = self._full = self._exhausted = self._told = False
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._rest: asyncio.TimerHandle | None = None
@@ -121,6 +123,13 @@ class Listener:
         self._paused = False
         self._mute()
 
+    def limit(self, connections_max: int, connections_per_ip_max: int) -> None:
+        """Use other limits from the next connection on; those that are there stay."""
+        self._connections_max = connections_max
+        self._connections_per_ip_max = connections_per_ip_max
+        self._full = self.reactor.connections_count >= connections_max
+        self._mute()
+
     async def close(self, grace_s: float = 5.0) -> None:
         """Accept no more, let open answers leave for up to `grace_s` seconds, then close everything."""
         for timer in (self._sweep, self._rest):
@@ -158,7 +167,7 @@ class Listener:
 
     def _accept(self, door: Door) -> None:
         for _ in range(ACCEPTS_MAX):
-            if self.reactor.connections_count >= self.limits.connections_max:
+            if self.reactor.connections_count >= self._connections_max:
                 self._full = True
                 self._mute()
                 return
@@ -178,7 +187,7 @@ class Listener:
 
     def _take(self, accepted: socket.socket, peer: tuple[Any, ...], name: str) -> None:
         host = peer[0].removeprefix("::ffff:") if "." in peer[0] else peer[0]
-        limit = self.limits.connections_per_ip_overrides.get(host, self.limits.connections_per_ip_max)
+        limit = self.limits.connections_per_ip_overrides.get(host, self._connections_per_ip_max)
         if self.reactor.connections_of(host) >= limit:
             accepted.close()
             return
@@ -223,7 +232,7 @@ class Listener:
             if not self.reactor.connections_count:
                 self._drained.set()
             return
-        if self._full:
+        if self._full and self.reactor.connections_count < self._connections_max:
             self._full = False
             self._mute()
         if self._exhausted:

@@ -164,7 +164,7 @@ class Broker:
         named = service.tree.find(CLUSTER_ID)
         if named is not None:
             self.logs.check(Identity(decode_cluster_id(named.data), self.broker_id))
-        self.store = ClusterStore(service.connect())
+        self.store = ClusterStore(service.connect(on_lost=self._coordination_lost))
         await self.store.prepare()
 
     async def _agree_on_identity(self) -> None:
@@ -196,15 +196,10 @@ class Broker:
         self.listening.open(list(inherited))
         self.logs.start(
             self._high_watermark,
-            checkpoint_ms=self._milliseconds("log.flush.offset.checkpoint.interval.ms"),
+            checkpoint_ms=self.config.log_flush_offset_checkpoint_interval_ms,
             retention_ms=self.config.log_retention_check_interval_ms,
-            initial_ms=self._milliseconds("log.initial.task.delay.ms"),
+            initial_ms=self.config.log_initial_task_delay_ms,
         )
-
-    def _milliseconds(self, key: str) -> int:
-        value = self.config.values[key]
-        assert isinstance(value, int), key
-        return value
 
     def _release(self) -> None:
         """Let go of what a start took, in reverse; also the end of a clean stop."""
@@ -219,6 +214,12 @@ class Broker:
     def _high_watermark(self, log: Log) -> int:
         partition = self.replicas.partition(log.topic, UNASSIGNED_ID, log.partition, by_id=False)
         return log.log_start_offset if isinstance(partition, int) else partition.high_watermark
+
+    def _coordination_lost(self) -> None:
+        """The journal could not be synced: what the cluster is can no longer be kept, nor believed (law 11)."""
+        LOGGER.critical("the journal of the cluster's state failed: its log directories go offline; restart the broker")
+        for path in self.logs.directories():
+            self.logs.fail(path, OSError("the journal of the cluster's state failed"))
 
     def _logs_offline(self, logs: list[Log]) -> None:
         """The directory of these logs failed: their partitions say so from now on."""
@@ -261,6 +262,7 @@ class Broker:
                 own = self.config.dynamic if all_brokers else texts
                 self.config = BrokerConfig(self.config.static, default, own)
                 self.hosting.configure(self.config, self.image.topics.values())
+                self.listening.configure(self.config)
             then(Refusal(error) if error else None)
 
         self.store.configure_broker(None if all_brokers else self.broker_id, texts, kept)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("kafkalite.server")
 API_VERSIONS = 18
+ELEMENTS_MAX = 201_000  # 100,000 partitions, each in a topic of its own, and what stands beside them
 
 
 class Dispatcher:
@@ -50,7 +51,7 @@ class Dispatcher:
 
     def _serve(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> None:
         try:
-            request = decode(row.request, version, header.body, False)
+            request = decode(row.request, version, header.body, False, ELEMENTS_MAX)
         except DecodeError as error:
             self._refuse(reply, row.name, f"{row.name} v{version} does not parse: {error}")
             return

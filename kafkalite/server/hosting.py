@@ -66,6 +66,8 @@ class Hosting:
                 log = self._logs.find(topic.name, partition.index)
                 if log is not None:
                     partition.adopt(log)
+                    if log.failed:  # its directory went offline while it was read
+                        partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
                 elif noted(topic.topic_id, partition.index) is not None:
                     partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
                     LOGGER.error("%s-%d is offline: the files it had are missing", topic.name, partition.index)

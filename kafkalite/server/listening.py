@@ -48,6 +48,10 @@ class Listening:
         """The brokers as this connection's client should reach them."""
         return [self._as_seen(node, connection) if node.broker_id == own_id else node for node in brokers]
 
+    def configure(self, config: BrokerConfig) -> None:
+        """Put changed limits of connections into force; connections above them stay until they end."""
+        self._listener.limit(config.max_connections, config.max_connections_per_ip)
+
     async def close(self, grace_s: float) -> None:
         """Accept no more; let open answers leave for at most `grace_s` seconds."""
         await self._listener.close(grace_s)

@@ -112,7 +112,7 @@ class LogManager:
             for path in loaded.to_delete:
                 self._offload.run(retention.remove_directory, self.disk, path, done=self._removed)
             if loaded.error is not None:
-                self._fail(directory.path, loaded.error)
+                self.fail(directory.path, loaded.error)
         return results
 
     def start(
@@ -132,7 +132,7 @@ class LogManager:
 
         def run() -> None:
             work()
-            self._timers[slot] = self._clock.call_at(self._clock.monotonic() + every_ms / 1000, run)
+            self._timers[slot] = self._clock.call_at(self._clock.monotonic() + max(every_ms, 1) / 1000, run)
 
         self._timers.append(self._clock.call_at(self._clock.monotonic() + first_ms / 1000, run))
 
@@ -151,7 +151,7 @@ class LogManager:
                 self._checkpoint_job(*self._checkpoint_plan(directory.path))
                 checkpoints.write_clean_shutdown(self.disk, directory.path)
             except OSError as error:
-                self._fail(directory.path, error)
+                self.fail(directory.path, error)
 
     # Look-ups.
 
@@ -218,7 +218,7 @@ class LogManager:
         try:
             self.disk.rename(log.directory, deleted)
         except OSError as error:
-            self._fail(parent, error)
+            self.fail(parent, error)
             return
         self._after(log.config.file_delete_delay_ms, retention.remove_directory, self.disk, deleted)
 
@@ -243,7 +243,7 @@ class LogManager:
             try:
                 segments = retention.take_expired(log, now_ms, high_watermark_of(log))
             except OSError as error:
-                self._fail(self.directory_of(log), error)
+                self.fail(self.directory_of(log), error)
                 continue
             if segments:
                 self._offload.run(retention.mark_deleted, segments, done=partial(self._marked, log))
@@ -252,7 +252,7 @@ class LogManager:
         if isinstance(outcome.error, FileNotFoundError) and self.find(log.topic, log.partition) is not log:
             return  # the whole directory went away meanwhile
         if isinstance(outcome.error, OSError):
-            self._fail(self.directory_of(log), outcome.error)
+            self.fail(self.directory_of(log), outcome.error)
             return
         paths = outcome.result()
         logger.info("%s: deleting %d files, log start %d", log.directory, len(paths), log.log_start_offset)
@@ -262,7 +262,7 @@ class LogManager:
         """A log whose failed write could not be taken back says that its disk is not to be trusted."""
         for log in self.logs_of(path):
             if log.failed and log.last_error is not None:
-                self._fail(path, log.last_error)
+                self.fail(path, log.last_error)
 
     def checkpoint(self) -> None:
         """Sync segments that were closed since, then write the checkpoints, all as jobs."""
@@ -290,7 +290,7 @@ class LogManager:
 
     def _settled(self, path: str, outcome: Outcome) -> bool:
         if isinstance(outcome.error, OSError):
-            self._fail(path, outcome.error)
+            self.fail(path, outcome.error)
         elif outcome.error is not None:
             raise outcome.error
         return outcome.error is None
@@ -309,7 +309,7 @@ class LogManager:
         checkpoints.write_offsets(self.disk, os.path.join(path, checkpoints.RECOVERY_POINTS), points)
         checkpoints.write_offsets(self.disk, os.path.join(path, checkpoints.LOG_STARTS), starts)
 
-    def _fail(self, path: str, error: OSError) -> None:
+    def fail(self, path: str, error: OSError) -> None:
         """Take a directory offline, for good."""
         directory = self._directories[path]
         if not directory.online:

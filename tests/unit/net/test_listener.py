@@ -88,6 +88,22 @@ async def test_above_max_connections_accepting_waits_for_one_to_go():
 
 
 @both_loops
+async def test_limits_change_while_connections_are_there():
+    async with Rig(connections_max=1) as rig:
+        first, second = [await rig.open() for _ in range(2)]
+        for _, writer in (first, second):
+            writer.write(frame(b"12345678"))
+        assert await read_frame(first[0]) == b"12345678"
+        assert len(rig.echo.connections) == 1
+        rig.listener.limit(3, 2)
+        assert await read_frame(second[0]) == b"12345678"
+        above_its_host = await rig.open()
+        assert await above_its_host[0].read() == b""
+        for _, writer in (first, second):
+            writer.close()
+
+
+@both_loops
 async def test_a_host_above_its_limit_is_closed_at_once():
     async with Rig(connections_per_ip_max=1, connections_per_ip_overrides={"127.0.0.2": 0}) as rig:
         first = await rig.open()
