@@ -99,7 +99,7 @@ async def test_limits_change_while_connections_are_there():
         assert await read_frame(second[0]) == b"12345678"
         above_its_host = await rig.open()
         assert await above_its_host[0].read() == b""
-        for _, writer in (first, second):
+        for _, writer in (first, second, above_its_host):
             writer.close()
 
 
