@@ -16,9 +16,8 @@ NO_EPOCH = -1
 class Read:
     """The outcome of one partition's read.
 
-    `regions`: file regions of whole batches; `size`: their bytes; `available`: bytes that may be read from the fetch
-    offset on (an estimate across segments is enough to decide whether to wait); `diverging`: (epoch, end offset) when
-    the client's last fetched epoch ends earlier here (KIP-595), else None.
+    `regions`: file regions of whole batches; `size`: their bytes; `diverging`: (epoch, end offset) when the client's
+    last fetched epoch ends earlier here (KIP-595), else None.
     """
 
     __slots__ = ("diverging", "error", "high_watermark", "last_stable_offset", "log_start_offset", "regions", "size")

@@ -454,5 +454,5 @@ def configure_topic(topic: str, configs: Mapping[str, str]) -> list[Operation]:
 
 
 def note_directory(topic_id: bytes, partition: int, broker_id: int, directory: str) -> Operation:
-    """The log directory that a partition's files will be in, noted before its first append."""
+    """The log directory that a partition's files are in: noted once they are there, before the first append."""
     return Create(directory_path(topic_id, partition), encode_directory(broker_id, directory))
