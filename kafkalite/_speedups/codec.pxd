@@ -10,5 +10,5 @@ cdef class RequestHeader:
 
 
 cpdef RequestHeader read_request_header(frame)
-cpdef object decode(cls, int version, body, bint exact=*)
+cpdef object decode(cls, int version, body, bint exact=*, Py_ssize_t elements_max=*)
 cpdef bytes response_header(cls, int version, int correlation_id)

@@ -60,7 +60,7 @@ def read_response_header(cls: type[StructBase], version: int, frame: Buffer) -> 
 def response_header(cls: type[StructBase], version: int, correlation_id: int) -> bytes:
     """Make the header of an answer of class `cls`, whose body has this version."""
 
-def decode(cls: type[Decoded], version: int, body: Buffer, exact: bool = True) -> Decoded:
+def decode(cls: type[Decoded], version: int, body: Buffer, exact: bool = True, elements_max: int = -1) -> Decoded:
     """Decode a whole message.
 
     Args:
@@ -68,6 +68,7 @@ def decode(cls: type[Decoded], version: int, body: Buffer, exact: bool = True) -
         version: its version.
         body: the message without header. Fields of records become memoryview slices of it, writable if it is.
         exact: refuse bytes after the message. Kafka ignores them in requests, and librdkafka sends some (Metadata v13).
+        elements_max: elements that all arrays of the message may hold together; -1 = as `set_elements_max` says.
 
     Raises:
         DecodeError: the bytes are no such message, or there is no such version.

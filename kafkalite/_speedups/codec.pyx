@@ -79,13 +79,13 @@ cdef extern from "Python.h":
     object PySlice_New(object start, object stop, object step)
     object PyObject_GetItem(object o, object key)
 
-cdef Py_ssize_t elements_max = 4_000_000
+cdef Py_ssize_t elements_limit = 4_000_000     # of a message whose reader names none
 
 
 def set_elements_max(Py_ssize_t count):
     """Set how many array elements one message may hold in all (default 4 million); more are refused on decoding."""
-    global elements_max
-    elements_max = count
+    global elements_limit
+    elements_limit = count
 
 
 cdef struct Reader:
@@ -314,7 +314,7 @@ cdef int start_reading(Reader *r, Py_buffer *buffer, object source) except -1:
     PyObject_GetBuffer(source, buffer, PyBUF_SIMPLE)
     r.span.at = r.start = <const uint8_t *> buffer.buf
     r.span.left = buffer.len
-    r.elements_left = elements_max
+    r.elements_left = elements_limit
     r.source = <PyObject *> source
     r.view = NULL
     r.header = NULL
@@ -322,7 +322,7 @@ cdef int start_reading(Reader *r, Py_buffer *buffer, object source) except -1:
     return 0
 
 
-cpdef object decode(cls, int version, body, bint exact=True):
+cpdef object decode(cls, int version, body, bint exact=True, Py_ssize_t elements_max=-1):
     """Decode a whole message; see codec.pyi."""
     cdef Reader r
     cdef Py_buffer buffer
@@ -330,6 +330,8 @@ cpdef object decode(cls, int version, body, bint exact=True):
     if plan is None:
         raise DecodeError("version", f"{cls.__name__} has no version {version}")
     start_reading(&r, &buffer, body)
+    if elements_max >= 0:
+        r.elements_left = elements_max
     try:
         message = read_struct(&r, plan)
         if exact and r.span.left:

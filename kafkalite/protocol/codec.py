@@ -24,11 +24,11 @@ STRUCTS = {kind: struct.Struct(">" + letter) for kind, letter in NUMBERS.items()
 class Reader:
     """A position in the input, and the path of the field being read."""
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: memoryview, elements_max: int) -> None:
         self.data = data
         self.at = 0
         self.end = len(data)
-        self.elements_left = ELEMENTS_MAX
+        self.elements_left = elements_max
         self.path: list[str] = []
 
     def fail(self, kind: str, detail: str) -> DecodeError:
@@ -208,12 +208,18 @@ def layout_of(cls: type[Message], version: int) -> Layout | None:
     return cls.__layout__(version)
 
 
-def decode(cls: type[AnyMessage], version: int, body: bytes | bytearray | memoryview, exact: bool = True) -> AnyMessage:
+def decode(
+    cls: type[AnyMessage],
+    version: int,
+    body: bytes | bytearray | memoryview,
+    exact: bool = True,
+    elements_max: int = ELEMENTS_MAX,
+) -> AnyMessage:
     """Decode a whole message; as `_speedups.codec.decode`."""
     layout = layout_of(cls, version)
     if layout is None:
         raise DecodeError("version", f"{cls.__name__} has no version {version}")
-    reader = Reader(memoryview(body))
+    reader = Reader(memoryview(body), elements_max)
     message: AnyMessage = struct_reader(layout)(reader)
     if exact and reader.at != reader.end:
         left = reader.end - reader.at

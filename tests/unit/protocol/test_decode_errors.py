@@ -72,6 +72,19 @@ def test_elements_are_bounded_over_the_whole_message() -> None:
 
 
 @pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
+def test_a_caller_bounds_the_elements_of_all_arrays_together(engine) -> None:
+    topic = FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchTopic.FetchPartition()] * 2)
+    body = codec.encode(FetchRequest(topics=[topic] * 3), 4)
+    assert len(engine.decode(FetchRequest, 4, body, True, 9).topics) == 3
+    with pytest.raises(DecodeError, match="more array elements than allowed") as caught:
+        engine.decode(FetchRequest, 4, body, True, 8)
+    assert (caught.value.kind, caught.value.field) == ("array length", "topics[2].partitions")
+    with pytest.raises(DecodeError) as caught:
+        engine.decode(FetchRequest, 4, body, True, 0)
+    assert (caught.value.kind, caught.value.field) == ("array length", "topics")
+
+
+@pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
 def test_bytes_after_a_request_can_be_ignored(engine) -> None:
     """librdkafka sends some after Metadata v13, and Kafka does not look at them."""
     request = engine.decode(MetadataRequest, 0, bytes.fromhex("00000000 00"), exact=False)

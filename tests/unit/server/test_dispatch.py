@@ -1,0 +1,51 @@
+"""What the dispatcher refuses before a handler sees it."""
+
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kafkalite._speedups.codec import encode_request
+from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite.server.api import Row
+from kafkalite.server.dispatch import Dispatcher
+from kafkalite.server.limited_log import LimitedLog
+
+FetchTopic = FetchRequest.FetchTopic
+
+
+class FakeReply:
+    """Keeps why the connection was closed."""
+
+    def __init__(self) -> None:
+        self.connection = SimpleNamespace(peer_host="127.0.0.1", peer_port=1)
+        self.reason = ""
+
+    def close(self, reason: str) -> None:
+        self.reason = reason
+
+
+def serve(request: Any, response: type[Any], version: int) -> tuple[list[Any], str]:
+    """(requests that reached the handler, why the connection was closed)."""
+    served: list[Any] = []
+    row = Row(type(request), response, lambda _call, request: served.append(request), "")
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    log = LimitedLog(logging.getLogger("kafkalite.test"), cast(Any, clock))
+    reply = FakeReply()
+    frame = memoryview(encode_request(request, version, 1, None))
+    Dispatcher(cast(Any, None), (row,), log).request(cast(Any, reply), frame)
+    return served, reply.reason
+
+
+def test_a_full_fetch_of_topics_with_one_partition_each_is_served() -> None:
+    topic = FetchTopic(topic="t", partitions=[FetchTopic.FetchPartition()])
+    served, reason = serve(FetchRequest(topics=[topic] * 100_000), FetchResponse, 4)
+    assert reason == ""
+    assert len(served[0].topics) == 100_000
+
+
+def test_a_flood_of_empty_names_is_refused_before_objects_are_made_of_it() -> None:
+    flood = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="")] * 1_000_000)
+    served, reason = serve(flood, MetadataResponse, 1)
+    assert served == []
+    assert "more array elements than allowed" in reason
