@@ -9,7 +9,7 @@ cdef class Reply:
     cdef readonly Connection connection
     cdef Reply following
     cdef object parts
-    cdef Py_ssize_t size
+    cdef Py_ssize_t size, request_size
     cdef bint answered, closes
     cdef object gone
     cpdef send(self, parts)
@@ -21,7 +21,7 @@ cdef class Reply:
 cdef class Frames(Visited):
     cdef Reply head, tail
     cdef Py_ssize_t head_sent
-    cdef readonly Py_ssize_t unsent
+    cdef readonly Py_ssize_t unsent, requests_bytes
     cdef readonly int open_replies
     cdef int pending
     cdef Chunk kept

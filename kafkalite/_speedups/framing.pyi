@@ -17,6 +17,7 @@ class Reply:
 
 class Frames(Visited):
     unsent: int
+    requests_bytes: int
     open_replies: int
     ended: bool
     @property

@@ -7,8 +7,8 @@ No socket and no event loop are known here. Three drivers use this module (`_spe
   view that somebody kept, but it is written over: who keeps a frame copies it.
 - A connection owns memory only for bytes it could not parse yet, and that memory grows with the bytes that arrived.
 - Replies leave in the order of their requests, however they are completed.
-- Above `unsent_bytes_max` or `open_replies_max` nothing is parsed or received. Before a connection is authenticated
-  one request at a time is served.
+- Above `unsent_bytes_max`, `open_replies_max` or `requests_bytes_max` nothing is parsed or received. Before a
+  connection is authenticated one request at a time is served.
 - A service that raises costs the connection it raised for, never the loop.
 """
 
@@ -112,6 +112,7 @@ cdef class Reply:
         self.gone = None
         self.size = size
         connection.unsent += size
+        connection.requests_bytes -= self.request_size
         connection.pending -= 1
         connection.hub.note(connection)
         return 0
@@ -133,6 +134,9 @@ cdef class Frames(Visited):
     cdef bint is_stalled(self) noexcept:
         cdef Limits limits = self.hub.limits
         if self.unsent > limits.unsent_bytes_max or self.open_replies >= limits.open_replies_max:
+            return True
+        # A service may keep a copy of each request it has not answered: with none open, any size passes.
+        if self.requests_bytes >= limits.requests_bytes_max:
             return True
         return self.pending > 0 and not (<Connection> self).authenticated
 
@@ -227,6 +231,8 @@ cdef class Frames(Visited):
             self.tail = reply
             self.open_replies += 1
             self.pending += 1
+            reply.request_size = size
+            self.requests_bytes += size
             hub.requests += 1
             if size > self.largest:
                 self.largest = size
@@ -393,7 +399,7 @@ cdef class Frames(Visited):
         cdef Reply following
         self.head = self.tail = None
         self.release_kept()
-        self.unsent = self.open_replies = self.pending = 0
+        self.unsent = self.requests_bytes = self.open_replies = self.pending = 0
         while reply is not None:
             following = reply.following
             reply.following = None

@@ -10,7 +10,7 @@ cdef enum:
 
 
 cdef class Limits:
-    cdef readonly Py_ssize_t request_bytes_max, unsent_bytes_max, memory_kept_max
+    cdef readonly Py_ssize_t request_bytes_max, requests_bytes_max, unsent_bytes_max, memory_kept_max
     cdef readonly int open_replies_max, connections_max, connections_per_ip_max
     cdef readonly long long idle_ms_max
     cdef readonly dict connections_per_ip_overrides

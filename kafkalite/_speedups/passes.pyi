@@ -3,6 +3,7 @@ from typing import Any, Protocol
 class Limits:
     request_bytes_max: int
     unsent_bytes_max: int
+    requests_bytes_max: int
     open_replies_max: int
     connections_max: int
     connections_per_ip_max: int
@@ -22,6 +23,7 @@ class Limits:
         idle_ms_max: int = ...,
         authenticate: bool = ...,
         memory_kept_max: int = ...,
+        requests_bytes_max: int = ...,
     ) -> None: ...
 
 class Service(Protocol):

@@ -32,21 +32,23 @@ cdef class Limits:
         self, *, Py_ssize_t request_bytes_max=104857600, Py_ssize_t unsent_bytes_max=1 << 20,
         int open_replies_max=4096, int connections_max=2147483647, int connections_per_ip_max=2147483647,
         connections_per_ip_overrides=None, long long idle_ms_max=600_000, bint authenticate=False,
-        Py_ssize_t memory_kept_max=16 << 20,
+        Py_ssize_t memory_kept_max=16 << 20, Py_ssize_t requests_bytes_max=32 << 20,
     ):
         """Keyword arguments, all optional.
 
         request_bytes_max: socket.request.max.bytes. unsent_bytes_max, open_replies_max: where reading stops.
         connections_max, connections_per_ip_max, connections_per_ip_overrides (host -> count): max.connections etc.
         idle_ms_max: connections.max.idle.ms, negative for never. authenticate: connections begin unauthenticated.
-        memory_kept_max: bytes of buffers kept for reuse.
+        memory_kept_max: bytes of buffers kept for reuse. requests_bytes_max: bytes of the requests of one connection
+        that are not answered yet, from which on reading stops; so one more request of any size may be among them.
         """
         if request_bytes_max < FRAME_BYTES_MIN or request_bytes_max > 0x7fffffff:
             raise ValueError(f"request_bytes_max is {request_bytes_max}, allowed is {FRAME_BYTES_MIN} to 2147483647")
-        if unsent_bytes_max < 1 or open_replies_max < 1:
-            raise ValueError("unsent_bytes_max and open_replies_max must be positive")
+        if unsent_bytes_max < 1 or open_replies_max < 1 or requests_bytes_max < 1:
+            raise ValueError("unsent_bytes_max, open_replies_max and requests_bytes_max must be positive")
         self.request_bytes_max = request_bytes_max
         self.unsent_bytes_max = unsent_bytes_max
+        self.requests_bytes_max = requests_bytes_max
         self.open_replies_max = open_replies_max
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max

@@ -18,6 +18,16 @@ def frames(stream: bytes, request_bytes_max: int) -> tuple[list[bytes], bool]:
     return found, False
 
 
+def served(frames: list[bytes], requests_bytes_max: int) -> int:
+    """How many of these frames are handed to a service that answers none of them."""
+    open_bytes = 0
+    for count, frame in enumerate(frames):
+        if open_bytes >= requests_bytes_max:
+            return count
+        open_bytes += len(frame)
+    return len(frames)
+
+
 def answers(bodies: list[bytes | None]) -> bytes:
     """The stream of answers to requests in order; None is a request without an answer."""
     return b"".join(len(body).to_bytes(4, "big") + body for body in bodies if body is not None)

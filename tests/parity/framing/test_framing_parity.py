@@ -90,6 +90,31 @@ def test_random_pieces_equal_the_oracle(round_number):
     assert answers.startswith(bytes(received)) if refused else bytes(received) == answers, f"KAFKALITE_SEED={SEED}"
 
 
+@pytest.mark.parametrize("round_number", range(20))
+def test_open_requests_stall_where_the_oracle_says(round_number):
+    rng = random.Random(SEED + round_number)
+    sent = [rng.randbytes(rng.choice([8, 100, 4_097, 65_536, 300_000])) for _ in range(60)]
+    limit = rng.choice([1, 500, 70_000, 500_000, 100_000_000])
+    service = Recorder(rng)
+    service.request = lambda reply, frame: service.open.append((reply, bytes(frame)))
+    client = MemoryHub(service, Limits(requests_bytes_max=limit)).connect()
+    stream = b"".join(len(body).to_bytes(4, "big") + body for body in sent)
+    while stream:
+        n = rng.choice([5, 5_000, 70_000, 400_000])
+        client.send(stream[:n])
+        stream = stream[n:]
+    waiting, received = list(sent), bytearray()
+    while waiting:
+        count = framing_oracle.served(waiting, limit)
+        assert [body for _, body in service.open] == waiting[:count], f"KAFKALITE_SEED={SEED}"
+        del waiting[:count]
+        service.complete_all()
+        client.hub.pump()
+        received += client.received()
+    assert bytes(received) == framing_oracle.answers(sent), f"KAFKALITE_SEED={SEED}"
+    assert client.connection.requests_bytes == 0 and not client.connection.stalled
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_byte_at_a_time_equals_one_chunk(size):
     rng = random.Random(SEED)

@@ -105,6 +105,45 @@ async def test_too_many_open_replies_stop_reading():
 
 
 @both_loops
+async def test_too_many_bytes_of_open_requests_stop_reading():
+    async with Rig(requests_bytes_max=25_000) as rig:
+        rig.echo.later = lambda body: True
+        reader, writer = await rig.open()
+        bodies = [bytes([i]) * 10_000 for i in range(8)]
+        writer.write(b"".join(map(frame, bodies)))
+        await until(lambda: rig.echo.frames == 3)
+        connection = rig.echo.connections[0]
+        assert connection.stalled and connection.requests_bytes == 30_000
+        rig.echo.open[1][0].send(bodies[1])  # room, though its answer cannot leave before the first
+        await until(lambda: rig.echo.frames == 4)
+        rig.echo.open.pop(1)
+        rig.echo.open.pop(0)[0].send(bodies[0])
+        for answered, body in enumerate(bodies):
+            if answered > 1:
+                await until(lambda: rig.echo.open)
+                rig.echo.open.pop(0)[0].send(body)
+            assert await read_frame(reader) == body
+            assert connection.requests_bytes <= 30_000
+        assert connection.requests_bytes == 0 and not connection.stalled
+        writer.close()
+
+
+@both_loops
+async def test_a_request_above_the_bytes_of_open_requests_is_served_alone():
+    async with Rig(requests_bytes_max=1) as rig:
+        reader, writer = await rig.open()
+        bodies = [b"1" * 1_000_000, b"22222222", b"3" * 300_000]
+        writer.write(b"".join(map(frame, bodies)))
+        rig.echo.later = lambda body: True
+        for served, body in enumerate(bodies):
+            await until(lambda: rig.echo.open)
+            assert rig.echo.frames == served + 1
+            rig.echo.open.pop()[0].send(body)
+            assert await read_frame(reader) == body
+        writer.close()
+
+
+@both_loops
 async def test_before_authentication_one_request_at_a_time():
     async with Rig(authenticate=True) as rig:
         rig.echo.later = lambda body: True
