@@ -10,6 +10,8 @@ Sources: UnifiedLog.java, LocalLog.java.
 
 import logging
 import os
+from collections.abc import Generator
+from typing import cast
 
 from kafkalite._speedups.batches import Batch
 from kafkalite._speedups.file import Disk, File
@@ -26,6 +28,7 @@ KAFKA_STORAGE_ERROR = 56
 logger = logging.getLogger(__name__)
 
 Found = tuple[int, int, int]
+TimeSearch = Generator[Batch, Found | None, Found | None]
 
 
 class Log(LogCore):
@@ -152,7 +155,20 @@ class Log(LogCore):
     def look_up_time(self, timestamp_ms: int) -> Found | None:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp_ms`, None where all are older.
 
-        Raises OSError.
+        Raises OSError, BatchError.
+        """
+        search, start, found = self.search_time(timestamp_ms), self.log_start_offset, None
+        while True:
+            try:
+                batch = search.send(found)
+            except StopIteration as end:
+                return cast(Found | None, end.value)
+            found = first_record(batch, timestamp_ms, start)
+
+    def search_time(self, timestamp_ms: int) -> TimeSearch:
+        """`look_up_time` in steps: yields each batch to be opened, and is sent what `first_record` says of it.
+
+        Each step raises OSError and BatchError.
         """
         for segment in self.segments:
             from_offset = max(self.log_start_offset, segment.base_offset)
@@ -161,23 +177,19 @@ class Log(LogCore):
                 if place is None:
                     break
                 batch = Batch(segment.opened.pread(place[1], place[0]))
-                found = self._first_record(batch, timestamp_ms)
+                found = yield batch
                 if found is not None:
                     return found
                 from_offset = batch.last_offset + 1
         return None
 
-    def _first_record(self, batch: Batch, timestamp_ms: int) -> Found | None:
-        if batch.log_append_time:
-            return batch.max_timestamp, max(batch.base_offset, self.log_start_offset), batch.leader_epoch
-        for record in batch:
-            if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
-                return record.timestamp, record.offset, batch.leader_epoch
-        return None
+    def highest_timestamp(self) -> int:
+        """The highest timestamp of any record in milliseconds, -1 in an empty log."""
+        return int(max(segment.max_timestamp for segment in self.segments))
 
     def max_timestamp(self) -> Found | None:
         """(timestamp, offset, leader epoch) of the first record with the highest timestamp; None in an empty log."""
-        highest = max(segment.max_timestamp for segment in self.segments)
+        highest = self.highest_timestamp()
         return None if highest < 0 else self.look_up_time(highest)
 
     def epoch_at(self, offset: int) -> int:
@@ -255,3 +267,16 @@ class Log(LogCore):
         for file in files:
             file.sync()
         self.flushed(offset)
+
+
+def first_record(batch: Batch, timestamp_ms: int, log_start_offset: int) -> Found | None:
+    """(timestamp, offset, leader epoch) of the batch's first record at or after both; may run as a job.
+
+    Raises BatchError.
+    """
+    if batch.log_append_time:
+        return batch.max_timestamp, max(batch.base_offset, log_start_offset), batch.leader_epoch
+    for record in batch:
+        if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
+            return record.timestamp, record.offset, batch.leader_epoch
+    return None

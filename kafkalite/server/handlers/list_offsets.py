@@ -1,5 +1,5 @@
 """ListOffsets, key 2, v1-11. The offset at a place in a partition: its ends, a time, or the record with the largest
-timestamp.
+timestamp. A batch that must be decompressed for that, or that is large, is searched in a job.
 
 Timestamps: -1 latest (last stable offset for read_committed), -2 earliest, -3 largest timestamp (v7), -4 earliest
 local (v8),
@@ -8,11 +8,15 @@ UnifiedLog.fetchOffsetByTimestamp.
 """
 
 import logging
+from collections import Counter, deque
 
+from kafkalite.clock import Outcome
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kafkalite.records import Batch, BatchError
 from kafkalite.server.call import Call
+from kafkalite.storage.log import Found, Log, first_record
 
 LOGGER = logging.getLogger("kafkalite.server")
 LATEST = -1
@@ -25,71 +29,138 @@ SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING
 READ_COMMITTED = 1
 UNKNOWN = -1
 
-Place = tuple[int, int, int]  # timestamp, offset, leader epoch; -1 = unknown
-NOWHERE: Place = (UNKNOWN, UNKNOWN, UNKNOWN)
+LOOP_BYTES = 64 * 1024  # of a batch that is searched on the loop
 
 TopicResponse = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionResponse = TopicResponse.ListOffsetsPartitionResponse
+PartitionRequest = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 
 
-def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look every partition up in its own log."""
+class LookUp:
+    """A look-up by time in one log, whose answer is filled in when it ends."""
+
+    __slots__ = ("answer", "end_offset", "log", "log_start_offset", "search", "timestamp")
+
+    def __init__(self, answer: PartitionResponse, log: Log, timestamp: int, end_offset: int) -> None:
+        self.answer = answer
+        self.log = log
+        self.timestamp = timestamp
+        self.log_start_offset = log.log_start_offset
+        self.end_offset = end_offset
+        self.search = log.search_time(timestamp)
+
+    def step(self, found: Found | None) -> Batch | None:
+        """Go on with what the last batch held; answers a batch for a job, None at the end.
+
+        Raises OSError, BatchError.
+        """
+        try:
+            batch = self.search.send(found)
+            while is_light(batch):
+                batch = self.search.send(first_record(batch, self.timestamp, self.log_start_offset))
+        except StopIteration as end:
+            if end.value is not None and end.value[1] < self.end_offset:
+                place(self.answer, end.value)
+            return None
+        return batch
+
+    def fail(self, failure: Exception) -> None:
+        log, code = self.log, KafkaErrorCode.KAFKA_STORAGE_ERROR
+        if isinstance(failure, BatchError):
+            code = KafkaErrorCode.CORRUPT_MESSAGE
+        LOGGER.error("%s-%d: cannot look up %d: %s", log.topic, log.partition, self.timestamp, failure)
+        self.answer.error_code = code
+
+
+def is_light(batch: Batch) -> bool:
+    """Whether the loop may search it. A compressed batch of any size can be large inside."""
+    return batch.log_append_time or (batch.codec == 0 and batch.size <= LOOP_BYTES)
+
+
+class OffsetsAnswer:
+    """The answer to one request: look-ups one after the other, so that it holds one batch and one job at a time."""
+
+    def __init__(self, call: Call, response: ListOffsetsResponse, look_ups: list[LookUp]) -> None:
+        self._call = call
+        self._response = response
+        self._left = deque(look_ups)
+
+    def start(self) -> ListOffsetsResponse | None:
+        """The response, or None where it is sent after jobs have ended."""
+        return self._response if self._go_on(Outcome()) else None
+
+    def _go_on(self, outcome: Outcome) -> bool:
+        """Look up until all is known; False where a job is under way."""
+        while self._left:
+            look_up = self._left[0]
+            try:
+                batch = look_up.step(outcome.result())
+            except (OSError, BatchError) as failure:
+                look_up.fail(failure)
+                batch = None
+            if batch is not None:
+                job = (first_record, batch, look_up.timestamp, look_up.log_start_offset)
+                self._call.broker.offload.run(*job, done=self._searched)
+                return False
+            self._left.popleft()
+            outcome = Outcome()
+        return True
+
+    def _searched(self, outcome: Outcome) -> None:
+        try:
+            if self._go_on(outcome):
+                self._call.answer(self._response)
+        except Exception:  # reported to the loop; nobody waits for ever
+            self._call.close("internal error")
+            raise
+
+
+def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse | None:
+    """Look every partition up in its own log; one that is asked for twice is refused, as Kafka does."""
     committed_only = request.isolation_level == READ_COMMITTED
-    topics = []
+    times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    topics, look_ups = [], []
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
+            answer = PartitionResponse(partition_index=asked.partition_index)
+            answers.append(answer)
+            if times[topic.name, asked.partition_index] > 1:
+                answer.error_code = KafkaErrorCode.INVALID_REQUEST
+                continue
             partition = call.broker.replicas.partition(topic.name, b"", asked.partition_index, by_id=False)
-            answers.append(
-                answer(
-                    partition,
-                    asked.partition_index,
-                    asked.timestamp,
-                    asked.current_leader_epoch,
-                    committed_only,
-                    call.version,
-                )
-            )
+            answer.error_code = error_of(partition, asked, call.version)
+            if isinstance(partition, Partition) and not answer.error_code:
+                look_up = find(answer, partition, asked.timestamp, committed_only)
+                look_ups += [] if look_up is None else [look_up]
         topics.append(TopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+    return OffsetsAnswer(call, ListOffsetsResponse(topics=topics), look_ups).start()
 
 
-def answer(
-    partition: Partition | int,
-    index: int,
-    timestamp: int,
-    current_leader_epoch: int,
-    committed_only: bool,
-    version: int,
-) -> PartitionResponse:
-    """One partition's answer."""
+def error_of(partition: Partition | int, asked: PartitionRequest, version: int) -> int:
+    """Why this cannot be answered, or 0."""
     if isinstance(partition, int):
-        return PartitionResponse(partition_index=index, error_code=partition)
-    error = partition.check_leader_epoch(current_leader_epoch)
-    if timestamp < EARLIEST_PENDING_UPLOAD or version < SINCE.get(timestamp, 0):
-        error = error or KafkaErrorCode.UNSUPPORTED_VERSION
-    if error:
-        return PartitionResponse(partition_index=index, error_code=error)
-    try:
-        at_timestamp, offset, leader_epoch = find(partition, timestamp, committed_only)
-    except OSError as failure:
-        LOGGER.error("%s-%d: cannot look up %d: %s", partition.topic, index, timestamp, failure)
-        return PartitionResponse(partition_index=index, error_code=KafkaErrorCode.KAFKA_STORAGE_ERROR)
-    return PartitionResponse(
-        partition_index=index, error_code=0, timestamp=at_timestamp, offset=offset, leader_epoch=leader_epoch
-    )
+        return partition
+    if asked.timestamp < EARLIEST_PENDING_UPLOAD or version < SINCE.get(asked.timestamp, 0):
+        return partition.check_leader_epoch(asked.current_leader_epoch) or KafkaErrorCode.UNSUPPORTED_VERSION
+    return partition.check_leader_epoch(asked.current_leader_epoch)
 
 
-def find(partition: Partition, timestamp: int, committed_only: bool) -> Place:
-    """Where `timestamp` (ms, or one of the names above) is in this partition."""
+def find(answer: PartitionResponse, partition: Partition, timestamp: int, committed_only: bool) -> LookUp | None:
+    """Fill in where `timestamp` (ms, or one of the names above) is; answers what must be looked up for that."""
     log = partition.log
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == LATEST:
-        return (UNKNOWN, end_offset, partition.leader_epoch)
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        place(answer, (UNKNOWN, end_offset, partition.leader_epoch))
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         epoch = log.epoch_at(partition.log_start_offset) if log is not None else UNKNOWN
-        return (UNKNOWN, partition.log_start_offset, epoch)
-    if log is None or timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOWHERE
-    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.look_up_time(timestamp)
-    return found if found is not None and found[1] < end_offset else NOWHERE
+        place(answer, (UNKNOWN, partition.log_start_offset, epoch))
+    elif log is not None and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        wanted = log.highest_timestamp() if timestamp == MAX_TIMESTAMP else timestamp
+        return LookUp(answer, log, wanted, end_offset) if wanted >= 0 else None
+    return None
+
+
+def place(answer: PartitionResponse, found: Found) -> None:
+    """Say where it is."""
+    answer.timestamp, answer.offset, answer.leader_epoch = found

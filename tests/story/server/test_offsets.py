@@ -1,11 +1,18 @@
 """ListOffsets and OffsetForLeaderEpoch: where things are in a partition."""
 
+import threading
+from typing import Any
+
 import pytest
 
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from tests.kit.server import LZ4, NONE, Client, batch
+from kafkalite.records import Builder
+from kafkalite.server.handlers import list_offsets as handler
+from kafkalite.storage.log import first_record
+from tests.kit.server import GZIP, LZ4, NONE, Client, batch
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = range(-1, -7, -1)
 
@@ -67,6 +74,82 @@ async def test_what_is_not_there(filled: Client) -> None:
     assert fenced.error_code == KafkaErrorCode.UNKNOWN_LEADER_EPOCH
     committed = await filled.offset("t", LATEST, isolation_level=1)
     assert committed.offset == 4
+
+
+def at_times(*timestamps: int, codec: int = GZIP, size: int = 1) -> bytes:
+    """A batch with one record per timestamp."""
+    builder = Builder(1 << 24)
+    for timestamp in timestamps:
+        builder.append(timestamp, None, b"v" * size)
+    return bytes(builder.build(codec))
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each batch that ListOffsets searched: whether the loop's thread did it."""
+    found: list[bool] = []
+    loop_thread = threading.current_thread()
+
+    def spied(*args: Any) -> Any:
+        found.append(threading.current_thread() is loop_thread)
+        return first_record(*args)
+
+    monkeypatch.setattr(handler, "first_record", spied)
+    return found
+
+
+@pytest.mark.parametrize(("codec", "size", "on_loop"), [(NONE, 1, True), (NONE, 100_000, False), (GZIP, 1, False)])
+async def test_a_heavy_batch_is_searched_outside_the_loop(
+    client: Client, searched: list[bool], codec: int, size: int, on_loop: bool
+) -> None:
+    await client.create("t")
+    await client.produce("t", at_times(1000, 2000, codec=codec, size=size))
+    found = await client.offset("t", 1500)
+    assert (found.error_code, found.offset, found.timestamp) == (0, 1, 2000)
+    assert searched == [on_loop]
+
+
+async def test_a_search_goes_on_to_the_next_batch_in_one_more_job(client: Client, searched: list[bool]) -> None:
+    await client.create("t")
+    await client.produce("t", at_times(5000, 1000))
+    await client.produce("t", at_times(4000))
+    partition = client.broker.replicas.partition("t", b"", 0, by_id=False)
+    assert isinstance(partition, Partition) and partition.log is not None
+    assert partition.log.delete_records_before(1) == 0
+    found = await client.offset("t", 3000)
+    assert (found.error_code, found.offset, found.timestamp) == (0, 2, 4000)
+    assert searched == [False, False]
+    assert (await client.offset("t", 4001)).offset == -1
+
+
+async def test_many_partitions_are_answered_together_and_a_repeated_one_is_refused(
+    client: Client, searched: list[bool]
+) -> None:
+    await client.create("t", partitions=3)
+    for index in range(3):
+        await client.produce("t", at_times(*range(1000 + index)), partition=index)
+    topic = ListOffsetsRequest.ListOffsetsTopic
+    wanted = [(0, 10), (1, 20), (2, LATEST), (1, 21), (0, 10)]
+    asked = [topic.ListOffsetsPartition(partition_index=index, timestamp=at) for index, at in wanted]
+    once = ListOffsetsRequest(replica_id=-1, topics=[topic(name="t", partitions=asked[:3])])
+    twice = ListOffsetsRequest(replica_id=-1, topics=[topic(name="t", partitions=asked)])
+    answers = (await client.call(once, 8)).topics[0].partitions
+    assert [(each.error_code, each.offset) for each in answers] == [(0, 10), (0, 20), (0, 1002)]
+    assert searched == [False, False]
+    answers = (await client.call(twice, 8)).topics[0].partitions
+    assert [each.error_code for each in answers] == [42, 42, 0, 42, 42]
+    assert len(searched) == 2
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+async def test_a_damaged_batch_costs_no_connection(client: Client, codec: int) -> None:
+    await client.create("t")
+    await client.produce("t", at_times(1000, 2000, codec=codec))
+    partition = client.broker.replicas.partition("t", b"", 0, by_id=False)
+    assert isinstance(partition, Partition) and partition.log is not None
+    partition.log.active.opened.pwrite(b"\xff" * 10, 61)
+    assert (await client.offset("t", 1500)).error_code == KafkaErrorCode.CORRUPT_MESSAGE
+    assert (await client.offset("t", LATEST)).offset == 2
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
