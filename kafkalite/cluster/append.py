@@ -6,6 +6,8 @@ leave the loop (decompression of a large batch, the first opening of a log) or w
 
 from collections.abc import Callable, Sequence
 
+from kafkalite.errors import KafkaErrorCode
+
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
 
@@ -61,6 +63,11 @@ class Append:
         self.log_append_time_ms = NO_TIMESTAMP
         self.log_start_offset = NO_OFFSET
         self.finish(error)
+
+    def fail(self) -> None:
+        """Refuse it because something unforeseen was raised on its way, if it is not finished yet."""
+        if self._done is not None:
+            self.refuse(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
 
     def finish(self, error: int = 0) -> None:
         """Tell the outcome; the bytes are no longer needed."""

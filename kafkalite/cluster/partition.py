@@ -7,11 +7,14 @@ Laws:
    file at once and finishes them. If that write fails, every append of the pass on this partition fails.
 3. Readers see only what is below the high watermark.
 4. A partition with an `error` (offline, deleted) refuses everything with that code and wakes whoever waits.
+5. Whatever is raised on the way, every append is finished, every waiter is told and the queue goes on; then it is
+   raised.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Protocol, TypeVar
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.append import Append
@@ -24,6 +27,8 @@ from kafkalite.storage.log import Log
 
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, gathering more makes the received bytes go cold (measured)
 ACKS_ALL = -1
+
+Item = TypeVar("Item")
 
 
 class Host(Protocol):
@@ -124,6 +129,13 @@ class Partition:
             self._take(append)
 
     def _take(self, append: Append) -> None:
+        try:
+            self._try(append)
+        except Exception:
+            append.fail()
+            raise
+
+    def _try(self, append: Append) -> None:
         if self.error:
             append.refuse(self.error)
         elif append.required_acks == ACKS_ALL and len(self.isr) < self._rules.replicas_min:
@@ -154,69 +166,83 @@ class Partition:
         assert self.log is not None
         unwritten, self._unwritten = self._unwritten, []
         size = self.log.pending_bytes
-        error = self.log.write()
-        if not error:
-            self.high_watermark = self.log.log_end_offset
-        log_start_offset = self.log.log_start_offset
-        for append in unwritten:
+        error: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR  # unless the log says what became of it
+        try:
+            error = self.log.write()
+        finally:
             if error:
-                append.refuse(error)
+                each(lambda append: append.refuse(error), unwritten)
             else:
-                append.log_start_offset = log_start_offset
-                append.finish()
-        if self.fetch_waiters and not error:
-            self._readable_grew(size)
+                self._written(unwritten, self.log, size)
+
+    def _written(self, appends: list[Append], log: Log, size: int) -> None:
+        self.high_watermark = log.log_end_offset
+        log_start_offset = log.log_start_offset
+        for append in appends:
+            append.log_start_offset = log_start_offset
+        all_of(partial(each, Append.finish, appends), partial(self._readable_grew, size))
 
     def _readable_grew(self, size: int) -> None:
-        for waiter in list(self.fetch_waiters):
-            waiter.grown(size)
+        if self.fetch_waiters:
+            each(lambda waiter: waiter.grown(size), list(self.fetch_waiters))
 
     # Leaving the loop and coming back.
 
     def _open_for(self, append: Append) -> None:
-        self._leave(append)
-        self._host.open_log(self, self._opened)
+        self._leave(append, partial(self._host.open_log, self, self._opened))
 
     def _opened(self, opened: Log | int) -> None:
         if isinstance(opened, int):
-            self._refuse_queued(opened)
+            all_of(partial(self._refuse_queued, opened), self._return)
         else:
             self.log = opened
-        self._return()
+            self._return()
 
     def _refuse_queued(self, error: int) -> None:
         """There is no log to append to; whoever comes later tries again (a full disk may have room then)."""
         queue, self._queue = self._queue, deque()
-        for append in queue:
-            append.refuse(error)
+        each(lambda append: append.refuse(error), queue)
 
     def _inspect_outside(self, append: Append) -> None:
-        self._leave(append)
         rules, now_ms = self._rules, self._host.clock.wall_ms()
-        self._host.offload.run(inspect_now, append, rules, now_ms, done=self._inspected)
+        self._leave(append, partial(self._host.offload.run, inspect_now, append, rules, now_ms, done=self._inspected))
 
     def _inspected(self, outcome: Outcome) -> None:
         append = self._queue.popleft()
-        if self.error:
-            append.refuse(self.error)
-        elif outcome.error is None:
-            self._admit(append, outcome.value)
-        else:
-            append.refuse(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
-        self._return()
-        outcome.result()  # what a job should never raise is reported, after everybody was served
+        all_of(partial(self._admit_inspected, append, outcome), self._return)
 
-    def _leave(self, append: Append) -> None:
+    def _admit_inspected(self, append: Append, outcome: Outcome) -> None:
+        try:
+            if self.error:
+                append.refuse(self.error)
+            inspection = outcome.result()  # what a job should never raise is reported, after everybody was served
+            if not self.error:
+                self._admit(append, inspection)
+        except Exception:
+            append.fail()
+            raise
+
+    def _leave(self, append: Append, go: Callable[[], object]) -> None:
+        """Let `append` be served outside the loop by `go`; one that raises has not taken it."""
         append.keep()
         self._outside = True
         self._queue.appendleft(append)
+        try:
+            go()
+        except Exception:
+            if self._queue and self._queue[0] is append:
+                self._queue.popleft()
+                self._outside = False
+            raise
 
     def _return(self) -> None:
         """Serve what queued up meanwhile, until the next one must leave the loop."""
         self._outside = False
+        all_of(partial(each, self._take, self._queued()), self.write)
+
+    def _queued(self) -> Iterator[Append]:
         while self._queue and not self._outside:
-            self._take(self._queue.popleft())
-        self.write()
+            yield self._queue.popleft()
 
     # Changes from outside.
 
@@ -249,13 +275,29 @@ class Partition:
 
     def close(self, error: int) -> None:
         """Stop serving: everything from now on, queued or waiting, ends with this error code."""
-        self.write()
-        self.error = error
-        if not self._outside:
-            self._return()
-        self.wake_all()
+        try:
+            self.write()
+        finally:
+            self.error = error
+            all_of(*(() if self._outside else (self._return,)), self.wake_all)
 
     def wake_all(self) -> None:
         """Have every parked fetch look again."""
-        for waiter in list(self.fetch_waiters):
-            waiter.wake()
+        each(FetchWaiter.wake, list(self.fetch_waiters))
+
+
+def all_of(*steps: Callable[[], object]) -> None:
+    """Take every step, as `each` does."""
+    each(lambda step: step(), steps)
+
+
+def each(do: Callable[[Item], object], items: Iterable[Item]) -> None:
+    """Call `do` with every item, whatever it raises for another one; the first exception is raised after the last."""
+    failure: Exception | None = None
+    for item in items:
+        try:
+            do(item)
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.cluster.append import Append
+from kafkalite.cluster.checks import admit
 from kafkalite.cluster.image import PartitionImage, TopicImage
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.reads import read
@@ -198,6 +199,69 @@ def test_a_bug_in_a_job_costs_its_own_batch_only(rig: Rig, monkeypatch: pytest.M
     with pytest.raises(ZeroDivisionError):
         rig.settle()
     assert rig.settle() == [(KafkaErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 1)]
+
+
+def test_an_inspected_batch_that_cannot_be_admitted_does_not_hold_up_the_others(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.append(batch(b"open"))
+    rig.settle()
+    bugs = [1]
+    monkeypatch.setattr(
+        "kafkalite.cluster.partition.admit", lambda *args: 1 // 0 if bugs and bugs.pop() else admit(*args)
+    )
+    rig.append(compressible(600_000, LZ4))
+    rig.append(batch(b"behind"))
+    with pytest.raises(ZeroDivisionError):
+        rig.settle()
+    assert rig.settle() == [(KafkaErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 1)]
+    rig.append(batch(b"later"))
+    assert rig.settle() == [(0, 2)]
+
+
+def test_a_queued_batch_that_raises_does_not_hold_up_the_others(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.append(batch(b"open"))
+    for value in (b"bug", b"behind"):
+        rig.append(batch(value))
+    results: list[Callable[[], None]] = [lambda: None, lambda: 1 // 0 and None]
+    monkeypatch.setattr(
+        "kafkalite.cluster.partition.admit", lambda *args: (results.pop(0)() if results else None) or admit(*args)
+    )
+    with pytest.raises(ZeroDivisionError):
+        rig.settle()
+    assert sorted(rig.settle()) == [(KafkaErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 0), (0, 1)]
+
+
+def test_a_job_that_cannot_begin_costs_its_own_batch_only(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.append(batch(b"open"))
+    rig.settle()
+    with monkeypatch.context() as patched:
+        patched.setattr(rig.offload, "run", lambda *_, **__: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            rig.append(compressible(600_000, LZ4))
+    rig.append(batch(b"later"))
+    assert rig.settle() == [(KafkaErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 1)]
+
+
+@pytest.mark.parametrize("disk_fails", [False, True])
+def test_an_answer_that_raises_keeps_no_other_from_being_told(rig: Rig, disk_fails: bool) -> None:
+    rig.append(batch(b"open"))
+    rig.settle()
+    woken: list[str] = []
+    for name, wake in (("bug", lambda: 1 // 0), ("waiter", lambda: None)):
+        FetchWaiter([rig.partition], 1, lambda name=name, wake=wake: (woken.append(name), wake())).park(rig.clock, 60.0)
+    rig.append(batch(b"1"))
+    rig.partition.append(Append(memoryview(bytearray(batch(b"2"))), -1, lambda _: {}["answer"]))
+    rig.append(batch(b"3"))
+    if disk_fails:
+        rig.disk.fail("write", errno.EIO, path=".log")
+    with pytest.raises(KeyError, match="answer"):  # the first of what is raised
+        rig.settle()
+    assert rig.settle() == ([(STORAGE, -1)] * 2 if disk_fails else [(0, 1), (0, 3)])
+    assert woken == ([] if disk_fails else ["bug", "waiter"])
+    rig.partition.fetch_waiters.clear()
+    rig.append(batch(b"later"))
+    assert rig.settle() == [(0, 1 if disk_fails else 4)]
 
 
 def test_a_repeated_batch_fails_with_the_write_that_it_repeats(rig: Rig) -> None:
