@@ -38,9 +38,17 @@ class Call:
         return self.reply.connection
 
     def answer(self, response: Any) -> None:
-        """Send the response; once per call. A connection that is gone by now is no error."""
-        header = response_header(self.response_type, self.version, self.header.correlation_id)
-        self.reply.send(encode_parts(response, self.version, header))
+        """Send the response; once per call. A connection that is gone by now is no error.
+
+        A response that cannot be encoded closes the connection, for nobody else would answer a call that was kept;
+        what the encoder raised is raised then.
+        """
+        try:
+            header = response_header(self.response_type, self.version, self.header.correlation_id)
+            self.reply.send(encode_parts(response, self.version, header))
+        except Exception:
+            self.reply.close("internal error: the answer cannot be encoded")
+            raise
 
     def no_answer(self) -> None:
         """This request gets no answer (Produce with acks=0)."""
