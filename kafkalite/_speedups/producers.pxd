@@ -22,6 +22,7 @@ cdef class Producer:
     cdef readonly int64_t last_timestamp
     cdef SeenBatch batches[BATCHES_KEPT]
     cdef int count
+    cdef int64_t appended_ms      # when `expire` first saw its last batch; -1 = not yet
 
     cdef Producer copy(self)
     cdef int64_t duplicate(self, const BatchHeader *header) noexcept nogil

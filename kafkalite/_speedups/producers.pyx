@@ -3,7 +3,10 @@
 Laws:
 1. A batch seen before is answered with its first offset, never appended twice.
 2. A producer that is not known (new, expired, from before a crash) may begin at any sequence.
-3. What a failed write had noted is taken back (`keep` or `take_back` ends every pass).
+3. A producer is forgotten by the time at which it was appended, never by the timestamps of its batches, which a client
+   chooses. That time is the first check after the append: never too early, and late by an interval of checks at most.
+   What recovery finds counts as appended then.
+4. What a failed write had noted is taken back (`keep` or `take_back` ends every pass).
 
 Sources: ProducerStateManager.java, ProducerAppendInfo.java, ProducerStateEntry.java, KIP-98.
 """
@@ -34,6 +37,7 @@ cdef class Producer:
         self.coordinator_epoch = -1
         self.first_offset_of_transaction = -1
         self.last_timestamp = -1
+        self.appended_ms = -1
 
     cdef Producer copy(self):
         cdef Producer twin = Producer.__new__(Producer, self.producer_id, self.epoch)
@@ -41,6 +45,7 @@ cdef class Producer:
         twin.first_offset_of_transaction = self.first_offset_of_transaction
         twin.last_timestamp = self.last_timestamp
         twin.count = self.count
+        twin.appended_ms = self.appended_ms
         memcpy(twin.batches, self.batches, sizeof(self.batches))
         return twin
 
@@ -63,6 +68,7 @@ cdef class Producer:
             self.epoch = header.producer_epoch
             self.count = 0
         self.last_timestamp = header.max_timestamp
+        self.appended_ms = -1
         if header.attributes & CONTROL_BIT:
             return 0
         if self.count == BATCHES_KEPT:
@@ -183,8 +189,14 @@ cdef class ProducerState:
             if not producer.truncate(offset):
                 del self.entries[producer.producer_id]
 
-    def expire(self, int64_t before_ms):
-        """Forget producers whose last batch is older than `before_ms` (wall ms) and that have no open transaction."""
+    def expire(self, int64_t now_ms, int64_t silent_ms):
+        """Forget producers that appended nothing for `silent_ms` and have no open transaction; see law 3.
+
+        Arguments: the time of this check on a clock that never goes back, from 0 on; both in milliseconds.
+        """
+        cdef Producer producer
         for producer in list(self.entries.values()):
-            if producer.last_timestamp < before_ms and producer.first_offset_of_transaction < 0:
+            if producer.appended_ms < 0:
+                producer.appended_ms = now_ms
+            elif now_ms - producer.appended_ms >= silent_ms and producer.first_offset_of_transaction < 0:
                 del self.entries[producer.producer_id]

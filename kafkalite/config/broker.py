@@ -54,6 +54,8 @@ class BrokerConfig:
     log_retention_check_interval_ms: int = field(init=False, repr=False, compare=False)
     log_flush_offset_checkpoint_interval_ms: int = field(init=False, repr=False, compare=False)
     log_initial_task_delay_ms: int = field(init=False, repr=False, compare=False)
+    producer_id_expiration_ms: int = field(init=False, repr=False, compare=False)
+    producer_id_expiration_check_interval_ms: int = field(init=False, repr=False, compare=False)
     fetch_max_bytes: int = field(init=False, repr=False, compare=False)
     max_incremental_fetch_session_cache_slots: int = field(init=False, repr=False, compare=False)
     max_request_partition_size_limit: int = field(init=False, repr=False, compare=False)
@@ -143,6 +145,8 @@ PLAIN = (
     "log.retention.check.interval.ms",
     "log.flush.offset.checkpoint.interval.ms",
     "log.initial.task.delay.ms",
+    "producer.id.expiration.ms",
+    "producer.id.expiration.check.interval.ms",
     "fetch.max.bytes",
     "max.incremental.fetch.session.cache.slots",
     "max.request.partition.size.limit",

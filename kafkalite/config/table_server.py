@@ -85,10 +85,8 @@ LOG = (
     Key("log.cleaner.backoff.ms", LONG, 15_000, "How long the cleaner sleeps when all is clean.", low=0, standing=IDLE),
     Key("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, "How fast the cleaner works.",
         standing=IDLE),
-    Key("producer.id.expiration.ms", INT, 86_400_000, "After how long a silent producer is forgotten.", low=1,
-        standing=IDLE),
-    Key("producer.id.expiration.check.interval.ms", INT, 600_000, "How often is looked for those.", low=1,
-        standing=IDLE),
+    Key("producer.id.expiration.ms", INT, 86_400_000, "After how long a silent producer is forgotten.", low=1),
+    Key("producer.id.expiration.check.interval.ms", INT, 600_000, "How often is looked for those.", low=1),
 )  # fmt: skip
 
 FETCH = (

@@ -199,6 +199,8 @@ class Broker:
             checkpoint_ms=self.config.log_flush_offset_checkpoint_interval_ms,
             retention_ms=self.config.log_retention_check_interval_ms,
             initial_ms=self.config.log_initial_task_delay_ms,
+            producer_check_ms=self.config.producer_id_expiration_check_interval_ms,
+            producer_silent_ms=self.config.producer_id_expiration_ms,
         )
 
     def _release(self) -> None:

@@ -122,10 +122,13 @@ class LogManager:
         checkpoint_ms: int = 60_000,
         retention_ms: int = 300_000,
         initial_ms: int = 30_000,
+        producer_check_ms: int = 600_000,
+        producer_silent_ms: int = 86_400_000,
     ) -> None:
         """Begin the periodic work; intervals in milliseconds."""
         self._repeat(initial_ms, checkpoint_ms, self.checkpoint)
         self._repeat(initial_ms, retention_ms, lambda: self.check_retention(high_watermark_of))
+        self._repeat(producer_check_ms, producer_check_ms, lambda: self.check_producers(producer_silent_ms))
 
     def _repeat(self, first_ms: int, every_ms: int, work: Callable[[], None]) -> None:
         slot = len(self._timers)
@@ -247,6 +250,12 @@ class LogManager:
                 continue
             if segments:
                 self._offload.run(retention.mark_deleted, segments, done=partial(self._marked, log))
+
+    def check_producers(self, silent_ms: int) -> None:
+        """Let every log forget the idempotent producers that appended nothing for `silent_ms`."""
+        now_ms = int(self._clock.monotonic() * 1000)
+        for log in self._logs.values():
+            log.producers.expire(now_ms, silent_ms)
 
     def _marked(self, log: Log, outcome: Outcome) -> None:
         if isinstance(outcome.error, FileNotFoundError) and self.find(log.topic, log.partition) is not log:

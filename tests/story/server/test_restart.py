@@ -73,6 +73,16 @@ async def test_a_kill_loses_nothing_acknowledged(tmp_path: Path) -> None:
         assert await client.read("untouched") == []
 
 
+async def test_a_producer_is_forgotten_when_it_was_silent_for_as_long_as_configured() -> None:
+    settings = {"producer.id.expiration.ms": "1", "producer.id.expiration.check.interval.ms": "20"}
+    async with running(settings=settings) as client:
+        await client.create("t")
+        await client.produce("t", idempotent(b"a", sequence=0))
+        async with asyncio.timeout(10):
+            while await producers(client, "t"):
+                pass  # each turn is a request that is answered
+
+
 async def test_producers_are_not_forgotten_for_their_batches_old_timestamps(tmp_path: Path) -> None:
     old = batch(b"2013", timestamp=1_357_000_000_000, producer_id=9, producer_epoch=0, base_sequence=0)
     async with running(str(tmp_path / "data")) as client:

@@ -263,6 +263,40 @@ def test_the_periodic_work_runs(tmp_path: Path, kit: Kit) -> None:
     assert points == {("t", 0): log.active.base_offset}
 
 
+def test_silent_producers_are_forgotten_by_the_time_of_their_append(kit: Kit) -> None:
+    log = kit.create()
+
+    def send(sequence: int, timestamp: int) -> None:
+        sent = batch(1, timestamp, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        assert log.append(sent, None, 0) >= 0
+        assert log.write() == 0
+
+    kit.manager.start(lambda log: log.log_end_offset, producer_check_ms=1_000, producer_silent_ms=5_000)
+    send(0, timestamp=0)  # in 1970
+    kit.clock.jump_wall(10**9)
+    kit.advance(5_500)
+    assert len(log.producers) == 1
+    send(1, timestamp=10**15)  # far ahead
+    kit.advance(5_400)
+    assert len(log.producers) == 1
+    kit.advance(1_000)
+    assert len(log.producers) == 0
+
+
+def test_what_recovery_finds_counts_as_appended_then(kit: Kit) -> None:
+    log = kit.create()
+    log.append(batch(1, 0, producer_id=7, producer_epoch=0, base_sequence=0), None, 0)
+    assert log.write() == 0
+    again = kit.restart()
+    found = again.manager.find("t", 0)
+    assert found is not None
+    again.manager.start(lambda log: log.log_end_offset, producer_check_ms=1_000, producer_silent_ms=5_000)
+    again.advance(5_500)
+    assert len(found.producers) == 1
+    again.advance(1_000)
+    assert len(found.producers) == 0
+
+
 def test_records_deleted_stay_deleted(kit: Kit) -> None:
     kit.create(batches=10).delete_records_before(17)
     again = kit.restart()

@@ -96,11 +96,36 @@ def test_truncation_forgets_what_it_cut(log: Log) -> None:
     assert send(log, 6) == 6
 
 
-def test_old_producers_expire(log: Log) -> None:
+def test_silent_producers_expire_whatever_their_timestamps_say(log: Log) -> None:
     send(log, 0)
-    log.producers.expire(1_002)
+    log.producers.expire(10_000, 500)
+    log.producers.expire(10_499, 500)
     assert len(log.producers) == 1
-    log.producers.expire(1_003)
+    send(log, 3)
+    log.producers.expire(11_000, 500)
+    log.producers.expire(11_499, 500)
+    assert len(log.producers) == 1, "its last append was first seen at 11 000"
+    log.producers.expire(11_500, 500)
+    assert len(log.producers) == 0
+    assert send(log, 0) == 6, "unknown again, it may begin anywhere"
+
+
+def test_an_open_transaction_keeps_its_producer(log: Log) -> None:
+    send(log, 0)
+    (producer,) = log.producers
+    producer.first_offset_of_transaction = 0
+    for now_ms in (1_000, 9_000):
+        log.producers.expire(now_ms, 1)
+    assert len(log.producers) == 1
+
+
+def test_an_append_that_is_taken_back_does_not_keep_a_producer(log: Log) -> None:
+    send(log, 0)
+    assert log.write() == 0
+    log.producers.expire(1_000, 500)
+    send(log, 3)
+    log.take_back(OSError(errno.EIO, "told by the test"))
+    log.producers.expire(1_500, 500)
     assert len(log.producers) == 0
 
 
