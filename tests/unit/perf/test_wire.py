@@ -39,10 +39,13 @@ def broker(errors: Callable[[int], int]) -> Iterator[int]:
     def serve(connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as stream:
             number = 0
-            while head := stream.read(4):
-                stream.read(struct.unpack(">i", head)[0])
-                connection.sendall(answer(0, errors(number)))
-                number += 1
+            try:
+                while head := stream.read(4):
+                    stream.read(struct.unpack(">i", head)[0])
+                    connection.sendall(answer(0, errors(number)))
+                    number += 1
+            except ConnectionError:  # a client that met an error hangs up with requests under way
+                return
 
     def accept() -> None:
         while True:
