@@ -1,11 +1,13 @@
-"""The faulty disk: a `Disk` that counts, fails on demand, and forgets what was never synced.
+"""The faulty disk: a `Disk` that counts, fails on demand, stops at any step, and forgets what was never synced.
 
     disk = FaultyDisk()
     disk.fail("write", errno.ENOSPC, when=3, allowed=10)     # the third write from now on stops after 10 bytes
+    disk.stop_at = 17                                        # the process dies before step 17
     ...
-    disk.crash(random)                                       # files lose some of what came after their last sync
+    disk.crash(random)                                       # the power fails: see `kafkalite.testing.shadow`
 
 Operations: write, read, truncate, sync (of files); open, rename, remove, remove_tree, make_dir, sync_dir (of the disk).
+Steps are those that change something: all but read, and of open and make_dir those that make something.
 """
 
 import os
@@ -15,6 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkalite._speedups.file import Disk, File
+from kafkalite.testing.shadow import Change, Inode, Shadow
+
+
+class Crash(BaseException):
+    """The process ends here; no handler of errors may take it for one."""
 
 
 @dataclass(slots=True)
@@ -29,55 +36,56 @@ class Fault:
     repeat: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Unsynced:
-    """How to undo one change of a file: the bytes that were there and the size it had."""
-
-    offset: int
-    before: bytes
-    size: int
-
-
 class FaultyFile(File):
     """A file of a `FaultyDisk`."""
 
     disk: "FaultyDisk"
+    inode: Inode
 
     def before(self, operation: str, offset: int, size: int) -> int:
         """Count, fail where the test says so, and remember what a crash would bring back."""
-        allowed = self.disk.happens(operation, self.path, size)
         if operation == "sync":
-            self.disk.unsynced.pop(self.inode(), None)
-        elif operation in ("write", "truncate"):
-            self.remember(operation, offset, size)
+            return self.before_sync()
+        allowed = self.disk.happens(operation, self.path, size, step=operation != "read")
+        if operation in ("write", "truncate") and self.inode.content is None:
+            self.remember(offset, size)
         return allowed
 
-    def inode(self) -> int:
-        """What identifies the file whatever its name."""
-        return os.fstat(self.fd).st_ino
+    def before_sync(self) -> int:
+        # What is written while a sync is held need not be covered by it.
+        count = self.inode.count
+        try:
+            self.disk.happens("sync", self.path, step=True)
+        except OSError:
+            self.inode.given_up = True
+            raise
+        self.inode.synced(count)
+        return 0
 
-    def remember(self, operation: str, offset: int, size: int) -> None:
-        """Keep what the change overwrites or cuts off."""
-        current = os.fstat(self.fd).st_size
-        length = size if operation == "write" else max(0, current - offset)
-        change = Unsynced(offset, os.pread(self.fd, length, offset), current)
-        _, changes = self.disk.unsynced.setdefault(self.inode(), (self, []))
-        changes.append(change)
+    def remember(self, offset: int, size: int) -> None:
+        """Keep what the change overwrites or cuts off; `size` 0 is a truncation."""
+        length = os.fstat(self.fd).st_size
+        before = os.pread(self.fd, size or max(0, length - offset), offset)
+        self.inode.changes.append(Change(offset, size, before, length))
 
 
 class FaultyDisk(Disk):
     """A disk that does what the test says.
 
     `counts`: how often each operation happened. `trace`: (operation, path) of all, in order. `hook`: called before each
-    operation, for instance to kill at it.
+    operation; it may block, as a slow disk does, or raise. `steps`: how many changes there were; `stop_at`: the step
+    before which `Crash` is raised; from then on nothing happens any more.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.trace: list[tuple[str, str]] = []
         self.faults: list[Fault] = []
-        self.unsynced: dict[int, tuple[FaultyFile, list[Unsynced]]] = {}
         self.hook: Callable[[str, str], None] | None = None
+        self.steps = 0
+        self.stop_at: int | None = None
+        self.crashed = False
+        self.shadow = Shadow()
 
     def fail(
         self, operation: str, error: int, *, when: int = 1, path: str = "", allowed: int = 0, repeat: bool = False
@@ -89,12 +97,27 @@ class FaultyDisk(Disk):
         """No faults any more."""
         self.faults.clear()
 
-    def happens(self, operation: str, path: str, size: int = 0) -> int:
+    def happens(self, operation: str, path: str, size: int = 0, *, step: bool = False) -> int:
         """Count the operation; raise the planned OSError, or answer how many of `size` bytes may be written."""
+        if self.crashed or (step and self.steps == self.stop_at):
+            self.crashed = True
+            raise Crash(f"before step {self.steps}: {operation} {path}")
+        self.steps += step
         self.counts[operation] += 1
         self.trace.append((operation, path))
         if self.hook is not None:
-            self.hook(operation, path)
+            self.call_hook(self.hook, operation, path)
+        return self.allowed(operation, path, size)
+
+    def call_hook(self, hook: Callable[[str, str], None], operation: str, path: str) -> None:
+        try:
+            hook(operation, path)
+        except Crash:
+            self.crashed = True
+            raise
+
+    def allowed(self, operation: str, path: str, size: int) -> int:
+        """Raise the fault that is due, or answer how many of `size` bytes may be written."""
         for fault in self.faults:
             if fault.operation != operation or fault.path not in path:
                 continue
@@ -108,17 +131,12 @@ class FaultyDisk(Disk):
             raise OSError(fault.error, os.strerror(fault.error), path)
         return size
 
-    def crash(self, random: randoms.Random) -> int:
-        """Undo a random tail of every file's changes since its last sync; answer how many changes were lost."""
-        lost = 0
-        for file, changes in self.unsynced.values():
-            for _ in range(random.randint(0, len(changes))):
-                change = changes.pop()
-                os.pwrite(file.fd, change.before, change.offset)
-                os.ftruncate(file.fd, change.size)
-                lost += 1
-        self.unsynced.clear()
-        return lost
+    def crash(self, random: randoms.Random, *, torn: bool | None = None) -> int:
+        """The power fails: undo at random what was not synced; answer how many changes and names were lost.
+
+        `torn`: whether a change may survive in part; None leaves it to chance.
+        """
+        return self.shadow.crash(random, random.random() < 0.5 if torn is None else torn)
 
     def make_file(self, path: str, fd: int) -> FaultyFile:
         """A file that reports to this disk."""
@@ -127,25 +145,48 @@ class FaultyDisk(Disk):
         return file
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
-        self.happens("open", path)
-        return super().open(path, create=create, read_only=read_only)
+        new = create and not os.path.lexists(path)
+        self.happens("open", path, step=new)
+        file = super().open(path, create=create, read_only=read_only)
+        assert isinstance(file, FaultyFile)
+        if new:
+            self.shadow.created(path)
+        file.inode = self.shadow.inode(path)
+        return file
 
     def rename(self, old: str, new: str) -> None:
-        self.happens("rename", old)
+        self.happens("rename", old, step=True)
+        self.shadow.keep(old, contents=False)
+        self.shadow.keep(new)
         super().rename(old, new)
+        self.shadow.renamed(old, new)
 
     def remove(self, path: str) -> None:
-        self.happens("remove", path)
+        self.happens("remove", path, step=True)
+        self.shadow.keep(path)
         super().remove(path)
+        self.shadow.removed(path)
 
     def remove_tree(self, path: str) -> None:
-        self.happens("remove_tree", path)
+        self.happens("remove_tree", path, step=True)
+        self.shadow.keep(path)
         super().remove_tree(path)
+        self.shadow.removed(path)
 
     def make_dir(self, path: str) -> None:
-        self.happens("make_dir", path)
+        missing = []
+        above = os.path.abspath(path)
+        while not os.path.lexists(above):
+            missing.append(above)
+            above = os.path.dirname(above)
+        self.happens("make_dir", path, step=bool(missing))
         super().make_dir(path)
+        for made in reversed(missing):
+            self.shadow.created(made, folder=True)
 
     def sync_dir(self, path: str) -> None:
-        self.happens("sync_dir", path)
+        # Names that change while the sync is held need not be covered by it.
+        before = self.shadow.number
+        self.happens("sync_dir", path, step=True)
         super().sync_dir(path)
+        self.shadow.synced(path, before)
