@@ -1,0 +1,172 @@
+"""Every batch of a segment file, read offline: what `verify` checks the smaller files against. Nothing is changed.
+
+Laws:
+1. A bad batch is told with its position; reading goes on behind it where its length still says where that is.
+2. Memory is 32 bytes a batch and a chunk of the file, never what a damaged length claims.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from kafkalite._speedups.file import Disk, File
+from kafkalite.records import BatchPlace, scan_batches
+from kafkalite.storage import names
+
+CHUNK_BYTES = 4 << 20
+BATCH_BYTES_MAX = 256 << 20
+FRAME_BYTES = 12  # base offset and length: what tells where the next batch begins
+BATCH_BYTES_MIN = 61
+
+WHOLE_BATCHES = 2
+OFFSETS_GROW = 3
+EPOCHS_GROW = 7
+NO_GAPS = 11
+NOWHERE = -1  # the position of what is in no byte in particular
+
+Advance = Callable[[int], object]
+
+
+class Violation(NamedTuple):
+    """An invariant of storage/README.md that does not hold.
+
+    Attributes:
+        number: of the invariant.
+        path: the file or directory.
+        position: in bytes, -1 where it is in no byte in particular.
+        text: what is wrong there.
+    """
+
+    number: int
+    path: str
+    position: int
+    text: str
+
+
+class Batches:
+    """Where the batches of one segment are."""
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.size = 0
+        self.positions = array("q")
+        self.base_offsets = array("q")
+        self.last_offsets = array("q")
+        self.max_timestamps = array("q")
+        self.epochs: list[tuple[int, int, int]] = []  # (epoch, first offset, position), wherever it changes
+
+    @property
+    def next_offset(self) -> int:
+        """One above the last offset; the base offset in an empty segment."""
+        return self.last_offsets[-1] + 1 if self.last_offsets else self.base_offset
+
+    @property
+    def max_timestamp(self) -> int:
+        """The highest timestamp, -1 for none."""
+        return max(self.max_timestamps, default=-1)
+
+    def add(self, place: BatchPlace) -> None:
+        if not self.epochs or self.epochs[-1][0] != place.leader_epoch:
+            self.epochs.append((place.leader_epoch, place.base_offset, place.position))
+        self.positions.append(place.position)
+        self.base_offsets.append(place.base_offset)
+        self.last_offsets.append(place.base_offset + place.last_offset_delta)
+        self.max_timestamps.append(place.max_timestamp)
+
+    def at(self, position: int) -> int | None:
+        """Number of the batch that begins at a position, None where none does."""
+        found = bisect_left(self.positions, position)
+        return found if found < len(self.positions) and self.positions[found] == position else None
+
+    def holding(self, offset: int) -> int | None:
+        """Number of the batch that has an offset, None where none has."""
+        found = bisect_left(self.last_offsets, offset)
+        return found if found < len(self.last_offsets) and self.base_offsets[found] <= offset else None
+
+
+class SegmentReader:
+    """Reads the `.log` files of one partition, one after another, in the order of their offsets.
+
+    Arguments:
+        disk: the disk port.
+        compacted: gaps between offsets are normal, as the cleaner leaves them.
+        advance: told the bytes read.
+    """
+
+    def __init__(self, disk: Disk, *, compacted: bool, advance: Advance) -> None:
+        self._disk = disk
+        self._compacted = compacted
+        self._advance = advance
+        self._next_offset = -1
+        self._epoch = -1
+
+    def read(self, path: str, batches: Batches) -> Iterator[Violation]:
+        """Fill `batches` from the file; tell what is wrong in it. Raises OSError."""
+        if batches.base_offset < self._next_offset:
+            text = f"begins at offset {batches.base_offset}, but the segment before it ends at {self._next_offset - 1}"
+            yield Violation(OFFSETS_GROW, path, NOWHERE, text)
+        elif self._next_offset >= 0 and batches.base_offset > self._next_offset and not self._compacted:
+            text = f"offsets {self._next_offset} to {batches.base_offset - 1} are missing before this segment"
+            yield Violation(NO_GAPS, path, NOWHERE, text)
+        self._next_offset = max(self._next_offset, batches.base_offset)
+        file = self._disk.open(path, read_only=True)
+        try:
+            batches.size = file.size()
+            yield from self._walk(file, batches)
+        finally:
+            file.close()
+
+    def _walk(self, file: File, batches: Batches) -> Iterator[Violation]:
+        position, wanted = 0, CHUNK_BYTES
+        while position < batches.size:
+            data = file.pread(max(wanted, CHUNK_BYTES), position)
+            scan = scan_batches(data)
+            for place in scan:
+                yield from self._batch(batches, place._replace(position=position + place.position))
+            position += scan.end
+            step = scan.end
+            if scan.error or scan.needs > min(batches.size - position, BATCH_BYTES_MAX):
+                message = (scan.message or "cut off").partition(" at position")[0]
+                if not scan.error:
+                    message = f"a batch of {scan.needs} bytes is cut off: {batches.size - position} are here"
+                yield Violation(WHOLE_BATCHES, batches.path, position, message)
+                skipped = _skip(data[scan.end : scan.end + FRAME_BYTES], batches.size - position)
+                position, step = position + skipped, step + skipped
+            wanted = scan.needs
+            self._advance(step)
+
+    def _batch(self, batches: Batches, place: BatchPlace) -> Iterator[Violation]:
+        where, expected = (batches.path, place.position), self._next_offset
+        last = place.base_offset + place.last_offset_delta
+        if place.base_offset < expected or place.last_offset_delta < 0:
+            yield Violation(
+                OFFSETS_GROW, *where, f"offsets {place.base_offset} to {last} where {expected} was the next"
+            )
+            return
+        if last - batches.base_offset > 0x7FFFFFFF:
+            text = f"offset {last} is too far from the base offset for an index"
+            yield Violation(OFFSETS_GROW, *where, text)
+            return
+        if place.base_offset > expected and not self._compacted:
+            yield Violation(NO_GAPS, *where, f"offsets {expected} to {place.base_offset - 1} are missing before this")
+        if place.leader_epoch < self._epoch:
+            text = f"leader epoch {place.leader_epoch} comes after {self._epoch}"
+            yield Violation(EPOCHS_GROW, *where, text)
+        self._epoch = max(self._epoch, place.leader_epoch)
+        self._next_offset = last + 1
+        batches.add(place)
+
+
+def _skip(frame: bytes, left: int) -> int:
+    """How many bytes the bad batch takes by its own length; all that is left where that cannot be."""
+    length = FRAME_BYTES + int.from_bytes(frame[8:12], "big", signed=True) if len(frame) == FRAME_BYTES else left
+    return length if BATCH_BYTES_MIN <= length < left else left
+
+
+def base_offset(name: str) -> int:
+    """The offset in the name of a segment's file."""
+    found = names.parse_file_name(name)
+    assert found is not None, "only files of segments are asked for"
+    return found[0]

@@ -1,0 +1,168 @@
+"""Every invariant that can be seen offline: none is broken in a good directory, each damage is told by its number."""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkalite._speedups.file import Disk
+from kafkalite.storage.verify import Violation, verify_directory, verify_log
+from tests.unit.storage.damage import DAMAGES, filled, last_log, patch
+
+END = 360
+TOPIC_ID = "version: 0\ntopic_id: 377HDq6gTzKDLPeUGOHV6A"
+META = "version=0\nbroker.id=1\ncluster.id=377HDq6gTzKDLPeUGOHV6A\n"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A log directory that was left cleanly, with one partition."""
+    filled(tmp_path / "t-0").close()
+    (tmp_path / "t-0/partition.metadata").write_text(TOPIC_ID)
+    (tmp_path / "meta.properties").write_text(META)
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    (tmp_path / "recovery-point-offset-checkpoint").write_text(f"0\n1\nt 0 {END}\n")
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n0\n")
+    return tmp_path
+
+
+def found(data: Path) -> list[Violation]:
+    return verify_directory(Disk(), str(data))
+
+
+def first_of(directory: Path, pattern: str) -> Path:
+    return min(directory.glob(pattern))
+
+
+def rename_a_segment(directory: Path) -> None:
+    """The second segment begins below the end of the first."""
+    path = sorted(directory.glob("*.log"))[1]
+    base = int(path.stem)
+    for suffix in (".log", ".index", ".timeindex"):
+        path.with_suffix(suffix).rename(directory / f"{base - 3:020d}{suffix}")
+
+
+def lose_a_segment(directory: Path) -> None:
+    for suffix in (".log", ".index", ".timeindex"):
+        sorted(directory.glob(f"*{suffix}"))[1].unlink()
+
+
+def move_an_epoch(directory: Path) -> None:
+    (directory / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 153\n2 300\n")
+
+
+def forget_an_epoch(directory: Path) -> None:
+    (directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n2 300\n")
+
+
+def epoch_beyond_the_end(directory: Path) -> None:
+    (directory / "leader-epoch-checkpoint").write_text(f"0\n4\n0 0\n1 150\n2 300\n3 {END}\n")
+
+
+def change_an_epoch_in_a_batch(directory: Path) -> None:
+    patch(last_log(directory), 15, b"\x09")
+
+
+def index_too_early(directory: Path) -> None:
+    """An entry claims a position for an offset that lies before it: a reader would miss records."""
+    path = first_of(directory, "*.index")
+    _, position = struct.unpack(">ii", path.read_bytes()[:8])
+    patch(path, 0, struct.pack(">ii", 2, position))
+
+
+def half_an_entry(directory: Path) -> None:
+    path = first_of(directory, "*.timeindex")
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def lose_the_last_time(directory: Path) -> None:
+    path = first_of(directory, "*.timeindex")
+    path.write_bytes(path.read_bytes()[:-12])
+
+
+def aborted_elsewhere(directory: Path) -> None:
+    (directory / f"{0:020d}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, 5, 5000, 9))
+
+
+CASES: dict[str, tuple[set[int], Callable[[Path], object]]] = {
+    "flipped record": ({1, 2, 6, 12}, DAMAGES["flipped record"]),
+    "torn tail": ({1, 2, 6, 12}, DAMAGES["torn tail"]),
+    "lost batch": ({10, 11}, DAMAGES["lost batch"]),
+    "wrong offset index": ({4}, DAMAGES["wrong offset index"]),
+    "wrong time index": ({6}, DAMAGES["wrong time index"]),
+    "overlap": ({3, 4, 6}, rename_a_segment),
+    "lost segment": ({11}, lose_a_segment),
+    "epoch begins later": ({7}, move_an_epoch),
+    "epoch unknown": ({7}, forget_an_epoch),
+    "epoch beyond the end": ({7}, epoch_beyond_the_end),
+    "epoch in a batch": ({7}, change_an_epoch_in_a_batch),
+    "epochs are no text": ({7}, lambda d: (d / "leader-epoch-checkpoint").write_bytes(b"\xff")),
+    "index too early": ({4}, index_too_early),
+    "index of another segment": ({10}, lambda d: (d / f"{777:020d}.index").write_bytes(b"")),
+    "index missing": ({10}, lambda d: first_of(d, "*.index").unlink()),
+    "half an entry": ({6}, half_an_entry),
+    "last time missing": ({6}, lose_the_last_time),
+    "aborted elsewhere": ({13}, aborted_elsewhere),
+    "snapshot of garbage": ({12}, lambda d: first_of(d, "*.snapshot").write_bytes(b"garbage")),
+    "snapshot beyond the end": ({12}, lambda d: first_of(d, "*.snapshot").rename(d / f"{END + 1:020d}.snapshot")),
+    "topic id of garbage": ({14}, lambda d: (d / "partition.metadata").write_text("hello")),
+    "topic ids differ": ({10, 14}, lambda d: other_partition(d)),
+    "work file": ({10}, lambda d: (d / f"{0:020d}.log.swap").write_bytes(b"")),
+    "recovery point beyond the end": ({1}, lambda d: points(d, "recovery-point-offset-checkpoint", END + 1)),
+    "log start beyond the end": ({1}, lambda d: points(d, "log-start-offset-checkpoint", END + 1)),
+    "high watermark beyond the end": ({1}, lambda d: points(d, "replication-offset-checkpoint", END + 1)),
+    "checkpoint of garbage": ({15}, lambda d: (d.parent / "log-start-offset-checkpoint").write_bytes(b"9")),
+    "nobody's directory": ({9}, lambda d: (d.parent / "meta.properties").write_text("version=0\n")),
+    "newer format": ({9}, lambda d: (d.parent / ".kafkalite-format").write_text("99\n")),
+}
+
+
+def points(directory: Path, name: str, offset: int) -> None:
+    (directory.parent / name).write_text(f"0\n1\nt 0 {offset}\n")
+
+
+def other_partition(directory: Path) -> None:
+    (directory.parent / "t-1").mkdir()
+    (directory.parent / "t-1/partition.metadata").write_text(TOPIC_ID.replace("377", "AAA"))
+
+
+def test_a_good_directory_has_nothing_broken(data: Path) -> None:
+    assert found(data) == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_damage_is_told_by_its_number_and_place(data: Path, case: str) -> None:
+    numbers, damage = CASES[case]
+    damage(data / "t-0")
+    violations = found(data)
+    assert {violation.number for violation in violations} == numbers, violations
+    assert all(Path(violation.path).is_relative_to(data) and violation.text for violation in violations)
+
+
+def test_a_bad_batch_is_told_with_its_byte_and_the_rest_is_read(data: Path) -> None:
+    path = first_of(data / "t-0", "*.log")
+    size = 12 + int.from_bytes(path.read_bytes()[8:12], "big")
+    patch(path, 2 * size + 100, b"\xff")
+    assert found(data)[:2] == [
+        Violation(2, str(path), 2 * size, "wrong CRC"),
+        Violation(11, str(path), 3 * size, "offsets 6 to 8 are missing before this"),
+    ]
+
+
+def test_gaps_are_normal_where_the_cleaner_was(data: Path) -> None:
+    lose_a_segment(data / "t-0")
+    (data / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 300\n")
+    assert found(data) == []
+
+
+def test_after_a_crash_the_last_segment_may_lack_its_indexes(data: Path) -> None:
+    (data / ".kafka_cleanshutdown").unlink()
+    last_log(data / "t-0").with_suffix(".index").unlink()
+    last_log(data / "t-0").with_suffix(".timeindex").write_bytes(bytes(1200))  # as Kafka takes room beforehand
+    assert found(data) == []
+
+
+def test_a_directory_without_a_segment_is_told(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    assert verify_log(Disk(), str(tmp_path / "t-0")) == [Violation(10, str(tmp_path / "t-0"), -1, "has no segment")]
