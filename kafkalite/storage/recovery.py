@@ -18,7 +18,7 @@ from kafkalite._speedups.index import InsaneIndex
 from kafkalite._speedups.logscan import Scanned, scan
 from kafkalite._speedups.producers import ProducerState
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage import names
+from kafkalite.storage import names, swap
 from kafkalite.storage.checkpoints import BadCheckpoint
 from kafkalite.storage.epochs import LeaderEpochCache
 from kafkalite.storage.log import Log
@@ -80,11 +80,13 @@ def recover(place: Place) -> tuple[Log, Progress]:
 def _segments(place: Place) -> list[Segment]:
     """The segments in the directory, after removing what unfinished work left behind."""
     disk, directory = place.disk, place.directory
+    try:
+        swap.finish(disk, directory, place.config)
+    except swap.SwapError as error:
+        raise RecoveryError(str(error)) from error
     bases: list[tuple[int, str]] = []
     others: list[tuple[int, str]] = []
     for name in disk.list(directory):
-        if name.endswith(names.SWAP):
-            raise RecoveryError(f"{os.path.join(directory, name)}: a compaction was interrupted; start its broker once")
         if name.endswith(WORK_SUFFIXES):
             disk.remove(os.path.join(directory, name))
         elif (found := names.parse_file_name(name)) is not None:

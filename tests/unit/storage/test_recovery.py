@@ -166,12 +166,6 @@ def test_work_files_go(directory: Path) -> None:
     assert not [path.name for path in directory.iterdir() if path.read_bytes() == b"junk"]
 
 
-def test_an_interrupted_compaction_is_refused(directory: Path) -> None:
-    (directory / "00000000000000000000.log.swap").write_bytes(b"")
-    with pytest.raises(RecoveryError, match=r"log\.swap: a compaction was interrupted"):
-        reopen(directory)
-
-
 def test_overlapping_segments_are_refused(directory: Path) -> None:
     shutil.copy(min(directory.glob("*.log")), directory / "00000000000000000009.log")
     with pytest.raises(RecoveryError, match=r"9\.log: the segment before it ends at"):
