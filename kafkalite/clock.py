@@ -9,7 +9,8 @@ Laws:
    fire in one callback, in order of their time, then of their creation.
 3. A job gets everything it may touch as arguments. Its outcome is applied on the loop by one callback which drains a
    queue, in the order in which jobs end, and never from inside `run`. What a job raises arrives as an `Outcome`.
-4. A callback that raises is reported to the loop's exception handler and takes no other timer or outcome with it.
+4. A callback that raises is reported, to the loop's exception handler unless somebody else wants to know, and takes
+   no other timer or outcome with it.
 """
 
 import builtins
@@ -21,10 +22,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
+
+Raised: TypeAlias = Callable[[object, BaseException], object]
 
 COMPACT_AT = 64  # cancelled timers that may lie in the heap before they are swept out (then: half of it)
 
@@ -184,10 +188,12 @@ class LoopClock:
 
     Arguments:
         loop: the loop whose thread owns the broker's state; all calls come from that thread.
+        raised: called with a callback that raised and what it raised; None = the loop's exception handler.
     """
 
-    def __init__(self, loop: "AbstractEventLoop") -> None:
+    def __init__(self, loop: "AbstractEventLoop", raised: Raised | None = None) -> None:
         self._loop = loop
+        self._raised = raised or partial(tell_loop, loop)
         self._heap = TimerHeap()
         self._armed: TimerHandle | None = None
         self._armed_for = math.inf
@@ -230,19 +236,24 @@ class LoopClock:
         heap, now = self._heap, time.monotonic()
         mark = heap.mark()
         while (due := heap.pop_due(now, mark)) is not None:
-            call_guarded(self._loop, *due)
+            call_guarded(self._raised, *due)
         self._armed_for = math.inf
         when = self._heap.next_when()
         if when is not None:
             self._arm(when)
 
 
-def call_guarded(loop: "AbstractEventLoop", callback: Callable[..., object], args: tuple[object, ...]) -> None:
-    """Call; what it raises goes to the loop's exception handler, as with a callback of the loop's own."""
+def call_guarded(raised: Raised, callback: Callable[..., object], args: tuple[object, ...]) -> None:
+    """Call; what it raises is told to `raised`."""
     try:
         callback(*args)
     except Exception as error:
-        loop.call_exception_handler({"message": f"exception in {callback!r}", "exception": error})
+        raised(callback, error)
+
+
+def tell_loop(loop: "AbstractEventLoop", callback: object, error: BaseException) -> None:
+    """Report to the loop's exception handler, as with a callback of the loop's own."""
+    loop.call_exception_handler({"message": f"exception in {callback!r}", "exception": error})
 
 
 class SystemRandom:
@@ -283,10 +294,12 @@ class ThreadOffload:
     Arguments:
         loop: where outcomes are applied; it must outlive `close`.
         threads: how many jobs run at the same time at most.
+        raised: called with a callback that raised and what it raised; None = the loop's exception handler.
     """
 
-    def __init__(self, loop: "AbstractEventLoop", threads: int = 4) -> None:
+    def __init__(self, loop: "AbstractEventLoop", threads: int = 4, raised: Raised | None = None) -> None:
         self._loop = loop
+        self._raised = raised or partial(tell_loop, loop)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="kafkalite-job")
         self._ended: deque[tuple[Callable[[Outcome], object], Outcome]] = deque()
         self._awake = False  # a drain is on its way; a lost race costs one empty drain, never an outcome
@@ -311,4 +324,4 @@ class ThreadOffload:
         self._awake = False
         while self._ended:
             done, outcome = self._ended.popleft()
-            call_guarded(self._loop, done, (outcome,))
+            call_guarded(self._raised, done, (outcome,))

@@ -42,7 +42,11 @@ class ProducerIds:
             self._waiting.popleft()(producer_id, 0)
         if self._waiting and not self._asked:
             self._asked = True
-            self._take_block(self._taken)
+            try:
+                self._take_block(self._taken)
+            except Exception:
+                self._taken(None)  # whoever waits must not wait for ever
+                raise
 
     def _taken(self, block: range | None) -> None:
         self._asked = False

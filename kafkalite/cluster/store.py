@@ -1,7 +1,8 @@
 """What the cluster keeps in the coordination service, in the words of topics and brokers: Kafka's znodes behind one
 door.
 
-Every change ends with `then(error)`, 0 once it is durable. When the answer to a change is lost, the caller gets a
+Every change ends with `then(error)`, 0 once it is durable, whatever is raised on the way (then it is raised, too); the
+first end counts. When the answer to a change is lost, the caller gets a
 retriable error and the next look tells the truth. Sources: ZkData.scala, KafkaZkClient.scala.
 """
 
@@ -104,7 +105,8 @@ class ClusterStore:
             new = {at: state_of(part) for at, part in enumerate(topic.partitions) if at not in known}
             self._session.multi(layout.grow_topic(topic.name, node_of(topic), new), answered(then))
 
-        self._session.children(f"{layout.topic_path(topic.name)}/partitions", counted)
+        path = f"{layout.topic_path(topic.name)}/partitions"
+        self._session.children(path, continuing(counted, lambda: then(KafkaErrorCode.UNKNOWN_SERVER_ERROR)))
 
     def delete_topic(self, topic: TopicImage, then: Done) -> None:
         """Forget a topic with everything below it."""
@@ -146,7 +148,7 @@ class ClusterStore:
             else:
                 answered(then)(outcome)
 
-        self._session.create(path, data, made)
+        self._session.create(path, data, continuing(made, lambda: then(KafkaErrorCode.UNKNOWN_SERVER_ERROR)))
 
     def take_producer_ids(self, then: Callable[[range | None], None]) -> None:
         """Take the next block of producer ids by compare-and-set; None when that failed."""
@@ -167,7 +169,7 @@ class ClusterStore:
                 stat.version,
             )
 
-        self._session.get(layout.PRODUCER_ID_BLOCK, read)
+        self._session.get(layout.PRODUCER_ID_BLOCK, continuing(read, lambda: then(None)))
 
     def _taken(self, block: range, outcome: Outcome, then: Callable[[range | None], None]) -> None:
         if isinstance(outcome.error, BadVersionError):  # another broker was faster
@@ -185,7 +187,31 @@ async def settled(call: Callable[[Then], object]) -> Any:
 
 def answered(then: Done, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> Then:
     """Turn an outcome into a Kafka error code; `exists`: the code when a node was there already."""
-    return lambda outcome: then(0 if outcome.error is None else code_of(outcome.error, exists))
+
+    def told(outcome: Outcome) -> None:
+        error: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR  # unless the outcome says what became of it
+        try:
+            error = 0 if outcome.error is None else code_of(outcome.error, exists)
+        finally:
+            then(error)
+
+    return told
+
+
+def continuing(step: Then, failed: Callable[[], object]) -> Then:
+    """`step`, which goes on with a change; what it raises ends the change by `failed`, and is raised.
+
+    The change may have ended before by what `step` called: whoever waits takes its first end.
+    """
+
+    def go_on(outcome: Outcome) -> None:
+        try:
+            step(outcome)
+        except Exception:
+            failed()
+            raise
+
+    return go_on
 
 
 def code_of(error: BaseException, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> int:

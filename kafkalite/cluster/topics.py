@@ -195,16 +195,8 @@ class Topics:
         """Have `change` run when no other one of this topic does; it settles once, or raises RefusedError."""
 
         def step(end: Callable[[], None]) -> None:
-            def settle(refusal: Refusal | None) -> None:
-                try:
-                    then(refusal)
-                finally:
-                    end()
-
-            try:
-                change(settle)
-            except RefusedError as error:
-                settle(error.refusal)
+            settle = settling(then, end)
+            attempt(partial(change, settle), settle)
 
         self._turns.take(folded(name), step)  # colliding names take turns, too
 
@@ -241,20 +233,10 @@ class Topics:
             raise RefusedError(KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED, f"'{name}' is an internal topic.")
         topic = self._existing(name)
 
-        def deleted(error: int) -> None:
-            if not error:
-                self._host.topic_gone(name)
-            settle(Refusal(error) if error else None)
-
-        self._store.delete_topic(topic, deleted)
+        self._store.delete_topic(topic, applying(partial(self._host.topic_gone, name), settle))
 
     def _kept(self, topic: TopicImage, settle: Settle) -> Callable[[int], None]:
-        def kept(error: int) -> None:
-            if not error:
-                self._host.topic_changed(topic)
-            settle(Refusal(error) if error else None)
-
-        return kept
+        return applying(partial(self._host.topic_changed, topic), settle)
 
     # Deciding.
 
@@ -362,6 +344,49 @@ class Topics:
 
     def _live(self) -> list[int]:
         return [broker.broker_id for broker in self._host.image.brokers]
+
+
+def settling(then: Settle, end: Callable[[], None]) -> Settle:
+    """The end of a change: it tells `then` and gives the turn back.
+
+    The first call counts. What is raised behind it, by the next change in turn for example, ends this one once more on
+    its way up.
+    """
+    settled = False
+
+    def settle(refusal: Refusal | None) -> None:
+        nonlocal settled
+        if settled:
+            return
+        settled = True
+        try:
+            then(refusal)
+        finally:
+            end()
+
+    return settle
+
+
+def attempt(change: Callable[[], object], settle: Settle) -> None:
+    """Begin a change or go on with it. A RefusedError settles it; so does everything else, which is raised, too."""
+    try:
+        change()
+    except RefusedError as error:
+        settle(error.refusal)
+    except Exception:
+        settle(Refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR))
+        raise
+
+
+def applying(apply: Callable[[], None], settle: Settle) -> Callable[[int], None]:
+    """What becomes of a change with the store's error code: applied where it is 0, and settled."""
+
+    def kept(error: int) -> None:
+        if not error:
+            attempt(apply, settle)
+        settle(Refusal(error) if error else None)
+
+    return kept
 
 
 def excess(partitions: Iterable[int]) -> Refusal | None:

@@ -33,8 +33,10 @@ class Turns:
             try:
                 queue.popleft()(turn.end)
             except BaseException:
-                if not turn.ended:
-                    turn.inside = False
+                turn.inside = False
+                if turn.ended:
+                    self.run(key, queue)
+                else:
                     turn.end()  # the others must not wait for a step that failed
                 raise
             if not turn.ended:

@@ -24,7 +24,7 @@ from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, TopicImage
 from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.cluster.store import ClusterStore
-from kafkalite.cluster.topics import Refusal, Topics
+from kafkalite.cluster.topics import Refusal, Topics, applying
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.embedded import Embedded
 from kafkalite.coordination.journal import JournalError
@@ -114,8 +114,9 @@ class Broker:
     async def start(self, inherited: Sequence[tuple[str, socket.socket]] = ()) -> None:
         """Recover what is on the disk and accept connections; `inherited`: listening sockets of a service manager."""
         loop = asyncio.get_running_loop()
-        self.clock = LoopClock(loop)
-        self.offload = ThreadOffload(loop)
+        self.clock = LoopClock(loop, self._raised)
+        self.offload = ThreadOffload(loop, raised=self._raised)
+        self._log = LimitedLog(LOGGER, self.clock)
         self.logs = LogManager(
             self.disk, self.config.log_dirs, self.clock, self.offload, self.random, on_offline=self._logs_offline
         )
@@ -191,7 +192,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)
         )
-        self.dispatcher = Dispatcher(self, ROWS, LimitedLog(LOGGER, self.clock))
+        self.dispatcher = Dispatcher(self, ROWS, self._log)
         self.listening = Listening(loop, BrokerService(self.dispatcher, self.replicas), self.config)
         self.listening.open(list(inherited))
         self.logs.start(
@@ -216,6 +217,9 @@ class Broker:
     def _high_watermark(self, log: Log) -> int:
         partition = self.replicas.partition(log.topic, UNASSIGNED_ID, log.partition, by_id=False)
         return log.log_start_offset if isinstance(partition, int) else partition.high_watermark
+
+    def _raised(self, callback: object, error: BaseException) -> None:
+        self._log.raised(callback, error)
 
     def _coordination_lost(self) -> None:
         """The journal could not be synced: what the cluster is can no longer be kept, nor believed (law 11)."""
@@ -258,13 +262,11 @@ class Broker:
     ) -> None:
         """Replace the dynamic settings of this broker or of all, and put them into force once they are durable."""
 
-        def kept(error: int) -> None:
-            if not error:
-                default = texts if all_brokers else self.config.dynamic_default
-                own = self.config.dynamic if all_brokers else texts
-                self.config = BrokerConfig(self.config.static, default, own)
-                self.hosting.configure(self.config, self.image.topics.values())
-                self.listening.configure(self.config)
-            then(Refusal(error) if error else None)
+        def configured() -> None:
+            default = texts if all_brokers else self.config.dynamic_default
+            own = self.config.dynamic if all_brokers else texts
+            self.config = BrokerConfig(self.config.static, default, own)
+            self.hosting.configure(self.config, self.image.topics.values())
+            self.listening.configure(self.config)
 
-        self.store.configure_broker(None if all_brokers else self.broker_id, texts, kept)
+        self.store.configure_broker(None if all_brokers else self.broker_id, texts, applying(configured, then))

@@ -1,12 +1,15 @@
 """One request being served: what a handler may know of it, and how it is answered."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from kafkalite._speedups.codec import RequestHeader, encode_parts, response_header
 from kafkalite._speedups.framing import Connection, Reply
 
 if TYPE_CHECKING:
     from kafkalite.server.broker import Broker
+
+Arguments = ParamSpec("Arguments")
 
 
 class Call:
@@ -19,10 +22,11 @@ class Call:
         version: in which the answer is written, the request's.
         header: of the request.
 
-    A handler returns the response, or None after it has kept the call to `answer` it later.
+    A handler returns the response, or None after it has kept the call to `answer` it later. Whoever goes on with a kept
+    call does so in a callback made by `later`, or calls `fail` for whatever is raised there: nobody above would end it.
     """
 
-    __slots__ = ("broker", "header", "reply", "response_type", "version")
+    __slots__ = ("broker", "failed", "header", "reply", "response_type", "version")
 
     def __init__(
         self, broker: "Broker", reply: Reply, response_type: type[Any], version: int, header: RequestHeader
@@ -32,6 +36,7 @@ class Call:
         self.response_type = response_type
         self.version = version
         self.header = header
+        self.failed = False
 
     @property
     def connection(self) -> Connection:
@@ -40,15 +45,32 @@ class Call:
     def answer(self, response: Any) -> None:
         """Send the response; once per call. A connection that is gone by now is no error.
 
-        A response that cannot be encoded closes the connection, for nobody else would answer a call that was kept;
-        what the encoder raised is raised then.
+        A response that cannot be encoded closes the connection, and what the encoder raised is raised then. What comes
+        after `fail` is dropped: the parts of the request that did not fail may end later.
         """
         try:
             header = response_header(self.response_type, self.version, self.header.correlation_id)
             self.reply.send(encode_parts(response, self.version, header))
         except Exception:
+            if self.failed:
+                return
             self.reply.close("internal error: the answer cannot be encoded")
             raise
+
+    def later(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:
+        """`callback`, which goes on with this call after its handler has returned; what it raises ends the request."""
+
+        def guarded(*args: Arguments.args, **named: Arguments.kwargs) -> None:
+            try:
+                callback(*args, **named)
+            except Exception as error:
+                self.fail(error)
+
+        return guarded
+
+    def fail(self, error: Exception) -> None:
+        """End a request in which something unforeseen was raised, as one whose handler raised it; never raises it."""
+        self.broker.dispatcher.unforeseen(self, error)
 
     def no_answer(self) -> None:
         """This request gets no answer (Produce with acks=0)."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.cluster.topics import Refusal, RefusedError
+from kafkalite.cluster.topics import Refusal, RefusedError, attempt, settling
 from kafkalite.cluster.turns import Turns
 from kafkalite.config.dynamic import (
     Alteration,
@@ -90,21 +90,19 @@ class ConfigResources:
     def _change_broker(
         self, all_brokers: bool, of_broker: BrokerChange, validate_only: bool, then: Then, end: Callable[[], None]
     ) -> None:
-        def settle(refusal: Refusal | None) -> None:
-            try:
-                then(refusal)
-            finally:
-                end()
+        settle = settling(then, end)
 
-        try:
-            texts = of_broker(all_brokers)
-        except ConfigError as error:
-            settle(Refusal(error.code, str(error)))
-            return
-        if validate_only:
-            settle(None)
-        else:
-            self._broker.configure_broker(texts, all_brokers=all_brokers, then=settle)
+        def change() -> None:
+            try:
+                texts = of_broker(all_brokers)
+            except ConfigError as error:
+                raise RefusedError(error.code, str(error)) from error
+            if validate_only:
+                settle(None)
+            else:
+                self._broker.configure_broker(texts, all_brokers=all_brokers, then=settle)
+
+        attempt(change, settle)
 
     def _check_topic(self, name: str) -> None:
         if name not in self._broker.image.topics:

@@ -2,7 +2,8 @@
 
 An unknown key, an unsupported version or a body that does not parse closes the connection with one log line, as Kafka
 does; only ApiVersions of an unknown version is answered (v0, error 35, its own range). Anything unforeseen in a
-handler becomes UNKNOWN_SERVER_ERROR where the answer has a place for it, with a traceback once a minute.
+handler, or later in a callback of a call that it kept, becomes UNKNOWN_SERVER_ERROR where the answer has a place for
+it and closes the connection elsewhere, with one traceback per place in the code and minute.
 """
 
 import logging
@@ -15,7 +16,7 @@ from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.schema import Response
 from kafkalite.server.api import Row
 from kafkalite.server.call import Call
-from kafkalite.server.limited_log import LimitedLog
+from kafkalite.server.limited_log import LimitedLog, place_of
 
 if TYPE_CHECKING:
     from kafkalite.server.broker import Broker
@@ -60,8 +61,8 @@ class Dispatcher:
             response = row.handler(call, request)
             if response is not None:
                 call.answer(response)
-        except Exception:
-            self._unforeseen(call, row)
+        except Exception as error:
+            self.unforeseen(call, error)
 
     def _refuse_version(self, reply: Reply, row: Row, header: RequestHeader) -> None:
         if row.api_key != API_VERSIONS:
@@ -80,15 +81,18 @@ class Dispatcher:
         )
         reply.close(reason)
 
-    def _unforeseen(self, call: Call, row: Row) -> None:
+    def unforeseen(self, call: Call, error: Exception) -> None:
         """A bug of ours: say so in the log, and in the answer when this version has a top-level error code."""
-        self._log(logging.ERROR, f"unforeseen {row.name}", "%s v%d failed", row.name, call.version, exc_info=True)
+        name = call.response_type.__name__.removesuffix("Response")
+        site = f"unforeseen {name} {place_of(error)}"
+        self._log(logging.ERROR, site, "%s v%d failed", name, call.version, exc_info=error)
         if call.reply.done:
             return
-        if says_errors(row.response, call.version):
-            call.answer(row.response(error_code=KafkaErrorCode.UNKNOWN_SERVER_ERROR))
+        if says_errors(call.response_type, call.version):
+            call.answer(call.response_type(error_code=KafkaErrorCode.UNKNOWN_SERVER_ERROR))
         else:
             call.close("internal error")
+        call.failed = True
 
 
 def says_errors(response: type[Response], version: int) -> bool:

@@ -147,6 +147,7 @@ class Opening:
         self._partition = partition
         self._opened = opened
         self._end = end
+        self._settled = False
 
     def start(self) -> None:
         partition, directory = self._partition, self._logs.choose_directory()
@@ -166,7 +167,14 @@ class Opening:
             if not known:
                 raise outcome.error
             return
-        log: Log = outcome.value
+        try:
+            self._add(outcome.value)
+        except Exception:
+            self._settle(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
+
+    def _add(self, log: Log) -> None:
+        partition = self._partition
         self._logs.add(log)
         directory = self._logs.directory_of(log)
         self._notes.note_directory(
@@ -175,14 +183,20 @@ class Opening:
 
     def _noted(self, log: Log, error: int) -> None:
         error = error or self._partition.error
-        if error:  # the note failed, or the topic was deleted meanwhile
-            self._logs.delete(log)
-            self._settle(error)
-        else:
+        if not error:
             log.config = self._partition.config
             self._settle(log)
+            return
+        try:  # the note failed, or the topic was deleted meanwhile
+            self._logs.delete(log)
+        finally:
+            self._settle(error)
 
     def _settle(self, opened: Log | int) -> None:
+        """The first end counts: what is raised behind it comes by here again on its way up."""
+        if self._settled:
+            return
+        self._settled = True
         try:
             self._opened(opened)
         finally:

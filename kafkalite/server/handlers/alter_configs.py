@@ -4,32 +4,14 @@ by KIP-339).
 
 from functools import partial
 
-from kafkalite.cluster.topics import Gather, Refusal
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kafkalite.server.call import Call
-
-Result = AlterConfigsResponse.AlterConfigsResourceResponse
+from kafkalite.server.handlers.altered_configs import gather_altered
 
 
 def alter_configs(call: Call, request: AlterConfigsRequest) -> None:
     """Replace every resource's configs by itself; the answer leaves when all changes are durable."""
-
-    def altered(outcomes: list[Refusal | None]) -> None:
-        call.answer(
-            AlterConfigsResponse(
-                responses=[
-                    Result(
-                        error_code=refusal.error if refusal else 0,
-                        error_message=refusal.message if refusal else None,
-                        resource_type=resource.resource_type,
-                        resource_name=resource.resource_name,
-                    )
-                    for resource, refusal in zip(request.resources, outcomes, strict=True)
-                ]
-            )
-        )
-
-    gather = Gather(len(request.resources), altered)
+    gather = gather_altered(call, AlterConfigsResponse, request.resources)
     for at, resource in enumerate(request.resources):
         configs = {config.name: config.value for config in resource.configs}
         call.broker.configs.replace(

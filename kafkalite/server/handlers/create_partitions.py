@@ -37,4 +37,4 @@ def create_partitions(call: Call, request: CreatePartitionsRequest) -> None:
             results.append(Result(name=more.name, error_code=error, error_message=message))
         call.answer(CreatePartitionsResponse(results=results))
 
-    call.broker.topics.grow(asked, validate_only=request.validate_only, then=grown)
+    call.broker.topics.grow(asked, validate_only=request.validate_only, then=call.later(grown))

@@ -33,7 +33,7 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> None:
             results.append(refused(new.name, refusal) if refusal else described(call, new, request.validate_only))
         call.answer(CreateTopicsResponse(topics=results))
 
-    call.broker.topics.create(asked, validate_only=request.validate_only, then=created)
+    call.broker.topics.create(asked, validate_only=request.validate_only, then=call.later(created))
 
 
 def new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:

@@ -31,7 +31,7 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> None:
                 results.append(result(outcome, ids[outcome], next(outcomes)))
         call.answer(DeleteTopicsResponse(responses=results))
 
-    call.broker.topics.delete(names, then=deleted)
+    call.broker.topics.delete(names, then=call.later(deleted))
 
 
 def find(call: Call, name: str | None, topic_id: bytes) -> str | Refusal:

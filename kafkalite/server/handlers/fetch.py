@@ -52,9 +52,8 @@ class PendingFetch:
         self._call.reply.on_gone = None
         try:
             self._answer(self._read_all())
-        except Exception:  # nobody above would answer: the client would wait for ever
-            self._call.close("internal error")
-            raise
+        except Exception as error:
+            self._call.fail(error)
 
     def _read_all(self) -> list[Read]:
         left = min(self._request.max_bytes, self._call.broker.config.fetch_max_bytes)

@@ -2,36 +2,18 @@
 
 from functools import partial
 
-from kafkalite.cluster.topics import Gather, Refusal
 from kafkalite.config.dynamic import Alteration
 from kafkalite.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from kafkalite.server.call import Call
-
-Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+from kafkalite.server.handlers.altered_configs import gather_altered
 
 
 def incremental_alter_configs(call: Call, request: IncrementalAlterConfigsRequest) -> None:
     """Change every resource's configs by itself; the answer leaves when all changes are durable."""
-
-    def altered(outcomes: list[Refusal | None]) -> None:
-        call.answer(
-            IncrementalAlterConfigsResponse(
-                responses=[
-                    Result(
-                        error_code=refusal.error if refusal else 0,
-                        error_message=refusal.message if refusal else None,
-                        resource_type=resource.resource_type,
-                        resource_name=resource.resource_name,
-                    )
-                    for resource, refusal in zip(request.resources, outcomes, strict=True)
-                ]
-            )
-        )
-
-    gather = Gather(len(request.resources), altered)
+    gather = gather_altered(call, IncrementalAlterConfigsResponse, request.resources)
     for at, resource in enumerate(request.resources):
         alterations = [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
         call.broker.configs.alter(

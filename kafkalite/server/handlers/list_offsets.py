@@ -110,9 +110,8 @@ class OffsetsAnswer:
         try:
             if self._go_on(outcome):
                 self._call.answer(self._response)
-        except Exception:  # reported to the loop; nobody waits for ever
-            self._call.close("internal error")
-            raise
+        except Exception as error:
+            self._call.fail(error)
 
 
 def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse | None:

@@ -33,7 +33,11 @@ def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
     may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
     if not missing or not may_create:
         return answer(call, request, {})
-    call.broker.topics.create_on_demand(missing, lambda errors: call.answer(answer(call, request, errors)))
+
+    def created(errors: Mapping[str, int]) -> None:
+        call.answer(answer(call, request, errors))
+
+    call.broker.topics.create_on_demand(missing, call.later(created))
     return None
 
 

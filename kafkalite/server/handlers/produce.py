@@ -42,10 +42,13 @@ class ProduceAnswer:
         self._open -= 1
         if self._open:
             return
-        if self._request.acks == 0:
-            self._answer_nothing()
-        else:
-            self._call.answer(self._response())
+        try:
+            if self._request.acks == 0:
+                self._answer_nothing()
+            else:
+                self._call.answer(self._response())
+        except Exception as error:
+            self._call.fail(error)
 
     def _answer_nothing(self) -> None:
         failed = next((append for append in self._appends if append.error), None)
