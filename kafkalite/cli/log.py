@@ -1,10 +1,12 @@
-"""`kafkalite log`: look into the files of partitions, offline. Exit code 1 when something is wrong in them."""
+"""`kafkalite log`: the files of partitions, offline; here `dump`, which shows what is in them.
+
+Exit code 1 when something is wrong in them.
+"""
 
 import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import click
 from kafkalite._speedups.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.cli.lines import to_text
+from kafkalite.cli.logdirs import progress
 from kafkalite.cli.logfiles import (
     BatchSeen,
     EntrySeen,
@@ -24,6 +27,7 @@ from kafkalite.cli.logfiles import (
     Wrong,
     time_text,
 )
+from kafkalite.cli.logverify import verify
 from kafkalite.cli.smallfiles import reader_of
 from kafkalite.records import BatchPlace
 from kafkalite.storage import names
@@ -43,10 +47,14 @@ Examples:
   kafkalite log dump data/orders-0
   kafkalite log dump data --summary
   kafkalite log dump data/orders-0/00000000000000000000.log --records
+  kafkalite log verify data
 """
 )
 def command() -> None:
-    """Look into the files of a partition."""
+    """Look into the files of partitions, check and mend them, while no broker uses them."""
+
+
+command.add_command(verify)
 
 
 @command.command(
@@ -299,13 +307,3 @@ def flags_of(place: BatchPlace) -> list[str]:
 
 def said(event: Wrong) -> str:
     return event.text if event.position is None else f"at byte {event.position}: {event.text}"
-
-
-@contextmanager
-def progress(size: int) -> Iterator[Callable[[int], object]]:
-    """A progress bar while a person waits and the output goes elsewhere."""
-    if not sys.stderr.isatty() or sys.stdout.isatty():
-        yield lambda _bytes: None
-        return
-    with click.progressbar(length=size, label="reading", file=sys.stderr) as bar:
-        yield bar.update

@@ -143,27 +143,35 @@ class _LogCheck:
 
 
 def verify_directory(
-    disk: Disk, log_dir: str, *, compacted: bool = False, advance: Advance = lambda _bytes: None
+    disk: Disk,
+    log_dir: str,
+    *,
+    only: str | None = None,
+    compacted: bool = False,
+    advance: Advance = lambda _bytes: None,
 ) -> list[Violation]:
     """Check a log directory: its own files, and every partition in it.
 
     Arguments:
+        only: the name of one partition's directory: check nothing but this one.
         compacted: gaps between offsets are normal everywhere, not only where a cleaner was.
         advance: told the bytes read.
 
     Raises OSError.
     """
-    return list(_directory(disk, log_dir, compacted, advance))
+    offsets: dict[str, checkpoints.Offsets] = {}
+    found = list(_own_files(disk, log_dir, offsets))
+    if only is not None:
+        found = [violation for violation in found if violation.number == CHECKPOINTS_READ]
+    return [*found, *_partitions(disk, log_dir, offsets, only, compacted, advance)]
 
 
-def _directory(disk: Disk, log_dir: str, compacted: bool, advance: Advance) -> Iterator[Violation]:
+def _own_files(disk: Disk, log_dir: str, offsets: dict[str, checkpoints.Offsets]) -> Iterator[Violation]:
     try:
         found = LogDirectory(disk, log_dir)
         found.format_version(fresh=found.identity() is None)
     except DirectoryError as error:
         yield Violation(DIRECTORY_IS_KNOWN, log_dir, NOWHERE, str(error))
-    clean = disk.exists(os.path.join(log_dir, checkpoints.CLEAN_SHUTDOWN))
-    offsets: dict[str, checkpoints.Offsets] = {}
     for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
         path = os.path.join(log_dir, name)
         try:
@@ -171,8 +179,19 @@ def _directory(disk: Disk, log_dir: str, compacted: bool, advance: Advance) -> I
         except checkpoints.BadCheckpoint as error:
             offsets[name] = {}
             yield Violation(CHECKPOINTS_READ, path, NOWHERE, str(error).removeprefix(f"{path}: "))
+
+
+def _partitions(
+    disk: Disk,
+    log_dir: str,
+    offsets: dict[str, checkpoints.Offsets],
+    only: str | None,
+    compacted: bool,
+    advance: Advance,
+) -> Iterator[Violation]:
+    clean = disk.exists(os.path.join(log_dir, checkpoints.CLEAN_SHUTDOWN))
     ids: dict[str, tuple[bytes, str]] = {}
-    for name in sorted(disk.list(log_dir)):
+    for name in sorted(disk.list(log_dir)) if only is None else [only]:
         directory, key = os.path.join(log_dir, name), names.parse_directory_name(name)
         if key is None or names.is_deleted_directory(name) or not disk.is_dir(directory):
             continue

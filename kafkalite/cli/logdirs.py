@@ -1,0 +1,69 @@
+"""What the offline commands share: which log directory a path is in, its lock, and a bar while a person waits."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from kafkalite._speedups.file import Disk
+from kafkalite.cli.failure import fail
+from kafkalite.storage import names
+from kafkalite.storage.directories import LOCK
+
+
+class Target(NamedTuple):
+    """A log directory, and the name of the one partition's directory that is meant; None = all."""
+
+    log_dir: Path
+    only: str | None
+
+
+def target_of(path: Path) -> Target:
+    """A log directory or one partition's. Ends the command where it is neither."""
+    absolute = Path(os.path.abspath(path))
+    named = [entry.name for entry in absolute.iterdir()]
+    if any(names.parse_file_name(name) or name == names.PARTITION_METADATA for name in named):
+        if names.parse_directory_name(absolute.name) is None:
+            fail(f"{path}: a partition's directory is named like orders-0")
+        return Target(absolute.parent, absolute.name)
+    if "meta.properties" not in named and not any(names.parse_directory_name(name) for name in named):
+        fail(f"{path}: neither the directory of a partition nor one that holds some")
+    return Target(absolute, None)
+
+
+@contextmanager
+def held(disk: Disk, log_dir: Path) -> Iterator[None]:
+    """The lock of a log directory. Ends the command while a broker has it; one that was never locked stays as it is."""
+    path = str(log_dir / LOCK)
+    if not disk.exists(path):
+        yield
+        return
+    lock = disk.open(path)
+    try:
+        try:
+            lock.lock()
+        except BlockingIOError:
+            fail(f"{log_dir}: a broker uses this log directory; stop it first")
+        yield
+    finally:
+        lock.close()
+
+
+@contextmanager
+def progress(size: int, label: str = "reading") -> Iterator[Callable[[int], object]]:
+    """A progress bar of `size` bytes while a person waits and the output goes elsewhere."""
+    if not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda _bytes: None
+        return
+    with click.progressbar(length=size, label=label, file=sys.stderr) as bar:
+        yield bar.update
+
+
+def bytes_of_logs(target: Target) -> int:
+    """How much there is to read."""
+    pattern = f"{target.only or '*'}/*{names.LOG}"
+    return sum(path.stat().st_size for path in target.log_dir.glob(pattern))

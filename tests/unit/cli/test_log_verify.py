@@ -1,0 +1,77 @@
+"""`kafkalite log verify`: exit code, first violation, JSON, and a running broker is left alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkalite._speedups.file import Disk
+from kafkalite.cli.main import main
+from kafkalite.storage.directories import LogDirectory
+from tests.unit.storage.damage import filled, flip_a_record, last_log
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    filled(tmp_path / "t-0").close()
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=c\n")
+    (tmp_path / ".lock").write_bytes(b"")
+    return tmp_path
+
+
+def verify(*args: object) -> Result:
+    return CliRunner().invoke(main, ["log", "verify", *map(str, args)])
+
+
+def stats(data: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in data.rglob("*")}
+
+
+def test_a_good_directory(data: Path) -> None:
+    before = stats(data)
+    done = verify(data)
+    assert (done.exit_code, done.stdout) == (0, "every invariant holds\n")
+    assert stats(data) == before
+
+
+@pytest.mark.parametrize("of_partition", [True, False])
+def test_the_first_violation_is_named_with_number_and_place(data: Path, of_partition: bool) -> None:
+    flip_a_record(data / "t-0")
+    done = verify(data / "t-0" if of_partition else data)
+    assert done.exit_code == 1
+    first = f"invariant 2: {last_log(data / 't-0')} at byte 7486: wrong CRC"
+    assert done.stdout.splitlines()[0] == first
+    assert done.stderr.startswith("kafkalite: ") and done.stderr.endswith(f"the first: {first}\n")
+
+
+def test_json_has_one_object_per_violation(data: Path) -> None:
+    flip_a_record(data / "t-0")
+    lines = [json.loads(line) for line in verify(data, "--json").stdout.splitlines()]
+    assert lines[0] == {"number": 2, "path": str(last_log(data / "t-0")), "position": 7486, "text": "wrong CRC"}
+    assert len(lines) > 1
+
+
+def test_gaps_are_allowed_when_asked_for(data: Path) -> None:
+    for path in (data / "t-0").glob(f"{sorted((data / 't-0').glob('*.log'))[1].stem}.*"):
+        path.unlink()
+    assert verify(data).exit_code == 1
+    assert verify(data, "--compacted").exit_code == 0
+
+
+def test_a_directory_in_use_is_refused(data: Path) -> None:
+    directory = LogDirectory(Disk(), str(data))
+    directory.lock()
+    try:
+        done = verify(data)
+        assert (done.exit_code, done.stderr) == (
+            2, f"kafkalite: {data}: a broker uses this log directory; stop it first\n",
+        )  # fmt: skip
+    finally:
+        directory.unlock()
+    assert verify(data).exit_code == 0
+
+
+def test_any_other_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    assert verify(tmp_path / "x").exit_code == 2
