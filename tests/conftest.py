@@ -13,7 +13,7 @@ ENGINE_DIRECTORIES = {"c": ROOT, "debug": ROOT / "build" / "debug", "asan": ROOT
 # Before anything imports kafkalite: pytest has put the checkout in front, which holds the engine `c` only.
 sys.path.insert(0, str(ENGINE_DIRECTORIES[ENGINE]))
 
-pytest_plugins = ["tests.fix_run", "tests.fix_sentinel", "tests.fix_fuzz"]
+pytest_plugins = ["tests.fix_run", "tests.fix_sentinel", "tests.fix_fuzz", "tests.fix_torture"]
 
 
 def pytest_report_header() -> str:

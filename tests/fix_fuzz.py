@@ -9,7 +9,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fuzz: bad input, as many as --fuzz-inputs says")
-    config.addinivalue_line("markers", "torture: long runs, left out of `make test`")
 
 
 @pytest.fixture(scope="session")

@@ -92,6 +92,7 @@ class Kafkalite(Broker):
 
     clean_exit = 0
     _process: subprocess.Popen[bytes] | None = None
+    _said_before = 0
 
     @property
     def pid(self) -> int:
@@ -99,20 +100,30 @@ class Kafkalite(Broker):
         return self._process.pid
 
     def start(self) -> None:
+        self.launch()
+        self.wait_ready()
+
+    def command(self) -> list[str]:
+        """What is run; a subclass may put a tracer before it."""
+        listen = [] if "listeners" in self.settings else ["--listen", self.address]
+        settings = [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
+        return [sys.executable, "-m", "kafkalite", "serve", *listen, "--data", str(self.data), *settings]
+
+    def launch(self) -> None:
+        """Start the process and do not wait."""
         assert not self.running(), "already running"
-        command = [sys.executable, "-m", "kafkalite", "serve", "--listen", self.address, "--data", str(self.data)]
-        command += [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
-        log_path = self.directory / "server.log"
-        with open(log_path, "ab") as log:
-            said_before = log.tell()
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self._process = process
+        with open(self.directory / "server.log", "ab") as log:
+            self._said_before = log.tell()
+            self._process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
-        def said() -> str:
-            return log_path.read_bytes()[said_before:].decode(errors="replace")
+    def said(self) -> str:
+        """What this process has printed and logged until now."""
+        return (self.directory / "server.log").read_bytes()[self._said_before :].decode(errors="replace")
 
-        wait_until(lambda: READY in said() or process.poll() is not None, "start of the broker", START_S)
-        assert process.poll() is None, f"the broker did not come up:\n{said()[-4000:]}"
+    def wait_ready(self) -> None:
+        """Wait until the launched process serves; AssertionError with its last words if it does not."""
+        wait_until(lambda: READY in self.said() or not self.running(), "start of the broker", START_S)
+        assert self.running(), f"the broker did not come up:\n{self.said()[-4000:]}"
 
     def stop(self) -> int:
         return self._end(signal.SIGTERM)

@@ -1,0 +1,15 @@
+"""How long the rigs of tests/torture go on: `--kills N`, `--cuts N` and `--faults N`, for the whole run."""
+
+import pytest
+
+SHORT = {"kills": 15, "cuts": 3, "faults": 1}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kills", type=int, default=SHORT["kills"], help="how often the broker is killed in all")
+    parser.addoption("--cuts", type=int, default=SHORT["cuts"], help="how often the power is cut in all")
+    parser.addoption("--faults", type=int, default=SHORT["faults"], help="how often each fault of the disk is injected")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "torture: rigs, as many rounds as --kills, --cuts and --faults say")

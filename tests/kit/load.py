@@ -1,0 +1,203 @@
+"""Load whose every send and answer is in a `History`: our own pipelined producer, and librdkafka's idempotent one.
+
+Law: `Sender` sends each batch once, whatever becomes of it; librdkafka sends again until it is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+import confluent_kafka as ck
+
+from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
+from kafkalite.net.peer import Peer
+from kafkalite.records import Builder
+from tests.kit.checker import DAMAGED, History, Partition
+from tests.kit.server import NOW_MS, outcomes, produce_request
+
+DEPTH = (
+    16  # open requests of a connection; with BATCH_BYTES_MAX they never fill its write buffer, which keeps the order
+)
+BATCH_RECORDS_MAX = 8
+VALUE_BYTES_MAX = 400
+BY_NAME = 12  # the last version of Produce that names topics
+FILLER = bytes(32 + number % 95 for number in range(2 * VALUE_BYTES_MAX))
+
+
+def value_of(number: int) -> bytes:
+    """The value that a number is sent as: the number, and as much filler as it asks for."""
+    at = number * 31 % VALUE_BYTES_MAX
+    return b"%d:" % number + FILLER[at : at + number * 7 % VALUE_BYTES_MAX]
+
+
+def number_of(value: bytes | None) -> int:
+    """The number of a value, DAMAGED unless it is exactly what was sent for it."""
+    digits = (value or b"").partition(b":")[0]
+    if not digits.isdigit() or len(digits) > 18 or value_of(int(digits)) != value:
+        return DAMAGED
+    return int(digits)
+
+
+class Sender:
+    """A producer with one connection at a time: batches to its partitions in turn, `DEPTH` of them open.
+
+    Arguments:
+        name: of the producer in the history.
+        history: where sends and answers go.
+        numbers: gives each value its number; shared by all senders of a history.
+        random: sizes of the batches.
+        partitions: where to.
+        keys: how many keys there are; 0 = records without key.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        history: History,
+        numbers: Iterator[int],
+        random: Random,
+        partitions: Sequence[Partition],
+        keys: int = 0,
+    ) -> None:
+        self.name = name
+        self.acks = 0  # answered requests
+        self.refusals: dict[int, int] = {}  # Kafka error code -> requests
+        self._history = history
+        self._numbers = numbers
+        self._random = random
+        self._partitions = itertools.cycle(partitions)
+        self._keys = keys
+        self._stop = asyncio.Event()
+        self._progress = asyncio.Event()
+
+    async def run(self, address: str, *, requests: int | None = None) -> None:
+        """Send until the connection is lost, `stop` is called, or `requests` were sent; returns when all are settled."""
+        host, port = address.rsplit(":", 1)
+        self._stop.clear()
+        slots = asyncio.Semaphore(DEPTH)
+        open_calls: set[asyncio.Task[None]] = set()
+        async with Peer(host, int(port), timeout_s=60.0) as peer:
+            for _ in itertools.count() if requests is None else range(requests):
+                await slots.acquire()
+                if self._stop.is_set():
+                    break
+                call = asyncio.create_task(self._send(peer, slots))
+                open_calls.add(call)
+                call.add_done_callback(open_calls.discard)
+            await asyncio.gather(*open_calls)
+
+    def stop(self) -> None:
+        """Send no more; what is open is still answered."""
+        self._stop.set()
+
+    async def until(self, acks: int) -> None:
+        """Wait until so many requests have been answered in all. TimeoutError when nothing moves for a minute."""
+        while self.acks < acks:
+            self._progress.clear()
+            async with asyncio.timeout(60):
+                await self._progress.wait()
+
+    async def _send(self, peer: Peer, slots: asyncio.Semaphore) -> None:
+        partition = next(self._partitions)
+        numbers = list(itertools.islice(self._numbers, self._random.randint(1, BATCH_RECORDS_MAX)))
+        keys = [number % self._keys for number in numbers] if self._keys else []
+        self._history.sent(self.name, partition, numbers, keys)
+        request = produce_request(partition[0], (partition[1], self._batch(numbers, keys)))
+        try:
+            answer = await peer.call(request, version_max=BY_NAME)
+        except KafkaConnectionError:
+            self._stop.set()  # it may be in the log or not
+            return
+        finally:
+            slots.release()
+        self._note(numbers, outcomes(answer)[0])
+
+    def _batch(self, numbers: Sequence[int], keys: Sequence[int]) -> bytes:
+        builder = Builder(1 << 20)
+        for place, number in enumerate(numbers):
+            key = b"k%d" % keys[place] if keys else None
+            assert builder.append(NOW_MS + number, key, value_of(number)) >= 0
+        return bytes(builder.build(0))
+
+    def _note(self, numbers: Sequence[int], outcome: Any) -> None:
+        if outcome.error_code:
+            self._history.refused(numbers)
+            self.refusals[outcome.error_code] = self.refusals.get(outcome.error_code, 0) + 1
+        else:
+            self._history.acknowledged(numbers, outcome.base_offset)
+            self.acks += 1
+        self._progress.set()
+
+    @property
+    def refused_by_storage(self) -> int:
+        """How many requests ended with KAFKA_STORAGE_ERROR."""
+        return self.refusals.get(KafkaErrorCode.KAFKA_STORAGE_ERROR, 0)
+
+
+class IdempotentSender(threading.Thread):
+    """librdkafka with idempotence: one record at a time into a history of its own, until `finish`."""
+
+    def __init__(self, address: str, topic: str, partitions: int) -> None:
+        super().__init__(name="idempotent")
+        self.history = History()
+        self.acks = 0
+        self.errors: list[str] = []
+        self.failure: BaseException | None = None
+        self._topic = topic
+        self._partitions = partitions
+        self._ending = threading.Event()
+        self._producer = ck.Producer(
+            {
+                "bootstrap.servers": address,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 1,
+                "batch.num.messages": 5,
+                "reconnect.backoff.ms": 5,
+                "reconnect.backoff.max.ms": 50,
+                "retry.backoff.ms": 5,
+                "retry.backoff.max.ms": 50,
+                "log_level": 2,
+            }
+        )
+
+    def run(self) -> None:
+        try:
+            for number in itertools.count():
+                if self._ending.is_set() or self.errors:
+                    break
+                self._send(number)
+            if self._producer.flush(60.0):
+                self.errors.append("not answered at the end")
+        except BaseException as failure:
+            self.failure = failure
+            raise
+
+    def _send(self, number: int) -> None:
+        partition = (self._topic, number % self._partitions)
+        self.history.sent("idempotent", partition, [number])
+        noted = partial(self._delivered, number)
+        self._producer.produce(self._topic, value_of(number), partition=partition[1], on_delivery=noted)
+        self._producer.poll(0.001 if number % 10 == 0 else 0)
+        while number - self.acks > 500 and not self.errors and not self._ending.is_set():
+            self._producer.poll(0.05)
+
+    def _delivered(self, number: int, error: ck.KafkaError | None, message: ck.Message) -> None:
+        if error is not None:
+            self.errors.append(f"{number}: {error}")
+        else:
+            self.acks += 1
+            self.history.acknowledged([number], message.offset())
+
+    def finish(self) -> None:
+        """Wait until every record is answered. Raises what went wrong."""
+        self._ending.set()
+        self.join(90.0)
+        assert not self.is_alive() and self.failure is None, self.failure
+        assert self.errors == []

@@ -1,0 +1,70 @@
+"""What the process rigs share: topics made over the wire, what a kill found unsynced, the judges of a stopped directory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kafkalite._speedups.file import Disk
+from kafkalite.net.peer import Peer
+from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
+from kafkalite.storage.checkpoints import RECOVERY_POINTS, read_offsets
+from tests.kit import dump_log, jvm
+from tests.kit.checker import Anomaly, History, Partition
+
+JUDGE_S = 120.0
+
+
+async def create_topic(address: str, name: str, partitions: int, **configs: str) -> list[Partition]:
+    """Make a topic that keeps its records for ever; configs with underscores. Answers its partitions."""
+    entry = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
+    settings = {"retention_ms": "-1", **configs}
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[entry(name=key.replace("_", "."), value=value) for key, value in settings.items()],
+    )
+    host, port = address.rsplit(":", 1)
+    async with Peer(host, int(port)) as peer:
+        (result,) = (await peer.call(CreateTopicsRequest(topics=[topic]))).topics
+    assert result.error_code == 0, result
+    return [(name, index) for index in range(partitions)]
+
+
+def unsynced(data: Path, history: History, partitions: Sequence[Partition]) -> list[Partition]:
+    """Partitions with an acknowledged record that no checkpoint and no closed segment covers: it was never synced."""
+    points = read_offsets(Disk(), str(data / RECOVERY_POINTS))
+    found = []
+    for partition in partitions:
+        directory = data / f"{partition[0]}-{partition[1]}"
+        active = max((int(log.stem) for log in directory.glob("*.log")), default=0)
+        if history.highest_acknowledged(partition) >= max(points.get(partition, 0), active):
+            found.append(partition)
+    return found
+
+
+def assert_kept(anomalies: Sequence[Anomaly]) -> None:
+    """Fail with the first anomalies of each name."""
+    names = sorted({anomaly.name for anomaly in anomalies})
+    some = [str(one) for name in names for one in [each for each in anomalies if each.name == name][:3]]
+    assert not anomalies, f"{len(anomalies)} anomalies: {', '.join(names)}\n" + "\n".join(some)
+
+
+def assert_files_are_good(data: Path, partitions: Sequence[Partition], version: str = jvm.CURRENT) -> None:
+    """`kafkalite log dump` and Apache Kafka's DumpLogSegments find nothing wrong in the files of a stopped broker."""
+    directories = [data / f"{topic}-{index}" for topic, index in partitions]
+    for directory in directories:
+        command = [sys.executable, "-m", "kafkalite", "log", "dump", "--summary", str(directory)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=JUDGE_S)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    if (reason := jvm.java_missing()) is not None:
+        pytest.skip(f"DumpLogSegments: {reason}")
+    files = [path for each in directories for path in sorted(each.iterdir()) if path.suffix in dump_log.SUFFIXES]
+    report = dump_log.dump_files(files, version)
+    assert report.problems == []
+    assert report.batches > 0

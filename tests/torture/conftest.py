@@ -1,0 +1,25 @@
+"""How many rounds each rig gets, and the seed of each."""
+
+from __future__ import annotations
+
+import os
+from random import Random, SystemRandom
+
+import pytest
+
+KILLS_PER_LIFE = 5
+SEED = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**32))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`life`: the number of a directory's life, each with some kills; others ask for their options themselves."""
+    if "life" in metafunc.fixturenames:
+        lives = -(-metafunc.config.getoption("kills") // KILLS_PER_LIFE)
+        metafunc.parametrize("life", range(lives))
+
+
+@pytest.fixture
+def random(request: pytest.FixtureRequest) -> Random:
+    """Seeded by KAFKALITE_SEED and the name of the test: a test that is run alone draws the same again."""
+    print(f"KAFKALITE_SEED={SEED} replays {request.node.nodeid}")
+    return Random(f"{SEED}:{request.node.nodeid}")

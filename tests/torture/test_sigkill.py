@@ -1,0 +1,166 @@
+"""kill -9 again and again, at the worst moments: nothing acknowledged is lost, order is kept, nothing is there twice.
+
+A life is one data directory with a kill at each kind of moment, in random order. Two of our pipelined producers write
+to the same partitions and never send twice; librdkafka's idempotent producer goes on through all kills, behind a proxy
+that hangs up before answers. After each kill a foreign client reads everything; at the end two do, and the files are
+judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.kit import jvm
+from tests.kit.brokers import READY, Kafkalite
+from tests.kit.checker import History, Partition, check
+from tests.kit.load import IdempotentSender, Sender
+from tests.kit.proxy import CuttingProxy
+from tests.kit.readers import READERS
+from tests.kit.rig import assert_files_are_good, assert_kept, create_topic, unsynced
+from tests.kit.watching import Watch
+
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+MOMENTS = ("load", "roll", "recovery", "shutdown", "load")
+ACKS_MIN = 1000
+CUT_SHARE = 0.02
+PLAIN, IDEMPOTENT = "plain", "idempotent"
+
+
+class Life:
+    """A broker, its loads, and what they know."""
+
+    def __init__(self, directory: Path, random: Random, proxy: CuttingProxy, broker_port: int) -> None:
+        self.random = random
+        self.proxy = proxy
+        self.broker = Kafkalite(directory, {})
+        listeners = f"PLAINTEXT://{self.broker.address},PROXIED://127.0.0.1:{broker_port}"
+        self.broker.settings |= {
+            "listeners": listeners,
+            "advertised.listeners": f"PLAINTEXT://{self.broker.address},PROXIED://127.0.0.1:{proxy.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT",
+        }
+        self.history = History()
+        self.partitions: list[Partition] = []
+        self.senders: list[Sender] = []
+        self.acks_of_rounds: list[int] = []
+
+    async def begin(self) -> None:
+        await asyncio.to_thread(self.broker.start)
+        self.partitions = await create_topic(self.broker.address, PLAIN, 3, segment_bytes=str(1 << 20))
+        await create_topic(self.broker.address, IDEMPOTENT, 2, segment_bytes=str(1 << 20))
+        numbers = itertools.count()
+        self.senders = [
+            Sender(name, self.history, numbers, Random(self.random.random()), self.partitions) for name in ("a", "b")
+        ]
+        self.idempotent = IdempotentSender(f"127.0.0.1:{self.proxy.port}", IDEMPOTENT, 2)
+        self.idempotent.start()
+
+    async def round(self, moment: str, number: int) -> None:
+        """Load, a kill at this moment, a start by itself, everything read back."""
+        before = self.acks
+        goal = before + ACKS_MIN + self.random.randint(0, ACKS_MIN)
+        loads = [asyncio.create_task(sender.run(self.broker.address)) for sender in self.senders]
+        try:
+            await self.until(goal)
+            exposed = unsynced(self.broker.data, self.history, self.partitions)
+            await asyncio.to_thread(getattr(self, f"kill_at_{moment}"))
+        finally:
+            for sender in self.senders:
+                sender.stop()
+            await asyncio.gather(*loads)
+        self.acks_of_rounds.append(self.acks - before)
+        assert self.acks_of_rounds[-1] >= ACKS_MIN
+        assert exposed, "every acknowledged record was synced: the kill proves nothing"
+        await asyncio.to_thread(self.broker.start)
+        reader = READERS[number % len(READERS)]
+        await self.judge(reader, f"reader {number}")
+
+    @property
+    def acks(self) -> int:
+        return sum(sender.acks for sender in self.senders)
+
+    async def until(self, goal: int) -> None:
+        while self.acks < goal:
+            await self.senders[0].until(self.senders[0].acks + 1)
+
+    async def judge(self, reader: object, name: str) -> None:
+        await asyncio.to_thread(reader, name, self.broker.address, self.partitions, self.history)  # type: ignore[arg-type]
+        assert_kept(check(self.history, name))
+
+    # The moments; all run beside the load, in a thread.
+
+    def kill_at_load(self) -> None:
+        self.broker.kill()
+
+    def kill_at_roll(self) -> None:
+        """When a new segment appears."""
+        with Watch(self.directories()) as watch:
+            found = watch.wait(self.random.randint(1, 2), lambda name: name.endswith(".log"), self.ended)
+            self.broker.kill()
+        assert found is not None, "no segment was rolled"
+
+    def kill_at_shutdown(self) -> None:
+        """When the broker that was told to end has written so many of the files of a clean end."""
+        with Watch([self.broker.data, *self.directories()]) as watch:
+            os.kill(self.broker.pid, signal.SIGTERM)
+            watch.wait(self.random.randint(1, 12), lambda name: not name.endswith(".log"), self.ended)
+            self.broker.kill()
+
+    def kill_at_recovery(self) -> None:
+        """When the broker that recovers from a kill has touched so many files; and once more."""
+        for _ in range(2):
+            self.broker.kill()
+            with Watch([self.broker.data, *self.directories()]) as watch:
+                self.broker.launch()
+                watch.wait(self.random.randint(1, 12), lambda name: True, lambda: READY in self.broker.said())
+        self.broker.kill()
+
+    def ended(self) -> bool:
+        return not self.broker.running()
+
+    def directories(self) -> list[Path]:
+        return sorted(self.broker.data.glob(f"{PLAIN}-?"))
+
+    async def end(self) -> None:
+        """Everything answered, read by every foreign client, stopped cleanly, and judged as files."""
+        await asyncio.to_thread(self.idempotent.finish)
+        partitions = [(IDEMPOTENT, 0), (IDEMPOTENT, 1)]
+        for reader in READERS:
+            name = f"last {reader.__name__}"
+            await self.judge(reader, name)
+            await asyncio.to_thread(reader, name, self.broker.address, partitions, self.idempotent.history)
+            assert_kept(check(self.idempotent.history, name))
+        assert self.proxy.wrong == []
+        assert self.proxy.answered_again > 0, f"{self.proxy.cuts} answers were cut, and no batch was sent again"
+        assert await asyncio.to_thread(self.broker.stop) == self.broker.clean_exit
+        await asyncio.to_thread(assert_files_are_good, self.broker.data, [*self.partitions, *partitions])
+
+
+async def test_kills(life: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty) -> None:
+    broker_port = jvm.free_port()
+    async with CuttingProxy(broker_port, Random(random.random()), CUT_SHARE) as proxy:
+        this = Life(tmp_path / "broker", random, proxy, broker_port)
+        try:
+            await this.begin()
+            for number, moment in enumerate(random.sample(MOMENTS, len(MOMENTS))):
+                print(f"round {number}: {moment}")
+                await this.round(moment, number)
+            await this.end()
+        finally:
+            if this.broker.running():
+                this.broker.kill()
+    record_property(
+        "summary",
+        f"life {life}: {len(MOMENTS)} kills, {sum(this.acks_of_rounds)} requests acknowledged, "
+        f"{this.idempotent.acks} idempotent records, {proxy.answered_again} batches answered again",
+    )
