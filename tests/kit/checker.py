@@ -28,6 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 Partition = tuple[str, int]
+Reading = dict[Partition, list[tuple[int, int]]]  # (offset, number) in the order in which they were read
 UNKNOWN, ACKNOWLEDGED, REFUSED = range(3)
 DAMAGED = -1  # the number of a value that does not read
 
@@ -60,7 +61,7 @@ class History:
     def __init__(self, compacted: Iterable[str] = ()) -> None:
         self.compacted = frozenset(compacted)
         self.sends: dict[int, Send] = {}
-        self.reads: dict[str, dict[Partition, list[tuple[int, int]]]] = {}
+        self.reads: dict[str, Reading] = {}
         self.acknowledged_count = 0
 
     def sent(self, producer: str, partition: Partition, numbers: Sequence[int], keys: Sequence[int] = ()) -> None:
@@ -165,12 +166,7 @@ def _polls(history: History) -> Iterator[Anomaly]:
 
 def _sends(history: History) -> Iterator[Anomaly]:
     """The order of each producer's values in each partition, wherever their place is known."""
-    place = {
-        number: offset
-        for partitions in history.reads.values()
-        for found in partitions.values()
-        for offset, number in found
-    }
+    place = _places(history)
     last: dict[tuple[str, Partition], tuple[int, int]] = {}
     for number, send in history.sends.items():
         offset = send.offset if send.outcome == ACKNOWLEDGED else place.get(number, -1)
@@ -183,15 +179,19 @@ def _sends(history: History) -> Iterator[Anomaly]:
         last[send.producer, send.partition] = (offset, number)
 
 
+def _places(history: History) -> dict[int, int]:
+    """Every value that anybody read, and where."""
+    readings = [found for partitions in history.reads.values() for found in partitions.values()]
+    return {number: offset for found in readings for offset, number in found}
+
+
 def _missing(history: History, full: str) -> Iterator[Anomaly]:
     """What the full reading does not have."""
     reading = history.reads[full]
     seen = {number for found in reading.values() for _, number in found}
     ends = {partition: max((offset for offset, _ in found), default=-1) for partition, found in reading.items()}
     latest = _latest_of_keys(history, reading)
-    read_before = {
-        number for partitions in history.reads.values() for found in partitions.values() for _, number in found
-    }
+    read_before = set(_places(history))
     batches: defaultdict[int, list[bool]] = defaultdict(list)
     for number, send in history.sends.items():
         if send.partition not in reading:
@@ -215,9 +215,7 @@ def _missing(history: History, full: str) -> Iterator[Anomaly]:
             yield Anomaly("torn-batch", send.partition, text)
 
 
-def _latest_of_keys(
-    history: History, reading: dict[Partition, list[tuple[int, int]]]
-) -> dict[tuple[Partition, int], int]:
+def _latest_of_keys(history: History, reading: Reading) -> dict[tuple[Partition, int], int]:
     """(partition, key) -> the highest offset at which the full reading has the key, on compacted topics."""
     latest: dict[tuple[Partition, int], int] = {}
     for partition, found in reading.items():

@@ -21,9 +21,7 @@ from kafkalite.records import Builder
 from tests.kit.checker import DAMAGED, History, Partition
 from tests.kit.server import NOW_MS, outcomes, produce_request
 
-DEPTH = (
-    16  # open requests of a connection; with BATCH_BYTES_MAX they never fill its write buffer, which keeps the order
-)
+DEPTH = 16  # open requests: too few to fill the write buffer, where calls could overtake each other
 BATCH_RECORDS_MAX = 8
 VALUE_BYTES_MAX = 400
 BY_NAME = 12  # the last version of Produce that names topics
@@ -77,7 +75,7 @@ class Sender:
         self._progress = asyncio.Event()
 
     async def run(self, address: str, *, requests: int | None = None) -> None:
-        """Send until the connection is lost, `stop` is called, or `requests` were sent; returns when all are settled."""
+        """Send until the connection is lost, `stop` is called, or `requests` were sent; then settle what is open."""
         host, port = address.rsplit(":", 1)
         self._stop.clear()
         slots = asyncio.Semaphore(DEPTH)

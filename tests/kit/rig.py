@@ -1,4 +1,4 @@
-"""What the process rigs share: topics made over the wire, what a kill found unsynced, the judges of a stopped directory."""
+"""What the process rigs share: making topics, what a kill found unsynced, the judges of a stopped directory."""
 
 from __future__ import annotations
 
