@@ -4,13 +4,16 @@ Laws:
 1. After a clean end only checkpoints and file ends are read; the batches are believed.
 2. Otherwise every batch from the recovery point's segment on is checked; the log ends before the first bad one.
 3. Nothing below the recovery point is cut; an index that is missing or insane is built again from the batches.
-4. What was dropped is told, never silent.
+4. What was dropped is told, never silent. What overlaps is set aside, not removed: the earlier segment is believed,
+   as nothing is acknowledged as synced beyond a removal or a cut that is not on the disk itself.
 
 Sources: LogLoader.java, LogSegment.recover.
 """
 
 import logging
 import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kafkalite._speedups.file import Disk
@@ -26,6 +29,7 @@ from kafkalite.storage.segment import Segment
 from kafkalite.storage.snapshots import BadSnapshot, read_snapshot, snapshot_offsets
 
 WORK_SUFFIXES = (names.DELETED, names.CLEANED, ".tmp")
+SET_ASIDE = ".aside"
 SEGMENT_SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 logger = logging.getLogger(__name__)
 
@@ -34,9 +38,17 @@ class RecoveryError(ValueError):
     """The directory cannot be taken as a log; the text names the file and the reason."""
 
 
+def ignore(_bytes: int) -> None:
+    """Nobody wants to know how far it is."""
+
+
 @dataclass(slots=True)
 class Place:
-    """One partition's directory and what the checkpoints of its log directory say of it."""
+    """One partition's directory and what the checkpoints of its log directory say of it.
+
+    Attributes:
+        advance: told the bytes of batches that were checked.
+    """
 
     disk: Disk
     directory: str
@@ -46,6 +58,7 @@ class Place:
     clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
+    advance: Callable[[int], object] = ignore
 
 
 @dataclass(slots=True)
@@ -54,98 +67,227 @@ class Progress:
 
     batches_checked: int = 0
     bytes_dropped: int = 0
+    segments_scanned: int = 0
     segments_dropped: int = 0
+    set_aside: list[str] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
 
 
 def recover(place: Place) -> tuple[Log, Progress]:
     """Open the log of a partition. Raises RecoveryError, OSError."""
-    progress = Progress()
-    producers = ProducerState()
-    segments = _segments(place)
-    if not segments:  # one is made with the directory: this was never finished, or its files are gone
-        raise RecoveryError(f"{place.directory}: has no segment")
-    read_from = max((s.base_offset for s in segments if s.base_offset <= place.recovery_point), default=0)
-    producers_from = _load_snapshot(place, producers, read_from)
-    epochs = _epochs(place, segments, progress)
-    kept = _check(place, segments, producers, producers_from, progress)
-    log = Log(
-        place.disk, place.directory, place.topic, place.partition, place.config, kept, epochs,
-        place.log_start_offset, place.recovery_point,
-    )  # fmt: skip
-    _settle(log, producers, progress)
-    return log, progress
+    recovery = Recovery(place)
+    return recovery.run(), recovery.progress
 
 
-def _segments(place: Place) -> list[Segment]:
-    """The segments in the directory, after removing what unfinished work left behind."""
-    disk, directory = place.disk, place.directory
-    try:
-        swap.finish(disk, directory, place.config)
-    except swap.SwapError as error:
-        raise RecoveryError(str(error)) from error
-    bases: list[tuple[int, str]] = []
-    others: list[tuple[int, str]] = []
-    for name in disk.list(directory):
-        if name.endswith(WORK_SUFFIXES):
-            disk.remove(os.path.join(directory, name))
-        elif (found := names.parse_file_name(name)) is not None:
-            (bases if found[1] == names.LOG else others).append(found)
-    known = {base for base, _ in bases}
-    for base, suffix in others:
-        if suffix in SEGMENT_SUFFIXES and base not in known:
-            disk.remove(os.path.join(directory, names.file_name(base, suffix)))
-    return [_found(Segment(base, directory, disk, place.config)) for base in sorted(known)]
+class Recovery:
+    """One partition's directory on its way to a log.
 
+    Arguments:
+        place: where it is, and from where on it is to be checked.
+    """
 
-def _found(segment: Segment) -> Segment:
-    segment.size = segment.disk.size(segment.path(names.LOG))
-    return segment
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.progress = Progress()
+        self._disk = place.disk
+        self._producers = ProducerState()
+        self._producers_from = 0
 
+    def run(self) -> Log:
+        """The log. Raises RecoveryError, OSError."""
+        place = self.place
+        segments = self._segments()
+        if not segments:  # one is made with the directory: this was never finished, or its files are gone
+            raise RecoveryError(f"{place.directory}: has no segment")
+        read_from = max((s.base_offset for s in segments if s.base_offset <= place.recovery_point), default=0)
+        self._load_snapshot(read_from)
+        epochs = self._epochs(segments)
+        kept = self._reach_log_start(self._check(segments))
+        log = Log(
+            place.disk, place.directory, place.topic, place.partition, place.config, kept, epochs,
+            place.log_start_offset, place.recovery_point,
+        )  # fmt: skip
+        self._settle(log)
+        return log
 
-def _epochs(place: Place, segments: list[Segment], progress: Progress) -> LeaderEpochCache:
-    path = os.path.join(place.directory, names.LEADER_EPOCH_CHECKPOINT)
-    try:
-        return LeaderEpochCache.load(place.disk, path)
-    except BadCheckpoint as error:
-        logger.warning("%s; the epochs are read from the batches", error)
-    for segment in segments:
-        progress.epochs += _rebuild(segment, place.config.index_interval_bytes).epochs
-        segment.unload()
-    return LeaderEpochCache(place.disk, path)
+    # The segments there are.
 
+    def _segments(self) -> list[Segment]:
+        """The segments in the directory, after finishing or removing what unfinished work left behind."""
+        disk, directory = self._disk, self.place.directory
+        try:
+            swap.finish(disk, directory, self.place.config)
+        except swap.SwapError as error:
+            raise RecoveryError(str(error)) from error
+        bases: list[tuple[int, str]] = []
+        others: list[tuple[int, str]] = []
+        for name in disk.list(directory):
+            if name.endswith(WORK_SUFFIXES):
+                disk.remove(os.path.join(directory, name))
+            elif (found := names.parse_file_name(name)) is not None:
+                (bases if found[1] == names.LOG else others).append(found)
+        known = {base for base, _ in bases}
+        for base, suffix in others:
+            if suffix in SEGMENT_SUFFIXES and base not in known:
+                disk.remove(os.path.join(directory, names.file_name(base, suffix)))
+        return [self._segment(base) for base in sorted(known)]
 
-def _check(
-    place: Place, segments: list[Segment], producers: ProducerState, producers_from: int, progress: Progress
-) -> list[Segment]:
-    """Make every segment usable; answer those that stay."""
-    kept: list[Segment] = []
-    next_offset = -1
-    for index, segment in enumerate(segments):
-        last = index == len(segments) - 1
-        segment.closed = not last
-        end = None if last else segments[index + 1].base_offset
-        if not place.clean and (end is None or end > place.recovery_point):
-            if segment.base_offset < next_offset:
-                raise RecoveryError(f"{segment.path(names.LOG)}: the segment before it ends at {next_offset}")
-            whole = _scan(place, segment, producers, producers_from, progress)
-            next_offset = segment.next_offset()
-        else:
-            whole = _believe(segment, last) or _scan(place, segment, producers, producers_from, progress, synced=True)
-        kept.append(segment)
-        if not whole:
-            _drop(segments[index + 1 :], progress)
-            segment.closed = False
-            break
-        if not last:
+    def _segment(self, base_offset: int) -> Segment:
+        segment = Segment(base_offset, self.place.directory, self._disk, self.place.config)
+        segment.size = self._disk.size(segment.path(names.LOG))
+        return segment
+
+    # Checking them.
+
+    def _check(self, segments: list[Segment]) -> list[Segment]:
+        """Make every segment usable; answer those that stay."""
+        kept: list[Segment] = []
+        waiting = deque(segments)
+        while waiting:
+            segment = waiting.popleft()
+            segment.closed = bool(waiting)
+            kept.append(segment)
+            if not self._from_recovery_point(segment, waiting):
+                self._believe_or_scan(segment)
+            elif self._scan(segment):
+                self._set_overlap_aside(segment, waiting)
+            else:
+                self._drop(waiting)
+                waiting.clear()
+            if segment.closed and not waiting:  # what followed is gone: this one is appended to
+                segment.closed = False
+            if segment.closed:
+                segment.unload()
+        return kept
+
+    def _from_recovery_point(self, segment: Segment, following: Sequence[Segment]) -> bool:
+        """Whether the segment may hold what was not synced when the broker ended."""
+        return not self.place.clean and (not following or following[0].base_offset > self.place.recovery_point)
+
+    def _believe_or_scan(self, segment: Segment) -> None:
+        if not _believe(segment) and not self._scan(segment, synced=True):
+            raise AssertionError("a damaged segment that was synced is refused")
+
+    def _scan(self, segment: Segment, *, synced: bool = False) -> bool:
+        """Check a segment and cut off what is bad; tell whether it was whole. RecoveryError where that was `synced`."""
+        found = self._index_anew(segment, self._producers)
+        self.progress.segments_scanned += 1
+        self.progress.batches_checked += found.batches
+        self.progress.epochs += found.epochs
+        if found.whole and segment.closed:
+            segment.finish()
+            return True
+        if not found.whole:
+            if synced or found.next_offset < self.place.recovery_point:
+                path = segment.path(names.LOG)
+                raise RecoveryError(f"{path}: damaged at byte {found.end}, which was synced; nothing is cut")
+            self.progress.bytes_dropped += segment.opened.size() - found.end
+            segment.opened.truncate(found.end)
+        segment.write_indexes()
+        return found.whole
+
+    def _index_anew(self, segment: Segment, producers: ProducerState | None = None) -> Scanned:
+        """Check all batches of a segment and index them in memory."""
+        segment.file = self._disk.open(segment.path(names.LOG))
+        size = segment.file.size()
+        segment.empty_indexes()
+        found = scan(segment, 0, size, self.place.config.index_interval_bytes, producers, self._producers_from)
+        self.place.advance(size)
+        return found
+
+    def _set_overlap_aside(self, segment: Segment, following: deque[Segment]) -> None:
+        """Segments that begin below the end of the one before are not read: they get a name nobody reads, none is lost.
+
+        Such a thing is left by a crash before the removal of a segment was on the disk, or by a copy gone wrong.
+        """
+        end = segment.next_offset()
+        while following and following[0].base_offset < end:
+            overlap = following.popleft()
+            logger.error("%s: begins below %d, the end of the one before; set aside", overlap.path(names.LOG), end)
+            for path in overlap.files():
+                self._disk.rename(path, path + SET_ASIDE)
+                self.progress.set_aside.append(path + SET_ASIDE)
+
+    def _drop(self, segments: Iterable[Segment]) -> None:
+        for segment in segments:
+            self.progress.segments_dropped += 1
+            self.progress.bytes_dropped += segment.size
+            for path in segment.files():
+                self._disk.remove(path)
+
+    def _reach_log_start(self, kept: list[Segment]) -> list[Segment]:
+        """A log that ends before its own start begins again there, empty, as in Apache Kafka.
+
+        A start above the recovery point is not believed: it is checkpointed after that one.
+        """
+        start, end = self.place.log_start_offset, kept[-1].next_offset()
+        if start <= end:
+            if not self.place.clean and end < self.place.recovery_point:
+                name = self.place.directory
+                logger.warning("%s: ends at %d, was synced up to %d", name, end, self.place.recovery_point)
+            return kept
+        if start > self.place.recovery_point:
+            text = f"the log ends at {end}, but is said to start at {start}, which was never synced; nothing is removed"
+            raise RecoveryError(f"{self.place.directory}: {text}")
+        logger.warning("%s: the log ends at %d, before its start: empty from %d on", self.place.directory, end, start)
+        self._drop(kept)
+        return [Segment(start, self.place.directory, self._disk, self.place.config).create()]
+
+    # The small files.
+
+    def _epochs(self, segments: list[Segment]) -> LeaderEpochCache:
+        path = os.path.join(self.place.directory, names.LEADER_EPOCH_CHECKPOINT)
+        try:
+            return LeaderEpochCache.load(self._disk, path)
+        except BadCheckpoint as error:
+            logger.warning("%s; the epochs are read from the batches", error)
+        for segment in segments:
+            self.progress.epochs += self._index_anew(segment).epochs
             segment.unload()
-    return kept
+        return LeaderEpochCache(self._disk, path)
+
+    def _load_snapshot(self, read_from: int) -> None:
+        """Take the newest snapshot that can be believed, and note from which offset batches come on top.
+
+        After a crash batches are read from `read_from` on: an older snapshot would leave out what came in between, and
+        a producer of that time would be refused for its next sequence. One that is not known may begin at any.
+        """
+        place, newest = self.place, 0
+        for offset in reversed(snapshot_offsets(place.disk, place.directory)):
+            path = os.path.join(place.directory, names.file_name(offset, names.SNAPSHOT))
+            try:
+                if newest == 0 and (place.clean or read_from <= offset <= place.recovery_point):
+                    for producer in read_snapshot(place.disk, path):
+                        self._producers.put(producer)
+                    newest = offset
+                    continue
+            except BadSnapshot as error:
+                logger.warning("%s; the producers are read from the batches", error)
+            place.disk.remove(path)
+        self._producers_from = newest
+
+    def _settle(self, log: Log) -> None:
+        """Bring epochs and producers to the ends that were found."""
+        for epoch, offset in self.progress.epochs:
+            if epoch > log.epochs.latest:
+                log.epochs.assign(epoch, offset)
+        log.epochs.truncate_from_end(log.log_end_offset)
+        log.epochs.truncate_from_start(log.log_start_offset)
+        log.set_epoch(log.epochs.latest)
+        self._producers.truncate(log.log_end_offset)
+        log.producers = self._producers
+        if self.progress.bytes_dropped:
+            logger.warning(
+                "%s-%d: dropped %d bytes and %d segments behind offset %d",
+                log.topic, log.partition, self.progress.bytes_dropped, self.progress.segments_dropped,
+                log.log_end_offset,
+            )  # fmt: skip
 
 
-def _believe(segment: Segment, last: bool) -> bool:
+def _believe(segment: Segment) -> bool:
     """Take a segment by its indexes; False when they or the end of the file do not allow it."""
     try:
-        if not last:
+        if segment.closed:
             segment.max_timestamp, segment.max_timestamp_offset = _last_time(segment)
             return segment.disk.exists(segment.path(names.INDEX))
         segment.file = segment.disk.open(segment.path(names.LOG))
@@ -169,85 +311,3 @@ def _last_time(segment: Segment) -> tuple[int, int]:
         return -1, segment.base_offset
     timestamp = int.from_bytes(entry[:8], "big", signed=True)
     return timestamp, segment.base_offset + int.from_bytes(entry[8:], "big")
-
-
-def _rebuild(
-    segment: Segment, interval: int, producers: ProducerState | None = None, producers_from: int = 0
-) -> Scanned:
-    """Check all batches of a segment and index them anew."""
-    segment.file = segment.disk.open(segment.path(names.LOG))
-    size = segment.file.size()
-    segment.empty_indexes()
-    return scan(segment, 0, size, interval, producers, producers_from)
-
-
-def _scan(
-    place: Place,
-    segment: Segment,
-    producers: ProducerState,
-    producers_from: int,
-    progress: Progress,
-    *,
-    synced: bool = False,
-) -> bool:
-    """Check a segment and cut off what is bad; tell whether it was whole. RecoveryError where all was `synced`."""
-    size = segment.disk.size(segment.path(names.LOG))
-    found = _rebuild(segment, place.config.index_interval_bytes, producers, producers_from)
-    progress.batches_checked += found.batches
-    progress.epochs += found.epochs
-    if not found.whole and synced:
-        raise RecoveryError(f"{segment.path(names.LOG)}: damaged at byte {found.end}, which was synced; nothing is cut")
-    if not found.whole:
-        progress.bytes_dropped += size - found.end
-        segment.opened.truncate(found.end)
-    if found.whole and segment.closed:
-        segment.finish()
-    else:
-        segment.write_indexes()
-    return found.whole
-
-
-def _drop(segments: list[Segment], progress: Progress) -> None:
-    for segment in segments:
-        progress.segments_dropped += 1
-        progress.bytes_dropped += segment.size
-        for path in segment.files():
-            segment.disk.remove(path)
-
-
-def _load_snapshot(place: Place, producers: ProducerState, read_from: int) -> int:
-    """Take the newest snapshot that can be believed; answer from which offset batches are to be noted on top.
-
-    After a crash batches are read from `read_from` on: an older snapshot would leave out what came in between, and a
-    producer of that time would be refused for its next sequence. One that is not known may begin at any.
-    """
-    newest = 0
-    for offset in reversed(snapshot_offsets(place.disk, place.directory)):
-        path = os.path.join(place.directory, names.file_name(offset, names.SNAPSHOT))
-        try:
-            if newest == 0 and (place.clean or read_from <= offset <= place.recovery_point):
-                for producer in read_snapshot(place.disk, path):
-                    producers.put(producer)
-                newest = offset
-                continue
-        except BadSnapshot as error:
-            logger.warning("%s; the producers are read from the batches", error)
-        place.disk.remove(path)
-    return newest
-
-
-def _settle(log: Log, producers: ProducerState, progress: Progress) -> None:
-    """Bring epochs and producers to the ends that were found."""
-    for epoch, offset in progress.epochs:
-        if epoch > log.epochs.latest:
-            log.epochs.assign(epoch, offset)
-    log.epochs.truncate_from_end(log.log_end_offset)
-    log.epochs.truncate_from_start(log.log_start_offset)
-    log.set_epoch(log.epochs.latest)
-    producers.truncate(log.log_end_offset)
-    log.producers = producers
-    if progress.bytes_dropped:
-        logger.warning(
-            "%s-%d: dropped %d bytes and %d segments behind offset %d",
-            log.topic, log.partition, progress.bytes_dropped, progress.segments_dropped, log.log_end_offset,
-        )  # fmt: skip

@@ -166,10 +166,53 @@ def test_work_files_go(directory: Path) -> None:
     assert not [path.name for path in directory.iterdir() if path.read_bytes() == b"junk"]
 
 
-def test_overlapping_segments_are_refused(directory: Path) -> None:
-    shutil.copy(min(directory.glob("*.log")), directory / "00000000000000000009.log")
-    with pytest.raises(RecoveryError, match=r"9\.log: the segment before it ends at"):
-        reopen(directory)
+def test_an_overlapping_segment_is_set_aside_and_nothing_is_lost(directory: Path) -> None:
+    stray = directory / "00000000000000000009.log"
+    shutil.copy(min(directory.glob("*.log")), stray)
+    content = stray.read_bytes()
+    log, progress = reopen(directory)
+    assert (log.log_end_offset, progress.bytes_dropped) == (360, 0)
+    assert offsets(log) == list(range(0, 360, 3))
+    assert Path(f"{stray}.aside").read_bytes() == content
+    assert progress.set_aside == [f"{stray}.aside"]
+    again, progress = reopen(directory)
+    assert (again.log_end_offset, progress.set_aside) == (360, [])
+
+
+def test_an_overlapping_last_segment_is_set_aside_and_the_one_before_is_appended_to(directory: Path) -> None:
+    last = last_log(directory)
+    last.rename(directory / f"{int(last.stem) - 3:020d}.log")
+    log, progress = reopen(directory)
+    assert log.log_end_offset == int(last.stem)
+    assert len(progress.set_aside) == 1
+    assert log.append(batch(), None, 3) == int(last.stem)
+    assert log.write() == 0
+
+
+def test_a_log_that_ends_before_its_start_begins_again_there(directory: Path) -> None:
+    log, _ = reopen(directory, log_start_offset=1000, recovery_point=1000)
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (1000, 1000, 1)
+    assert log.append(batch(), None, 3) == 1000
+    assert log.write() == 0
+    again, _ = reopen(directory, log_start_offset=1000, recovery_point=1000)
+    assert (again.log_start_offset, again.log_end_offset) == (1000, 1003)
+
+
+def test_a_start_beyond_the_end_that_was_never_synced_is_not_believed(directory: Path) -> None:
+    before = sorted(path.name for path in directory.glob("*.log"))
+    with pytest.raises(RecoveryError, match="nothing is removed"):
+        reopen(directory, log_start_offset=1000, recovery_point=360)
+    assert sorted(path.name for path in directory.glob("*.log")) == before
+
+
+def test_damage_below_the_recovery_point_in_its_own_segment_is_refused(directory: Path) -> None:
+    path = last_log(directory)
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(RecoveryError, match="nothing is cut"):
+        reopen(directory, recovery_point=357)
+    assert path.read_bytes() == content
 
 
 def test_a_directory_without_a_segment_is_never_an_empty_log(tmp_path: Path) -> None:
