@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from perf.backing import back_free_memory
 from perf.brokers import Broker, Running
 from perf.loads import Load, Sample, Turn
 
@@ -80,6 +81,8 @@ def _settle(plan: Plan) -> None:
     gc.collect()  # clients of the turn before hold connections and threads until they are collected
     os.sync()
     time.sleep(plan.idle_s)
+    if not plan.quick:
+        back_free_memory()
 
 
 @contextmanager

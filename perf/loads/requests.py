@@ -27,7 +27,7 @@ class Requests(Load):
 
     def run(self, turn: Turn) -> Sample:
         loadgen = importlib.import_module("kafkalite._speedups.loadgen")
-        count = turn.scaled(400_000, 40_000)
+        count = turn.scaled(200_000, 40_000)
         with FreshTopic(turn, self.name, self._connections) as topic:
             requests = [produce(topic.name, partition, BATCH)[4:] for partition in range(self._connections)]
             error_at = produce_error_at(topic.name)
