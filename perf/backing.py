@@ -9,10 +9,9 @@ back, leaves pages that cost the same for every broker. On bare metal this chang
 import mmap
 
 MADV_POPULATE_WRITE = 23
-BYTES = 3 << 30
 
 
-def back_free_memory(size: int = BYTES) -> None:
+def back_free_memory(size: int) -> None:
     """Touch `size` bytes of free memory and free them again. Raises OSError where there is not so much."""
     with mmap.mmap(-1, size) as memory:
         memory.madvise(mmap.MADV_HUGEPAGE)

@@ -63,7 +63,7 @@ def _run_load(plan: Plan, load: Load, progress: Progress) -> LoadResult:
                 turn = Turn(kind, directory / kind.name, number, plan.quick, running.get(kind.name))
                 if number == 0:
                     load.prepare(turn)
-                _settle(plan)
+                _settle(plan, load)
                 sample = load.run(turn)
                 if number:
                     result.samples[kind.name].append(sample)
@@ -76,13 +76,13 @@ def _rotated(brokers: Sequence[Broker], number: int) -> list[Broker]:
     return [*brokers[first:], *brokers[:first]]
 
 
-def _settle(plan: Plan) -> None:
+def _settle(plan: Plan, load: Load) -> None:
     """Nothing of the turn before may be written back during this one."""
     gc.collect()  # clients of the turn before hold connections and threads until they are collected
     os.sync()
     time.sleep(plan.idle_s)
-    if not plan.quick:
-        back_free_memory()
+    if load.fills_bytes and not plan.quick:
+        back_free_memory(load.fills_bytes)
 
 
 @contextmanager

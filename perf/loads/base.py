@@ -43,12 +43,15 @@ class Turn:
 
 
 class Load(ABC):
-    """A load. `starts_broker`: it wants a process of its own in every round, and starts it itself."""
+    """A load. `starts_broker`: it wants a process of its own in every round, and starts it itself; `fills_bytes`: so
+    much free memory a turn fills, with the page cache and the clients' buffers.
+    """
 
     name: str
     title: str
     figures: Sequence[Figure]
     starts_broker = False
+    fills_bytes = 0
 
     def missing(self) -> str | None:
         """Why it cannot run here, or None."""
