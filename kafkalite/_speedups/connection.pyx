@@ -90,6 +90,7 @@ cdef class SocketConnection(Connection):
         cdef int _i
         for _i in range(RECEIVES_MAX):
             if not self.wants_bytes():
+                self.hub.note(self)  # whose end stops these events
                 break
             target = self.target(&room)
             n = recv(self.fd, target, room, MSG_DONTWAIT)

@@ -22,6 +22,7 @@ cdef class Frames(Visited):
     cdef Reply head, tail
     cdef Py_ssize_t head_sent
     cdef readonly Py_ssize_t unsent, requests_bytes
+    cdef Py_ssize_t counted    # of requests_bytes, in those of the hub
     cdef readonly int open_replies
     cdef int pending
     cdef Chunk kept

@@ -8,7 +8,7 @@ No socket and no event loop are known here. Three drivers use this module (`_spe
 - A connection owns memory only for bytes it could not parse yet, and that memory grows with the bytes that arrived.
 - Replies leave in the order of their requests, however they are completed.
 - Above `unsent_bytes_max`, `open_replies_max` or `requests_bytes_max` nothing is parsed or received. Before a
-  connection is authenticated one request at a time is served.
+  connection is authenticated one request at a time is served. Nothing is received while the hub is crowded.
 - A service that raises costs the connection it raised for, never the loop.
 """
 
@@ -141,7 +141,9 @@ cdef class Frames(Visited):
         return self.pending > 0 and not (<Connection> self).authenticated
 
     cdef bint wants_bytes(self) noexcept:
-        return not (self.closed or self.ended or self.held or self.reason is not None or self.is_stalled())
+        if self.closed or self.ended or self.held or self.reason is not None or self.hub.crowded:
+            return False
+        return not self.is_stalled()
 
     cdef uint8_t *target(self, Py_ssize_t *room) except NULL:
         """Where to receive next. To be called only while `wants_bytes()`."""
@@ -270,6 +272,9 @@ cdef class Frames(Visited):
         """Parse on from what was kept while the connection was stalled."""
         cdef Chunk chunk = self.kept
         cdef Py_ssize_t at
+        if self.requests_bytes != self.counted:
+            self.hub.count(self.requests_bytes - self.counted)
+            self.counted = self.requests_bytes
         if not self.held or self.closed or chunk is None or self.is_stalled():
             return 0
         at = self.parse(chunk, self.kept_from, self.kept_to)
@@ -399,6 +404,8 @@ cdef class Frames(Visited):
         cdef Reply following
         self.head = self.tail = None
         self.release_kept()
+        self.hub.count(-self.counted)
+        self.counted = 0
         self.unsent = self.requests_bytes = self.open_replies = self.pending = 0
         while reply is not None:
             following = reply.following

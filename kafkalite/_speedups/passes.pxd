@@ -10,7 +10,8 @@ cdef enum:
 
 
 cdef class Limits:
-    cdef readonly Py_ssize_t request_bytes_max, requests_bytes_max, unsent_bytes_max, memory_kept_max
+    cdef readonly Py_ssize_t request_bytes_max, requests_bytes_max, all_requests_bytes_max, unsent_bytes_max
+    cdef readonly Py_ssize_t memory_kept_max
     cdef readonly int open_replies_max, connections_max, connections_per_ip_max
     cdef readonly long long idle_ms_max
     cdef readonly dict connections_per_ip_overrides
@@ -42,7 +43,12 @@ cdef class Hub:
     cdef readonly bint in_pass
     cdef bint scheduled
     cdef readonly unsigned long long requests, passes, flushes, bytes_in, bytes_out
+    cdef readonly Py_ssize_t requests_bytes
+    cdef readonly bint crowded
+    cdef set muted
     cdef dict faults
+    cdef int count(self, Py_ssize_t more) except -1
+    cdef int relieve(self) except -1
     cpdef wake(self)
     cpdef begin(self)
     cpdef end(self)

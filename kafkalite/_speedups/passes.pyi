@@ -4,6 +4,7 @@ class Limits:
     request_bytes_max: int
     unsent_bytes_max: int
     requests_bytes_max: int
+    all_requests_bytes_max: int
     open_replies_max: int
     connections_max: int
     connections_per_ip_max: int
@@ -24,6 +25,7 @@ class Limits:
         authenticate: bool = ...,
         memory_kept_max: int = ...,
         requests_bytes_max: int = ...,
+        all_requests_bytes_max: int = ...,
     ) -> None: ...
 
 class Service(Protocol):
@@ -41,6 +43,8 @@ class Hub:
     flushes: int
     bytes_in: int
     bytes_out: int
+    requests_bytes: int
+    crowded: bool
     def __init__(self, service: Service, limits: Limits | None = None) -> None: ...
     def wake(self) -> None: ...
     def begin(self) -> None: ...
@@ -49,6 +53,8 @@ class Hub:
     def schedule(self) -> None: ...
     def welcome(self, connection: Visited) -> None: ...
     def fault(self, site: str, error: BaseException) -> None: ...
+    def tell(self, site: str, text: str) -> None: ...
+    def may_tell(self, place: object) -> bool: ...
 
 class Visited:
     hub: Hub

@@ -4,6 +4,9 @@ A pass begins with ready sockets, a finished job or a timer. At its end, in this
 queued and completes replies; each connection touched sends once; where that made room it parses on; what is closed is
 given up. Laws: memory handed out in a pass is used again only after the service's `flush`; closed connections live to
 the end of the pass; an exception of the service costs its connection, never the loop.
+
+Bytes of requests under way are counted when a pass visits their connection. With too many of them in all the hub is
+*crowded*: no connection is received from until enough of them are answered.
 """
 
 import logging
@@ -13,6 +16,7 @@ from typing import Protocol
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.pyport cimport PY_SSIZE_T_MAX
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc
 
@@ -33,6 +37,7 @@ cdef class Limits:
         int open_replies_max=4096, int connections_max=2147483647, int connections_per_ip_max=2147483647,
         connections_per_ip_overrides=None, long long idle_ms_max=600_000, bint authenticate=False,
         Py_ssize_t memory_kept_max=16 << 20, Py_ssize_t requests_bytes_max=32 << 20,
+        Py_ssize_t all_requests_bytes_max=PY_SSIZE_T_MAX,
     ):
         """Keyword arguments, all optional.
 
@@ -41,14 +46,16 @@ cdef class Limits:
         idle_ms_max: connections.max.idle.ms, negative for never. authenticate: connections begin unauthenticated.
         memory_kept_max: bytes of buffers kept for reuse. requests_bytes_max: bytes of the requests of one connection
         that are not answered yet, from which on reading stops; so one more request of any size may be among them.
+        all_requests_bytes_max: queued.max.request.bytes, the same of all connections together: above it none is read.
         """
         if request_bytes_max < FRAME_BYTES_MIN or request_bytes_max > 0x7fffffff:
             raise ValueError(f"request_bytes_max is {request_bytes_max}, allowed is {FRAME_BYTES_MIN} to 2147483647")
-        if unsent_bytes_max < 1 or open_replies_max < 1 or requests_bytes_max < 1:
-            raise ValueError("unsent_bytes_max, open_replies_max and requests_bytes_max must be positive")
+        if min(unsent_bytes_max, open_replies_max, requests_bytes_max, all_requests_bytes_max) < 1:
+            raise ValueError("bounds of unsent bytes, open replies and bytes of requests must be positive")
         self.request_bytes_max = request_bytes_max
         self.unsent_bytes_max = unsent_bytes_max
         self.requests_bytes_max = requests_bytes_max
+        self.all_requests_bytes_max = all_requests_bytes_max
         self.open_replies_max = open_replies_max
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max
@@ -180,6 +187,7 @@ cdef class Hub:
         self.active = []
         self.closing = []
         self.orphans = []
+        self.muted = set()
         self.faults = {}
 
     cpdef wake(self):
@@ -204,6 +212,8 @@ cdef class Hub:
                 self.flush()
                 self.send_all()
                 self.close_all()
+                if self.crowded:
+                    self.relieve()
                 if not self.active and not self.closing and not self.retired:
                     break
                 rounds += 1
@@ -273,9 +283,34 @@ cdef class Hub:
                 connection.transmit()
                 connection.resume()
                 connection.settle()
+                if self.crowded:
+                    self.muted.add(connection)
             except Exception as error:
                 self.fault("send", error)
                 connection.shut("internal error")
+        return 0
+
+    cdef int count(self, Py_ssize_t more) except -1:
+        """`more` bytes of requests are under way than before; fewer where it is negative."""
+        self.requests_bytes += more
+        if self.requests_bytes > self.limits.all_requests_bytes_max and not self.crowded:
+            self.crowded = True
+            self.tell(
+                "crowded",
+                f"{self.requests_bytes} bytes of requests are under way, allowed are "
+                f"{self.limits.all_requests_bytes_max}: no connection is read until some are answered",
+            )
+        return 0
+
+    cdef int relieve(self) except -1:
+        """Have the connections read again once an eighth of the room is free: to stop and go on costs each of them."""
+        cdef Py_ssize_t allowed = self.limits.all_requests_bytes_max
+        if self.requests_bytes > allowed - allowed // 8:
+            return 0
+        self.crowded = False
+        muted, self.muted = self.muted, set()
+        for connection in muted:
+            self.note(<Visited> connection)
         return 0
 
     cdef int close_all(self) except -1:
@@ -293,6 +328,7 @@ cdef class Hub:
                 if connection.settled:
                     continue
                 connection.settled = True
+                self.muted.discard(connection)
                 try:
                     connection.gone()
                 except Exception as error:
@@ -312,7 +348,18 @@ cdef class Hub:
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         place = (site, type(error), trace.tb_frame.f_code if trace is not None else None, trace and trace.tb_lineno)
-        now = time.monotonic()
-        if now - self.faults.get(place, -FAULT_INTERVAL_S) >= FAULT_INTERVAL_S:
-            self.faults[place] = now
+        if self.may_tell(place):
             LOG.error("%s raised in %s", type(error).__name__, site, exc_info=error)
+
+    def tell(self, str site, str text):
+        """Warn, once per site and minute."""
+        if self.may_tell(site):
+            LOG.warning("%s", text)
+
+    def may_tell(self, place):
+        """Whether this place was silent for the last minute; if so it speaks now."""
+        now = time.monotonic()
+        if now - self.faults.get(place, -FAULT_INTERVAL_S) < FAULT_INTERVAL_S:
+            return False
+        self.faults[place] = now
+        return True

@@ -11,7 +11,13 @@ from types import MappingProxyType
 
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, nearest, refuse_unsafe
 from kafkalite.config.keys import ConfigError, Standing, Value
-from kafkalite.config.listeners import check_advertised, check_ports, parse_listeners, parse_protocol_map
+from kafkalite.config.listeners import (
+    check_advertised,
+    check_ports,
+    parse_listeners,
+    parse_overrides,
+    parse_protocol_map,
+)
 from kafkalite.config.topic import TopicConfig, build_topic_config, topic_default
 from kafkalite.model import Endpoint
 
@@ -46,6 +52,8 @@ class BrokerConfig:
     socket_listen_backlog_size: int = field(init=False, repr=False, compare=False)
     max_connections: int = field(init=False, repr=False, compare=False)
     max_connections_per_ip: int = field(init=False, repr=False, compare=False)
+    max_connections_per_ip_overrides: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    queued_max_request_bytes: int = field(init=False, repr=False, compare=False)
     connections_max_idle_ms: int = field(init=False, repr=False, compare=False)
     num_partitions: int = field(init=False, repr=False, compare=False)
     default_replication_factor: int = field(init=False, repr=False, compare=False)
@@ -71,6 +79,10 @@ class BrokerConfig:
         put(self, "broker_id", self._read_broker_id())
         put(self, "log_dirs", self._read_log_dirs())
         self._read_listeners()
+        overrides = values["max.connections.per.ip.overrides"]
+        assert isinstance(overrides, str)
+        put(self, "max_connections_per_ip_overrides", MappingProxyType(parse_overrides(overrides)))
+        self._check_queued()
         defaults = {name: topic_default(key, values) for name, key in TOPIC_KEYS.items()}
         put(self, "topic_defaults", build_topic_config(defaults, {}))
 
@@ -106,6 +118,14 @@ class BrokerConfig:
             raise ConfigError("broker.id", f"Invalid value {found} for configuration broker.id: allowed is -1 or more")
         return found
 
+    def _check_queued(self) -> None:
+        queued, largest = self.queued_max_request_bytes, self.socket_request_max_bytes
+        if 0 < queued < largest:
+            raise ConfigError(
+                "queued.max.request.bytes",
+                f"queued.max.request.bytes ({queued}) must not be below socket.request.max.bytes ({largest})",
+            )
+
     def _read_log_dirs(self) -> tuple[str, ...]:
         several, one = self.values["log.dirs"], self.values["log.dir"]
         assert isinstance(one, str)
@@ -137,6 +157,7 @@ PLAIN = (
     "socket.listen.backlog.size",
     "max.connections",
     "max.connections.per.ip",
+    "queued.max.request.bytes",
     "connections.max.idle.ms",
     "num.partitions",
     "default.replication.factor",

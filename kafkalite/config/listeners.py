@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from kafkalite.config.keys import ConfigError
+from kafkalite.config.keys import INT_MAX, ConfigError
 from kafkalite.model import Endpoint
 
 LISTENER = re.compile(r"([^:/\s]+)://(?:\[([0-9a-fA-F:.%\w]*)\]|([^:/\[\]\s]*)):([0-9]{1,5})")
@@ -73,3 +73,15 @@ def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoin
             )
         if endpoint.host in EVERYWHERE:
             raise ConfigError(key, f"{key}: {endpoint} tells clients no address they could connect to")
+
+
+def parse_overrides(text: str) -> dict[str, int]:
+    """Limits of single addresses, HOST:COUNT with commas between, by host as written; raises ConfigError."""
+    name = "max.connections.per.ip.overrides"
+    limits: dict[str, int] = {}
+    for member in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, count = member.rpartition(":")
+        if not (colon and host and count.isascii() and count.isdigit() and len(count) <= 10) or int(count) > INT_MAX:
+            raise ConfigError(name, f"Invalid value {member!r} for configuration {name}: allowed is HOST:COUNT")
+        limits[host.strip("[]")] = int(count)
+    return limits

@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalite._speedups.connection import Reactor
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("kafkalite.net")
 BACKLOG = 1024
+SYSTEMS_CHOICE = -1
 ACCEPTS_MAX = 64  # of one address in one pass
 REST_S = 1.0  # how long accepting rests without descriptors, unless one comes free
 HALF_CLOSED_S = 30.0  # how long answers may take to leave after the peer has closed its side
@@ -42,6 +44,22 @@ class Door:
         self._accepting(self)
 
 
+@dataclass(frozen=True, slots=True)
+class SocketOptions:
+    """What the system is told: sizes of buffers in bytes (-1 = it tunes them itself), how many connections may wait."""
+
+    send_buffer_bytes: int = SYSTEMS_CHOICE
+    receive_buffer_bytes: int = SYSTEMS_CHOICE
+    backlog: int = BACKLOG
+
+    def set_buffers(self, listening: socket.socket) -> None:
+        """Connections inherit them; the window of TCP is agreed on while a connection is made, so not later."""
+        if self.send_buffer_bytes != SYSTEMS_CHOICE:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+        if self.receive_buffer_bytes != SYSTEMS_CHOICE:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+
+
 class Listener:
     """Serves any number of addresses of one event loop through one reactor."""
 
@@ -52,14 +70,17 @@ class Listener:
         limits: Limits | None = None,
         *,
         reactor: Reactor | TransportHub | None = None,
+        sockets: SocketOptions | None = None,
     ) -> None:
         """Args:
         loop: the loop that will call us.
         service: see docs/architecture.md.
         limits: Kafka's defaults when None.
         reactor: the driver; a Reactor when None, a TransportHub for TLS.
+        sockets: the system's own buffers when None.
         """
         self.limits = limits or Limits()
+        self._sockets = sockets or SocketOptions()
         self.reactor = reactor if reactor is not None else Reactor(loop, service, self.limits)
         self.reactor.on_closed = self._closed
         self._loop = loop
@@ -96,7 +117,7 @@ class Listener:
             if family == socket.AF_INET6:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address[0] != "::"))
             listening.bind(address)
-            listening.listen(BACKLOG)
+            listening.listen(self._sockets.backlog)
         except OSError as error:
             listening.close()
             raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
@@ -105,6 +126,7 @@ class Listener:
     def inherit(self, listening: socket.socket, name: str = "PLAINTEXT") -> tuple[str, int]:
         """Accept from a socket that listens already (systemd's socket activation); it belongs to us from now on."""
         listening.setblocking(False)
+        self._sockets.set_buffers(listening)
         # Accepted sockets inherit it: no system call for each of them.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         door = Door(listening, name, self._accept)

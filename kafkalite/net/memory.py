@@ -71,6 +71,7 @@ class Client:
         """One pass that begins with these bytes having arrived; what a stalled connection leaves comes later."""
         self.connection.inbox += data
         self.hub.begin()
+        self.connection.touch()
         self.connection.settle()
         self.hub.end()
         self.hub.pump()

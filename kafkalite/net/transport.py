@@ -132,6 +132,7 @@ class TransportProtocol(asyncio.BufferedProtocol):
         try:
             if self._overflow is not None:
                 self.connection.inbox += self._overflow[:nbytes]
+                self.connection.touch()
             elif not self.connection.closed:
                 self.connection.buffer_updated(nbytes)
         finally:

@@ -7,16 +7,21 @@ from the configuration might mean nothing, or something else, where the client r
 import asyncio
 import errno
 import logging
+import os
 import resource
 import socket
+from collections.abc import Mapping
 
 from kafkalite._speedups.framing import Connection, Limits, Service
 from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.keys import ConfigError
 from kafkalite.model import Endpoint, Node
-from kafkalite.net.listener import Listener
+from kafkalite.net.listener import Listener, SocketOptions
 
 LOGGER = logging.getLogger("kafkalite.server")
 LOCAL_ONLY = "localhost"
+GROUP_LIMIT = "/sys/fs/cgroup/memory.max"
+REQUESTS_SHARE = 8  # of the memory is for requests that are under way
 NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -30,7 +35,7 @@ class Listening:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, service: Service, config: BrokerConfig) -> None:
         self._config = config
-        self._listener = Listener(loop, service, limits_of(config))
+        self._listener = Listener(loop, service, limits_of(config), sockets=sockets_of(config))
         self._advertised = {endpoint.listener: endpoint for endpoint in config.advertised_listeners}
         self.addresses: list[Endpoint] = []
 
@@ -79,12 +84,48 @@ class Listening:
 
 def limits_of(config: BrokerConfig) -> Limits:
     """The configuration's limits in the connection layer's words."""
+    queued = config.queued_max_request_bytes
     return Limits(
         request_bytes_max=config.socket_request_max_bytes,
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
+        connections_per_ip_overrides=resolved(config.max_connections_per_ip_overrides),
         idle_ms_max=config.connections_max_idle_ms,
+        all_requests_bytes_max=queued if queued > 0 else memory_bytes() // REQUESTS_SHARE,
     )
+
+
+def sockets_of(config: BrokerConfig) -> SocketOptions:
+    """What the configuration tells the system of sockets."""
+    return SocketOptions(
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        backlog=config.socket_listen_backlog_size,
+    )
+
+
+def resolved(limits: Mapping[str, int]) -> dict[str, int]:
+    """Limits by address instead of by host name; raises ConfigError for a name that nobody knows."""
+    found: dict[str, int] = {}
+    for host, count in limits.items():
+        try:
+            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            key = "max.connections.per.ip.overrides"
+            raise ConfigError(key, f"{key}: {host!r} has no address: {error}") from error
+        found.update((str(address[4][0]), count) for address in addresses)
+    return found
+
+
+def memory_bytes() -> int:
+    """The memory this process may use: the machine's, or what its control group is given of it."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open(GROUP_LIMIT) as file:
+            given = file.read().strip()
+    except OSError:  # not Linux, or no control groups of version 2
+        return machine
+    return min(machine, int(given)) if given.isdigit() else machine
 
 
 def raise_open_file_limit() -> None:

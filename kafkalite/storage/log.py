@@ -16,6 +16,7 @@ from typing import cast
 from kafkalite._speedups.batches import Batch
 from kafkalite._speedups.file import Disk, File
 from kafkalite._speedups.log import LogCore
+from kafkalite.clock import Random
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
 from kafkalite.storage.epochs import LeaderEpochCache
@@ -60,6 +61,7 @@ class Log(LogCore):
         self.directory = directory
         self.topic = topic
         self.partition = partition
+        self._random: Random | None = None
         self.config = config
         self.epochs = epochs
         self.segments = tuple(segments)
@@ -88,13 +90,23 @@ class Log(LogCore):
     def config(self, config: TopicConfig) -> None:
         self._config = config
         self.segment_bytes = config.segment_bytes
-        self.segment_ms = config.segment_ms
+        self._draw_segment_ms()
         self.index_interval_bytes = config.index_interval_bytes
 
     @property
     def size(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self.segments)
+
+    def use_random(self, random: Random) -> None:
+        """Let `random` take up to `segment.jitter.ms` off the age at which each segment rolls."""
+        self._random = random
+        self._draw_segment_ms()
+
+    def _draw_segment_ms(self) -> None:
+        jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        less_ms = self._random.below(jitter_ms) if jitter_ms > 0 and self._random is not None else 0
+        self.segment_ms = self._config.segment_ms - less_ms
 
     def use_cache(self, cache: SegmentCache) -> None:
         """Let `cache` say which closed segments stay loaded."""
@@ -116,6 +128,7 @@ class Log(LogCore):
             self.cache.add(self.active)
         self.segments = (*self.segments, segment)
         self.active = segment
+        self._draw_segment_ms()
         self.rolled = True
 
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:

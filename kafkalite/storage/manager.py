@@ -204,6 +204,7 @@ class LogManager:
         """Look after a log from now on."""
         self._logs[log.topic, log.partition] = log
         log.use_cache(self.cache)
+        log.use_random(self._random)
 
     def forget(self, log: Log) -> None:
         """Look after a log no more; its files stay."""

@@ -7,6 +7,7 @@ import pytest
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.keys import ConfigError
 from kafkalite.model import Endpoint
+from kafkalite.server.listening import limits_of, memory_bytes
 
 HOUR_MS = 3_600_000
 
@@ -48,6 +49,32 @@ class TestTopicDefaults:
         ):
             with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(5\) must not be above"):
                 build()
+
+
+class TestConnections:
+    def test_limits_of_single_addresses(self) -> None:
+        config = BrokerConfig({"max.connections.per.ip.overrides": "127.0.0.1:2, [::1]:3,::2:4,localhost:5"})
+        assert config.max_connections_per_ip_overrides == {"127.0.0.1": 2, "::1": 3, "::2": 4, "localhost": 5}
+        assert BrokerConfig().max_connections_per_ip_overrides == {}
+
+    @pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:", ":5", "a:-1", "a:x", f"a:{2**31}", "a:" + "9" * 5000])
+    def test_wrong_limits_of_single_addresses(self, text: str) -> None:
+        with pytest.raises(ConfigError, match="allowed is HOST:COUNT"):
+            BrokerConfig({"max.connections.per.ip.overrides": text})
+
+    def test_the_bytes_under_way_hold_at_least_one_request(self) -> None:
+        allowed = {"queued.max.request.bytes": "5000", "socket.request.max.bytes": "5000"}
+        assert limits_of(BrokerConfig(allowed)).all_requests_bytes_max == 5000
+        with pytest.raises(ConfigError, match=r"queued\.max\.request\.bytes \(5000\) must not be below"):
+            BrokerConfig({"queued.max.request.bytes": "5000"})
+        default = limits_of(BrokerConfig()).all_requests_bytes_max
+        assert default == memory_bytes() // 8 and 1 << 24 < default < 1 << 50
+
+    def test_names_become_addresses_and_unknown_ones_are_told(self) -> None:
+        known = BrokerConfig({"max.connections.per.ip.overrides": "localhost:5"})
+        assert limits_of(known).connections_per_ip_overrides["127.0.0.1"] == 5
+        with pytest.raises(ConfigError, match=r"'nobody\.invalid' has no address"):
+            limits_of(BrokerConfig({"max.connections.per.ip.overrides": "nobody.invalid:5"}))
 
 
 class TestBroker:

@@ -5,11 +5,13 @@ import errno
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 
 import pytest
 
+from kafkalite.net.listener import Listener, SocketOptions
 from tests.unit.net.rig import Echo, Rig, both_loops, frame, make_listener, read_frame, round_trip, until
 
 
@@ -118,6 +120,36 @@ async def test_a_host_above_its_limit_is_closed_at_once():
         assert len(rig.echo.connections) == 2
         for _, writer in (first, second, other, third_host):
             writer.close()
+
+
+@both_loops(drivers=["epoll"])
+async def test_sockets_get_the_buffers_and_the_queue_that_are_asked_for():
+    loop = asyncio.get_running_loop()
+    plain, told = (
+        Listener(loop, Echo(), sockets=options)
+        for options in (None, SocketOptions(send_buffer_bytes=20_000, receive_buffer_bytes=30_000, backlog=3))
+    )
+    sizes = []
+    for listener in (plain, told):
+        address = listener.bind("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(frame(b"any body"))
+        await read_frame(reader)
+        (connection,) = listener.reactor.connections()
+        with socket.socket(fileno=os.dup(connection.fileno)) as accepted:
+            names = (socket.SO_SNDBUF, socket.SO_RCVBUF)
+            sizes.append([accepted.getsockopt(socket.SOL_SOCKET, name) for name in names])
+        if listener is told:
+            assert queue_of(listener._doors[0].socket) == 3
+        writer.close()
+        await listener.close(0.0)
+    assert sizes[1] == [40_000, 60_000]  # Linux doubles them for its own part
+    assert sizes[0] != sizes[1]
+
+
+def queue_of(listening):
+    """How many connections may wait: Linux tells it in a field that a listening socket has no other use for."""
+    return struct.unpack_from("I", listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 64), 28)[0]
 
 
 @both_loops

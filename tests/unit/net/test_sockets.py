@@ -1,12 +1,15 @@
 """Plain connections over real sockets: order, back-pressure, half close, resets, closing."""
 
+import asyncio
 import socket
 import struct
 
 import pytest
 
 from kafkalite._speedups.file import Disk, FileRegion
-from tests.unit.net.rig import Rig, both_loops, frame, read_frame, round_trip, until
+from kafkalite._speedups.framing import Limits
+from kafkalite.net.memory import MemoryHub
+from tests.unit.net.rig import Echo, Rig, both_loops, frame, read_frame, round_trip, until
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: close sends RST
 
@@ -126,6 +129,76 @@ async def test_too_many_bytes_of_open_requests_stop_reading():
             assert connection.requests_bytes <= 30_000
         assert connection.requests_bytes == 0 and not connection.stalled
         writer.close()
+
+
+@both_loops
+async def test_too_many_bytes_of_open_requests_of_all_connections_stop_reading_everywhere():
+    async with Rig(all_requests_bytes_max=100_000) as rig:
+        rig.echo.later = lambda body: True
+        hub, body = rig.listener.reactor, b"x" * 10_000
+        clients = [await rig.open() for _ in range(40)]
+        for _reader, writer in clients[:20]:
+            writer.write(frame(body))
+        await until(lambda: hub.crowded)
+        parked = rig.echo.frames
+        assert hub.requests_bytes == parked * len(body) > 100_000
+        for _reader, writer in clients[20:]:  # these ask only now: nobody reads it
+            writer.write(frame(body))
+        gone = rig.echo.open.pop(0)[0].connection
+        gone.close("the test")  # what it had under way counts no more
+        await until(lambda: gone in rig.echo.gone)
+        assert hub.requests_bytes == (parked - 1) * len(body)
+        answered, read = 1, set()
+        while answered < 40:
+            await until(lambda: rig.echo.open)
+            assert hub.requests_bytes <= 100_000 + 20 * len(body)  # and what one pass received
+            reply, taken = rig.echo.open.pop(0)
+            read.add(reply.connection)
+            reply.send(taken)
+            answered += 1
+        assert rig.echo.frames == 40 and len(read) == 39
+        await until(lambda: not hub.requests_bytes)
+        assert not hub.crowded
+        for _reader, writer in clients:
+            writer.close()
+
+
+@both_loops(drivers=["epoll"])
+async def test_a_crowded_hub_reads_nothing_and_does_not_spin():
+    async with Rig(all_requests_bytes_max=1) as rig:
+        rig.echo.later = lambda body: body[0] == 1
+        (_, parked), (reader, writer) = await rig.open(), await rig.open()
+        parked.write(frame(b"\1" * 1000))
+        await until(lambda: rig.echo.open)
+        await until(lambda: rig.listener.reactor.crowded)
+        writer.write(frame(b"\2" * 1000))
+        before = rig.listener.reactor.passes
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert rig.listener.reactor.passes - before <= 3 and rig.echo.frames == 1
+        rig.echo.open.pop()[0].send(b"\1" * 10)
+        assert await read_frame(reader) == b"\2" * 1000
+        for each in (parked, writer):
+            each.close()
+
+
+def test_the_bytes_under_way_are_counted_once_a_pass_and_room_is_made_before_reading_goes_on():
+    echo = Echo()
+    echo.later = lambda body: True
+    hub = MemoryHub(echo, Limits(all_requests_bytes_max=1000))
+    clients = [hub.connect() for _ in range(5)]
+    for client in clients:
+        client.send(frame(b"x" * 400))
+    assert echo.frames == 3 and hub.crowded and hub.requests_bytes == 1200
+    echo.open.pop(0)[0].skip()
+    hub.pump()
+    assert echo.frames == 5 and hub.crowded and hub.requests_bytes == 1600
+    echo.open.pop(0)[0].skip()
+    hub.pump()
+    assert hub.crowded and hub.requests_bytes == 1200
+    for client in clients:
+        client.close()
+    assert hub.requests_bytes == 0 and not hub.crowded
 
 
 @both_loops

@@ -11,6 +11,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.log import Log
+from kafkalite.testing.clock import SeededRandom
 from kafkalite.testing.disk import FaultyDisk
 from tests.unit.storage.damage import CONFIG, batch, filled
 
@@ -324,3 +325,25 @@ def test_close_leaves_indexes_snapshot_and_recovery_point(tmp_path: Path, disk: 
 def test_default_settings_are_kafkas(tmp_path: Path, disk: FaultyDisk) -> None:
     log = Log.create(disk, str(tmp_path / "d-0"), "d", 0, TopicConfig())
     assert (log.segment_bytes, log.segment_ms, log.index_interval_bytes) == (1 << 30, 604_800_000, 4096)
+
+
+def test_each_segment_rolls_up_to_the_jitter_earlier(log: Log) -> None:
+    """Segments of many partitions that began together shall not all roll together."""
+    log.use_random(SeededRandom(7))
+    log.config = replace(CONFIG, segment_ms=1000, segment_jitter_ms=400, segment_bytes=1 << 30)
+    drawn, at_ms = {log.segment_ms}, 1_000_000
+    for _ in range(30):
+        age_ms = log.segment_ms
+        append(log, batch(1, at_ms), batch(1, at_ms + age_ms))
+        segments = len(log.segments)
+        append(log, batch(1, at_ms + age_ms + 1))
+        assert len(log.segments) == segments + 1
+        drawn.add(log.segment_ms)
+        at_ms += 10_000_000
+        log.roll(log.log_end_offset)
+        drawn.add(log.segment_ms)
+    assert all(600 < ms <= 1000 for ms in drawn) and len(drawn) > 10
+    log.config = replace(CONFIG, segment_ms=1000)
+    assert log.segment_ms == 1000
+    log.config = replace(CONFIG, segment_ms=5, segment_jitter_ms=400)
+    assert 0 < log.segment_ms <= 5
