@@ -1,9 +1,10 @@
 """What this broker knows of the cluster: brokers, topics, partitions, who leads. Immutable; swapped whole on change.
 
-Handlers read one image for a whole request, so that an answer never mixes two states of the cluster.
+Handlers read one image for a whole request, so that an answer never mixes two states of the cluster. `ClusterTables` is
+where changes are gathered and images come from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -53,31 +54,54 @@ class ClusterImage:
         default_factory=nothing
     )  # as metrics show names: what collides is found by it
 
-    def with_topics(self, changed: list[TopicImage]) -> "ClusterImage":
-        """Answer the image in which these topics are new or replaced."""
-        topics, by_id, by_folded = dict(self.topics), dict(self.topics_by_id), dict(self.topics_by_folded_name)
-        for topic in changed:
-            old = topics.get(topic.name)
-            if old is not None:
-                del by_id[old.topic_id]
-            topics[topic.name] = by_id[topic.topic_id] = by_folded[folded(topic.name)] = topic
-        return self._having(topics, by_id, by_folded)
 
-    def without_topic(self, name: str) -> "ClusterImage":
-        """Answer the image in which this topic is gone; KeyError when it was not there."""
-        topics, by_id, by_folded = dict(self.topics), dict(self.topics_by_id), dict(self.topics_by_folded_name)
-        gone = topics.pop(name)
-        del by_id[gone.topic_id]
-        if by_folded[folded(name)] is gone:
-            del by_folded[folded(name)]
-        return self._having(topics, by_id, by_folded)
+class ClusterTables:
+    """The cluster as it changes. Who decides on a change looks single topics up here.
 
-    def _having(
-        self, topics: dict[str, TopicImage], by_id: dict[bytes, TopicImage], by_folded: dict[str, TopicImage]
-    ) -> "ClusterImage":
-        return replace(
-            self,
-            topics=MappingProxyType(topics),
-            topics_by_id=MappingProxyType(by_id),
-            topics_by_folded_name=MappingProxyType(by_folded),
-        )
+    Arguments:
+        cluster_id, controller_id, brokers: as in the image.
+        topics: those that there are.
+    """
+
+    def __init__(
+        self, cluster_id: str, controller_id: int, brokers: tuple[Node, ...], topics: Iterable[TopicImage] = ()
+    ) -> None:
+        self.brokers = brokers
+        self.topics: dict[str, TopicImage] = {}
+        self.topics_by_folded_name: dict[str, TopicImage] = {}
+        self._by_id: dict[bytes, TopicImage] = {}
+        self._bare = ClusterImage(cluster_id, controller_id, brokers)
+        self._image: ClusterImage | None = None
+        for topic in topics:
+            self.put(topic)
+
+    @property
+    def image(self) -> ClusterImage:
+        """What the cluster is now. The tables are copied at the first look after changes, not for each of them: one
+        request may change thousands of topics.
+        """
+        if self._image is None:
+            self._image = replace(
+                self._bare,
+                topics=MappingProxyType(dict(self.topics)),
+                topics_by_id=MappingProxyType(dict(self._by_id)),
+                topics_by_folded_name=MappingProxyType(dict(self.topics_by_folded_name)),
+            )
+        return self._image
+
+    def put(self, topic: TopicImage) -> None:
+        """A topic is new, or replaces the one of its name."""
+        self._image = None
+        old = self.topics.get(topic.name)
+        if old is not None:
+            del self._by_id[old.topic_id]
+        self.topics[topic.name] = self._by_id[topic.topic_id] = topic
+        self.topics_by_folded_name[folded(topic.name)] = topic
+
+    def remove(self, name: str) -> None:
+        """A topic is gone; KeyError when it was not there."""
+        self._image = None
+        gone = self.topics.pop(name)
+        del self._by_id[gone.topic_id]
+        if self.topics_by_folded_name[folded(name)] is gone:
+            del self.topics_by_folded_name[folded(name)]

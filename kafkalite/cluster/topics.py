@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Random
-from kafkalite.cluster.image import ClusterImage, PartitionImage, TopicImage
+from kafkalite.cluster.image import ClusterTables, PartitionImage, TopicImage
 from kafkalite.cluster.turns import Turns
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import ConfigError, check_topic_configs
@@ -97,7 +97,7 @@ class Host(Protocol):
     random: Random
 
     @property
-    def image(self) -> ClusterImage: ...
+    def tables(self) -> ClusterTables: ...
 
     def topic_changed(self, topic: TopicImage) -> None: ...
     def topic_gone(self, name: str) -> None: ...
@@ -186,7 +186,7 @@ class Topics:
         return new.assignment_count or default
 
     def _added(self, more: MorePartitions) -> int:
-        topic = self._host.image.topics.get(more.name)
+        topic = self._host.tables.topics.get(more.name)
         return 0 if topic is None else more.count - len(topic.partitions)
 
     # One change, in its turn.
@@ -251,9 +251,9 @@ class Topics:
         wrong = complaint(name)
         if wrong:
             raise RefusedError(KafkaErrorCode.INVALID_TOPIC_EXCEPTION, wrong)
-        if name in self._host.image.topics:
+        if name in self._host.tables.topics:
             raise RefusedError(KafkaErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        other = self._host.image.topics_by_folded_name.get(folded(name))
+        other = self._host.tables.topics_by_folded_name.get(folded(name))
         if other is not None:
             raise RefusedError(
                 KafkaErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -337,13 +337,13 @@ class Topics:
         return TopicImage(topic.name, topic.topic_id, (*topic.partitions, *map(fresh, replicas)), topic.configs)
 
     def _existing(self, name: str) -> TopicImage:
-        topic = self._host.image.topics.get(name)
+        topic = self._host.tables.topics.get(name)
         if topic is None:
             raise RefusedError(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
         return topic
 
     def _live(self) -> list[int]:
-        return [broker.broker_id for broker in self._host.image.brokers]
+        return [broker.broker_id for broker in self._host.tables.brokers]
 
 
 def settling(then: Settle, end: Callable[[], None]) -> Settle:

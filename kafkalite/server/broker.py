@@ -20,7 +20,7 @@ from types import TracebackType
 from kafkalite._speedups.file import Disk
 from kafkalite._speedups.framing import Connection
 from kafkalite.clock import LoopClock, Random, SystemRandom, ThreadOffload
-from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, TopicImage
+from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.cluster.store import ClusterStore
@@ -84,7 +84,6 @@ class Broker:
         self.disk = Disk()
         self.replicas = Replicas()
         self._service: Embedded | None = None
-        self._changed: list[TopicImage] = []
 
     async def __aenter__(self) -> "Broker":
         await self.start()
@@ -181,7 +180,7 @@ class Broker:
         configs = {topic.name: self.config.topic_config(topic.configs) for topic in topics}
         self.loaded = self.logs.load(lambda topic: configs.get(topic, self.config.topic_defaults))
         node = Node(self.broker_id, "", 0, self.config.broker_rack)
-        self._image = ClusterImage(self.cluster_id, self.broker_id, (node,)).with_topics(topics)
+        self.tables = ClusterTables(self.cluster_id, self.broker_id, (node,), topics)
         self.hosting = Hosting(self.config, self.clock, self.offload, self.replicas, self.logs, self.store)
         self.hosting.load(topics, self.store.noted_directory)
 
@@ -243,18 +242,16 @@ class Broker:
     @property
     def image(self) -> ClusterImage:
         """What the cluster is now."""
-        if self._changed:  # taken over together: thousands of topics made by one request would copy the image each
-            self._image, self._changed = self._image.with_topics(self._changed), []
-        return self._image
+        return self.tables.image
 
     def topic_changed(self, topic: TopicImage) -> None:
         """A topic is new or was changed, durably."""
-        self._changed.append(topic)
+        self.tables.put(topic)
         self.hosting.apply(topic)
 
     def topic_gone(self, name: str) -> None:
         """A topic was deleted, durably."""
-        self._image = self.image.without_topic(name)
+        self.tables.remove(name)
         self.hosting.drop(name)
 
     def configure_broker(
@@ -266,7 +263,7 @@ class Broker:
             default = texts if all_brokers else self.config.dynamic_default
             own = self.config.dynamic if all_brokers else texts
             self.config = BrokerConfig(self.config.static, default, own)
-            self.hosting.configure(self.config, self.image.topics.values())
+            self.hosting.configure(self.config, self.tables.topics.values())
             self.listening.configure(self.config)
 
         self.store.configure_broker(None if all_brokers else self.broker_id, texts, applying(configured, then))

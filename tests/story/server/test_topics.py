@@ -1,9 +1,14 @@
 """Topics: created, found, grown, cut and deleted by request."""
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkalite.cluster import image
+from kafkalite.cluster.image import ClusterImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
@@ -289,3 +294,25 @@ async def test_topic_partitions_of_unknown_topics(client: Client) -> None:
     asked = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in ("t", "nowhere", "a/b")]
     found = (await client.call(DescribeTopicPartitionsRequest(topics=asked))).topics
     assert {topic.name: topic.error_code for topic in found} == {"t": 0, "nowhere": 3, "a/b": 17}
+
+
+@pytest.mark.parametrize("kept", ["in memory", "in a journal"])
+async def test_the_tables_are_copied_a_few_times_per_request_and_not_per_topic(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of topics in one request would copy thousands of topics for each of them."""
+    names = [f"topic-{number}" for number in range(500)]
+    copies: list[int] = []
+
+    def counted(bare: ClusterImage, **tables: Any) -> ClusterImage:
+        copies.append(len(tables["topics"]))
+        return replace(bare, **tables)
+
+    monkeypatch.setattr(image, "replace", counted)
+    async with running(None if kept == "in memory" else str(tmp_path / "data")) as client:
+        for change in (client.create, client.delete):
+            copies.clear()
+            assert {result.error_code for result in await change(*names)} == {0}
+            assert len(client.broker.image.topics) == (500 if change == client.create else 0)
+            assert 1 <= len(copies) <= 4, copies
+        assert client.broker.image.topics_by_id == {} == client.broker.image.topics_by_folded_name

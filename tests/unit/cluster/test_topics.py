@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from kafkalite.cluster.image import ClusterImage, TopicImage
+from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.topics import MorePartitions, NewTopic, Refusal, Topics
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
@@ -44,16 +44,20 @@ class Cluster:
     def __init__(self, settings: Mapping[str, str] | None = None, brokers: int = 2) -> None:
         self.config = BrokerConfig(static=dict(settings or {}))
         nodes = tuple(Node(node, "localhost", 9092, None) for node in range(1, brokers + 1))
-        self.image = ClusterImage("cluster", 1, nodes)
+        self.tables = ClusterTables("cluster", 1, nodes)
         self.random = SeededRandom(1)
         self.store = HeldStore()
         self.topics = Topics(self, self.store)
 
+    @property
+    def image(self) -> ClusterImage:
+        return self.tables.image
+
     def topic_changed(self, topic: TopicImage) -> None:
-        self.image = self.image.with_topics([topic])
+        self.tables.put(topic)
 
     def topic_gone(self, name: str) -> None:
-        self.image = self.image.without_topic(name)
+        self.tables.remove(name)
 
     def create(self, *asked: NewTopic, validate_only: bool = False) -> list[Refusal | None]:
         return self._outcomes(lambda then: self.topics.create(list(asked), validate_only=validate_only, then=then))
