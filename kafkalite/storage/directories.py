@@ -62,7 +62,7 @@ class LogDirectory:
     def lock(self) -> None:
         """Make the directory and take its lock. Raises DirectoryError."""
         try:
-            self.disk.make_dir(self.path)
+            self.make()
             lock = self.disk.open(self.file(LOCK), create=True)
             lock.lock()
         except BlockingIOError as error:
@@ -70,6 +70,16 @@ class LogDirectory:
         except OSError as error:
             raise DirectoryError(f"{self.path}: cannot use this log directory: {error.strerror}") from error
         self._lock = lock
+
+    def make(self) -> None:
+        """Make the directory and what is missing above it, and sync their names. Raises OSError."""
+        missing, path = [], self.path
+        while not self.disk.exists(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        self.disk.make_dir(self.path)
+        for made in reversed(missing):
+            self.disk.sync_dir(os.path.dirname(made))
 
     def unlock(self) -> None:
         """Let others have it. A second call does nothing."""

@@ -4,6 +4,7 @@ Law: epochs and start offsets only grow; an entry that would not is replaced tog
 """
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from kafkalite._speedups.file import Disk
 from kafkalite.storage.checkpoints import read_epochs, write_epochs
@@ -39,10 +40,20 @@ class LeaderEpochCache:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` begins at `start_offset`. Raises OSError."""
-        if epoch < 0 or (self.entries and epoch == self.latest):
-            return
-        kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
-        self._replace([*kept, (epoch, start_offset)])
+        self._replace(_assigned(self.entries, epoch, start_offset))
+
+    def settle(self, found: Iterable[tuple[int, int]], start_offset: int, end_offset: int, *, lost: bool) -> None:
+        """Become what recovery found, in order and each epoch once, within the ends of the log. Raises OSError.
+
+        One write: a crash in between would leave a part that looks like the whole. `lost`: write in any case, as the
+        file is bad.
+        """
+        entries: list[tuple[int, int]] = []
+        for epoch, offset in found:
+            if epoch > (entries[-1][0] if entries else UNDEFINED_EPOCH):
+                entries = _assigned(entries, epoch, offset)
+        entries = [entry for entry in entries if entry[1] < end_offset]
+        self._replace(_started(entries, start_offset), lost)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at or above `end_offset`. Raises OSError."""
@@ -50,10 +61,7 @@ class LeaderEpochCache:
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what ended before `start_offset`; the epoch that holds it begins there now. Raises OSError."""
-        index = bisect_right(self.entries, start_offset, key=lambda entry: entry[1]) - 1
-        if index < 0 or self.entries[index][1] == start_offset == self.entries[0][1]:
-            return
-        self._replace([(self.entries[index][0], start_offset), *self.entries[index + 1 :]])
+        self._replace(_started(self.entries, start_offset))
 
     def epoch_at(self, offset: int) -> int:
         """The epoch in which the record at `offset` was written, -1 where unknown."""
@@ -72,8 +80,21 @@ class LeaderEpochCache:
         floor = self.entries[index - 1][0] if index else epoch
         return floor, self.entries[index][1]
 
-    def _replace(self, entries: list[tuple[int, int]]) -> None:
-        if entries == self.entries:
+    def _replace(self, entries: list[tuple[int, int]], force: bool = False) -> None:
+        if entries == self.entries and not force:
             return
         self.entries = entries
         write_epochs(self._disk, self._path, entries)
+
+
+def _assigned(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]]:
+    if epoch < 0 or (entries and epoch == entries[-1][0]):
+        return entries
+    return [*(entry for entry in entries if entry[0] < epoch and entry[1] < start_offset), (epoch, start_offset)]
+
+
+def _started(entries: list[tuple[int, int]], start_offset: int) -> list[tuple[int, int]]:
+    index = bisect_right(entries, start_offset, key=lambda entry: entry[1]) - 1
+    if index < 0 or entries[index][1] == start_offset == entries[0][1]:
+        return entries
+    return [(entries[index][0], start_offset), *entries[index + 1 :]]

@@ -148,20 +148,25 @@ class Log(LogCore):
         if self.cache is not None:
             for segment in (kept[-1], *dropped):
                 self.cache.forget(segment)
+        # The last files first, and cut only then: whenever it ends halfway, no gap is left.
+        self._remove_behind(kept[-1].base_offset)
         kept[-1].closed = False
         kept[-1].truncate(offset)
         self.segments = tuple(kept)
         self.active = kept[-1]
-        self._remove_behind(kept[-1].base_offset)
         self.epochs.truncate_from_end(offset)
         self.set_epoch(self.epochs.latest)
 
     def _remove_behind(self, base_offset: int) -> None:
         """Remove the files of all later segments, those of a roll that failed halfway too."""
-        for name in self.disk.list(self.directory):
+        removed = False
+        for name in reversed(self.disk.list(self.directory)):
             found = names.parse_file_name(name)
             if found is not None and found[0] > base_offset and found[1] != names.SNAPSHOT:
                 self.disk.remove(os.path.join(self.directory, name))
+                removed = True
+        if removed:
+            self.disk.sync_dir(self.directory)
 
     # Reading beside offsets.
 
@@ -230,10 +235,16 @@ class Log(LogCore):
         return 0
 
     def truncate_to(self, offset: int) -> None:
-        """Drop everything at or above `offset` (a follower that diverged). Raises OSError."""
+        """Drop every batch that reaches `offset` (a follower that diverged). Raises OSError.
+
+        A batch across `offset` goes whole, and the log ends with the one before: a gap would be taken for a loss.
+        """
         assert self.pending_bytes == 0, "truncation comes between passes"
         if offset >= self.log_end_offset:
             return
+        holder = next((each for each in reversed(self.segments) if each.base_offset <= offset), self.segments[0])
+        if (found := holder.position_of_batch(offset)) is not None:
+            offset = min(offset, found[2])
         self.cut_back(offset)
         self.producers.truncate(offset)
         self.log_start_offset = min(self.log_start_offset, offset)

@@ -71,6 +71,8 @@ class Progress:
     segments_dropped: int = 0
     set_aside: list[str] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
+    epochs_before: list[tuple[int, int]] = field(default_factory=list)
+    epochs_lost: bool = False
 
 
 def recover(place: Place) -> tuple[Log, Progress]:
@@ -149,7 +151,7 @@ class Recovery:
             kept.append(segment)
             if not self._from_recovery_point(segment, waiting):
                 self._believe_or_scan(segment)
-            elif self._scan(segment):
+            elif self._scan(segment, waiting):
                 self._set_overlap_aside(segment, waiting)
             else:
                 self._drop(waiting)
@@ -168,13 +170,17 @@ class Recovery:
         if not _believe(segment) and not self._scan(segment, synced=True):
             raise AssertionError("a damaged segment that was synced is refused")
 
-    def _scan(self, segment: Segment, *, synced: bool = False) -> bool:
-        """Check a segment and cut off what is bad; tell whether it was whole. RecoveryError where that was `synced`."""
+    def _scan(self, segment: Segment, following: Iterable[Segment] = (), *, synced: bool = False) -> bool:
+        """Check a segment and cut off what is bad; tell whether it was whole and all that follows may stay.
+
+        RecoveryError where what is bad was `synced`.
+        """
         found = self._index_anew(segment, self._producers)
         self.progress.segments_scanned += 1
         self.progress.batches_checked += found.batches
         self.progress.epochs += found.epochs
-        if found.whole and segment.closed:
+        whole = found.whole and not self._gap(found.next_offset, following)
+        if whole and segment.closed:
             segment.finish()
             return True
         if not found.whole:
@@ -184,7 +190,16 @@ class Recovery:
             self.progress.bytes_dropped += segment.opened.size() - found.end
             segment.opened.truncate(found.end)
         segment.write_indexes()
-        return found.whole
+        return whole
+
+    def _gap(self, end: int, following: Iterable[Segment]) -> bool:
+        """Whether batches are missing that were not synced: the disk got the next segment, but not the end of this one.
+
+        The cleaner leaves gaps, too: where it may have been, and below the recovery point, nothing is cut for that.
+        """
+        follows = next((segment.base_offset for segment in following if segment.base_offset >= end), end)
+        compacted = "compact" in self.place.config.cleanup_policy
+        return self.place.recovery_point <= end < follows and not compacted
 
     def _index_anew(self, segment: Segment, producers: ProducerState | None = None) -> Scanned:
         """Check all batches of a segment and index them in memory."""
@@ -238,13 +253,23 @@ class Recovery:
     def _epochs(self, segments: list[Segment]) -> LeaderEpochCache:
         path = os.path.join(self.place.directory, names.LEADER_EPOCH_CHECKPOINT)
         try:
-            return LeaderEpochCache.load(self._disk, path)
+            epochs = LeaderEpochCache.load(self._disk, path)
+            missing = self._before_epochs(epochs, segments)
         except BadCheckpoint as error:
             logger.warning("%s; the epochs are read from the batches", error)
-        for segment in segments:
-            self.progress.epochs += self._index_anew(segment).epochs
+            epochs, missing = LeaderEpochCache(self._disk, path), segments
+            self.progress.epochs_lost = True
+        for segment in missing:
+            self.progress.epochs_before += self._index_anew(segment).epochs
             segment.unload()
-        return LeaderEpochCache(self._disk, path)
+        return epochs
+
+    def _before_epochs(self, epochs: LeaderEpochCache, segments: list[Segment]) -> list[Segment]:
+        """Segments older than the first known epoch: the log start had moved on, and a crash took it back."""
+        known_from = epochs.entries[0][1] if epochs.entries else 0
+        if self.place.clean or known_from <= max(self.place.log_start_offset, segments[0].base_offset):
+            return []
+        return [segment for segment in segments if segment.base_offset < known_from]
 
     def _load_snapshot(self, read_from: int) -> None:
         """Take the newest snapshot that can be believed, and note from which offset batches come on top.
@@ -268,11 +293,8 @@ class Recovery:
 
     def _settle(self, log: Log) -> None:
         """Bring epochs and producers to the ends that were found."""
-        for epoch, offset in self.progress.epochs:
-            if epoch > log.epochs.latest:
-                log.epochs.assign(epoch, offset)
-        log.epochs.truncate_from_end(log.log_end_offset)
-        log.epochs.truncate_from_start(log.log_start_offset)
+        found = [*self.progress.epochs_before, *log.epochs.entries, *self.progress.epochs]
+        log.epochs.settle(found, log.log_start_offset, log.log_end_offset, lost=self.progress.epochs_lost)
         log.set_epoch(log.epochs.latest)
         self._producers.truncate(log.log_end_offset)
         log.producers = self._producers

@@ -9,6 +9,7 @@ Sources: UnifiedLog.deleteOldSegments, LocalLog.deleteSegmentFiles.
 """
 
 import itertools
+import os
 
 from kafkalite._speedups.file import Disk
 from kafkalite.storage import names
@@ -74,8 +75,12 @@ def remove_files(disk: Disk, paths: list[str]) -> None:
 
 
 def remove_directory(disk: Disk, path: str) -> None:
-    """Job: remove a partition's directory that was renamed before; one that is gone already is fine. Raises OSError."""
+    """Job: remove a partition's directory that was renamed before; one that is gone already is fine. Raises OSError.
+
+    The new name comes to the disk first: a power cut must not bring back the old one with half of its files.
+    """
     try:
+        disk.sync_dir(os.path.dirname(path))
         disk.remove_tree(path)
     except FileNotFoundError:
         return

@@ -96,8 +96,9 @@ class Story:
         offset = self.rng.randint(max(self.start, self.end - 60), self.end)
         self.log.truncate_to(offset)
         if offset < self.end:
+            self.end = min([offset, *(sent.base for sent in self.batches if sent.last >= offset)])
             self.batches = [sent for sent in self.batches if sent.last < offset]
-            self.end = offset
+            self.start = min(self.start, self.end)
             self.epoch += 1
 
     def delete_records(self) -> None:
@@ -131,12 +132,6 @@ class Story:
         place = Place(self.disk, str(self.path), "t", 0, self.config, clean, recovery_point, self.start)
         self.log, _ = recover(place)
         self.log.use_cache(SegmentCache(files_max=self.rng.choice([1, 2, 50])))
-        if not self.batches or self.batches[-1].last < self.end - 1:
-            # A truncation inside a batch is not in the files: the log ends with its last batch.
-            self.end = max(
-                self.batches[-1].last + 1 if self.batches else 0, self.start, self.log.segments[0].base_offset
-            )
-            self.log.truncate_to(self.end)
         self.epoch += 1
 
     # What must hold.
