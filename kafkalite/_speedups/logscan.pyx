@@ -86,7 +86,7 @@ kl_crc_init()
 cdef bint has_fast = kl_crc_has_fast()
 
 
-cdef inline uint32_t crc32c(const uint8_t *p, size_t n) noexcept nogil:
+cdef uint32_t crc32c(const uint8_t *p, size_t n) noexcept nogil:
     cdef uint32_t start = 0xffffffff
     return (kl_crc_fast(start, p, n) if has_fast else kl_crc_plain(start, p, n)) ^ start
 

@@ -1,0 +1,34 @@
+from collections.abc import Callable
+
+from kafkalite._speedups.cleaning import Rules, Transactions
+from kafkalite._speedups.file import File
+from kafkalite._speedups.log import SegmentCore
+from kafkalite._speedups.offsetmap import OffsetMap
+
+class Worker:
+    offsets: OffsetMap
+    stop: bool
+    bytes_mapped: int
+    bytes_read: int
+    bytes_written: int
+    records_read: int
+    records_kept: int
+    keyless: int
+    def __init__(
+        self, offsets: OffsetMap, buffer_bytes: int, throttle: Callable[[int], object] | None = None
+    ) -> None: ...
+    def reset(self) -> None: ...
+    def map_segment(
+        self, file: File, position: int, size: int, base_offset: int, start_offset: int, transactions: Transactions
+    ) -> bool: ...
+    def clean_segment(
+        self,
+        file: File,
+        size: int,
+        base_offset: int,
+        target: SegmentCore,
+        rules: Rules,
+        transactions: Transactions,
+        interval: int,
+        last: bool,
+    ) -> None: ...
