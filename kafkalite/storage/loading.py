@@ -1,16 +1,21 @@
-"""One log directory at start: which partitions are there, and their recovery in parallel.
+"""The log directories at start: which partitions are there, and their recovery in parallel.
 
 Laws:
 1. Whether the last end was clean is read once, and its mark removed, before any log is opened.
 2. A checkpoint that does not read means an unclean start, with a log line; it never stops the broker.
 3. Directories with foreign names are left alone, with a log line; `-delete` ones are finished.
+4. Every directory has threads of its own, so that a slow disk holds up no other one; an error ends its directory only.
+5. While it takes longer than a second, a line each second says how far it is.
 """
 
 import logging
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from threading import Lock
 
 from kafkalite._speedups.file import Disk
 from kafkalite.config.topic import TopicConfig
@@ -24,29 +29,101 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Loaded:
-    """What was found in one log directory; `error` ended it early."""
+    """What was found in one log directory; `error` ended it early. Keys are directories of partitions."""
 
     path: str
     clean: bool
     logs: list[Log] = field(default_factory=list)
     topic_ids: dict[str, bytes | None] = field(default_factory=dict)
     to_delete: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    progress: dict[str, Progress] = field(default_factory=dict)
     bytes_dropped: int = 0
     error: OSError | None = None
 
 
-def load_directory(disk: Disk, path: str, config_of: Callable[[str], TopicConfig], threads: int) -> Loaded:
-    """Recover every partition in a log directory; blocks. Raises nothing but bugs: see `Loaded.error`."""
+class Watch:
+    """How far recovery is; `checked` may be called by any thread."""
+
+    def __init__(self, partitions: int, size: int) -> None:
+        self._partitions = partitions
+        self._size = size
+        self._checked = 0
+        self._began = time.monotonic()
+        self._lock = Lock()
+
+    def checked(self, size: int) -> None:
+        """So many bytes of batches more."""
+        with self._lock:
+            self._checked += size
+
+    def say(self, partitions_done: int) -> None:
+        """One line on the log."""
+        done, all_of_it = (self._checked, self._size) if self._checked else (partitions_done, self._partitions)
+        elapsed = time.monotonic() - self._began
+        left = f"about {elapsed * max(all_of_it - done, 0) / done:.0f} s left" if done else "just begun"
+        logger.info(
+            "recovering: %d of %d partitions, %d of at most %d MiB checked, %s",
+            partitions_done, self._partitions, self._checked >> 20, self._size >> 20, left,
+        )  # fmt: skip
+
+
+def load_directories(
+    disk: Disk, paths: Sequence[str], config_of: Callable[[str], TopicConfig], threads: int, say_every_s: float = 1.0
+) -> list[Loaded]:
+    """Recover every partition of the log directories; blocks. Raises nothing but bugs: see `Loaded.error`.
+
+    Arguments:
+        config_of: answers for a topic name.
+        threads: for each directory.
+        say_every_s: seconds between the lines that tell how far it is.
+    """
+    found = [_begin(disk, path, config_of) for path in paths]
+    work = [(loaded, place) for loaded, places in found for place in places]
+    watch = Watch(len(work), sum(_size_to_check(place) for _, place in work))
+    for _, place in work:
+        place.advance = watch.checked
+    with ExitStack() as stack:
+        pools = {
+            loaded.path: stack.enter_context(ThreadPoolExecutor(threads, thread_name_prefix="recovery"))
+            for loaded, places in found
+            if places
+        }
+        running = [pools[loaded.path].submit(_try_recover, loaded, place) for loaded, place in work]
+        _wait(running, watch, say_every_s)
+    for (loaded, place), future in zip(work, running, strict=True):
+        _take(loaded, place, future.result())
+    return [loaded for loaded, _ in found]
+
+
+def _begin(disk: Disk, path: str, config_of: Callable[[str], TopicConfig]) -> tuple[Loaded, list[Place]]:
     try:
         loaded = Loaded(path, checkpoints.take_clean_shutdown(disk, path))
-        places = _places(disk, loaded, config_of)
+        return loaded, _places(disk, loaded, config_of)
     except OSError as error:
-        return Loaded(path, False, error=error)
-    with ThreadPoolExecutor(threads, thread_name_prefix="recovery") as pool:
-        for place, outcome in zip(places, pool.map(_try_recover, places), strict=True):
-            _take(loaded, place, outcome)
-    return loaded
+        return Loaded(path, False, error=error), []
+
+
+def _size_to_check(place: Place) -> int:
+    """Bytes of the segments that are not below the recovery point; what cannot be read is told by recovery."""
+    if place.clean:
+        return 0
+    try:
+        named = [names.parse_file_name(name) for name in place.disk.list(place.directory)]
+        bases = sorted(found[0] for found in named if found is not None and found[1] == names.LOG)
+        first = max((base for base in bases if base <= place.recovery_point), default=0)
+        files = [names.file_name(base, names.LOG) for base in bases if base >= first]
+        return sum(place.disk.size(os.path.join(place.directory, name)) for name in files)
+    except OSError:
+        return 0
+
+
+def _wait(running: Sequence[Future[Outcome]], watch: Watch, say_every_s: float) -> None:
+    waiting = set(running)
+    while waiting:
+        done, waiting = wait(waiting, timeout=say_every_s)
+        if waiting:
+            watch.say(len(running) - len(waiting))
 
 
 def _offsets(disk: Disk, loaded: Loaded, name: str) -> checkpoints.Offsets:
@@ -81,22 +158,28 @@ def _places(disk: Disk, loaded: Loaded, config_of: Callable[[str], TopicConfig])
     return places
 
 
-def _try_recover(place: Place) -> Outcome:
+def _try_recover(loaded: Loaded, place: Place) -> Outcome:
+    if loaded.error is not None:  # nothing of a directory that failed is trusted, so nothing more of it is read
+        return loaded.error
     try:
         topic_id = checkpoints.read_topic_id(place.disk, place.directory)
         return *recover(place), topic_id
-    except (OSError, RecoveryError, checkpoints.BadCheckpoint) as error:
+    except OSError as error:
+        loaded.error = error
+        return error
+    except (RecoveryError, checkpoints.BadCheckpoint) as error:
         return error
 
 
 def _take(loaded: Loaded, place: Place, outcome: Outcome) -> None:
     if isinstance(outcome, OSError):
-        loaded.error = loaded.error or outcome
-    elif isinstance(outcome, ValueError):
+        return  # it is the directory's error already
+    if isinstance(outcome, ValueError):
         logger.error("%s-%d is offline: %s", place.topic, place.partition, outcome)
-        loaded.refused.append(place.directory)
-    else:
-        log, progress, topic_id = outcome
-        loaded.logs.append(log)
-        loaded.topic_ids[place.directory] = topic_id
-        loaded.bytes_dropped += progress.bytes_dropped
+        loaded.refused[place.directory] = str(outcome)
+        return
+    log, progress, topic_id = outcome
+    loaded.logs.append(log)
+    loaded.progress[place.directory] = progress
+    loaded.topic_ids[place.directory] = topic_id
+    loaded.bytes_dropped += progress.bytes_dropped
