@@ -1,8 +1,8 @@
 """`kafkalite serve`: a broker as a process of its own.
 
 Laws: standard output has one line, `kafkalite ready on HOST:PORT`, when the broker accepts; everything else is the log
-on standard error. What keeps the broker from starting is one line and exit code 2. The first SIGTERM or SIGINT ends it
-cleanly with code 0, the second one at once, whatever the broker is doing.
+on standard error. What keeps the broker from starting, or from going on, is one line and exit code 2. The first SIGTERM
+or SIGINT ends it cleanly with code 0, the second one at once, whatever the broker is doing.
 """
 
 import asyncio
@@ -108,6 +108,13 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
         text = f"the service manager hands over {len(inherited)} sockets for {len(config.listeners)} listener(s)"
         raise StartError(f"{text}: name one listener for each in `listeners`")
     broker = Broker(config=config)
+    failures: list[str] = []
+
+    def failed(text: str) -> None:
+        failures.append(text)
+        asked.set()
+
+    broker.on_failed = failed
     await broker.start(inherited=inherited)
     try:
         say_ready(broker)
@@ -117,6 +124,8 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
         notifier.stopping("ending: open requests are answered, partitions flushed")
     finally:
         await broker.stop()
+    if failures:
+        fail(failures[0])
     LOGGER.info("ended cleanly")
     notifier.close()
 

@@ -60,6 +60,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool = field(init=False, repr=False, compare=False)
     delete_topic_enable: bool = field(init=False, repr=False, compare=False)
     log_retention_check_interval_ms: int = field(init=False, repr=False, compare=False)
+    num_recovery_threads_per_data_dir: int = field(init=False, repr=False, compare=False)
     log_flush_offset_checkpoint_interval_ms: int = field(init=False, repr=False, compare=False)
     log_initial_task_delay_ms: int = field(init=False, repr=False, compare=False)
     producer_id_expiration_ms: int = field(init=False, repr=False, compare=False)
@@ -164,6 +165,7 @@ PLAIN = (
     "auto.create.topics.enable",
     "delete.topic.enable",
     "log.retention.check.interval.ms",
+    "num.recovery.threads.per.data.dir",
     "log.flush.offset.checkpoint.interval.ms",
     "log.initial.task.delay.ms",
     "producer.id.expiration.ms",

@@ -75,7 +75,7 @@ LOG = (
     Key("log.flush.offset.checkpoint.interval.ms", INT, 60_000, "How often recovery points are written.", low=0),
     Key("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, "How often log starts are written.", low=0,
         standing=IDLE),
-    Key("num.recovery.threads.per.data.dir", INT, 2, "Threads that recover logs.", low=1, standing=IDLE),
+    Key("num.recovery.threads.per.data.dir", INT, 2, "Threads that recover the logs of each directory.", low=1),
     Key("log.dir.failure.timeout.ms", LONG, 30_000, "How long a broker stays that cannot report a failed directory.",
         low=1, standing=IDLE),
     Key("log.cleaner.enable", BOOLEAN, True, "Run the cleaner.", standing=IDLE),

@@ -378,7 +378,10 @@ def decode_endpoint(fields: Reader, text: str, protocols: Mapping[str, str]) -> 
 
 
 def encode_directory(broker_id: int, directory: str) -> bytes:
-    """Ours: which of a broker's log directories a partition was given, by the id in its `meta.properties`."""
+    """Ours: which of a broker's log directories a partition was given, by the directory.id in its `meta.properties`.
+
+    Notes of old have its path; nothing but their presence is asked for, so they stay as they are.
+    """
     return dump({"version": 1, "directories": {str(broker_id): directory}})
 
 

@@ -67,6 +67,9 @@ class Broker:
         settings: configs under Kafka's names, such as {"num.partitions": "3"}; they win over `data_dir`'s defaults.
         config: a finished configuration, instead of the two above.
 
+    Attributes:
+        on_failed: called with one line when the last log directory went offline: nothing can be served any more.
+
     Raises (from `start`): ConfigError, OSError, StartError.
     """
 
@@ -83,6 +86,7 @@ class Broker:
         self.random: Random = SystemRandom()
         self.disk = Disk()
         self.replicas = Replicas()
+        self.on_failed: Callable[[str], None] | None = None
         self._service: Embedded | None = None
 
     async def __aenter__(self) -> "Broker":
@@ -139,7 +143,8 @@ class Broker:
         self.replicas.wake_all()  # parked fetches are answered now; their clients would hold up the drain
         await self.listening.close(grace_s)
         self.replicas.flush()
-        await self.store.close()
+        if self._service is not None and self._service.failure is None:
+            await self.store.close()
         self.offload.close()  # whatever is under way ends before the logs do
         self.logs.close()
         self._release()
@@ -148,6 +153,9 @@ class Broker:
 
     async def _open_store(self) -> None:
         self._known = self.logs.identity()
+        first = self.logs.directories()[0]
+        if not self.logs.is_online(first):
+            raise StartError(f"{first}: cannot be used, and holds the journal of the cluster's state")
         in_memory = self._temporary is not None
         path = os.path.join(self.config.log_dirs[0], JOURNAL)
         if self._known is not None and not in_memory and not self.disk.exists(path):
@@ -178,7 +186,9 @@ class Broker:
     async def _recover(self) -> None:
         topics = await self.store.topics()
         configs = {topic.name: self.config.topic_config(topic.configs) for topic in topics}
-        self.loaded = self.logs.load(lambda topic: configs.get(topic, self.config.topic_defaults))
+        self.loaded = self.logs.load(
+            lambda topic: configs.get(topic, self.config.topic_defaults), self.config.num_recovery_threads_per_data_dir
+        )
         node = Node(self.broker_id, "", 0, self.config.broker_rack)
         self.tables = ClusterTables(self.cluster_id, self.broker_id, (node,), topics)
         self.hosting = Hosting(self.config, self.clock, self.offload, self.replicas, self.logs, self.store)
@@ -232,6 +242,8 @@ class Broker:
             partition = self.replicas.partition(log.topic, UNASSIGNED_ID, log.partition, by_id=False)
             if not isinstance(partition, int):
                 partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+        if not self.logs.any_online and self.on_failed is not None:
+            self.on_failed(f"every log directory failed: {', '.join(self.logs.directories())}; see the log")
 
     # What the parts ask of the broker.
 

@@ -70,7 +70,8 @@ class Hosting:
                         partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
                 elif noted(topic.topic_id, partition.index) is not None:
                     partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
-                    LOGGER.error("%s-%d is offline: the files it had are missing", topic.name, partition.index)
+                    where = self._logs.describe_directory(noted(topic.topic_id, partition.index) or "")
+                    LOGGER.error("%s-%d is offline: its files are missing in %s", topic.name, partition.index, where)
 
     def _finish_deletions(self) -> None:
         """A log whose topic id the cluster does not know is of a topic whose deletion was not finished."""
@@ -176,9 +177,9 @@ class Opening:
     def _add(self, log: Log) -> None:
         partition = self._partition
         self._logs.add(log)
-        directory = self._logs.directory_of(log)
+        directory_id = self._logs.directory_id(self._logs.directory_of(log))
         self._notes.note_directory(
-            partition.topic_id, partition.index, directory, lambda error: self._noted(log, error)
+            partition.topic_id, partition.index, directory_id, lambda error: self._noted(log, error)
         )
 
     def _noted(self, log: Log, error: int) -> None:

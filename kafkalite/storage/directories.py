@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkalite._speedups.file import Disk, File
+from kafkalite.model import uuid_from_text
 from kafkalite.storage.checkpoints import META_PROPERTIES
 
 LOCK = ".lock"
@@ -49,6 +50,7 @@ class LogDirectory:
         self.disk = disk
         self.path = os.path.abspath(path)
         self.error: OSError | None = None
+        self.directory_id = ""
         self._lock: File | None = None
 
     @property
@@ -59,16 +61,21 @@ class LogDirectory:
         """Path of a file in it."""
         return os.path.join(self.path, name)
 
+    def why_offline(self) -> str:
+        """One line for people."""
+        assert self.error is not None, "asked of a directory that failed"
+        where = self.error.filename or self.path
+        place = "" if where == self.path else f"{where}: "
+        return f"{self.path}: cannot use this log directory: {place}{self.error.strerror or self.error}"
+
     def lock(self) -> None:
-        """Make the directory and take its lock. Raises DirectoryError."""
+        """Make the directory and take its lock. Raises DirectoryError where somebody has it, OSError."""
+        self.make()
+        lock = self.disk.open(self.file(LOCK), create=True)
         try:
-            self.make()
-            lock = self.disk.open(self.file(LOCK), create=True)
             lock.lock()
         except BlockingIOError as error:
             raise DirectoryError(f"{self.path}: another broker uses this log directory") from error
-        except OSError as error:
-            raise DirectoryError(f"{self.path}: cannot use this log directory: {error.strerror}") from error
         self._lock = lock
 
     def make(self) -> None:
@@ -89,6 +96,15 @@ class LogDirectory:
 
     def identity(self) -> Identity | None:
         """Whose it is; None for a new directory. Raises DirectoryError, OSError."""
+        path, found = self.file(META_PROPERTIES), self._properties()
+        if found is None:
+            return None
+        broker = found.get("broker.id", found.get("node.id", ""))
+        if not re.fullmatch(r"\d{1,10}", broker) or not found.get("cluster.id"):
+            raise DirectoryError(f"{path}: cluster.id or broker.id is missing")
+        return Identity(found["cluster.id"], int(broker))
+
+    def _properties(self) -> dict[str, str] | None:
         path = self.file(META_PROPERTIES)
         try:
             text = self.disk.read_bytes(path).decode()
@@ -97,11 +113,7 @@ class LogDirectory:
         except UnicodeDecodeError as error:
             raise DirectoryError(f"{path}: not a properties file") from error
         pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
-        found = {key.strip(): value.strip() for key, value in pairs}
-        broker = found.get("broker.id", found.get("node.id", ""))
-        if not re.fullmatch(r"\d{1,10}", broker) or not found.get("cluster.id"):
-            raise DirectoryError(f"{path}: cluster.id or broker.id is missing")
-        return Identity(found["cluster.id"], int(broker))
+        return {key.strip(): value.strip() for key, value in pairs}
 
     def check(self, identity: Identity) -> None:
         """See that it is ours or nobody's, in a format known here; nothing changes. Raises DirectoryError, OSError."""
@@ -112,13 +124,23 @@ class LogDirectory:
             raise DirectoryError(f"{self.path}: belongs to broker {known.broker_id}, not {identity.broker_id}")
         self.format_version(fresh=known is None)
 
-    def claim(self, identity: Identity) -> None:
-        """Make it ours, or see that it is. Raises DirectoryError, OSError."""
+    def claim(self, identity: Identity, fresh_id: str) -> None:
+        """Make it ours, or see that it is; `fresh_id` becomes its directory.id where it has none yet (KIP-858).
+
+        Raises DirectoryError, OSError.
+        """
         self.check(identity)
-        known = self.identity()
+        known = self._properties()
         self.upgrade(fresh=known is None)
-        if known is None:
-            text = f"version=0\nbroker.id={identity.broker_id}\ncluster.id={identity.cluster_id}\n"
+        ours = {"version": "0", "broker.id": str(identity.broker_id), "cluster.id": identity.cluster_id}
+        wanted = {"directory.id": fresh_id, **(known or ours)}
+        self.directory_id = wanted["directory.id"]
+        try:
+            uuid_from_text(self.directory_id)
+        except ValueError as error:
+            raise DirectoryError(f"{self.file(META_PROPERTIES)}: directory.id: {error}") from error
+        if wanted != known:
+            text = "".join(f"{key}={value}\n" for key, value in sorted(wanted.items()))
             self.disk.write_atomic(self.file(META_PROPERTIES), text.encode(), sync=True)
 
     def format_version(self, *, fresh: bool) -> int:

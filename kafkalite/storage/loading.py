@@ -121,7 +121,7 @@ def _size_to_check(place: Place) -> int:
 def _wait(running: Sequence[Future[Outcome]], watch: Watch, say_every_s: float) -> None:
     waiting = set(running)
     while waiting:
-        done, waiting = wait(waiting, timeout=say_every_s)
+        _done, waiting = wait(waiting, timeout=say_every_s)
         if waiting:
             watch.say(len(running) - len(waiting))
 

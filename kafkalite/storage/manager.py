@@ -16,10 +16,11 @@ from functools import partial
 from kafkalite._speedups.file import Disk, File
 from kafkalite.clock import Clock, Offload, Outcome, Random, Timer
 from kafkalite.config.topic import TopicConfig
+from kafkalite.model import uuid_text
 from kafkalite.storage import checkpoints, names, retention
 from kafkalite.storage.directories import DirectoryError, Identity, LogDirectory
 from kafkalite.storage.indexes import SegmentCache
-from kafkalite.storage.loading import Loaded, load_directory
+from kafkalite.storage.loading import Loaded, load_directories
 from kafkalite.storage.log import Log
 
 HighWatermark = Callable[[Log], int]
@@ -63,13 +64,35 @@ class LogManager:
     # Start and end.
 
     def lock(self) -> None:
-        """Make and lock every directory. Raises DirectoryError, with none of them locked."""
+        """Make and lock every directory; one whose disk fails is offline. Raises DirectoryError, with none locked.
+
+        A directory that another broker holds is refused, whatever the others are.
+        """
         try:
-            for directory in self._directories.values():
-                directory.lock()
+            self._on_each(LogDirectory.lock)
         except DirectoryError:
             self.unlock()
             raise
+
+    def _on_each(self, do: Callable[[LogDirectory], object]) -> None:
+        """Do something with each directory that is online; its OSError takes it offline. DirectoryError: none is left.
+
+        Raises what `do` raises besides.
+        """
+        online = [directory for directory in self._directories.values() if directory.online]
+        for directory in online:
+            try:
+                do(directory)
+            except OSError as error:
+                directory.error = error
+        self._see_one_online()
+        for directory in online:
+            if not directory.online:
+                logger.error("%s; it stays offline", directory.why_offline())
+
+    def _see_one_online(self) -> None:
+        if not self.any_online:
+            raise DirectoryError("; ".join(directory.why_offline() for directory in self._directories.values()))
 
     def unlock(self) -> None:
         """Release every directory."""
@@ -77,33 +100,37 @@ class LogManager:
             directory.unlock()
 
     def identity(self) -> Identity | None:
-        """Whose directories these are; None where all are new. Raises DirectoryError, OSError."""
-        known = {path: directory.identity() for path, directory in self._directories.items()}
+        """Whose directories these are; None where all are new. Raises DirectoryError."""
+        known: dict[str, Identity | None] = {}
+        self._on_each(lambda directory: known.update({directory.path: directory.identity()}))
         found = {identity for identity in known.values() if identity is not None}
         if len(found) > 1:
             raise DirectoryError(f"the log directories belong to different brokers: {', '.join(sorted(known))}")
         return next(iter(found), None)
 
     def check(self, identity: Identity) -> None:
-        """See that no directory is another's or too new, before anything is changed. Raises DirectoryError, OSError."""
-        for directory in self._directories.values():
-            directory.check(identity)
+        """See that no directory is another's or too new, before anything is changed. Raises DirectoryError."""
+        self._on_each(lambda directory: directory.check(identity))
 
     def claim(self, identity: Identity) -> None:
-        """Make every directory ours. Raises DirectoryError, OSError."""
-        for directory in self._directories.values():
-            directory.claim(identity)
+        """Make every directory ours, each with an id of its own. Raises DirectoryError."""
+        self._on_each(lambda directory: directory.claim(identity, uuid_text(self._random.uuid())))
+        ids = [directory.directory_id for directory in self._directories.values() if directory.online]
+        if len(set(ids)) < len(ids):
+            raise DirectoryError(f"two log directories have one directory.id, one is a copy: {', '.join(sorted(ids))}")
 
     def load(self, config_of: Callable[[str], TopicConfig], threads: int = 2) -> list[Loaded]:
         """Recover every log of every directory; blocks. `config_of` answers for a topic name.
 
+        Arguments:
+            threads: for each directory.
+
         Answers what was found, for the lines at start. Raises DirectoryError; OSError of one log takes its directory
         offline.
         """
-        results = []
-        for directory in self._directories.values():
-            loaded = load_directory(self.disk, directory.path, config_of, threads)
-            results.append(loaded)
+        online = [path for path, directory in self._directories.items() if directory.online]
+        results = load_directories(self.disk, online, config_of, threads)
+        for loaded in results:
             for log in loaded.logs:
                 if self.find(log.topic, log.partition) is not None:
                     raise DirectoryError(f"{log.directory}: this partition is in another log directory, too")
@@ -112,7 +139,8 @@ class LogManager:
             for path in loaded.to_delete:
                 self._offload.run(retention.remove_directory, self.disk, path, done=self._removed)
             if loaded.error is not None:
-                self.fail(directory.path, loaded.error)
+                self.fail(loaded.path, loaded.error)
+        self._see_one_online()
         return results
 
     def start(
@@ -180,6 +208,22 @@ class LogManager:
 
     def is_online(self, path: str) -> bool:
         return self._directories[path].online
+
+    @property
+    def any_online(self) -> bool:
+        """Whether a log directory is left to work with."""
+        return any(directory.online for directory in self._directories.values())
+
+    def directory_id(self, path: str) -> str:
+        """What `meta.properties` calls a log directory: it stays the same wherever the directory is moved to."""
+        return self._directories[path].directory_id
+
+    def describe_directory(self, noted: str) -> str:
+        """A log directory for people, by the id (in old notes: the path) under which it was noted."""
+        for path, directory in self._directories.items():
+            if noted in (path, directory.directory_id):
+                return path if directory.online else f"{path}, which is offline"
+        return f"a log directory that is not here ({noted})"
 
     def space(self, path: str) -> tuple[int, int]:
         """(total, free) bytes of the file system of a log directory. Raises OSError."""

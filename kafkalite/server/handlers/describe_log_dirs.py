@@ -43,8 +43,14 @@ def wanted(call: Call, request: DescribeLogDirsRequest) -> Iterator[Partition]:
 
 
 def describe(call: Call, path: str, topics: dict[str, list[Replica]]) -> Result:
-    online = call.broker.logs.is_online(path)
-    total_bytes, usable_bytes = call.broker.logs.space(path) if online else (-1, -1)
+    logs = call.broker.logs
+    total_bytes, usable_bytes = -1, -1
+    if logs.is_online(path):
+        try:
+            total_bytes, usable_bytes = logs.space(path)
+        except OSError as error:
+            logs.fail(path, error)
+    online = logs.is_online(path)
     return Result(
         error_code=0 if online else KafkaErrorCode.KAFKA_STORAGE_ERROR,
         log_dir=path,

@@ -1,0 +1,135 @@
+"""Several log directories: who gets a partition, what one that fails takes with it, and how each is known."""
+
+import errno
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from kafkalite._speedups.file import Disk
+from kafkalite.storage.directories import DirectoryError
+from kafkalite.storage.loading import load_directories
+from tests.unit.storage.damage import CONFIG, filled
+from tests.unit.storage.test_manager import US, Kit, fill
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    kit = Kit(tmp_path / "a", tmp_path / "b").open()
+    yield kit
+    kit.manager.unlock()
+
+
+def test_a_new_partition_goes_where_the_fewest_are(tmp_path: Path, kit: Kit) -> None:
+    for partition in range(6):
+        kit.create("t", partition)
+    assert {len(kit.manager.logs_of(path)) for path in kit.manager.directories()} == {3}
+    kit.manager.fail(str(tmp_path / "a"), OSError(errno.EIO, "broken"))
+    assert kit.manager.choose_directory() == str(tmp_path / "b")
+
+
+def test_a_failed_directory_takes_only_its_own_partitions(tmp_path: Path, kit: Kit) -> None:
+    first, second = kit.create("t", 0), kit.create("t", 1)
+    kit.manager.fail(kit.manager.directory_of(first), OSError(errno.EIO, "broken"))
+    assert kit.offline == [first]
+    assert (first.failed, second.failed, kit.manager.any_online) == (True, False, True)
+    fill(second, 2)
+    kit.manager.fail(kit.manager.directory_of(second), OSError(errno.EIO, "broken"))
+    assert not kit.manager.any_online
+
+
+@pytest.mark.parametrize("name", [".lock", "meta.properties", ".kafkalite-format", "recovery-point-offset-checkpoint"])
+def test_a_directory_that_does_not_read_at_start_leaves_the_others(
+    tmp_path: Path, kit: Kit, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for partition in (0, 1):
+        kit.create("t", partition, batches=2)
+    kit.manager.close()
+    kit.manager.unlock()
+    again = Kit(tmp_path / "a", tmp_path / "b")
+    again.disk.fail("open" if name == ".lock" else "read", errno.EIO, path=str(tmp_path / "a" / name), repeat=True)
+    again.open()
+    assert [again.manager.is_online(str(tmp_path / which)) for which in "ab"] == [False, True]
+    assert [log.log_end_offset for log in again.manager.all()] == [6]
+    assert [record for record in caplog.records if str(tmp_path / "a") in record.getMessage()]
+    again.manager.close()
+    assert not (tmp_path / "a/.kafka_cleanshutdown").exists() or name != "recovery-point-offset-checkpoint"
+    again.manager.unlock()
+
+
+def test_when_no_directory_reads_there_is_no_start(tmp_path: Path, kit: Kit) -> None:
+    kit.manager.unlock()
+    again = Kit(tmp_path / "a", tmp_path / "b")
+    again.disk.fail("read", errno.EIO, path="meta.properties", repeat=True)
+    with pytest.raises(DirectoryError) as told:
+        again.open()
+    assert str(tmp_path / "a") in str(told.value) and str(tmp_path / "b") in str(told.value)
+    again.manager.unlock()
+
+
+def test_the_id_of_a_directory_stays_when_it_is_moved(tmp_path: Path, kit: Kit) -> None:
+    ids = [kit.manager.directory_id(path) for path in kit.manager.directories()]
+    assert len(set(ids)) == 2
+    kit.manager.close()
+    kit.manager.unlock()
+    (tmp_path / "a").rename(tmp_path / "c")
+    again = Kit(tmp_path / "b", tmp_path / "c").open()
+    assert [again.manager.directory_id(path) for path in again.manager.directories()] == ids[::-1]
+    assert again.manager.describe_directory(ids[0]) == str(tmp_path / "c")
+    again.manager.unlock()
+
+
+def test_a_copy_of_a_directory_is_refused_beside_it(tmp_path: Path, kit: Kit) -> None:
+    kit.manager.unlock()
+    (tmp_path / "b/meta.properties").write_bytes((tmp_path / "a/meta.properties").read_bytes())
+    again = Kit(tmp_path / "a", tmp_path / "b")
+    again.manager.lock()
+    with pytest.raises(DirectoryError, match="one is a copy"):
+        again.manager.claim(US)
+    again.manager.unlock()
+
+
+def test_what_else_stands_in_the_properties_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={US.cluster_id}\nx=y\n")
+    kit = Kit(tmp_path).open()
+    found = (tmp_path / "meta.properties").read_text()
+    assert "version=1\n" in found and "x=y\n" in found and "broker.id" not in found
+    assert f"directory.id={kit.manager.directory_id(str(tmp_path))}\n" in found
+    kit.manager.unlock()
+
+
+def test_all_directories_are_recovered_after_a_kill(tmp_path: Path, kit: Kit) -> None:
+    for partition in range(4):
+        kit.create("t", partition, batches=3)
+    again = kit.restart(clean=False)
+    assert {(log.partition, log.log_end_offset) for log in again.manager.all()} == {(each, 9) for each in range(4)}
+    again.manager.unlock()
+
+
+def test_it_is_told_how_far_recovery_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+
+    class Waiting(Disk):
+        """Reads the second partition's id only when the first lines were told."""
+
+        def read_bytes(self, path: str) -> bytes:
+            if "t-1" in path:
+                assert told.wait(30)
+            return super().read_bytes(path)
+
+    told = Event()
+    for partition in (0, 1):
+        filled(tmp_path / f"t-{partition}")
+    caplog.set_level("INFO")
+
+    def seen(record: logging.LogRecord) -> bool:
+        if "1 of 2 partitions" in record.getMessage():
+            told.set()
+        return True
+
+    caplog.handler.addFilter(seen)
+    (loaded,) = load_directories(Waiting(), [str(tmp_path)], lambda topic: CONFIG, 1, say_every_s=0.01)
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("recovering: 1 of 2")]
+    assert lines and "s left" in lines[0]
+    assert len(loaded.logs) == 2 and not loaded.clean
