@@ -85,7 +85,7 @@ class Hosting:
 
     def _leave_alone(self, log: Log) -> None:
         """Nobody knows whose records these are: they are neither served nor written over."""
-        self._logs.forget(log)
+        self._logs.leave_alone(log)
         if log.log_end_offset:
             LOGGER.warning("%s: has records and no topic id; left alone and not served", log.directory)
             self.left_alone.add((log.topic, log.partition))
@@ -156,11 +156,14 @@ class Opening:
         if partition.error or taken or directory is None:  # deleted meanwhile, or nowhere to go
             self._settle(partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR)
             return
+        self._directory = directory
+        self._logs.take_place(directory)
         identity = (directory, partition.topic, partition.index, partition.topic_id, partition.config)
         self._hosting.offload.run(self._logs.create, *identity, done=self._created)
 
     def _created(self, outcome: Outcome) -> None:
         partition = self._partition
+        self._logs.give_back_place(self._directory)
         if outcome.error is not None:
             LOGGER.error("%s-%d: cannot make its files: %s", partition.topic, partition.index, outcome.error)
             known = isinstance(outcome.error, OSError)

@@ -17,6 +17,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 
 Offsets = dict[tuple[str, int], int]
+Points = dict[tuple[str, int], tuple[int, int]]  # recovery point and log start
 
 
 class BadCheckpoint(ValueError):

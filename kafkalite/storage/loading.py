@@ -37,6 +37,7 @@ class Loaded:
     topic_ids: dict[str, bytes | None] = field(default_factory=dict)
     to_delete: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    points_of_refused: checkpoints.Points = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
     bytes_dropped: int = 0
     error: OSError | None = None
@@ -177,6 +178,7 @@ def _take(loaded: Loaded, place: Place, outcome: Outcome) -> None:
     if isinstance(outcome, ValueError):
         logger.error("%s-%d is offline: %s", place.topic, place.partition, outcome)
         loaded.refused[place.directory] = str(outcome)
+        loaded.points_of_refused[place.topic, place.partition] = place.recovery_point, place.log_start_offset
         return
     log, progress, topic_id = outcome
     loaded.logs.append(log)

@@ -10,6 +10,7 @@ Sources: LogManager.scala.
 
 import logging
 import os
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -58,6 +59,9 @@ class LogManager:
         self._random = random
         self._directories = {directory.path: directory for directory in (LogDirectory(disk, path) for path in paths)}
         self._logs: dict[tuple[str, int], Log] = {}
+        self._counts: Counter[str] = Counter()  # logs by directory, those under way included
+        self._others: dict[str, checkpoints.Points] = defaultdict(dict)
+        self._refused: set[str] = set()
         self._timers: list[Timer] = []
         self._flushing: set[Log] = set()
 
@@ -138,6 +142,9 @@ class LogManager:
                 self.add(log)
             for path in loaded.to_delete:
                 self._offload.run(retention.remove_directory, self.disk, path, done=self._removed)
+            if loaded.refused:
+                self._refused.add(loaded.path)
+            self._others[loaded.path].update(loaded.points_of_refused)
             if loaded.error is not None:
                 self.fail(loaded.path, loaded.error)
         self._see_one_online()
@@ -180,7 +187,8 @@ class LogManager:
                 for log in self.logs_of(directory.path):
                     log.close()
                 self._checkpoint_job(*self._checkpoint_plan(directory.path))
-                checkpoints.write_clean_shutdown(self.disk, directory.path)
+                if directory.path not in self._refused:  # what is damaged is to be seen at the next start, too
+                    checkpoints.write_clean_shutdown(self.disk, directory.path)
             except OSError as error:
                 self.fail(directory.path, error)
 
@@ -232,7 +240,15 @@ class LogManager:
     def choose_directory(self) -> str | None:
         """The directory with the fewest logs; None where all are offline."""
         online = [path for path, directory in self._directories.items() if directory.online]
-        return min(online, key=lambda path: len(self.logs_of(path))) if len(online) > 1 else next(iter(online), None)
+        return min(online, key=self._counts.__getitem__, default=None)
+
+    def take_place(self, path: str) -> None:
+        """A log is about to be made there; `give_back_place` once it is added or given up."""
+        self._counts[path] += 1
+
+    def give_back_place(self, path: str) -> None:
+        """See `take_place`."""
+        self._counts[path] -= 1
 
     # Making and deleting.
 
@@ -246,16 +262,24 @@ class LogManager:
 
     def add(self, log: Log) -> None:
         """Look after a log from now on."""
+        assert (log.topic, log.partition) not in self._logs, "a partition has one log"
         self._logs[log.topic, log.partition] = log
+        self._counts[self.directory_of(log)] += 1
         log.use_cache(self.cache)
         log.use_random(self._random)
 
     def forget(self, log: Log) -> None:
         """Look after a log no more; its files stay."""
-        self._logs.pop((log.topic, log.partition), None)
+        if self._logs.pop((log.topic, log.partition), None) is not None:
+            self._counts[self.directory_of(log)] -= 1
         self.topic_ids.pop((log.topic, log.partition), None)
         for segment in log.segments:
             self.cache.forget(segment)
+
+    def leave_alone(self, log: Log) -> None:
+        """Look after a log no more; its files and what the checkpoints say of it stay."""
+        self._others[self.directory_of(log)][log.topic, log.partition] = log.recovery_point, log.log_start_offset
+        self.forget(log)
 
     def delete(self, log: Log) -> None:
         """Rename the directory of a log now, remove it after file.delete.delay.ms. Regions in flight stay readable."""
@@ -357,6 +381,10 @@ class LogManager:
             for log in logs
             if log.log_start_offset > log.segments[0].base_offset
         }
+        for key, (point, start) in self._others[path].items():
+            points.setdefault(key, point)
+            if start:
+                starts.setdefault(key, start)
         return path, points, starts
 
     def _checkpoint_job(self, path: str, points: checkpoints.Offsets, starts: checkpoints.Offsets) -> None:

@@ -133,3 +133,41 @@ def test_it_is_told_how_far_recovery_is(tmp_path: Path, caplog: pytest.LogCaptur
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("recovering: 1 of 2")]
     assert lines and "s left" in lines[0]
     assert len(loaded.logs) == 2 and not loaded.clean
+
+
+def test_partitions_that_are_made_at_once_are_spread(kit: Kit) -> None:
+    taken = []
+    for _ in range(4):
+        path = kit.manager.choose_directory()
+        assert path is not None
+        kit.manager.take_place(path)
+        taken.append(path)
+    assert sorted(taken) == sorted(2 * kit.manager.directories())
+    for path in taken:
+        kit.manager.give_back_place(path)
+
+
+def test_a_refused_partition_is_refused_until_it_is_mended(tmp_path: Path) -> None:
+    """Its recovery point stays in the checkpoint and no end is clean, else the next start would cut what was synced."""
+    kit = Kit(tmp_path).open()
+    kit.create("t", 0, batches=5)
+    kit.create("t", 1, batches=5)
+    kit.manager.close()
+    kit.manager.unlock()
+    path = tmp_path / "t-0/00000000000000000000.log"
+    content = bytearray(path.read_bytes())
+    content[500] ^= 1
+    path.write_bytes(content)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    for _ in range(3):
+        again = Kit(tmp_path).open()
+        assert [log.partition for log in again.manager.all()] == [1]
+        assert "which was synced" in again.loaded[0].refused[str(tmp_path / "t-0")]
+        again.manager.close()
+        again.manager.unlock()
+        assert path.read_bytes() == content
+    content[500] ^= 1
+    path.write_bytes(content)
+    mended = Kit(tmp_path).open()
+    assert [log.log_end_offset for log in mended.manager.all()] == [15, 15]
+    mended.manager.unlock()
