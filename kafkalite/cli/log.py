@@ -27,6 +27,7 @@ from kafkalite.cli.logfiles import (
     Wrong,
     time_text,
 )
+from kafkalite.cli.logrecover import recover
 from kafkalite.cli.logverify import verify
 from kafkalite.cli.smallfiles import reader_of
 from kafkalite.records import BatchPlace
@@ -48,6 +49,7 @@ Examples:
   kafkalite log dump data --summary
   kafkalite log dump data/orders-0/00000000000000000000.log --records
   kafkalite log verify data
+  kafkalite log recover data --dry-run
 """
 )
 def command() -> None:
@@ -55,6 +57,7 @@ def command() -> None:
 
 
 command.add_command(verify)
+command.add_command(recover)
 
 
 @command.command(

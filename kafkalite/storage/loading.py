@@ -21,7 +21,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.log import Log
-from kafkalite.storage.recovery import Place, Progress, RecoveryError, recover
+from kafkalite.storage.recovery import Place, Progress, RecoveryError, ignore, recover
 
 Outcome = tuple[Log, Progress, bytes | None] | OSError | RecoveryError | checkpoints.BadCheckpoint
 logger = logging.getLogger(__name__)
@@ -46,7 +46,8 @@ class Loaded:
 class Watch:
     """How far recovery is; `checked` may be called by any thread."""
 
-    def __init__(self, partitions: int, size: int) -> None:
+    def __init__(self, partitions: int, size: int, advance: Callable[[int], object]) -> None:
+        self._advance = advance
         self._partitions = partitions
         self._size = size
         self._checked = 0
@@ -57,6 +58,7 @@ class Watch:
         """So many bytes of batches more."""
         with self._lock:
             self._checked += size
+            self._advance(size)
 
     def say(self, partitions_done: int) -> None:
         """One line on the log."""
@@ -70,7 +72,13 @@ class Watch:
 
 
 def load_directories(
-    disk: Disk, paths: Sequence[str], config_of: Callable[[str], TopicConfig], threads: int, say_every_s: float = 1.0
+    disk: Disk,
+    paths: Sequence[str],
+    config_of: Callable[[str], TopicConfig],
+    threads: int,
+    *,
+    say_every_s: float = 1.0,
+    advance: Callable[[int], object] = ignore,
 ) -> list[Loaded]:
     """Recover every partition of the log directories; blocks. Raises nothing but bugs: see `Loaded.error`.
 
@@ -78,10 +86,11 @@ def load_directories(
         config_of: answers for a topic name.
         threads: for each directory.
         say_every_s: seconds between the lines that tell how far it is.
+        advance: told the bytes checked.
     """
     found = [_begin(disk, path, config_of) for path in paths]
     work = [(loaded, place) for loaded, places in found for place in places]
-    watch = Watch(len(work), sum(_size_to_check(place) for _, place in work))
+    watch = Watch(len(work), sum(_size_to_check(place) for _, place in work), advance)
     for _, place in work:
         place.advance = watch.checked
     with ExitStack() as stack:
