@@ -120,9 +120,20 @@ class Embedded:
         self._sessions: dict[int, EmbeddedSession] = {}
 
     @classmethod
-    def open(cls, disk: Disk, path: str, clock: Clock, offload: Offload | None = None) -> "Embedded":
-        """Read the journal at `path`, or begin one; raises OSError, or JournalError with one line naming the file."""
-        file, tree = open_journal(disk, path)
+    def open(
+        cls,
+        disk: Disk,
+        path: str,
+        clock: Clock,
+        offload: Offload | None = None,
+        check: Callable[[Tree], object] | None = None,
+    ) -> "Embedded":
+        """Read the journal at `path`, or begin one; raises OSError, or JournalError with one line naming the file.
+
+        Arguments:
+            check: sees the tree before anything is written, and raises what speaks against using it.
+        """
+        file, tree = open_journal(disk, path, check)
         return cls(clock, tree, file, offload)
 
     def connect(self, on_lost: Callable[[], object] | None = None) -> "EmbeddedSession":
@@ -362,8 +373,11 @@ def outcome_of_write(job: Callable[[bytes], None], data: bytes) -> Outcome:
     return Outcome()
 
 
-def open_journal(disk: Disk, path: str) -> tuple[JournalFile, Tree]:
-    """Read the journal at `path`, or begin one, and end a former process's sessions; raises OSError, JournalError."""
+def open_journal(disk: Disk, path: str, check: Callable[[Tree], object] | None = None) -> tuple[JournalFile, Tree]:
+    """Read the journal at `path`, or begin one, and end a former process's sessions; raises OSError, JournalError.
+
+    It is read, then checked, then written to: a refused one stays as it was, byte by byte.
+    """
     if not disk.exists(path):
         disk.write_atomic(path, journal.encode_snapshot(Tree()), sync=True)
     data = disk.read_bytes(path)
@@ -371,6 +385,8 @@ def open_journal(disk: Disk, path: str) -> tuple[JournalFile, Tree]:
         tree, size, torn = journal.load(data)
     except journal.JournalError as error:
         raise journal.JournalError(f"{path}: {error}") from error
+    if check is not None:
+        check(tree)
     file = JournalFile(disk, path, disk.open(path), size)
     if torn:
         file.cut(size)

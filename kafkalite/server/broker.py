@@ -29,6 +29,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.embedded import Embedded
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.layout import CLUSTER_ID, LayoutError, decode_cluster_id
+from kafkalite.coordination.tree import Tree
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Endpoint, Node, uuid_text
 from kafkalite.server.api import ROWS
@@ -68,7 +69,8 @@ class Broker:
         config: a finished configuration, instead of the two above.
 
     Attributes:
-        on_failed: called with one line when the last log directory went offline: nothing can be served any more.
+        on_failed: called with one line when nothing can be served any more: the last log directory went offline, or the
+            journal of the cluster's state failed. Until it is stopped, clients hear KAFKA_STORAGE_ERROR.
 
     Raises (from `start`): ConfigError, OSError, StartError.
     """
@@ -167,13 +169,18 @@ class Broker:
         self.broker_id = known_id if self.config.broker_id < 0 else self.config.broker_id
         if self._known is not None:
             self.logs.check(Identity(self._known.cluster_id, self.broker_id))
-        service = Embedded(self.clock) if in_memory else Embedded.open(self.disk, path, self.clock, self.offload)
-        self._service = service
-        named = service.tree.find(CLUSTER_ID)
+        if in_memory:
+            self._service = Embedded(self.clock)
+        else:
+            self._service = Embedded.open(self.disk, path, self.clock, self.offload, self._check_tree)
+        self.store = ClusterStore(self._service.connect(on_lost=self._coordination_lost))
+        await self.store.prepare()
+
+    def _check_tree(self, tree: Tree) -> None:
+        """See that the directories are of the cluster that the journal speaks of."""
+        named = tree.find(CLUSTER_ID)
         if named is not None:
             self.logs.check(Identity(decode_cluster_id(named.data), self.broker_id))
-        self.store = ClusterStore(service.connect(on_lost=self._coordination_lost))
-        await self.store.prepare()
 
     async def _agree_on_identity(self) -> None:
         """One cluster id and one broker id for coordination, configuration and directories."""
@@ -232,9 +239,12 @@ class Broker:
 
     def _coordination_lost(self) -> None:
         """The journal could not be synced: what the cluster is can no longer be kept, nor believed (law 11)."""
-        LOGGER.critical("the journal of the cluster's state failed: its log directories go offline; restart the broker")
+        text = f"the journal of the cluster's state failed: {self._service and self._service.failure!r}"
+        LOGGER.critical("%s; all log directories go offline, restart the broker", text)
+        if self.on_failed is not None:
+            self.on_failed(text)
         for path in self.logs.directories():
-            self.logs.fail(path, OSError("the journal of the cluster's state failed"))
+            self.logs.fail(path, OSError(text))
 
     def _logs_offline(self, logs: list[Log]) -> None:
         """The directory of these logs failed: their partitions say so from now on."""

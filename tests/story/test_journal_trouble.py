@@ -1,0 +1,97 @@
+"""The journal of the cluster's state: of another cluster, on a full disk, on a disk that cannot sync."""
+
+import errno
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+
+from kafkalite.cli import serve
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.server.broker import JOURNAL, Broker, StartError
+from kafkalite.server.sd_notify import Notifier
+from kafkalite.testing.disk import FaultyDisk
+from tests.kit.server import batch, connected, running
+
+STORAGE = KafkaErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_the_journal_of_another_cluster_is_left_as_it_is(tmp_path: Path) -> None:
+    """It is copied while its broker runs: there is a session to end, and a torn tail to cut off."""
+    own, copy = tmp_path / "own", tmp_path / "copy"
+    async with running(str(own)) as client:
+        await client.create("t")
+        shutil.copytree(own, copy)
+        cluster_id = client.broker.cluster_id
+    journal, identity = copy / JOURNAL, copy / "meta.properties"
+    journal.write_bytes(journal.read_bytes() + b"torn")
+    identity.write_text(identity.read_text().replace(cluster_id, "another-cluster-id-123"))
+    before = journal.read_bytes()
+    with pytest.raises(StartError, match=f"belongs to cluster another-cluster-id-123, not {cluster_id}"):
+        await Broker(str(copy)).start()
+    assert journal.read_bytes() == before
+    identity.write_text(identity.read_text().replace("another-cluster-id-123", cluster_id))
+    async with running(str(copy)) as client:
+        assert "t" in client.broker.image.topics
+    assert journal.read_bytes()[: len(before)] != before, "a start that is not refused ends the session and the tail"
+
+
+def broken_broker(data: Path) -> tuple[Broker, FaultyDisk]:
+    broker, disk = Broker(str(data), {"log.dirs": f"{data}/a,{data}/b"}), FaultyDisk()
+    broker.disk = disk
+    return broker, disk
+
+
+async def test_a_journal_that_cannot_be_synced_ends_all_service_and_a_restart_has_what_was_acknowledged(
+    tmp_path: Path,
+) -> None:
+    broker, disk = broken_broker(tmp_path)
+    told: list[str] = []
+    broker.on_failed = told.append
+    async with broker, connected(broker) as client:
+        await client.create("kept", "doomed")
+        for topic in ("kept", "doomed"):
+            assert (await client.produce(topic, batch(b"v"))).error_code == 0
+        disk.fail("sync", errno.EIO, path=JOURNAL)
+        assert (await client.delete("doomed"))[0].error_code == STORAGE
+        assert "the journal of the cluster's state failed" in told[0]
+        for topic in ("kept", "doomed"):  # what is not served cannot be acknowledged, and so not be lost
+            assert (await client.produce(topic, batch(b"v"))).error_code == STORAGE
+        assert [(await client.create(name))[0].error_code for name in ("new", "newer")] == [STORAGE, STORAGE]
+    again = Broker(str(tmp_path), {"log.dirs": f"{tmp_path}/a,{tmp_path}/b"})
+    async with again, connected(again) as client:
+        assert await client.read("kept") == [b"v"]
+
+
+async def test_a_journal_on_a_full_disk_refuses_the_change_and_all_else_goes_on(tmp_path: Path) -> None:
+    broker, disk = broken_broker(tmp_path)
+    failures: list[str] = []
+    broker.on_failed = failures.append
+    async with broker, connected(broker) as client:
+        await client.create("t")
+        assert (await client.produce("t", batch(b"v"))).error_code == 0
+        disk.fail("write", errno.ENOSPC, path=JOURNAL)
+        assert (await client.create("new"))[0].error_code == STORAGE
+        assert (await client.produce("t", batch(b"w"))).error_code == 0
+        assert (await client.create("new"))[0].error_code == 0
+        assert failures == []
+
+
+async def test_serve_ends_with_one_line_and_exit_code_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = FaultyDisk()
+
+    class Failing(Broker):
+        async def start(self, *args: object, **named: object) -> None:
+            self.disk = disk
+            await super().start()
+            disk.fail("sync", errno.EIO, path=JOURNAL)
+            self.store.take_producer_ids(lambda _block: None)
+
+    monkeypatch.setattr(serve, "Broker", Failing)
+    monkeypatch.setattr(serve.signal, "signal", lambda *_: None)
+    config = BrokerConfig({"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    with pytest.raises(click.ClickException, match="the journal of the cluster's state failed") as ended:
+        await serve.serve(config, Notifier(None), [])
+    assert ended.value.exit_code == 2 and "\n" not in ended.value.message
