@@ -6,12 +6,20 @@ cdef extern from "<sys/uio.h>" nogil:
         size_t iov_len
 
 
+cdef enum:
+    # What `read_now` answers besides a number of bytes.
+    NOT_RESIDENT = -2
+    RESIDENCE_UNKNOWN = -3
+
+
 cdef class File:
     cdef readonly str path
     cdef readonly int fd
     cdef bint watched          # a subclass wants to hear of every operation
     cdef int write_vec(self, iovec *parts, int count, int64_t offset) except -1
     cdef Py_ssize_t read_into(self, void *target, Py_ssize_t size, int64_t offset) except -1
+    cdef Py_ssize_t read_now(self, void *target, Py_ssize_t size, int64_t offset) except -1
+    cdef int resident_now(self, int64_t offset, int64_t size) except -2
 
 
 cdef class FileRegion:

@@ -4,6 +4,7 @@ Laws:
 1. Whoever touches a disk takes a `Disk`; the faulty twin subclasses `Disk` and `File`.
 2. Failures are `OSError` with the path; a write is whole or raises; what a failed one left is the caller's to cut.
 3. A `File` owns one descriptor and closes it with its last reference, so a region in flight keeps its bytes readable.
+4. The loop reads what is in memory (`read_now`, `resident`); what is not is brought there by a job (`bring_in`).
 """
 
 import errno
@@ -14,15 +15,36 @@ import stat
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals, PyErr_SetFromErrnoWithFilenameObject
-from libc.errno cimport EINTR, errno as c_errno
+from libc.errno cimport EAGAIN, EINTR, errno as c_errno
 from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
 from posix.types cimport off_t
 
 cdef extern from *:
     """
+    #include <errno.h>
     #include <fcntl.h>
     #include <string.h>
+    #include <sys/uio.h>
     #include <unistd.h>
+    /* A read of what is in the page cache; EAGAIN where the disk would be asked. */
+    static ssize_t kl_read_now(int fd, void *target, size_t size, off_t offset) {
+    #ifdef RWF_NOWAIT
+        struct iovec part = {target, size};
+        return preadv2(fd, &part, 1, offset, RWF_NOWAIT);
+    #else
+        (void) fd; (void) target; (void) size; (void) offset;
+        errno = EOPNOTSUPP;
+        return -1;
+    #endif
+    }
+    static void kl_read_ahead(int fd, off_t offset, off_t size) {
+    #ifdef POSIX_FADV_WILLNEED
+        posix_fadvise(fd, offset, size, POSIX_FADV_WILLNEED);  /* a hint: there is nothing to do where it fails */
+    #else
+        (void) fd; (void) offset; (void) size;
+    #endif
+    }
     /* An open-file-description lock: refused to other processes and to other descriptors of this one alike. */
     static int kl_lock(int fd) {
         struct flock lock;
@@ -37,6 +59,8 @@ cdef extern from *:
     }
     """
     int kl_lock(int fd) nogil
+    ssize_t kl_read_now(int fd, void *target, size_t size, off_t offset) nogil
+    void kl_read_ahead(int fd, off_t offset, off_t size) nogil
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_pread "pread"(int fd, void *buf, size_t count, off_t offset)
@@ -48,6 +72,9 @@ cdef extern from "<sys/uio.h>" nogil:
 FILE_MODE = 0o644
 cdef enum:
     PARTS_MAX = 1024          # IOV_MAX of Linux
+    # The kernel reads ahead in runs of 128 KiB and drops pages in runs, too: one page speaks for its run.
+    PROBE_BYTES = 128 * 1024
+    BRING_BYTES = 64 * 1024   # read at once by a job, into memory that nobody looks at
 
 
 cdef class File:
@@ -90,6 +117,83 @@ cdef class File:
         cdef bytes data = PyBytes_FromStringAndSize(NULL, n)
         cdef Py_ssize_t got = self.read_into(PyBytes_AS_STRING(data), n, offset)
         return data if got == n else data[:got]
+
+    def resident(self, int64_t offset, int64_t size):
+        """Whether a read of this range would be served from memory: 1 yes, 0 no, -1 the file system cannot tell."""
+        return probe(self.fd, offset, size)
+
+    cdef int resident_now(self, int64_t offset, int64_t size) except -2:
+        return self.resident(offset, size) if self.watched else probe(self.fd, offset, size)
+
+    cdef Py_ssize_t read_now(self, void *target, Py_ssize_t size, int64_t offset) except -1:
+        """Read what is in memory of `size` bytes: how many there are, NOT_RESIDENT or RESIDENCE_UNKNOWN."""
+        cdef ssize_t got
+        cdef int resident
+        if self.watched:
+            resident = self.resident(offset, size)
+            if resident != 1:
+                return NOT_RESIDENT if resident == 0 else RESIDENCE_UNKNOWN
+            return self.read_into(target, size, offset)
+        while True:
+            got = kl_read_now(self.fd, target, size, offset)
+            if got >= 0:
+                return got
+            if c_errno == EAGAIN:
+                return NOT_RESIDENT
+            if c_errno != EINTR:
+                # Other errors than "not here" are those of the disk: the plain read of a job tells them.
+                return RESIDENCE_UNKNOWN
+
+    def bring_in(self, int64_t offset, int64_t size, int64_t ahead=0):
+        """Job: read a range for no other purpose than to have it in memory, without the GIL.
+
+        The kernel is also asked to go on with the `ahead` bytes behind it; nobody waits for those. Raises OSError.
+        """
+        cdef char *scratch
+        cdef ssize_t got = 1
+        cdef int64_t end = offset + size
+        cdef int failed = 0
+        if self.watched:
+            self.before("read", offset, size)
+        scratch = <char *> malloc(BRING_BYTES)
+        if scratch == NULL:
+            raise MemoryError
+        with nogil:
+            while offset < end and got != 0:
+                got = c_pread(self.fd, scratch, min(<int64_t> BRING_BYTES, end - offset), offset)
+                if got > 0:
+                    offset += got
+                elif got < 0 and c_errno != EINTR:
+                    failed = c_errno
+                    break
+            if ahead > 0 and failed == 0:
+                kl_read_ahead(self.fd, end, ahead)
+        free(scratch)
+        if failed:
+            raise OSError(failed, os.strerror(failed), self.path)
+
+    def pread_outside(self, Py_ssize_t n, int64_t offset):
+        """`pread` for a job: the loop goes on while it waits for the disk."""
+        if n < 0:
+            raise ValueError(f"cannot read {n} bytes")
+        if self.watched:
+            return self.pread(n, offset)
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, n)
+        cdef char *target = PyBytes_AS_STRING(data)
+        cdef Py_ssize_t done = 0
+        cdef ssize_t got = 1
+        cdef int failed = 0
+        with nogil:
+            while done < n and got != 0:
+                got = c_pread(self.fd, target + done, n - done, offset + done)
+                if got > 0:
+                    done += got
+                elif got < 0 and c_errno != EINTR:
+                    failed = c_errno
+                    break
+        if failed:
+            raise OSError(failed, os.strerror(failed), self.path)
+        return data if done == n else data[:done]
 
     cdef Py_ssize_t read_into(self, void *target, Py_ssize_t size, int64_t offset) except -1:
         """Read until `size` bytes are there or the file ends; answer how many."""
@@ -161,6 +265,20 @@ cdef class File:
         self.fd = -1
         if fd >= 0:
             os.close(fd)
+
+
+cdef int probe(int fd, int64_t offset, int64_t size) noexcept nogil:
+    """As `File.resident`: one byte of every run, and the last one."""
+    cdef char byte
+    cdef int64_t last = offset + size - 1
+    while True:
+        if kl_read_now(fd, &byte, 1, offset) < 0:
+            if c_errno == EINTR:
+                continue
+            return 0 if c_errno == EAGAIN else -1
+        if offset >= last:
+            return 1
+        offset = min(offset + PROBE_BYTES, last)
 
 
 cdef int shorten(iovec *parts, int count, int64_t size) noexcept nogil:
@@ -236,7 +354,7 @@ cdef class Disk:
         """The whole file."""
         cdef File file = self.open(path, read_only=True)
         try:
-            return file.pread(file.size(), 0)
+            return file.pread_outside(file.size(), 0)
         finally:
             file.close()
 

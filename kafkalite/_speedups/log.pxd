@@ -1,48 +1,8 @@
-from cpython.buffer cimport Py_buffer
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 
-from kafkalite._speedups.file cimport File, iovec
-from kafkalite._speedups.index cimport OffsetIndex, TimeIndex
+from kafkalite._speedups.file cimport iovec
 from kafkalite._speedups.producers cimport ProducerState
-from kafkalite._speedups.wire cimport BatchHeader
-
-cdef enum:
-    WINDOW_BYTES = 4096
-
-
-cdef struct Window:
-    # A piece of a file, so that the headers of small batches cost one system call together.
-    int64_t start
-    int64_t size
-    uint8_t data[WINDOW_BYTES]
-
-
-cdef struct Queued:
-    Py_buffer view
-    int64_t base_offset
-    int64_t last_offset
-    int64_t max_timestamp
-    int32_t leader_epoch
-
-
-cdef class SegmentCore:
-    cdef readonly int64_t base_offset
-    cdef public File file                    # None while a closed segment is unloaded
-    cdef public OffsetIndex offset_index
-    cdef public TimeIndex time_index
-    cdef public int64_t size
-    cdef public int64_t max_timestamp        # -1: no batch yet
-    cdef public int64_t max_timestamp_offset
-    cdef public int64_t first_timestamp
-    cdef public int64_t bytes_since_index
-    cdef public int64_t created_ms
-    cdef public int64_t used                 # stamp of the last look-up, for the cache
-
-    cdef int load(self) except -1
-    cdef int note(self, const BatchHeader *header, int64_t last_offset, int64_t size, int64_t interval) except -1
-    cdef int write_run(self, Queued *queue, int count, iovec *parts, int64_t interval) except -1
-    cdef int find(self, int64_t offset, int64_t *position, BatchHeader *header) except -1
-    cdef int64_t whole_until(self, int64_t limit, int64_t end_offset) except -1
+from kafkalite._speedups.segment cimport Cold, Queued, SegmentCore, Window
 
 
 cdef class LogCore:
@@ -70,3 +30,4 @@ cdef class LogCore:
     cdef int write_queued(self) except -1
     cdef int fitting(self, int first) noexcept
     cdef SegmentCore segment_of(self, int64_t offset)
+    cdef object region_of(self, SegmentCore segment, int64_t position, int64_t end, Window *window, Cold brought)

@@ -1,32 +1,14 @@
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from typing_extensions import Buffer
 
-from kafkalite._speedups.file import File, FileRegion
-from kafkalite._speedups.index import OffsetIndex, TimeIndex
+from kafkalite._speedups.file import FileRegion
 from kafkalite._speedups.producers import ProducerState
+from kafkalite._speedups.segment import Cold, SegmentCore
 
 class Inspected(Protocol):
     @property
     def error(self) -> int: ...
-
-class SegmentCore:
-    base_offset: int
-    file: File | None
-    offset_index: OffsetIndex | None
-    time_index: TimeIndex | None
-    size: int
-    max_timestamp: int
-    max_timestamp_offset: int
-    first_timestamp: int
-    bytes_since_index: int
-    created_ms: int
-    used: int
-    def __init__(self, base_offset: int, *args: Any, **kwargs: Any) -> None: ...
-    def open_again(self) -> None: ...
-    def batches(self, position: int = 0) -> list[tuple[int, int, int, int, int, int]]: ...
-    def find_time(self, timestamp: int, from_offset: int) -> tuple[int, int] | None: ...
-    def position_of_batch(self, offset: int) -> tuple[int, int, int] | None: ...
 
 class LogCore:
     segments: tuple[Any, ...]
@@ -52,6 +34,13 @@ class LogCore:
     def append(self, batch: Buffer, inspection: Inspected | None, leader_epoch: int) -> int: ...
     def write(self) -> int: ...
     def take_back(self, error: OSError) -> None: ...
-    def read(self, offset: int, max_bytes: int, end_offset: int, min_one: bool = True) -> list[FileRegion] | int: ...
+    @overload
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, min_one: bool = True
+    ) -> list[FileRegion] | int: ...
+    @overload
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, min_one: bool, wait: bool, brought: Cold | None = None
+    ) -> list[FileRegion] | int | Cold: ...
     def segment_at(self, offset: int) -> Any: ...
     def segment_after(self, segment: SegmentCore) -> Any: ...

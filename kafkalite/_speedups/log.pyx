@@ -13,11 +13,21 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
-from kafkalite._speedups.file cimport File, FileRegion, iovec
+from kafkalite._speedups.file cimport FileRegion, iovec
 from kafkalite._speedups.producers cimport NEW_BATCH, ProducerState
+from kafkalite._speedups.segment cimport (
+    COLD,
+    COLD_BYTES,
+    COLD_SLACK,
+    Cold,
+    Queued,
+    SegmentCore,
+    Window,
+    closed,
+    cold_at,
+)
 from kafkalite._speedups.wire cimport (
     BASE_OFFSET_AT,
-    HEADER_SIZE,
     LEADER_EPOCH_AT,
     LENGTH_OVERHEAD,
     BatchHeader,
@@ -34,147 +44,6 @@ cdef enum:
     QUEUE_FIRST = 16
 cdef int64_t INT32_MAX = 0x7fffffff
 cdef int64_t INT64_MAX = 0x7fffffffffffffff
-
-
-cdef int header_at(File file, Window *window, int64_t position, int64_t limit, BatchHeader *out) except -1:
-    """Read the header of the batch at `position`; answer 1, or 0 where no whole batch lies below `limit`."""
-    cdef int64_t at = position - window.start
-    if limit - position < HEADER_SIZE:
-        return 0
-    if at < 0 or at + HEADER_SIZE > window.size:
-        window.size = file.read_into(window.data, min(<int64_t> WINDOW_BYTES, limit - position), position)
-        window.start = position
-        at = 0
-    if read_batch_header(window.data + at, window.size - at, out) < 0:
-        return 0
-    if out.batch_length < HEADER_SIZE - LENGTH_OVERHEAD or out.batch_length > limit - position - LENGTH_OVERHEAD:
-        return 0
-    if out.magic < 2:        # an old log: its messages carry one offset, that of their last record
-        out.last_offset_delta = 0
-        out.max_timestamp = -1
-    return 1
-
-
-cdef class SegmentCore:
-    """One run of a log: a file of batches with its two indexes.
-
-    Arguments:
-        base_offset: no batch in it is below.
-    """
-
-    def __cinit__(self, int64_t base_offset, *args, **kwargs):
-        self.base_offset = base_offset
-        self.max_timestamp = -1
-        self.max_timestamp_offset = base_offset
-        self.first_timestamp = -1
-
-    def open_again(self):
-        """Open the file and load the indexes of an unloaded segment; the subclass does. Raises OSError."""
-        raise NotImplementedError
-
-    cdef int load(self) except -1:
-        if self.file is None:
-            self.open_again()
-            if self.file is None or self.offset_index is None or self.time_index is None:
-                raise RuntimeError("a segment is loaded with its file and both indexes")
-        return 0
-
-    cdef int note(self, const BatchHeader *header, int64_t last_offset, int64_t size, int64_t interval) except -1:
-        """Index a batch of `size` bytes that lies at the end of the segment, and count it in."""
-        if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp = header.max_timestamp
-            self.max_timestamp_offset = last_offset
-        if self.size == 0:
-            self.first_timestamp = header.max_timestamp
-        if self.bytes_since_index > interval:
-            self.offset_index.add(last_offset, self.size)
-            self.time_index.add(self.max_timestamp, self.max_timestamp_offset)
-            self.bytes_since_index = 0
-        self.size += size
-        self.bytes_since_index += size
-        return 0
-
-    cdef int write_run(self, Queued *queue, int count, iovec *parts, int64_t interval) except -1:
-        """Write `count` queued batches with one call, then index them."""
-        cdef BatchHeader header
-        cdef int i
-        for i in range(count):
-            parts[i].iov_base = queue[i].view.buf
-            parts[i].iov_len = queue[i].view.len
-        self.file.write_vec(parts, count, self.size)
-        for i in range(count):
-            header.max_timestamp = queue[i].max_timestamp
-            self.note(&header, queue[i].last_offset, queue[i].view.len, interval)
-        return 0
-
-    cdef int find(self, int64_t offset, int64_t *position, BatchHeader *header) except -1:
-        """Find the first batch that ends at or beyond `offset`; answer 1, or 0 where there is none."""
-        cdef Window window
-        self.load()
-        window.start = window.size = 0
-        position[0] = self.offset_index.position_of(offset)
-        while header_at(self.file, &window, position[0], self.size, header):
-            if header.base_offset + header.last_offset_delta >= offset:
-                return 1
-            position[0] += LENGTH_OVERHEAD + header.batch_length
-        return 0
-
-    cdef int64_t whole_until(self, int64_t limit, int64_t end_offset) except -1:
-        """Where the last batch ends that lies below the position `limit` and below `end_offset` altogether."""
-        cdef Window window
-        cdef BatchHeader header
-        cdef int64_t position
-        self.load()
-        if limit > self.size:
-            limit = self.size
-        window.start = window.size = 0
-        position = min(self.offset_index.position_before(limit), self.offset_index.position_of(end_offset))
-        while header_at(self.file, &window, position, limit, &header):
-            if header.base_offset + header.last_offset_delta >= end_offset:
-                break
-            position += LENGTH_OVERHEAD + header.batch_length
-        return position
-
-    def batches(self, int64_t position=0):
-        """Walk the headers from a batch start: (position, size, base offset, last offset, max timestamp, epoch) each.
-
-        Raises OSError.
-        """
-        cdef Window window
-        cdef BatchHeader header
-        found = []
-        self.load()
-        window.start = window.size = 0
-        while header_at(self.file, &window, position, self.size, &header):
-            found.append((
-                position, LENGTH_OVERHEAD + header.batch_length, header.base_offset,
-                header.base_offset + header.last_offset_delta, header.max_timestamp, header.leader_epoch,
-            ))
-            position += LENGTH_OVERHEAD + header.batch_length
-        return found
-
-    def find_time(self, int64_t timestamp, int64_t from_offset):
-        """(position, size) of the first batch at or after `from_offset` that reaches `timestamp`, or None."""
-        cdef Window window
-        cdef BatchHeader header
-        cdef int64_t position
-        self.load()
-        window.start = window.size = 0
-        from_offset = max(from_offset, self.time_index.offset_of(timestamp - 1))
-        position = self.offset_index.position_of(from_offset)
-        while header_at(self.file, &window, position, self.size, &header):
-            if header.max_timestamp >= timestamp and header.base_offset + header.last_offset_delta >= from_offset:
-                return position, LENGTH_OVERHEAD + header.batch_length
-            position += LENGTH_OVERHEAD + header.batch_length
-        return None
-
-    def position_of_batch(self, int64_t offset):
-        """(position, size, base offset) of the first batch that ends at or beyond `offset`, or None."""
-        cdef BatchHeader header
-        cdef int64_t position = 0
-        if not self.find(offset, &position, &header):
-            return None
-        return position, LENGTH_OVERHEAD + header.batch_length, header.base_offset
 
 
 cdef class LogCore:
@@ -218,6 +87,7 @@ cdef class LogCore:
         assert self.count == 0
         self.next_offset = self.log_end_offset = next_offset
         self.epoch = leader_epoch
+        self.active.written_from = self.active.size
 
     def fail(self):
         """Append nothing any more: the directory is offline."""
@@ -382,19 +252,26 @@ cdef class LogCore:
         """The segment that holds `offset`, or None."""
         return self.segment_of(offset)
 
-    def read(self, int64_t offset, int64_t max_bytes, int64_t end_offset, bint min_one=True):
+    def read(self, int64_t offset, int64_t max_bytes, int64_t end_offset, bint min_one=True, bint wait=True,
+             Cold brought=None):
         """Whole batches from the one that holds `offset`, as regions of files.
 
         Arguments:
             max_bytes: bytes wanted at most; with `min_one` the first batch comes even above it.
             end_offset: only batches that end below it (the high watermark).
+            wait: the disk may be waited for. Otherwise old bytes come in pieces of COLD_BYTES at most.
+            brought: the Cold that was answered before, after its bytes were brought in.
 
-        Result: a list of regions (empty: nothing there yet), or a Kafka error code. Raises OSError.
+        Result: a list of regions (empty: nothing there yet), a Kafka error code, or Cold. Raises OSError.
         """
         cdef SegmentCore segment
         cdef BatchHeader header
+        cdef Window window
         cdef int64_t position = 0
-        cdef int64_t end
+        cdef int64_t end = 0
+        cdef int64_t cold_bytes = min(max_bytes, <int64_t> COLD_BYTES) + COLD_SLACK
+        cdef int found
+        cdef object asked
         if offset < self.log_start_offset or offset > self.log_end_offset:
             return OFFSET_OUT_OF_RANGE
         end_offset = min(end_offset, self.log_end_offset)
@@ -402,18 +279,42 @@ cdef class LogCore:
         while segment is not None and offset < end_offset:
             self.stamp += 1
             segment.used = self.stamp
-            if segment.find(offset, &position, &header):
+            if not wait and segment.file is None:
+                asked = closed(segment, offset, cold_bytes, brought)
+                if asked is not None:
+                    return asked
+            segment.load()
+            position = segment.offset_index.position_of(offset)
+            segment.open_window(&window, segment is self.active, wait, brought, position)
+            found = segment.find(offset, &position, &header, &window)
+            if found == COLD:
+                return cold_at(segment, offset, position, cold_bytes, brought)
+            if found:
                 break
             segment = self.segment_after(segment)      # the rest of this one was compacted away
         else:
             return []
         if header.base_offset + header.last_offset_delta >= end_offset:
             return []
-        end = segment.whole_until(position + max_bytes, end_offset)
+        if not wait and not window.recent:
+            max_bytes = min(max_bytes, <int64_t> COLD_BYTES)
+        if segment.whole_until(position + max_bytes, end_offset, &end, &window) == COLD:
+            return cold_at(segment, offset, end, COLD_SLACK, brought)
         if end <= position:
             if not min_one:
                 return []
             end = position + LENGTH_OVERHEAD + header.batch_length
+        return self.region_of(segment, position, end, &window, brought)
+
+    cdef object region_of(self, SegmentCore segment, int64_t position, int64_t end, Window *window, Cold brought):
+        """The region as an answer, or Cold where the page cache does not hold it all."""
+        cdef int resident
+        cdef bint tried
+        if not window.wait and not window.recent:
+            resident = segment.file.resident_now(position, end - position)
+            tried = brought is not None and brought.segment is segment and brought.holds(position, end - position)
+            if resident == 0 or (resident == -1 and not tried):
+                return cold_at(segment, segment.base_offset, position, end - position, brought)
         return [FileRegion(segment.file, position, end - position)]
 
     def segment_after(self, SegmentCore segment not None):

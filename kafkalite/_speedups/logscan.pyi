@@ -1,6 +1,6 @@
 from typing_extensions import Buffer
 
-from kafkalite._speedups.log import SegmentCore
+from kafkalite._speedups.segment import SegmentCore
 from kafkalite._speedups.producers import ProducerState
 
 class Scanned:

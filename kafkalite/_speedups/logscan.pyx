@@ -12,7 +12,7 @@ from libc.stdlib cimport free, malloc, realloc
 from posix.types cimport off_t
 
 from kafkalite._speedups.file cimport File
-from kafkalite._speedups.log cimport SegmentCore
+from kafkalite._speedups.segment cimport SegmentCore
 from kafkalite._speedups.producers cimport ProducerState
 from kafkalite._speedups.wire cimport (
     ATTRIBUTES_AT,

@@ -5,6 +5,7 @@ needs.
 import logging
 
 from kafkalite._speedups.file import FileRegion
+from kafkalite._speedups.segment import Cold
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 
@@ -17,10 +18,11 @@ class Read:
     """The outcome of one partition's read.
 
     `regions`: file regions of whole batches; `size`: their bytes; `diverging`: (epoch, end offset) when the client's
-    last fetched epoch ends earlier here (KIP-595), else None.
+    last fetched epoch ends earlier here (KIP-595), else None; `cold`: what must be brought into memory before this read
+    can be made, else None.
     """
 
-    __slots__ = ("diverging", "error", "high_watermark", "last_stable_offset", "log_start_offset", "regions", "size")
+    __slots__ = ("cold", "diverging", "error", "high_watermark", "last_stable_offset", "log_start_offset", "regions", "size")
 
     def __init__(self, error: int = 0) -> None:
         self.error = error
@@ -30,6 +32,7 @@ class Read:
         self.regions: list[FileRegion] = []
         self.size = 0
         self.diverging: tuple[int, int] | None = None
+        self.cold: Cold | None = None
 
 
 def read(
@@ -41,6 +44,7 @@ def read(
     committed_only: bool,
     current_leader_epoch: int = NO_EPOCH,
     last_fetched_epoch: int = NO_EPOCH,
+    brought: Cold | None = None,
 ) -> Read:
     """Read whole batches from `fetch_offset` on.
 
@@ -48,6 +52,7 @@ def read(
         max_bytes: bound on the bytes; `min_one` lets the first batch exceed it (KIP-74).
         committed_only: isolation level read_committed.
         current_leader_epoch, last_fetched_epoch: what the client believes (-1 = does not say), KIP-320 and KIP-595.
+        brought: the `cold` of the read before, after its bytes were brought in.
     """
     error = partition.check_leader_epoch(current_leader_epoch)
     if error:
@@ -59,30 +64,40 @@ def read(
     if last_fetched_epoch >= 0 and diverges(partition, fetch_offset, last_fetched_epoch, found):
         return found
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
-    take(partition, fetch_offset, max_bytes, end_offset, min_one, found)
+    take(partition, fetch_offset, max_bytes, end_offset, min_one, found, brought)
     return found
 
 
-def take(partition: Partition, fetch_offset: int, max_bytes: int, end_offset: int, min_one: bool, found: Read) -> None:
+def take(
+    partition: Partition,
+    fetch_offset: int,
+    max_bytes: int,
+    end_offset: int,
+    min_one: bool,
+    found: Read,
+    brought: Cold | None,
+) -> None:
     log_end_offset = partition.log.log_end_offset if partition.log is not None else 0
     if fetch_offset < found.log_start_offset or fetch_offset > log_end_offset:
         found.error = KafkaErrorCode.OFFSET_OUT_OF_RANGE
     elif partition.log is not None and fetch_offset < end_offset and (max_bytes > 0 or min_one):
-        regions = readable(partition, fetch_offset, max(max_bytes, 0), end_offset, min_one)
+        regions = readable(partition, fetch_offset, max(max_bytes, 0), end_offset, min_one, brought)
         if isinstance(regions, int):
             found.error = regions
+        elif isinstance(regions, Cold):
+            found.cold = regions
         else:
             found.regions = regions
             found.size = sum(region.length for region in regions)
 
 
 def readable(
-    partition: Partition, fetch_offset: int, max_bytes: int, end_offset: int, min_one: bool
-) -> list[FileRegion] | int:
-    """The log's answer; a disk that does not give it is an error of this partition and of no other."""
+    partition: Partition, fetch_offset: int, max_bytes: int, end_offset: int, min_one: bool, brought: Cold | None
+) -> list[FileRegion] | int | Cold:
+    """The log's answer, which never waits for the disk; one that fails is an error of this partition and of no other."""
     assert partition.log is not None
     try:
-        return partition.log.read(fetch_offset, max_bytes, end_offset, min_one)
+        return partition.log.read(fetch_offset, max_bytes, end_offset, min_one, False, brought)
     except OSError as error:
         LOGGER.error("%s-%d: cannot read at offset %d: %s", partition.topic, partition.index, fetch_offset, error)
         return KafkaErrorCode.KAFKA_STORAGE_ERROR

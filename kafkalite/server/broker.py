@@ -20,6 +20,7 @@ from types import TracebackType
 from kafkalite._speedups.file import Disk
 from kafkalite._speedups.framing import Connection
 from kafkalite.clock import LoopClock, Random, SystemRandom, ThreadOffload
+from kafkalite.cluster.cold import ColdReads
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.replicas import Replicas
@@ -121,6 +122,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         self.clock = LoopClock(loop, self._raised)
         self.offload = ThreadOffload(loop, raised=self._raised)
+        self.cold_reads = ColdReads(self.offload)
         self._log = LimitedLog(LOGGER, self.clock)
         self.logs = LogManager(
             self.disk, self.config.log_dirs, self.clock, self.offload, self.random, on_offline=self._logs_offline

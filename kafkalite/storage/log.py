@@ -10,12 +10,14 @@ Sources: UnifiedLog.java, LocalLog.java.
 
 import logging
 import os
-from collections.abc import Generator
-from typing import cast
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TypeVar, cast
 
 from kafkalite._speedups.batches import Batch
 from kafkalite._speedups.file import Disk, File
 from kafkalite._speedups.log import LogCore
+from kafkalite._speedups.segment import Cold
 from kafkalite.clock import Random
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
@@ -29,7 +31,8 @@ KAFKA_STORAGE_ERROR = 56
 logger = logging.getLogger(__name__)
 
 Found = tuple[int, int, int]
-TimeSearch = Generator[Batch, Found | None, Found | None]
+TimeSearch = Generator[Batch | Cold, Found | Cold | None, Found | None]
+Value = TypeVar("Value")
 
 
 class Log(LogCore):
@@ -181,23 +184,27 @@ class Log(LogCore):
                 batch = search.send(found)
             except StopIteration as end:
                 return cast(Found | None, end.value)
-            found = first_record(batch, timestamp_ms, start)
+            found = first_record(cast(Batch, batch), timestamp_ms, start)
 
-    def search_time(self, timestamp_ms: int) -> TimeSearch:
+    def search_time(self, timestamp_ms: int, *, wait: bool = True) -> TimeSearch:
         """`look_up_time` in steps: yields each batch to be opened, and is sent what `first_record` says of it.
 
+        Without `wait`, the disk is not waited for: it also yields Cold, and is sent that once it was brought in.
         Each step raises OSError and BatchError.
         """
         for segment in self.segments:
             from_offset = max(self.log_start_offset, segment.base_offset)
             while segment.max_timestamp >= timestamp_ms:
-                place = segment.find_time(timestamp_ms, from_offset)
+                place = yield from in_memory(partial(segment.find_time, timestamp_ms, from_offset, wait))
                 if place is None:
                     break
-                batch = Batch(segment.opened.pread(place[1], place[0]))
+                if wait:
+                    batch = Batch(segment.opened.pread(place[1], place[0]))
+                else:
+                    batch = Batch((yield from in_memory(partial(segment.batch_now, *place))))
                 found = yield batch
                 if found is not None:
-                    return found
+                    return cast(Found, found)
                 from_offset = batch.last_offset + 1
         return None
 
@@ -291,6 +298,15 @@ class Log(LogCore):
         for file in files:
             file.sync()
         self.flushed(offset)
+
+
+def in_memory(look: Callable[[Cold | None], Value | Cold]) -> Generator[Cold, Found | Cold | None, Value]:
+    """Look until nothing is cold any more: yields what is to be brought in, and is sent it back."""
+    found = look(None)
+    while isinstance(found, Cold):
+        brought = yield found
+        found = look(cast(Cold, brought))
+    return found
 
 
 def first_record(batch: Batch, timestamp_ms: int, log_start_offset: int) -> Found | None:

@@ -10,7 +10,7 @@ import os
 
 from kafkalite._speedups.file import Disk, File
 from kafkalite._speedups.index import InsaneIndex, OffsetIndex, TimeIndex
-from kafkalite._speedups.log import SegmentCore
+from kafkalite._speedups.segment import SegmentCore
 from kafkalite._speedups.logscan import scan
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
@@ -91,6 +91,29 @@ class Segment(SegmentCore):
         if self.closed and self.cache is not None:
             self.cache.add(self)
 
+    def apart(self) -> "Segment":
+        """This unloaded segment for a job, which loads it by `open_again`; `take_over` brings the result back."""
+        twin = Segment.__new__(Segment, self.base_offset)
+        twin.directory, twin.disk, twin.suffix = self.directory, self.disk, self.suffix
+        twin.index_bytes_max, twin.interval, twin.size = self.index_bytes_max, self.interval, self.size
+        twin.closed, twin.cache = self.closed, None
+        return twin
+
+    def take_over(self, twin: "Segment") -> None:
+        """Be loaded with what a job has loaded apart, unless it was loaded or changed meanwhile."""
+        if self.file is None and self.size == twin.size:
+            self.file, self.offset_index, self.time_index = twin.file, twin.offset_index, twin.time_index
+            if self.closed and self.cache is not None:
+                self.cache.add(self)
+
+    def bring_in(self, offset: int, size: int) -> int:
+        """Job on a segment that is `apart`: load it, and bring `size` bytes in from where the index says that `offset`
+        lies. The position. Raises OSError.
+        """
+        position = self.indexes[0].look_up(offset)
+        self.opened.bring_in(position, min(size, self.size - position))
+        return position
+
     def read_indexes(self, size: int) -> None:
         """Load both index files of a segment of `size` bytes. Raises InsaneIndex, OSError."""
         offsets = OffsetIndex(self.base_offset, self.index_bytes_max)
@@ -132,7 +155,7 @@ class Segment(SegmentCore):
     def first_batch_timestamp(self) -> int:
         """Highest timestamp of the first batch, from which segment.ms counts; -1 in an empty segment."""
         found = self.find_time(-1, self.base_offset) if self.size else None
-        return -1 if found is None else int.from_bytes(self.opened.pread(8, found[0] + 35), "big", signed=True)
+        return -1 if not isinstance(found, tuple) else int.from_bytes(self.opened.pread(8, found[0] + 35), "big", signed=True)
 
     def truncate(self, offset: int) -> None:
         """Drop the batches that reach `offset` or beyond, and all bytes behind the counted ones. Raises OSError."""

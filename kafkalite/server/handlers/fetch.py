@@ -7,14 +7,22 @@ max_bytes (KIP-74). Deviations: no preferred read replica yet. Sources: FetchReq
 KafkaApis.handleFetchRequest, DelayedFetch.
 """
 
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from kafkalite._speedups.segment import Cold
+from kafkalite.clock import Outcome
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.reads import Read, read
 from kafkalite.cluster.waiters import FetchWaiter
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.server.call import Call
 from kafkalite.server.handlers.fetch_context import FetchContext, open_context
 from kafkalite.state.fetch_sessions import SessionPartition
 
+LOGGER = logging.getLogger("kafkalite.server")
 READ_COMMITTED = 1
 
 TopicResponse = FetchResponse.FetchableTopicResponse
@@ -23,21 +31,34 @@ EpochEndOffset = PartitionData.EpochEndOffset
 
 
 class PendingFetch:
-    """A fetch from its first look at the partitions until its answer."""
+    """A fetch from its first look at the partitions until its answer.
 
-    __slots__ = ("_call", "_context", "_request")
+    Old bytes that are not in memory are brought there by jobs, then all partitions are read again: as in Kafka they are
+    answered together, with what is true at that moment.
+    """
+
+    __slots__ = ("_bringing", "_brought", "_call", "_cold", "_context", "_request")
 
     def __init__(self, call: Call, request: FetchRequest, context: FetchContext) -> None:
         self._call = call
         self._request = request
         self._context = context
+        self._cold: list[tuple[SessionPartition, Cold]] = []
+        self._brought: dict[SessionPartition, Outcome] = {}
+        self._bringing: dict[SessionPartition, Callable[[], None]] = {}
 
     def start(self) -> None:
         """Answer now if there is enough, an error, or no time to wait; park otherwise."""
+        self._serve(hurried=self._request.max_wait_ms <= 0)
+
+    def _serve(self, *, hurried: bool) -> None:
         reads = self._read_all()
+        if self._cold:
+            self._bring(hurried)
+            return
         size = sum(found.size for found in reads)
-        hurried = self._request.max_wait_ms <= 0 or not reads
-        if hurried or size >= self._request.min_bytes or any(found.error or found.diverging for found in reads):
+        enough = hurried or not reads or size >= self._request.min_bytes
+        if enough or any(found.error or found.diverging for found in reads):
             self._answer(reads)
         else:
             self._park(self._request.min_bytes - size)
@@ -49,17 +70,43 @@ class PendingFetch:
         waiter.park(self._call.broker.clock, self._request.max_wait_ms / 1000)
 
     def _wake(self) -> None:
+        self._resume(hurried=True)
+
+    def _resume(self, *, hurried: bool) -> None:
         self._call.reply.on_gone = None
         try:
-            self._answer(self._read_all())
+            self._serve(hurried=hurried)
         except Exception as error:
             self._call.fail(error)
+
+    def _bring(self, hurried: bool) -> None:
+        """Have everything cold brought in, then go on."""
+        cold, self._cold = self._cold, []
+        self._call.reply.on_gone = self._give_up
+        for part, missing in cold:
+            done = partial(self._brought_in, part, hurried)
+            self._bringing[part] = self._call.broker.cold_reads.bring(missing, done)
+
+    def _brought_in(self, part: SessionPartition, hurried: bool, outcome: Outcome) -> None:
+        del self._bringing[part]
+        self._brought[part] = outcome
+        if not self._bringing:
+            self._resume(hurried=hurried)
+
+    def _give_up(self) -> None:
+        """The client is gone: what nobody else waits for is not read."""
+        for take_back in self._bringing.values():
+            take_back()
 
     def _read_all(self) -> list[Read]:
         left = min(self._request.max_bytes, self._call.broker.config.fetch_max_bytes)
         reads, empty = [], True
         for part in self._context.partitions:
             found = self._read(part, left, empty)
+            if found.cold is not None:
+                self._cold.append((part, found.cold))
+                left -= found.cold.size  # no more is brought in than can be answered
+                empty = False
             left -= found.size
             empty = empty and not found.size
             reads.append(found)
@@ -69,7 +116,8 @@ class PendingFetch:
         partition = self._context.resolve(part)
         if not isinstance(partition, Partition):
             return Read(partition)
-        return read(
+        brought = self._brought.get(part) if self._brought else None
+        found = read(
             partition,
             part.fetch_offset,
             min(part.max_bytes, bytes_left),
@@ -77,7 +125,11 @@ class PendingFetch:
             committed_only=self._request.isolation_level == READ_COMMITTED,
             current_leader_epoch=part.current_leader_epoch,
             last_fetched_epoch=part.last_fetched_epoch,
+            brought=brought.value if brought is not None else None,
         )
+        if found.cold is not None and brought is not None and brought.error is not None:
+            return Read(failed(partition, part.fetch_offset, brought.error))
+        return found
 
     def _answer(self, reads: list[Read]) -> None:
         responses: list[TopicResponse] = []
@@ -86,6 +138,13 @@ class PendingFetch:
                 responses.append(TopicResponse(topic=part.topic, topic_id=part.topic_id, partitions=[]))
             responses[-1].partitions.append(partition_data(part, found))
         self._call.answer(FetchResponse(session_id=self._context.session_id, responses=responses))
+
+
+def failed(partition: Partition, fetch_offset: int, error: BaseException) -> int:
+    """What the client is told of bytes that a job could not read."""
+    LOGGER.error("%s-%d: cannot read at offset %d: %s", partition.topic, partition.index, fetch_offset, error)
+    known = isinstance(error, OSError)
+    return KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def partition_data(part: SessionPartition, found: Read) -> PartitionData:

@@ -1,5 +1,6 @@
 """ListOffsets, key 2, v1-11. The offset at a place in a partition: its ends, a time, or the record with the largest
-timestamp. A batch that must be decompressed for that, or that is large, is searched in a job.
+timestamp. A batch that must be decompressed for that, or that is large, is searched in a job; so is what is not in
+memory brought there.
 
 Timestamps: -1 latest (last stable offset for read_committed), -2 earliest, -3 largest timestamp (v7), -4 earliest
 local (v8),
@@ -10,6 +11,7 @@ UnifiedLog.fetchOffsetByTimestamp.
 import logging
 from collections import Counter, deque
 
+from kafkalite._speedups.segment import Cold
 from kafkalite.clock import Outcome
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
@@ -47,22 +49,22 @@ class LookUp:
         self.timestamp = timestamp
         self.log_start_offset = log.log_start_offset
         self.end_offset = end_offset
-        self.search = log.search_time(timestamp)
+        self.search = log.search_time(timestamp, wait=False)
 
-    def step(self, found: Found | None) -> Batch | None:
-        """Go on with what the last batch held; answers a batch for a job, None at the end.
+    def step(self, found: Found | Cold | None) -> Batch | Cold | None:
+        """Go on with what the last job found; answers what is wanted of a job next, None at the end.
 
         Raises OSError, BatchError.
         """
         try:
-            batch = self.search.send(found)
-            while is_light(batch):
-                batch = self.search.send(first_record(batch, self.timestamp, self.log_start_offset))
+            wanted = self.search.send(found)
+            while isinstance(wanted, Batch) and is_light(wanted):
+                wanted = self.search.send(first_record(wanted, self.timestamp, self.log_start_offset))
         except StopIteration as end:
             if end.value is not None and end.value[1] < self.end_offset:
                 place(self.answer, end.value)
             return None
-        return batch
+        return wanted
 
     def fail(self, failure: Exception) -> None:
         log, code = self.log, KafkaErrorCode.KAFKA_STORAGE_ERROR
@@ -94,12 +96,15 @@ class OffsetsAnswer:
         while self._left:
             look_up = self._left[0]
             try:
-                batch = look_up.step(outcome.result())
+                wanted = look_up.step(outcome.result())
             except (OSError, BatchError) as failure:
                 look_up.fail(failure)
-                batch = None
-            if batch is not None:
-                job = (first_record, batch, look_up.timestamp, look_up.log_start_offset)
+                wanted = None
+            if isinstance(wanted, Cold):
+                self._call.reply.on_gone = self._call.broker.cold_reads.bring(wanted, self._searched)
+                return False
+            if wanted is not None:
+                job = (first_record, wanted, look_up.timestamp, look_up.log_start_offset)
                 self._call.broker.offload.run(*job, done=self._searched)
                 return False
             self._left.popleft()
@@ -107,6 +112,7 @@ class OffsetsAnswer:
         return True
 
     def _searched(self, outcome: Outcome) -> None:
+        self._call.reply.on_gone = None
         try:
             if self._go_on(outcome):
                 self._call.answer(self._response)

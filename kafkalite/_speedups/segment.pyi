@@ -1,0 +1,38 @@
+from typing import Any, Self
+
+from kafkalite._speedups.file import File
+from kafkalite._speedups.index import OffsetIndex, TimeIndex
+
+class SegmentCore:
+    base_offset: int
+    file: File | None
+    offset_index: OffsetIndex | None
+    time_index: TimeIndex | None
+    size: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    first_timestamp: int
+    bytes_since_index: int
+    created_ms: int
+    used: int
+    written_from: int
+    def __new__(cls, base_offset: int, *args: Any, **kwargs: Any) -> Self: ...
+    def open_again(self) -> None: ...
+    def batches(self, position: int = 0) -> list[tuple[int, int, int, int, int, int]]: ...
+    def find_time(
+        self, timestamp: int, from_offset: int, wait: bool = True, brought: Cold | None = None
+    ) -> tuple[int, int] | Cold | None: ...
+    def batch_now(self, position: int, size: int, brought: Cold | None = None) -> bytes | Cold: ...
+    def position_of_batch(self, offset: int) -> tuple[int, int, int] | None: ...
+
+class Cold:
+    segment: Any
+    file: File | None
+    offset: int
+    position: int
+    size: int
+    attempts: int
+    def __init__(
+        self, segment: SegmentCore, file: File | None, offset: int, position: int, size: int, attempts: int = 0
+    ) -> None: ...
+    def placed(self, position: int) -> Cold: ...
