@@ -22,7 +22,16 @@ class Read:
     can be made, else None.
     """
 
-    __slots__ = ("cold", "diverging", "error", "high_watermark", "last_stable_offset", "log_start_offset", "regions", "size")
+    __slots__ = (
+        "cold",
+        "diverging",
+        "error",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "regions",
+        "size",
+    )
 
     def __init__(self, error: int = 0) -> None:
         self.error = error

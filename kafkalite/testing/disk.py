@@ -51,6 +51,11 @@ class FaultyFile(File):
             self.remember(offset, size)
         return allowed
 
+    def resident(self, offset: int, size: int) -> int:
+        """What the test says is in memory, else what is."""
+        said = None if self.disk.resident is None else self.disk.resident(self.path, offset, size)
+        return int(super().resident(offset, size)) if said is None else said
+
     def before_sync(self) -> int:
         # What is written while a sync is held need not be covered by it.
         count = self.inode.count
@@ -74,7 +79,8 @@ class FaultyDisk(Disk):
 
     `counts`: how often each operation happened. `trace`: (operation, path) of all, in order. `hook`: called before each
     operation; it may block, as a slow disk does, or raise. `steps`: how many changes there were; `stop_at`: the step
-    before which `Crash` is raised; from then on nothing happens any more.
+    before which `Crash` is raised; from then on nothing happens any more. `resident`: asked with path, offset and size
+    whether those bytes are in memory: 1 yes, 0 no, -1 nobody can tell, None as it is.
     """
 
     def __init__(self) -> None:
@@ -82,6 +88,7 @@ class FaultyDisk(Disk):
         self.trace: list[tuple[str, str]] = []
         self.faults: list[Fault] = []
         self.hook: Callable[[str, str], None] | None = None
+        self.resident: Callable[[str, int, int], int | None] | None = None
         self.steps = 0
         self.stop_at: int | None = None
         self.crashed = False
