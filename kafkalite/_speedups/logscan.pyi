@@ -1,7 +1,7 @@
 from typing_extensions import Buffer
 
-from kafkalite._speedups.segment import SegmentCore
 from kafkalite._speedups.producers import ProducerState
+from kafkalite._speedups.segment import SegmentCore
 
 class Scanned:
     end: int

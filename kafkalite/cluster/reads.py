@@ -103,7 +103,7 @@ def take(
 def readable(
     partition: Partition, fetch_offset: int, max_bytes: int, end_offset: int, min_one: bool, brought: Cold | None
 ) -> list[FileRegion] | int | Cold:
-    """The log's answer, which never waits for the disk; one that fails is an error of this partition and of no other."""
+    """The log's answer, without waiting for the disk; what fails there is an error of this partition alone."""
     assert partition.log is not None
     try:
         return partition.log.read(fetch_offset, max_bytes, end_offset, min_one, False, brought)

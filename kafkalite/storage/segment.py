@@ -10,8 +10,8 @@ import os
 
 from kafkalite._speedups.file import Disk, File
 from kafkalite._speedups.index import InsaneIndex, OffsetIndex, TimeIndex
-from kafkalite._speedups.segment import SegmentCore
 from kafkalite._speedups.logscan import scan
+from kafkalite._speedups.segment import SegmentCore
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
 from kafkalite.storage.indexes import SegmentCache
@@ -155,7 +155,11 @@ class Segment(SegmentCore):
     def first_batch_timestamp(self) -> int:
         """Highest timestamp of the first batch, from which segment.ms counts; -1 in an empty segment."""
         found = self.find_time(-1, self.base_offset) if self.size else None
-        return -1 if not isinstance(found, tuple) else int.from_bytes(self.opened.pread(8, found[0] + 35), "big", signed=True)
+        return (
+            -1
+            if not isinstance(found, tuple)
+            else int.from_bytes(self.opened.pread(8, found[0] + 35), "big", signed=True)
+        )
 
     def truncate(self, offset: int) -> None:
         """Drop the batches that reach `offset` or beyond, and all bytes behind the counted ones. Raises OSError."""
