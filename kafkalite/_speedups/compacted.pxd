@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalite._speedups.cleaning cimport Buffer
-from kafkalite._speedups.log cimport SegmentCore
+from kafkalite._speedups.segment cimport SegmentCore
 from kafkalite._speedups.wire cimport BatchHeader
 
 

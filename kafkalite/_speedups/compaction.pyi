@@ -2,8 +2,8 @@ from collections.abc import Callable
 
 from kafkalite._speedups.cleaning import Rules, Transactions
 from kafkalite._speedups.file import File
-from kafkalite._speedups.log import SegmentCore
 from kafkalite._speedups.offsetmap import OffsetMap
+from kafkalite._speedups.segment import SegmentCore
 
 class Worker:
     offsets: OffsetMap

@@ -39,7 +39,7 @@ from kafkalite._speedups.cleaning cimport (
 )
 from kafkalite._speedups.compacted cimport Kept, Output
 from kafkalite._speedups.file cimport File
-from kafkalite._speedups.log cimport SegmentCore
+from kafkalite._speedups.segment cimport SegmentCore
 from kafkalite._speedups.offsetmap cimport Digest, OffsetMap
 from kafkalite._speedups.records_walk cimport RecordFields, read_record
 from kafkalite._speedups.wire cimport CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, HEADER_SIZE, BatchHeader, Span

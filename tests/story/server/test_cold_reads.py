@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite._speedups.file import File
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchResponse
@@ -184,7 +185,7 @@ async def test_a_reader_that_hangs_up_takes_its_wish_back(client: Client, hub: H
     cellar.door.set()
     for index in (1, 3):
         assert numbers(part_of(await readers[index].answer(), index))[0] == 0
-    assert (cold_reads.jobs, len(cold_reads)) == (3, 0)
+    assert cold_reads.jobs == 3, "nobody read for the one in the queue"
 
 
 @pytest.mark.parametrize("how", ["the topic is deleted", "its records are deleted"])
@@ -299,6 +300,16 @@ async def test_a_look_up_by_time(client: Client, hub: Hub, cellar: Cellar) -> No
     assert cellar.loop_reads == [] and segment.path(".log") in cellar.job_opens
 
 
+def dropped(file: File) -> bool:
+    """Have the kernel drop the pages; those that it is just looking at itself stay, so it is asked more than once."""
+    os.fsync(file.fd)
+    for _ in range(100):
+        os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        if file.resident(0, file.size()) == 0:
+            return True
+    return False
+
+
 async def test_the_page_cache_itself(tmp_path: Path) -> None:
     """No twin: the kernel is told to drop the pages of a log, and says so when it is asked."""
     async with running(str(tmp_path / "data")) as client:
@@ -308,9 +319,7 @@ async def test_the_page_cache_itself(tmp_path: Path) -> None:
             await client.produce("old", batch(value))
         file = hosted(client, "old").log.active.file  # type: ignore[union-attr]
         assert await client.read("old", offset=0) and client.broker.cold_reads.jobs == 0
-        os.fsync(file.fd)
-        os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        if file.resident(0, 1) != 0:
+        if not dropped(file):
             pytest.skip("this file system drops no pages, or does not tell")
         found: list[bytes | None] = []
         while len(found) < len(expected):
