@@ -15,6 +15,7 @@ import click
 from kafkalite._speedups.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.cli.lines import to_text
+from kafkalite.cli.logadopt import adopt
 from kafkalite.cli.logdirs import progress
 from kafkalite.cli.logfiles import (
     BatchSeen,
@@ -50,6 +51,7 @@ Examples:
   kafkalite log dump data/orders-0/00000000000000000000.log --records
   kafkalite log verify data
   kafkalite log recover data --dry-run
+  kafkalite log adopt /var/lib/kafka --data data
 """
 )
 def command() -> None:
@@ -58,6 +60,7 @@ def command() -> None:
 
 command.add_command(verify)
 command.add_command(recover)
+command.add_command(adopt)
 
 
 @command.command(

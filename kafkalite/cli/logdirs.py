@@ -54,9 +54,9 @@ def held(disk: Disk, log_dir: Path) -> Iterator[None]:
 
 
 @contextmanager
-def progress(size: int, label: str = "reading") -> Iterator[Callable[[int], object]]:
-    """A progress bar of `size` bytes while a person waits and the output goes elsewhere."""
-    if not sys.stderr.isatty() or sys.stdout.isatty():
+def progress(size: int, label: str = "reading", *, beside: bool = False) -> Iterator[Callable[[int], object]]:
+    """A progress bar of `size` bytes while a person waits; `beside`: even when the output goes to the terminal."""
+    if not sys.stderr.isatty() or (sys.stdout.isatty() and not beside):
         yield lambda _bytes: None
         return
     with click.progressbar(length=size, label=label, file=sys.stderr) as bar:

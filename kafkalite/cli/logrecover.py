@@ -57,7 +57,7 @@ def recover(path: Path, dry_run: bool, threads: int, as_json: bool) -> None:
 def dry(target: Target, threads: int) -> tuple[Loaded, list[dict[str, str]]]:
     """Recover on a disk that keeps its changes to itself."""
     disk = DryDisk()
-    with held(Disk(), target.log_dir), progress(bytes_of_logs(target), "checking") as advance:
+    with held(Disk(), target.log_dir), progress(bytes_of_logs(target), "checking", beside=True) as advance:
         loaded = load_directories(disk, [str(target.log_dir)], lambda topic: TopicConfig(), threads, advance=advance)[0]
     for directory in loaded.to_delete:
         disk.remove_tree(directory)

@@ -32,7 +32,7 @@ def verify(path: Path, compacted: bool, as_json: bool) -> None:
     disk = Disk()
     try:
         target = target_of(path)
-        with held(disk, target.log_dir), progress(bytes_of_logs(target), "checking") as advance:
+        with held(disk, target.log_dir), progress(bytes_of_logs(target), "checking", beside=True) as advance:
             found = verify_directory(disk, str(target.log_dir), only=target.only, compacted=compacted, advance=advance)
     except OSError as error:
         fail(f"{error.filename or path}: {error.strerror or error}")

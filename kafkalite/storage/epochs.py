@@ -21,11 +21,12 @@ class LeaderEpochCache:
         entries: (epoch, start offset), in order.
     """
 
-    __slots__ = ("_disk", "_path", "entries")
+    __slots__ = ("_disk", "_path", "_unsynced", "entries")
 
     def __init__(self, disk: Disk, path: str, entries: list[tuple[int, int]] | None = None) -> None:
         self._disk = disk
         self._path = path
+        self._unsynced = False
         self.entries = entries or []
 
     @classmethod
@@ -84,7 +85,14 @@ class LeaderEpochCache:
         if entries == self.entries and not force:
             return
         self.entries = entries
+        self._unsynced = True
         write_epochs(self._disk, self._path, entries)
+
+    def sync(self) -> None:
+        """Bring the checkpoint to the disk where it was written since. Raises OSError."""
+        if self._unsynced:
+            write_epochs(self._disk, self._path, self.entries, sync=True)
+            self._unsynced = False
 
 
 def _assigned(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]]:

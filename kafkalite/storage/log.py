@@ -293,6 +293,7 @@ class Log(LogCore):
     def close(self) -> None:
         """Write indexes and producers, sync all: the log can be opened from checkpoints. Raises OSError."""
         self.active.finish()
+        self.epochs.sync()
         write_snapshot(self.disk, self.directory, self.log_end_offset, self.producers)
         files, offset = self.unflushed()
         for file in files:

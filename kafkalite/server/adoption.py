@@ -1,0 +1,171 @@
+"""Topics of a stopped Apache Kafka become ours: their partitions' files, and what the journal says of them.
+
+Laws:
+1. Nothing is registered before all files of its topic are here and whole; nothing gets its place before it is
+   registered, as a start deletes the files of topics that it does not know.
+2. A topic keeps its id. Each partition's leader epoch begins above the last one in its files.
+3. A kill at any step loses nothing: the same call again goes on.
+4. Internal topics of consumers and transactions come along, compacted as they were. `__cluster_metadata` and
+   `__share_group_state` stay: nothing here reads them.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kafkalite._speedups.file import Disk
+from kafkalite.clock import Clock, Random
+from kafkalite.cluster.image import TopicImage
+from kafkalite.cluster.store import ClusterStore, settled
+from kafkalite.config.topic import TopicConfig
+from kafkalite.coordination import layout
+from kafkalite.coordination.backend import Coordination
+from kafkalite.coordination.embedded import Embedded
+from kafkalite.coordination.tree import Operation, Set
+from kafkalite.model import uuid_text
+from kafkalite.server.broker import FIRST_BROKER, JOURNAL
+from kafkalite.storage import adoption, checkpoints
+from kafkalite.storage.adoption import AdoptionError, Candidate, Ready
+from kafkalite.storage.directories import Identity, LogDirectory
+
+COMPACTED = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+Progress = Callable[[int], object]
+
+
+@dataclass(slots=True)
+class Adopted:
+    """What came of it. `missing`: partitions of which the source has no files; they begin empty."""
+
+    topics: dict[str, int] = field(default_factory=dict)
+    partitions: int = 0
+    bytes_dropped: int = 0
+    missing: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    there_before: list[str] = field(default_factory=list)
+
+
+class Adoption:
+    """One call of `kafkalite log adopt`.
+
+    Arguments:
+        disk, clock, random: the parameters.
+        source: a log directory of a stopped Apache Kafka.
+        directory: ours, locked.
+        move: rename instead of copying.
+    """
+
+    def __init__(
+        self, disk: Disk, clock: Clock, random: Random, source: str, directory: LogDirectory, *, move: bool
+    ) -> None:
+        self.result = Adopted()
+        self._disk = disk
+        self._clock = clock
+        self._random = random
+        self._source = source
+        self._directory = directory
+        self._data = directory.path
+        self._move = move
+
+    async def run(self, bar: Callable[[int], Progress]) -> Adopted:
+        """Do it; `bar` is told how many bytes there are to copy and answers whom to tell of those done.
+
+        Raises AdoptionError, DirectoryError, JournalError, LayoutError, OSError.
+        """
+        known = self._directory.identity()
+        service = Embedded.open(self._disk, os.path.join(self._data, JOURNAL), self._clock)
+        try:
+            session = service.connect()
+            store = ClusterStore(session)
+            await store.prepare()
+            broker_id = FIRST_BROKER if known is None else known.broker_id
+            cluster_id = await store.cluster_id(uuid_text(self._random.uuid()))
+            self._directory.claim(Identity(cluster_id, broker_id), uuid_text(self._random.uuid()))
+            store.register(broker_id)
+            await self._adopt(session, store, broker_id, bar)
+            await store.close()
+        finally:
+            service.close()
+        return self.result
+
+    async def _adopt(
+        self, session: Coordination, store: ClusterStore, broker_id: int, bar: Callable[[int], Progress]
+    ) -> None:
+        fresh = not self._disk.exists(os.path.join(self._data, checkpoints.RECOVERY_POINTS))
+        topics = {topic.name: topic for topic in await store.topics()}
+        found, self.result.left_out = adoption.find(self._disk, self._source, self._data)
+        candidates = self._wanted(adoption.with_ids(found, self._random.uuid), topics)
+        size = 0 if self._move else adoption.check_space(self._disk, candidates, self._data)
+        advance = bar(size)
+        for candidate in candidates:
+            adoption.fetch(self._disk, candidate, self._data, move=self._move, advance=advance)
+        by_topic: dict[str, dict[int, tuple[Candidate, Ready]]] = defaultdict(dict)
+        for candidate in candidates:
+            ready = adoption.make_ready(self._disk, candidate, self._data, TopicConfig())
+            by_topic[candidate.topic][candidate.partition] = candidate, ready
+            self.result.bytes_dropped += ready.bytes_dropped
+        for name, partitions in by_topic.items():
+            await self._register(session, store, broker_id, topics.get(name), partitions)
+            adoption.note_points(
+                self._disk, self._data, {(name, index): ready for index, (_, ready) in partitions.items()}
+            )
+            for candidate, _ready in partitions.values():
+                adoption.put_in_place(self._disk, candidate, self._data)
+        if fresh:
+            checkpoints.write_clean_shutdown(self._disk, self._data)
+
+    def _wanted(self, found: Sequence[Candidate], topics: dict[str, TopicImage]) -> list[Candidate]:
+        """Those that are not here yet. Raises AdoptionError where another topic has the name."""
+        wanted = []
+        for candidate in found:
+            topic = topics.get(candidate.topic)
+            if topic is not None and topic.topic_id != candidate.topic_id:
+                raise AdoptionError(f"{candidate.source}: {self._data} has another topic of this name")
+            if self._disk.exists(os.path.join(self._data, candidate.name)):
+                if topic is None:
+                    raise AdoptionError(f"{os.path.join(self._data, candidate.name)}: is there and belongs to nobody")
+                self.result.there_before.append(candidate.name)
+            else:
+                wanted.append(candidate)
+        return wanted
+
+    async def _register(
+        self,
+        session: Coordination,
+        store: ClusterStore,
+        broker_id: int,
+        known: TopicImage | None,
+        partitions: dict[int, tuple[Candidate, Ready]],
+    ) -> None:
+        """The topic with its partitions, and that they have files here: all or nothing."""
+        candidate = next(iter(partitions.values()))[0]
+        assert candidate.topic_id is not None
+        count = max(max(partitions) + 1, 0 if known is None else len(known.partitions))
+        states = {
+            index: layout.PartitionState(
+                broker_id, partitions[index][1].next_epoch if index in partitions else 0, (broker_id,)
+            )
+            for index in range(count)
+        }
+        node = layout.TopicNode(candidate.topic_id, dict.fromkeys(range(count), (broker_id,)))
+        operations: list[Operation] = []
+        if known is None:
+            configs = COMPACTED if candidate.topic in INTERNAL else {}
+            operations += layout.create_topic(candidate.topic, node, configs, states)
+        elif count > len(known.partitions):
+            new = {index: state for index, state in states.items() if index >= len(known.partitions)}
+            operations += layout.grow_topic(candidate.topic, node, new)
+        for index in partitions:
+            if store.noted_directory(candidate.topic_id, index) is None:
+                note = layout.note_directory(candidate.topic_id, index, broker_id, self._directory.directory_id)
+                operations.append(note)
+                if known is not None and index < len(known.partitions):  # it was missing when the topic was adopted
+                    state = layout.encode_state(states[index])
+                    operations.append(Set(layout.state_path(candidate.topic, index), state))
+        if operations:
+            await settled(lambda then: session.multi(operations, then))
+        self.result.topics[candidate.topic] = count
+        self.result.partitions += len(partitions)
+        if known is None:
+            self.result.missing += [f"{candidate.topic}-{index}" for index in range(count) if index not in partitions]
