@@ -88,6 +88,22 @@ def test_look_up(benchmark, full: Log, by: str) -> None:
     assert full.look_up_time(wanted[0])[:2] == (wanted[0], wanted[0] - 1)
 
 
+@pytest.mark.benchmark(group=f"storage: {LOOK_UPS} reads of 1 MiB in memory")
+@pytest.mark.parametrize("place", ["end", "older"])
+@pytest.mark.parametrize("wait", [True, False], ids=["may wait", "asks the page cache"])
+def test_read(benchmark, full: Log, place: str, wait: bool) -> None:
+    end = full.log_end_offset
+    # Behind the last 8 MiB of the active segment every read is preceded by probes of its region.
+    offset = end - (1 << 20) // 20_000 if place == "end" else 1
+
+    def read() -> None:
+        for _ in range(LOOK_UPS):
+            full.read(offset, 1 << 20, end, True, wait)
+
+    benchmark(read)
+    assert isinstance(full.read(offset, 1 << 20, end, True, wait), list)
+
+
 @pytest.mark.benchmark(group="storage: recovery scan")
 def test_scan(benchmark, full: Log) -> None:
     segment = full.active
