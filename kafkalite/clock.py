@@ -19,16 +19,17 @@ import itertools
 import math
 import os
 import time
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
 
 Raised: TypeAlias = Callable[[object, BaseException], object]
+Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Callable[["Outcome"], object]]
 
 COMPACT_AT = 64  # cancelled timers that may lie in the heap before they are swept out (then: half of it)
 
@@ -289,39 +290,69 @@ def uuid_from(random_bytes: Callable[[int], bytes]) -> bytes:
 
 
 class ThreadOffload:
-    """Jobs in a pool of threads.
+    """Jobs in threads of their own, begun as they are needed.
 
     Arguments:
         loop: where outcomes are applied; it must outlive `close`.
         threads: how many jobs run at the same time at most.
         raised: called with a callback that raised and what it raised; None = the loop's exception handler.
+        name: of the threads.
     """
 
-    def __init__(self, loop: "AbstractEventLoop", threads: int = 4, raised: Raised | None = None) -> None:
+    def __init__(
+        self,
+        loop: "AbstractEventLoop",
+        threads: int = 4,
+        raised: Raised | None = None,
+        *,
+        name: str = "kafkalite-job",
+    ) -> None:
         self._loop = loop
         self._raised = raised or partial(tell_loop, loop)
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="kafkalite-job")
-        self._ended: deque[tuple[Callable[[Outcome], object], Outcome]] = deque()
+        self._threads_max = threads
+        self._name = name
+        self._threads: list[Thread] = []
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()  # a pool of futures takes some 40 us more per job
+        self._ended: SimpleQueue[tuple[Callable[[Outcome], object], Outcome]] = SimpleQueue()
+        self._open = 0  # jobs whose outcome was not applied yet
+        self._closed = False
         self._awake = False  # a drain is on its way; a lost race costs one empty drain, never an outcome
 
     def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
         """Call `job(*args)` in a thread, then `done(outcome)` on the loop. Raises RuntimeError after `close`."""
-        self._pool.submit(self._work, job, args, done)
+        if self._closed:
+            raise RuntimeError("no job is taken any more")
+        self._open += 1
+        if len(self._threads) < min(self._open, self._threads_max):
+            self._threads.append(Thread(target=self._serve, name=f"{self._name}-{len(self._threads)}", daemon=True))
+            self._threads[-1].start()
+        self._jobs.put((job, args, done))
 
     def close(self) -> None:
-        """Wait for every job and apply its outcome; call it on the loop's thread."""
-        self._pool.shutdown(wait=True)
-        while self._ended:  # one outcome may be waited for by what the next one does
-            self._drain()
+        """Wait for every job and apply its outcome; call it on the loop's thread. A second call does nothing."""
+        self._closed = True
+        while self._open:
+            self._apply(*self._ended.get())
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
 
-    def _work(self, job: Callable[..., Any], args: tuple[Any, ...], done: Callable[[Outcome], object]) -> None:
-        self._ended.append((done, outcome_of(job, args)))
-        if not self._awake:
-            self._awake = True
-            self._loop.call_soon_threadsafe(self._drain)
+    def _serve(self) -> None:
+        while (taken := self._jobs.get()) is not None:
+            job, args, done = taken
+            self._ended.put((done, outcome_of(job, args)))
+            del taken, job, args, done  # nothing is kept alive by a thread that waits
+            if not self._awake:
+                self._awake = True
+                self._loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
         self._awake = False
-        while self._ended:
-            done, outcome = self._ended.popleft()
-            call_guarded(self._raised, done, (outcome,))
+        while not self._ended.empty():
+            self._apply(*self._ended.get())
+
+    def _apply(self, done: Callable[[Outcome], object], outcome: Outcome) -> None:
+        self._open -= 1
+        call_guarded(self._raised, done, (outcome,))

@@ -1,7 +1,7 @@
 """One batch on its way into one partition, from the request to the answer.
 
 An `Append` is finished exactly once: refused at once, written at the end of the pass, or later still when it had to
-leave the loop (decompression of a large batch, the first opening of a log) or waits for the in-sync replicas.
+leave the loop (decompression of a large batch, the first opening of a log) or waits for a flush.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class Append:
         done: called once with this object when the outcome is known.
 
     Outcome: `error` (Kafka error code), `message`, `record_errors` as (index in the batch, text), `base_offset`,
-    `end_offset` (one past the last record), `log_append_time_ms` (-1 for CreateTime), `log_start_offset`.
+    `log_append_time_ms` (-1 for CreateTime), `log_start_offset`.
     `zstd_allowed`: whether the request's version may carry zstd.
     """
 
@@ -29,7 +29,6 @@ class Append:
         "_done",
         "base_offset",
         "batch",
-        "end_offset",
         "error",
         "log_append_time_ms",
         "log_start_offset",
@@ -47,7 +46,6 @@ class Append:
         self.message: str | None = None
         self.record_errors: Sequence[tuple[int, str]] = ()
         self.base_offset = NO_OFFSET
-        self.end_offset = NO_OFFSET
         self.log_append_time_ms = NO_TIMESTAMP
         self.log_start_offset = NO_OFFSET
         self.zstd_allowed = True
@@ -59,7 +57,7 @@ class Append:
     def refuse(self, error: int, message: str | None = None) -> None:
         """Finish without having appended anything."""
         self.message = message
-        self.base_offset = self.end_offset = NO_OFFSET
+        self.base_offset = NO_OFFSET
         self.log_append_time_ms = NO_TIMESTAMP
         self.log_start_offset = NO_OFFSET
         self.finish(error)

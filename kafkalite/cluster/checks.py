@@ -144,5 +144,4 @@ def admit(append: Append, inspection: Inspection | BatchError, log: Log, leader_
         append.refuse(-base_offset)
         return False
     append.base_offset = base_offset
-    append.end_offset = base_offset + inspection.last_offset_delta + 1
     return True

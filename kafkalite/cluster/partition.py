@@ -7,7 +7,10 @@ Laws:
    file at once and finishes them. If that write fails, every append of the pass on this partition fails.
 3. Readers see only what is below the high watermark.
 4. A partition with an `error` (offline, deleted) refuses everything with that code and wakes whoever waits.
-5. Whatever is raised on the way, every append is finished, every waiter is told and the queue goes on; then it is
+5. Where flush.messages asks for a sync, appends are finished, and become readable, only when their records are on the
+   disk: they are held, in order, until the log's recovery point has passed them. While any is held, later ones queue
+   up behind it. Who does not wait for an answer (acks=0) is not held.
+6. Whatever is raised on the way, every append is finished, every waiter is told and the queue goes on; then it is
    raised.
 """
 
@@ -23,10 +26,13 @@ from kafkalite.cluster.waiters import FetchWaiter
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import BatchError, Inspection
+from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.log import Log
 
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, gathering more makes the received bytes go cold (measured)
 ACKS_ALL = -1
+ACKS_NONE = 0
+NEVER = 2**63 - 1
 
 Item = TypeVar("Item")
 
@@ -36,12 +42,31 @@ class Host(Protocol):
 
     clock: Clock
     offload: Offload
+    flusher: Flusher
 
     def mark_dirty(self, partition: "Partition") -> None:
         """Have `partition.write()` called when the pass ends."""
 
     def open_log(self, partition: "Partition", opened: Callable[[Log | int], None]) -> None:
         """Make the files of a partition that has none yet; `opened` gets the log or a Kafka error code."""
+
+
+class Held:
+    """The appends of one pass that wait for the disk.
+
+    Arguments:
+        needs: the recovery point that frees them.
+        end: the log end behind them, which is then readable.
+        size: their bytes.
+    """
+
+    __slots__ = ("appends", "end", "needs", "size")
+
+    def __init__(self, needs: int, end: int, size: int, appends: list[Append]) -> None:
+        self.needs = needs
+        self.end = end
+        self.size = size
+        self.appends = appends
 
 
 class Partition:
@@ -55,6 +80,9 @@ class Partition:
     """
 
     __slots__ = (
+        "_asked",
+        "_flush_at",
+        "_held",
         "_host",
         "_outside",
         "_queue",
@@ -97,6 +125,9 @@ class Partition:
         self._outside = False
         self._queue: deque[Append] = deque()
         self._unwritten: list[Append] = []
+        self._held: deque[Held] = deque()
+        self._asked = 0  # a sync up to here was asked for
+        self._flush_at = NEVER  # the log end from which on appends are held
 
     # What a reader may ask.
 
@@ -176,7 +207,13 @@ class Partition:
                 self._written(unwritten, self.log, size)
 
     def _written(self, appends: list[Append], log: Log, size: int) -> None:
-        self.high_watermark = log.log_end_offset
+        if log.log_end_offset >= self._flush_at:
+            self._hold(appends, log, size)
+        else:
+            self._readable(appends, log, log.log_end_offset, size)
+
+    def _readable(self, appends: list[Append], log: Log, end_offset: int, size: int) -> None:
+        self.high_watermark = end_offset
         log_start_offset = log.log_start_offset
         for append in appends:
             append.log_start_offset = log_start_offset
@@ -185,6 +222,52 @@ class Partition:
     def _readable_grew(self, size: int) -> None:
         if self.fetch_waiters:
             each(lambda waiter: waiter.grown(size), list(self.fetch_waiters))
+
+    # Waiting for the disk.
+
+    def _hold(self, appends: list[Append], log: Log, size: int) -> None:
+        """Finish these appends when the log is on the disk as far as flush.messages asks."""
+        end = log.log_end_offset
+        flush = end - max(self._asked, log.recovery_point) >= self.config.flush_messages
+        if not flush and not self._held:  # it was flushed meanwhile for another reason
+            self._plan_flush()
+            self._readable(appends, log, end, size)
+            return
+        if flush:
+            self._asked = end
+        unanswered = [append for append in appends if append.required_acks == ACKS_NONE]
+        if unanswered:
+            appends = [append for append in appends if append.required_acks != ACKS_NONE]
+        self._held.append(Held(self._asked, end, size, appends))
+        self._flush_at = 0
+        if flush:
+            self._host.flusher.ask(log, self._flushed)
+        each(Append.finish, unanswered)
+
+    def _flushed(self, error: int) -> None:
+        """A round that synced this log is over."""
+        if error:
+            self._refuse_held(error)
+            return
+        assert self.log is not None
+        log, free = self.log, []
+        while self._held and self._held[0].needs <= log.recovery_point:
+            free.append(self._held.popleft())
+        self._plan_flush()
+        each(lambda held: self._readable(held.appends, log, held.end, held.size), free)
+
+    def _refuse_held(self, error: int) -> None:
+        held, self._held = self._held, deque()
+        each(lambda append: append.refuse(error), [append for one in held for append in one.appends])
+
+    def _plan_flush(self) -> None:
+        """Work out from where on appends are held, so that writing compares one number."""
+        if self._held:
+            self._flush_at = 0
+        elif self.log is None or self.config.flush_messages == NEVER:
+            self._flush_at = NEVER
+        else:
+            self._flush_at = self.log.recovery_point + self.config.flush_messages
 
     # Leaving the loop and coming back.
 
@@ -196,6 +279,7 @@ class Partition:
             all_of(partial(self._refuse_queued, opened), self._return)
         else:
             self.log = opened
+            self._plan_flush()
             self._return()
 
     def _refuse_queued(self, error: int) -> None:
@@ -238,7 +322,7 @@ class Partition:
     def _return(self) -> None:
         """Serve what queued up meanwhile, until the next one must leave the loop."""
         self._outside = False
-        all_of(partial(each, self._take, self._queued()), self.write)
+        all_of(partial(each, self._take, self._queued()), self.write, self._host.flusher.begin)
 
     def _queued(self) -> Iterator[Append]:
         while self._queue and not self._outside:
@@ -250,6 +334,7 @@ class Partition:
         """Take a log that was found and recovered at start."""
         self.log = log
         self.high_watermark = log.log_end_offset
+        self._plan_flush()
 
     def configure(self, config: TopicConfig) -> None:
         """Use new settings from the next request on."""
@@ -257,6 +342,7 @@ class Partition:
         self._rules = BatchRules(config)
         if self.log is not None:
             self.log.config = config
+        self._plan_flush()
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start (DeleteRecords); answer 0 or a Kafka error code. -1 means the high watermark."""
@@ -279,7 +365,8 @@ class Partition:
             self.write()
         finally:
             self.error = error
-            all_of(*(() if self._outside else (self._return,)), self.wake_all)
+            refuse_held = partial(self._refuse_held, error)
+            all_of(refuse_held, *(() if self._outside else (self._return,)), self.wake_all)
 
     def wake_all(self) -> None:
         """Have every parked fetch look again."""

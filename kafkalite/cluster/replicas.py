@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from kafkalite.cluster.partition import Partition
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.storage.flusher import Flusher
 
 UNKNOWN: int = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 UNKNOWN_ID: int = KafkaErrorCode.UNKNOWN_TOPIC_ID
@@ -29,6 +30,7 @@ class Replicas:
         self._by_name: dict[str, HostedTopic] = {}
         self._by_id: dict[bytes, HostedTopic] = {}
         self._dirty: list[Partition] = []
+        self.flusher: Flusher | None = None
 
     def __iter__(self) -> Iterator[HostedTopic]:
         return iter(self._by_name.values())
@@ -77,8 +79,9 @@ class Replicas:
         self._dirty.append(partition)
 
     def flush(self) -> None:
-        """Write every dirty partition with one system call each. A wake-up may dirty others, so it runs until none
-        is. What one raises is raised after all: the bytes of the others are valid in this pass only.
+        """Write every dirty partition with one system call each, then begin to sync those that asked for it. A wake-up
+        may dirty others, so it runs until none is. What one raises is raised after all: the bytes of the others are
+        valid in this pass only.
         """
         failure: Exception | None = None
         while self._dirty:
@@ -88,5 +91,7 @@ class Replicas:
                     partition.write()
                 except Exception as error:
                     failure = failure or error
+        if self.flusher is not None and self.flusher.waiting:
+            self.flusher.begin()
         if failure is not None:
             raise failure

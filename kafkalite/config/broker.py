@@ -62,6 +62,8 @@ class BrokerConfig:
     log_retention_check_interval_ms: int = field(init=False, repr=False, compare=False)
     num_recovery_threads_per_data_dir: int = field(init=False, repr=False, compare=False)
     log_flush_offset_checkpoint_interval_ms: int = field(init=False, repr=False, compare=False)
+    log_flush_start_offset_checkpoint_interval_ms: int = field(init=False, repr=False, compare=False)
+    log_flush_scheduler_interval_ms: int = field(init=False, repr=False, compare=False)
     log_initial_task_delay_ms: int = field(init=False, repr=False, compare=False)
     producer_id_expiration_ms: int = field(init=False, repr=False, compare=False)
     producer_id_expiration_check_interval_ms: int = field(init=False, repr=False, compare=False)
@@ -167,6 +169,8 @@ PLAIN = (
     "log.retention.check.interval.ms",
     "num.recovery.threads.per.data.dir",
     "log.flush.offset.checkpoint.interval.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
+    "log.flush.scheduler.interval.ms",
     "log.initial.task.delay.ms",
     "producer.id.expiration.ms",
     "producer.id.expiration.check.interval.ms",

@@ -36,9 +36,9 @@ TOPIC_KEYS = (
         synonyms=synonyms("log.cleaner.delete.retention.ms")),
     Key("file.delete.delay.ms", LONG, 60_000, "How long a deleted segment's files stay on the disk.", low=0,
         synonyms=synonyms("log.segment.delete.delay.ms")),
-    Key("flush.messages", LONG, LONG_MAX, "After how many records the log is synced to the disk.", low=1, standing=IDLE,
+    Key("flush.messages", LONG, LONG_MAX, "After how many records the log is synced to the disk.", low=1,
         synonyms=synonyms("log.flush.interval.messages")),
-    Key("flush.ms", LONG, LONG_MAX, "After how long the log is synced to the disk.", low=0, standing=IDLE,
+    Key("flush.ms", LONG, LONG_MAX, "After how long the log is synced.", low=0,
         synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms"))),
     Key("follower.replication.throttled.replicas", LIST, (), "Replicas whose fetching is throttled.", standing=IDLE),
     Key("index.interval.bytes", INT, 4096, "After how many bytes of records the indexes get an entry.", low=0,
@@ -89,9 +89,8 @@ TOPIC_KEYS = (
 # Broker's keys whose default, limits or unit differ from those of the topic's key (or of which there are several).
 SPECIAL_DEFAULT_KEYS = (
     Key("log.flush.interval.ms", LONG, None, "After how long logs are synced; unset: log.flush.scheduler.interval.ms.",
-        standing=IDLE, update=Update.CLUSTER_WIDE),
-    Key("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often is looked whether a log must be synced.",
-        standing=IDLE),
+        update=Update.CLUSTER_WIDE),
+    Key("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often is looked for logs that must be synced."),
     Key("log.retention.ms", LONG, None, "How old a segment may be; unset: log.retention.minutes.", low=-1,
         update=Update.CLUSTER_WIDE),
     Key("log.retention.minutes", INT, None, "How old a segment may be; unset: log.retention.hours.", low=-1),

@@ -123,10 +123,14 @@ class Broker:
         self.clock = LoopClock(loop, self._raised)
         self.offload = ThreadOffload(loop, raised=self._raised)
         self.cold_reads = ColdReads(self.offload)
+        # Syncs that acknowledgements wait for: no other job keeps them waiting, nor one log directory the others.
+        self.syncs = ThreadOffload(loop, len(self.config.log_dirs), raised=self._raised, name="kafkalite-sync")
         self._log = LimitedLog(LOGGER, self.clock)
         self.logs = LogManager(
-            self.disk, self.config.log_dirs, self.clock, self.offload, self.random, on_offline=self._logs_offline
-        )
+            self.disk, self.config.log_dirs, self.clock, self.offload, self.random,
+            syncs=self.syncs, on_offline=self._logs_offline,
+        )  # fmt: skip
+        self.replicas.flusher = self.logs.flusher
         try:
             raise_open_file_limit()
             self.logs.lock()
@@ -147,6 +151,8 @@ class Broker:
         self.replicas.wake_all()  # parked fetches are answered now; their clients would hold up the drain
         await self.listening.close(grace_s)
         self.replicas.flush()
+        self.logs.finish_flushes()
+        self.syncs.close()
         if self._service is not None and self._service.failure is None:
             await self.store.close()
         self.offload.close()  # whatever is under way ends before the logs do
@@ -216,6 +222,8 @@ class Broker:
         self.logs.start(
             self._high_watermark,
             checkpoint_ms=self.config.log_flush_offset_checkpoint_interval_ms,
+            starts_ms=self.config.log_flush_start_offset_checkpoint_interval_ms,
+            flush_check_ms=self.config.log_flush_scheduler_interval_ms,
             retention_ms=self.config.log_retention_check_interval_ms,
             initial_ms=self.config.log_initial_task_delay_ms,
             producer_check_ms=self.config.producer_id_expiration_check_interval_ms,
@@ -224,6 +232,7 @@ class Broker:
 
     def _release(self) -> None:
         """Let go of what a start took, in reverse; also the end of a clean stop."""
+        self.syncs.close()
         self.offload.close()
         self.clock.close()
         if self._service is not None:

@@ -49,6 +49,7 @@ class Hosting:
     ) -> None:
         self.clock = clock
         self.offload = offload
+        self.flusher = logs.flusher
         self.mark_dirty = replicas.mark_dirty
         self._config = config
         self._replicas = replicas

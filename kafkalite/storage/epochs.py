@@ -17,17 +17,18 @@ class LeaderEpochCache:
     """The epochs of one partition.
 
     Arguments:
-        disk, path: of the checkpoint; it is written at every change.
+        disk, path: of the checkpoint; it is written at every change, and synced with the batches of the epoch.
         entries: (epoch, start offset), in order.
     """
 
-    __slots__ = ("_disk", "_path", "_unsynced", "entries")
+    __slots__ = ("_disk", "entries", "flushed", "path", "version")
 
     def __init__(self, disk: Disk, path: str, entries: list[tuple[int, int]] | None = None) -> None:
         self._disk = disk
-        self._path = path
-        self._unsynced = False
+        self.path = path
         self.entries = entries or []
+        self.version = 0  # counts the changes; `flushed` is the last one that is on the disk
+        self.flushed = -1
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> "LeaderEpochCache":
@@ -85,14 +86,14 @@ class LeaderEpochCache:
         if entries == self.entries and not force:
             return
         self.entries = entries
-        self._unsynced = True
-        write_epochs(self._disk, self._path, entries)
+        self.version += 1
+        write_epochs(self._disk, self.path, entries)
 
     def sync(self) -> None:
         """Bring the checkpoint to the disk where it was written since. Raises OSError."""
-        if self._unsynced:
-            write_epochs(self._disk, self._path, self.entries, sync=True)
-            self._unsynced = False
+        if self.version > max(self.flushed, 0):
+            write_epochs(self._disk, self.path, self.entries, sync=True)
+            self.flushed = self.version
 
 
 def _assigned(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]]:

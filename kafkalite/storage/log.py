@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from kafkalite._speedups.batches import Batch
-from kafkalite._speedups.file import Disk, File
+from kafkalite._speedups.file import Disk
 from kafkalite._speedups.log import LogCore
 from kafkalite._speedups.segment import Cold
 from kafkalite.clock import Random
@@ -25,6 +25,7 @@ from kafkalite.storage.epochs import LeaderEpochCache
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.segment import Segment
 from kafkalite.storage.snapshots import write_snapshot
+from kafkalite.storage.syncing import FlushPlan, sync
 
 OFFSET_OUT_OF_RANGE = 1
 KAFKA_STORAGE_ERROR = 56
@@ -62,6 +63,7 @@ class Log(LogCore):
     ) -> None:
         self.disk = disk
         self.directory = directory
+        self.root = os.path.dirname(directory)
         self.topic = topic
         self.partition = partition
         self._random: Random | None = None
@@ -70,11 +72,14 @@ class Log(LogCore):
         self.segments = tuple(segments)
         self.active = segments[-1]
         self.cache: SegmentCache | None = None
-        self.rolled = False
+        self.truncations = 0
+        self.rolls_flushed = 0
+        self.last_flush = 0.0  # monotonic seconds
         self.last_error: OSError | None = None
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
         self.start(max(self.active.next_offset(), self.log_start_offset), epochs.latest)
         self.recovery_point = min(max(recovery_point, self.log_start_offset), self.log_end_offset)
+        self.rolls = int(self.active.base_offset > self.recovery_point)  # before this start, and not flushed then
 
     @classmethod
     def create(cls, disk: Disk, directory: str, topic: str, partition: int, config: TopicConfig) -> "Log":
@@ -132,7 +137,7 @@ class Log(LogCore):
         self.segments = (*self.segments, segment)
         self.active = segment
         self._draw_segment_ms()
-        self.rolled = True
+        self.rolls += 1
 
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Note a new leader epoch before its first batch is written. Raises OSError."""
@@ -252,6 +257,7 @@ class Log(LogCore):
         holder = next((each for each in reversed(self.segments) if each.base_offset <= offset), self.segments[0])
         if (found := holder.position_of_batch(offset)) is not None:
             offset = min(offset, found[2])
+        self.truncations += 1
         self.cut_back(offset)
         self.producers.truncate(offset)
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -271,34 +277,53 @@ class Log(LogCore):
 
     # Flushing: a plan for a job, and what its success means.
 
-    def unflushed(self, *, active: bool = True) -> tuple[list[File], int]:
-        """(files to sync, offset up to which everything is synced then); without `active`, closed segments only."""
-        files = [
-            segment.opened
-            for segment in self.segments
-            if segment is not self.active and self._end_of(segment) > self.recovery_point
-        ]
-        if not active:
-            return files, self.active.base_offset
-        return [*files, self.active.opened], self.log_end_offset
+    @property
+    def rolled(self) -> bool:
+        """Whether there are closed segments that were not flushed since."""
+        return self.rolls > self.rolls_flushed
 
-    def _end_of(self, segment: Segment) -> int:
-        following = self.segment_after(segment)
-        return self.log_end_offset if following is None else int(following.base_offset)
+    def unflushed(self, *, active: bool = True) -> FlushPlan:
+        """What has to be synced, as a plan for a job; without `active`, closed segments only."""
+        offset = self.log_end_offset if active else self.active.base_offset
+        plan = FlushPlan(offset, self.truncations, self.rolls, self.epochs.version)
+        if self.epochs.version > self.epochs.flushed:
+            plan.paths.append(self.epochs.path)
+            plan.directory = self.directory
+        if self.rolled:
+            plan.directory = self.directory
+            self._plan_closed(plan)
+        if active:
+            plan.files.append(self.active.opened)
+        return plan
 
-    def flushed(self, offset: int) -> None:
-        """The job of `unflushed` succeeded."""
-        self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
+    def _plan_closed(self, plan: FlushPlan) -> None:
+        """Closed segments above the recovery point, the newest first; unloaded ones are synced by their path."""
+        for segment in reversed(self.segments[:-1]):
+            if segment.file is not None:
+                plan.files.append(segment.file)
+            else:
+                plan.paths.append(segment.path(names.LOG))
+            plan.paths += [segment.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
+            if segment.base_offset <= self.recovery_point:
+                break
+
+    def flushed(self, plan: FlushPlan) -> bool:
+        """The job of this plan succeeded; False when the log was truncated since, so that it says nothing."""
+        if plan.truncations != self.truncations:
+            return False
+        self.recovery_point = max(self.recovery_point, min(plan.offset, self.log_end_offset))
+        self.rolls_flushed = max(self.rolls_flushed, plan.rolls)
+        self.epochs.flushed = max(self.epochs.flushed, plan.epochs)
+        return True
 
     def close(self) -> None:
         """Write indexes and producers, sync all: the log can be opened from checkpoints. Raises OSError."""
         self.active.finish()
         self.epochs.sync()
         write_snapshot(self.disk, self.directory, self.log_end_offset, self.producers)
-        files, offset = self.unflushed()
-        for file in files:
-            file.sync()
-        self.flushed(offset)
+        plan = self.unflushed()
+        sync(self.disk, [plan])
+        self.flushed(plan)
 
 
 def in_memory(look: Callable[[Cold | None], Value | Cold]) -> Generator[Cold, Found | Cold | None, Value]:

@@ -14,17 +14,19 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kafkalite._speedups.file import Disk, File
+from kafkalite._speedups.file import Disk
 from kafkalite.clock import Clock, Offload, Outcome, Random, Timer
 from kafkalite.config.topic import TopicConfig
 from kafkalite.model import uuid_text
 from kafkalite.storage import checkpoints, names, retention
 from kafkalite.storage.directories import DirectoryError, Identity, LogDirectory
+from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.loading import Loaded, load_directories
 from kafkalite.storage.log import Log
 
 HighWatermark = Callable[[Log], int]
+NEVER_MS = 2**63 - 1
 logger = logging.getLogger(__name__)
 
 
@@ -35,6 +37,7 @@ class LogManager:
         disk: the disk port.
         paths: of the log directories.
         clock, offload, random: time, jobs and names of deleted directories.
+        syncs: runs the rounds that acknowledgements wait for; `offload` where it is not given.
         cache: bounds what closed segments hold.
         on_offline: called with the logs of a directory that failed.
     """
@@ -47,6 +50,7 @@ class LogManager:
         offload: Offload,
         random: Random,
         *,
+        syncs: Offload | None = None,
         cache: SegmentCache | None = None,
         on_offline: Callable[[list[Log]], None] | None = None,
     ) -> None:
@@ -63,7 +67,10 @@ class LogManager:
         self._others: dict[str, checkpoints.Points] = defaultdict(dict)
         self._refused: set[str] = set()
         self._timers: list[Timer] = []
-        self._flushing: set[Log] = set()
+        # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
+        self.flusher = Flusher(disk, clock, syncs or offload, self.fail)
+        self._unhurried = Flusher(disk, clock, offload, self.fail)
+        self._closed = Flusher(disk, clock, offload, self.fail, active=False)
 
     # Start and end.
 
@@ -155,13 +162,18 @@ class LogManager:
         high_watermark_of: HighWatermark,
         *,
         checkpoint_ms: int = 60_000,
+        starts_ms: int = 60_000,
         retention_ms: int = 300_000,
+        flush_check_ms: int = NEVER_MS,
         initial_ms: int = 30_000,
         producer_check_ms: int = 600_000,
         producer_silent_ms: int = 86_400_000,
     ) -> None:
         """Begin the periodic work; intervals in milliseconds."""
         self._repeat(initial_ms, checkpoint_ms, self.checkpoint)
+        self._repeat(initial_ms, starts_ms, self.checkpoint_starts)
+        if flush_check_ms < NEVER_MS:
+            self._repeat(initial_ms, flush_check_ms, self.flush_due)
         self._repeat(initial_ms, retention_ms, lambda: self.check_retention(high_watermark_of))
         self._repeat(producer_check_ms, producer_check_ms, lambda: self.check_producers(producer_silent_ms))
 
@@ -174,6 +186,11 @@ class LogManager:
 
         self._timers.append(self._clock.call_at(self._clock.monotonic() + first_ms / 1000, run))
 
+    def finish_flushes(self) -> None:
+        """Bring to the disk what was asked for; from now on that is done at once."""
+        for flusher in (self.flusher, self._unhurried, self._closed):
+            flusher.finish()
+
     def close(self) -> None:
         """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged."""
         for timer in self._timers:
@@ -184,9 +201,10 @@ class LogManager:
             if not directory.online:
                 continue
             try:
-                for log in self.logs_of(directory.path):
+                logs = self.logs_of(directory.path)
+                for log in logs:
                     log.close()
-                self._checkpoint_job(*self._checkpoint_plan(directory.path))
+                self._write_points(directory.path, logs)
                 if directory.path not in self._refused:  # what is damaged is to be seen at the next start, too
                     checkpoints.write_clean_shutdown(self.disk, directory.path)
             except OSError as error:
@@ -212,7 +230,7 @@ class LogManager:
 
     def directory_of(self, log: Log) -> str:
         """The log directory a log lies in."""
-        return os.path.dirname(log.directory)
+        return log.root
 
     def is_online(self, path: str) -> bool:
         return self._directories[path].online
@@ -265,6 +283,7 @@ class LogManager:
         assert (log.topic, log.partition) not in self._logs, "a partition has one log"
         self._logs[log.topic, log.partition] = log
         self._counts[self.directory_of(log)] += 1
+        log.last_flush = self._clock.monotonic()
         log.use_cache(self.cache)
         log.use_random(self._random)
 
@@ -349,22 +368,48 @@ class LogManager:
             if not directory.online:
                 continue
             for log in self.logs_of(path):
-                if log.rolled and log not in self._flushing:
-                    self._flush(log)
-            plan = self._checkpoint_plan(path)
-            self._offload.run(self._checkpoint_job, *plan, done=partial(self._settled, path))
+                if log.rolled:
+                    self._closed.ask(log)
+            self._closed.begin()
+            self._write_offsets(path, checkpoints.RECOVERY_POINTS, self._points(path, self.logs_of(path)))
 
-    def _flush(self, log: Log) -> None:
-        log.rolled = False
-        self._flushing.add(log)
-        files, offset = log.unflushed(active=False)
+    def checkpoint_starts(self) -> None:
+        """Write where the logs begin, as jobs."""
+        for path, directory in self._directories.items():
+            if directory.online:
+                self._write_offsets(path, checkpoints.LOG_STARTS, self._starts(path, self.logs_of(path)))
 
-        def flushed(outcome: Outcome) -> None:
-            self._flushing.discard(log)
-            if self._settled(self.directory_of(log), outcome):
-                log.flushed(offset)
+    def _points(self, path: str, logs: list[Log]) -> checkpoints.Offsets:
+        """The recovery points of a directory, also of partitions that are not served."""
+        others = {key: point for key, (point, _) in self._others[path].items()}
+        return others | {(log.topic, log.partition): log.recovery_point for log in logs}
 
-        self._offload.run(sync_files, self.disk, files, log.directory, done=flushed)
+    def _starts(self, path: str, logs: list[Log]) -> checkpoints.Offsets:
+        """Where logs begin, those that do not begin with their first segment."""
+        others = {key: start for key, (_, start) in self._others[path].items() if start}
+        return others | {
+            (log.topic, log.partition): log.log_start_offset
+            for log in logs
+            if log.log_start_offset > log.segments[0].base_offset
+        }
+
+    def _write_points(self, path: str, logs: list[Log]) -> None:
+        """Both checkpoints of a directory; blocks. Raises OSError."""
+        both = ((checkpoints.RECOVERY_POINTS, self._points), (checkpoints.LOG_STARTS, self._starts))
+        for name, offsets_of in both:
+            checkpoints.write_offsets(self.disk, os.path.join(path, name), offsets_of(path, logs))
+
+    def _write_offsets(self, path: str, name: str, offsets: checkpoints.Offsets) -> None:
+        target = os.path.join(path, name)
+        self._offload.run(checkpoints.write_offsets, self.disk, target, offsets, done=partial(self._settled, path))
+
+    def flush_due(self) -> None:
+        """Sync the logs that hold something for longer than their flush.ms."""
+        now = self._clock.monotonic()
+        for log in self._logs.values():
+            if log.log_end_offset > log.recovery_point and (now - log.last_flush) * 1000 >= log.config.flush_ms:
+                self._unhurried.ask(log)
+        self._unhurried.begin()
 
     def _settled(self, path: str, outcome: Outcome) -> bool:
         if isinstance(outcome.error, OSError):
@@ -372,24 +417,6 @@ class LogManager:
         elif outcome.error is not None:
             raise outcome.error
         return outcome.error is None
-
-    def _checkpoint_plan(self, path: str) -> tuple[str, checkpoints.Offsets, checkpoints.Offsets]:
-        logs = self.logs_of(path)
-        points = {(log.topic, log.partition): log.recovery_point for log in logs}
-        starts = {
-            (log.topic, log.partition): log.log_start_offset
-            for log in logs
-            if log.log_start_offset > log.segments[0].base_offset
-        }
-        for key, (point, start) in self._others[path].items():
-            points.setdefault(key, point)
-            if start:
-                starts.setdefault(key, start)
-        return path, points, starts
-
-    def _checkpoint_job(self, path: str, points: checkpoints.Offsets, starts: checkpoints.Offsets) -> None:
-        checkpoints.write_offsets(self.disk, os.path.join(path, checkpoints.RECOVERY_POINTS), points)
-        checkpoints.write_offsets(self.disk, os.path.join(path, checkpoints.LOG_STARTS), starts)
 
     def fail(self, path: str, error: OSError) -> None:
         """Take a directory offline, for good."""
@@ -403,10 +430,3 @@ class LogManager:
             log.fail()
         if self.on_offline is not None:
             self.on_offline(logs)
-
-
-def sync_files(disk: Disk, files: list[File], directory: str) -> None:
-    """Job: bring files, and their names in the directory, to the disk. Raises OSError."""
-    for file in files:
-        file.sync()
-    disk.sync_dir(directory)

@@ -1,0 +1,141 @@
+"""Group commit: logs ask for a sync, and one round after the other brings all who asked to the disk.
+
+Laws:
+1. One round per log directory at a time. Who asks while it runs gathers for the next one, so one sync covers all that
+   was appended meanwhile, of many partitions together.
+2. A round begins when `begin` is called, at the end of a pass: its partitions are synced together.
+3. Nobody is told that a log is on the disk before the job of its round has succeeded.
+4. A round that failed is never repeated: its directory goes offline, and all who wait there are told
+   KAFKA_STORAGE_ERROR.
+
+Sources: UnifiedLog.flush; group commit is our own (Kafka syncs once per append).
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from kafkalite._speedups.file import Disk
+from kafkalite.clock import Clock, Offload, Outcome, outcome_of
+from kafkalite.storage.log import Log
+from kafkalite.storage.syncing import FlushPlan, sync
+
+KAFKA_STORAGE_ERROR = 56
+UNKNOWN_SERVER_ERROR = -1
+
+Told = Callable[[int], object]
+Asked = dict[Log, dict[Told, None]]
+
+
+class Flusher:
+    """The rounds of all log directories.
+
+    Arguments:
+        disk, clock: what is synced, and when that was.
+        offload: runs the rounds; one thread per log directory is never waited for by others.
+        fail: takes a log directory offline, with the reason.
+        active: sync the segment that is appended to, too, not only those that were closed.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        offload: Offload,
+        fail: Callable[[str, OSError], None],
+        *,
+        active: bool = True,
+    ) -> None:
+        self.waiting: dict[str, Asked] = {}
+        self.rounds = 0
+        self._disk = disk
+        self._clock = clock
+        self._offload = offload
+        self._fail = fail
+        self._active = active
+        self._running: set[str] = set()
+
+    def ask(self, log: Log, told: Told | None = None) -> None:
+        """Have all that `log` holds now synced in the next round; `told` gets 0 or a Kafka error code then, once,
+        however often it asks for the same round.
+        """
+        if log.failed:
+            if told is not None:
+                told(KAFKA_STORAGE_ERROR)
+            return
+        asked = self.waiting.setdefault(log.root, {}).setdefault(log, {})
+        if told is not None:
+            asked[told] = None
+
+    def begin(self) -> None:
+        """Start a round in every directory where somebody waits and none is under way."""
+        for root in [root for root in self.waiting if root not in self._running]:
+            self._start(root)
+
+    def finish(self) -> None:
+        """From now on a round is done when `begin` returns: the end of the broker is near."""
+        self._offload = AtOnce()
+        self.begin()
+
+    def _start(self, root: str) -> None:
+        asked = self.waiting.pop(root)
+        plans = {log: log.unflushed(active=self._active) for log in asked}
+        self._running.add(root)
+        self.rounds += 1
+        self._offload.run(sync, self._disk, tuple(plans.values()), done=partial(self._ended, root, asked, plans))
+
+    def _ended(self, root: str, asked: Asked, plans: dict[Log, FlushPlan], outcome: Outcome) -> None:
+        self._running.discard(root)
+        if outcome.error is not None:
+            self._failed(root, asked, outcome.error)
+            return
+        now = self._clock.monotonic()
+        for log, plan in plans.items():
+            if log.flushed(plan):
+                log.last_flush = now
+            else:  # cut meanwhile: the plan says nothing of what came after
+                self._again(root, log, asked.pop(log))
+        if root in self.waiting:
+            self._start(root)
+        tell(asked, 0)
+
+    def _again(self, root: str, log: Log, told: dict[Told, None]) -> None:
+        self.waiting.setdefault(root, {}).setdefault(log, {}).update(told)
+
+    def _failed(self, root: str, asked: Asked, error: BaseException) -> None:
+        late = self.waiting.pop(root, {})
+        code = UNKNOWN_SERVER_ERROR
+        try:
+            if not isinstance(error, OSError):
+                raise error
+            code = KAFKA_STORAGE_ERROR
+            self._fail(root, error)
+        finally:
+            tell(asked, code)
+            tell(late, code)
+
+
+class AtOnce:
+    """An `Offload` without threads."""
+
+    def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
+        """Call `job(*args)`, then `done(outcome)`."""
+        done(outcome_of(job, args))
+
+
+def tell(asked: Asked, error: int) -> None:
+    """Tell everybody, whatever one of them raises; that is raised after all."""
+    failure: Exception | None = None
+    for told in everybody(asked):
+        try:
+            told(error)
+        except Exception as raised:
+            failure = failure or raised
+    if failure is not None:
+        raise failure
+
+
+def everybody(asked: Asked) -> Iterator[Told]:
+    """All who wait for any of these logs."""
+    for told in asked.values():
+        yield from told

@@ -1,0 +1,65 @@
+"""What a log has not brought to the disk yet, as a plan that a job can carry out without touching the log.
+
+Laws:
+1. A plan names open files, paths and a directory; the job reads nothing else.
+2. The small files come first, then the batches, then the directory: nothing is synced whose epoch is not.
+3. A file or directory that is gone was deleted or renamed meanwhile, and nobody waits for it any more.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafkalite._speedups.file import Disk, File
+
+
+@dataclass(slots=True)
+class FlushPlan:
+    """Everything of one log up to `offset`.
+
+    Arguments:
+        offset: up to where the log is on the disk once the plan was carried out.
+        truncations, rolls, epochs: how often the log was truncated, rolled and changed its epochs when it was made.
+        files: open files of batches; paths: files that are synced by name; directory: to be synced, or None.
+    """
+
+    offset: int
+    truncations: int
+    rolls: int
+    epochs: int
+    files: list[File] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    directory: str | None = None
+
+
+def sync(disk: Disk, plans: Iterable[FlushPlan]) -> None:
+    """Job: bring all that the plans name to the disk. Raises OSError, which is final: what was lost is not known."""
+    plans = tuple(plans)
+    for plan in plans:
+        for path in plan.paths:
+            sync_path(disk, path)
+    for plan in plans:
+        for file in plan.files:
+            file.sync()
+    for plan in plans:
+        if plan.directory is not None:
+            sync_directory(disk, plan.directory)
+
+
+def sync_path(disk: Disk, path: str) -> None:
+    """Job: sync a file by its name. Raises OSError."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return
+    try:
+        file.sync()
+    finally:
+        file.close()
+
+
+def sync_directory(disk: Disk, path: str) -> None:
+    """Job: sync a directory by its name. Raises OSError."""
+    try:
+        disk.sync_dir(path)
+    except FileNotFoundError:
+        return

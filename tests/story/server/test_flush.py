@@ -1,0 +1,111 @@
+"""Acknowledged after the sync: a real broker whose disk the test holds back."""
+
+import asyncio
+import errno
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.server.broker import Broker
+from kafkalite.testing.disk import FaultyDisk
+from tests.kit.server import ANSWER_S, Client, batch, connected
+
+HELD_S = 60.0
+REQUESTS = 1000
+EVERY = {"flush_messages": "1"}
+
+
+class HeldDisk(FaultyDisk):
+    """A disk whose next sync of a partition's batches waits for the test."""
+
+    def __init__(self, partition: str) -> None:
+        super().__init__()
+        self.partition = partition
+        self.begun = asyncio.Event()
+        self.let_go = threading.Event()
+        self.loop = asyncio.get_running_loop()
+        self.hook = self.hold
+
+    def hold(self, operation: str, path: str) -> None:
+        if operation == "sync" and self.partition in path and path.endswith(".log"):
+            self.loop.call_soon_threadsafe(self.begun.set)
+            assert self.let_go.wait(HELD_S), "the test let nobody go"
+
+
+@asynccontextmanager
+async def on(disk: FaultyDisk, data: Path) -> AsyncIterator[Client]:
+    broker = Broker(str(data))
+    broker.disk = disk
+    async with broker, connected(broker) as client:
+        yield client
+
+
+async def test_an_answer_leaves_after_its_sync_while_a_thousand_others_are_served(tmp_path: Path) -> None:
+    disk = HeldDisk("slow-0")
+    async with on(disk, tmp_path) as client, connected(client.broker) as other:
+        await client.create("slow", **EVERY)
+        await client.create("quick", partitions=4)
+        held = asyncio.ensure_future(client.produce("slow", batch(b"held")))
+        await disk.begun.wait()
+        for number in range(REQUESTS // 2):
+            assert (await other.produce("quick", batch(b"q"), partition=number % 4)).error_code == 0
+            assert len(await other.read("quick", number % 4, offset=number // 4)) == 1
+        assert not held.done(), "the sync is still held"
+        assert await other.read("slow") == [], "nobody reads what is not on the disk"
+        assert (await other.offset("slow", -1)).offset == 0
+        disk.let_go.set()
+        assert (await held).error_code == 0
+        assert await other.read("slow") == [b"held"]
+
+
+async def test_one_sync_covers_what_many_connections_sent_meanwhile(tmp_path: Path) -> None:
+    disk = HeldDisk("orders-")
+    async with on(disk, tmp_path) as client:
+        await client.create("orders", partitions=3, **EVERY)
+        first = asyncio.ensure_future(client.produce("orders", batch(b"first")))
+        await disk.begun.wait()
+        partitions = next(topic for topic in client.broker.replicas if topic.name == "orders").partitions
+        others = [asyncio.ensure_future(send(client.broker, number % 3)) for number in range(30)]
+        async with asyncio.timeout(ANSWER_S):
+            while sum(p.log.log_end_offset for p in partitions if p.log is not None) < 31:
+                await asyncio.sleep(0)
+        rounds = client.broker.logs.flusher.rounds
+        disk.let_go.set()
+        assert all(outcome.error_code == 0 for outcome in await asyncio.gather(first, *others))
+        assert client.broker.logs.flusher.rounds == rounds + 1, "31 answers, two rounds"
+
+
+async def send(broker: Broker, partition: int) -> object:
+    async with connected(broker) as client:
+        return await client.produce("orders", batch(b"more"), partition=partition)
+
+
+async def test_a_failed_sync_is_an_error_for_those_who_waited_and_for_all_later(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with on(disk, tmp_path) as client:
+        await client.create("orders", **EVERY)
+        assert (await client.produce("orders", batch(b"kept"))).error_code == 0
+        disk.fail("sync", errno.EIO, path=".log")
+        for _ in range(2):
+            outcome = await client.produce("orders", batch(b"lost"))
+            assert outcome.error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
+        assert disk.counts["sync"] and not disk.faults
+
+
+async def test_the_end_of_the_broker_answers_what_is_held(tmp_path: Path) -> None:
+    disk = HeldDisk("orders-0")
+    broker = Broker(str(tmp_path))
+    broker.disk = disk
+    await broker.start()
+    async with connected(broker) as client:
+        await client.create("orders", **EVERY)
+        held = asyncio.ensure_future(client.produce("orders", batch(b"held")))
+        await disk.begun.wait()
+        stopping = asyncio.ensure_future(broker.stop(grace_s=HELD_S))
+        disk.let_go.set()
+        await stopping
+        assert (await held).error_code == 0
+    async with Broker(str(tmp_path)) as again, connected(again) as client:
+        assert await client.read("orders") == [b"held"]

@@ -1,0 +1,241 @@
+"""Group commit: who asks is told when the disk has it; what a round syncs, and what its failure means."""
+
+import errno
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kafkalite.clock import Clock
+from kafkalite.storage.flusher import Flusher
+from kafkalite.storage.log import Log
+from kafkalite.testing.clock import InlineOffload, VirtualClock
+from kafkalite.testing.disk import FaultyDisk
+from tests.unit.storage.damage import CONFIG, batch, filled
+
+STORAGE = 56
+
+
+class Rig:
+    """A flusher over two log directories whose jobs wait until the test lets them run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.disk = FaultyDisk()
+        self.clock: VirtualClock = VirtualClock()
+        self.offload = InlineOffload()
+        self.offload.held = True
+        self.failed: list[tuple[str, int | None]] = []
+        self.told: list[tuple[str, int]] = []
+        clock: Clock = self.clock
+        self.flusher = Flusher(self.disk, clock, self.offload, self.fail)
+        self.logs: list[Log] = []
+
+    def fail(self, path: str, error: OSError) -> None:
+        self.failed.append((path, error.errno))
+        for log in self.logs:
+            if log.root == path:
+                log.fail()
+
+    def log(self, name: str = "t-0", root: str = "a") -> Log:
+        log = Log.create(self.disk, str(self.path / root / name), name, 0, CONFIG)
+        self.logs.append(log)
+        return log
+
+    def write(self, log: Log, batches: int = 1) -> int:
+        """Append, and ask; answers the log end."""
+        for _ in range(batches):
+            log.append(batch(), None, 0)
+            assert log.write() == 0
+        self.flusher.ask(log, self.teller(log))
+        return int(log.log_end_offset)
+
+    def teller(self, log: Log) -> Callable[[int], None]:
+        return partial(self.tell, log.topic)
+
+    def tell(self, name: str, error: int) -> None:
+        self.told.append((name, error))
+
+    def run(self) -> list[tuple[str, int]]:
+        """Let the jobs that were asked for run; what was told since."""
+        self.offload.release()
+        self.offload.drain()
+        self.offload.held = True
+        told, self.told = self.told, []
+        return told
+
+    def one(self) -> list[tuple[str, int]]:
+        """As `run`, but what that starts is held again."""
+        self.offload.release()
+        self.offload.held = True
+        self.offload.drain()
+        told, self.told = self.told, []
+        return told
+
+    def synced(self) -> list[str]:
+        return [path for operation, path in self.disk.trace if operation == "sync" and path.endswith(".log")]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+def test_nobody_is_told_before_the_sync(rig: Rig) -> None:
+    log = rig.log()
+    end = rig.write(log)
+    rig.flusher.begin()
+    assert rig.told == [] and log.recovery_point == 0
+    assert rig.run() == [("t-0", 0)]
+    assert log.recovery_point == end == 3
+
+
+def test_one_sync_covers_all_that_was_appended_meanwhile(rig: Rig) -> None:
+    log = rig.log()
+    rig.write(log)
+    rig.flusher.begin()
+    for _ in range(5):
+        rig.write(log)
+        rig.flusher.begin()
+    assert rig.one() == [("t-0", 0)]
+    assert log.recovery_point == 3, "what came after the plan is not claimed"
+    assert rig.run() == [("t-0", 0)] * 5
+    assert log.recovery_point == 18
+    assert len(rig.synced()) == 2 and rig.flusher.rounds == 2
+
+
+def test_the_partitions_of_a_pass_share_a_round(rig: Rig) -> None:
+    for name in ("a-0", "b-0", "c-0"):
+        rig.write(rig.log(name))
+    rig.flusher.begin()
+    assert rig.offload.waiting == 1
+    assert rig.run() == [("a-0", 0), ("b-0", 0), ("c-0", 0)]
+    assert rig.flusher.rounds == 1
+
+
+def test_directories_do_not_wait_for_each_other(rig: Rig) -> None:
+    rig.write(rig.log("a-0", root="one"))
+    rig.flusher.begin()
+    rig.write(rig.log("b-0", root="two"))
+    rig.flusher.begin()
+    assert rig.offload.waiting == 2
+
+
+def test_a_roll_brings_the_closed_segment_its_indexes_and_the_directory(rig: Rig) -> None:
+    log = rig.log()
+    rig.write(log, batches=70)
+    assert len(log.segments) == 2
+    rig.disk.trace.clear()
+    rig.flusher.begin()
+    rig.run()
+    changed = {path for operation, path in rig.disk.trace if operation in ("sync", "sync_dir")}
+    first, second = log.segments
+    assert changed == {
+        first.path(".log"), first.path(".index"), first.path(".timeindex"), second.path(".log"), log.directory,
+        log.epochs.path,
+    }  # fmt: skip
+    rig.disk.trace.clear()
+    rig.write(log)
+    rig.flusher.begin()
+    rig.run()
+    assert [path for operation, path in rig.disk.trace if "sync" in operation] == [second.path(".log")]
+
+
+def test_an_epoch_is_on_the_disk_before_its_batches(rig: Rig) -> None:
+    log = rig.log()
+    rig.write(log)
+    rig.flusher.begin()
+    rig.run()
+    log.append(batch(), None, 4)
+    assert log.write() == 0
+    rig.flusher.ask(log)
+    rig.disk.trace.clear()
+    rig.flusher.begin()
+    rig.run()
+    synced = [(operation, path) for operation, path in rig.disk.trace if "sync" in operation]
+    assert synced == [("sync", log.epochs.path), ("sync", log.active.path(".log")), ("sync_dir", log.directory)]
+
+
+@pytest.mark.parametrize("where", [".log", "leader-epoch-checkpoint"])
+def test_a_failed_sync_is_final_for_the_directory(rig: Rig, where: str) -> None:
+    log, other = rig.log("a-0"), rig.log("b-0")
+    rig.write(log)
+    rig.flusher.begin()
+    rig.write(other)
+    rig.disk.fail("sync", errno.EIO, path=where)
+    assert rig.run() == [("a-0", STORAGE), ("b-0", STORAGE)], "those who gathered for the next round, too"
+    assert rig.failed == [(log.root, errno.EIO)]
+    assert log.recovery_point == other.recovery_point == 0
+    rig.write(log, batches=0)
+    assert rig.told == [("a-0", STORAGE)], "it is never tried again"
+    rig.flusher.begin()
+    assert rig.offload.waiting == 0
+
+
+def test_a_failed_sync_of_the_directory_itself(rig: Rig) -> None:
+    log = rig.log()
+    rig.write(log)
+    rig.disk.fail("sync_dir", errno.EIO)
+    rig.flusher.begin()
+    assert rig.run() == [("t-0", STORAGE)]
+    assert log.recovery_point == 0
+
+
+def test_a_log_that_is_cut_meanwhile_is_synced_again(rig: Rig) -> None:
+    log = rig.log()
+    rig.write(log, batches=3)
+    rig.flusher.begin()
+    log.truncate_to(3)
+    log.append(batch(7), None, 0)
+    assert log.write() == 0
+    assert rig.one() == []
+    assert log.recovery_point == 0, "the sync was of what is no longer there"
+    assert rig.run() == [("t-0", 0)]
+    assert log.recovery_point == log.log_end_offset == 10
+
+
+def test_a_log_that_is_deleted_meanwhile_fails_nobody(rig: Rig) -> None:
+    log, other = rig.log("a-0"), rig.log("b-0")
+    rig.write(log, batches=70)
+    rig.write(other)
+    rig.flusher.begin()
+    rig.disk.rename(log.directory, log.directory + "-delete")
+    assert rig.run() == [("a-0", 0), ("b-0", 0)]
+    assert rig.failed == []
+
+
+def test_one_who_raises_when_told_keeps_nobody_else_from_being_told(rig: Rig) -> None:
+    log = rig.log()
+    rig.write(log)
+    rig.flusher.ask(log, lambda error: [][error])
+    rig.flusher.ask(log, partial(rig.tell, "last"))
+    rig.flusher.begin()
+    with pytest.raises(IndexError):
+        rig.run()
+    assert rig.told == [("t-0", 0), ("last", 0)]
+
+
+def test_the_last_rounds_are_done_at_once(rig: Rig) -> None:
+    log = rig.log()
+    rig.write(log)
+    rig.flusher.begin()
+    rig.write(log)
+    rig.flusher.finish()
+    assert rig.run() == [("t-0", 0), ("t-0", 0)]
+    rig.write(log)
+    rig.flusher.begin()
+    assert rig.told == [("t-0", 0)] and log.recovery_point == log.log_end_offset == 9
+
+
+def test_an_unclean_start_syncs_the_closed_segments_it_did_not_see_synced(tmp_path: Path) -> None:
+    log = filled(tmp_path / "a" / "t-0", disk=FaultyDisk())
+    again = Log(
+        log.disk, log.directory, "t", 0, replace(CONFIG), list(log.segments), log.epochs, recovery_point=0
+    )  # fmt: skip
+    assert again.rolled
+    closed = {segment.path(".log") for segment in again.segments[:-1]}
+    assert closed <= {file.path for file in again.unflushed(active=False).files}
+    again.flushed(again.unflushed(active=False))
+    assert not again.rolled and again.recovery_point == again.active.base_offset
