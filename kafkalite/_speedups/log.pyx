@@ -169,6 +169,10 @@ cdef class LogCore:
         if self.count == 0:
             return 0
         try:
+            if self.failed:      # since it was queued: another log of the directory has seen that the disk is not sound
+                self.next_offset = self.log_end_offset
+                self.producers.take_back()
+                return KAFKA_STORAGE_ERROR
             self.write_queued()
             self.log_end_offset = self.next_offset
             self.producers.keep()

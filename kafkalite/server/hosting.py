@@ -168,6 +168,8 @@ class Opening:
         if outcome.error is not None:
             LOGGER.error("%s-%d: cannot make its files: %s", partition.topic, partition.index, outcome.error)
             known = isinstance(outcome.error, OSError)
+            if isinstance(outcome.error, OSError) and self._directory is not None:
+                self._logs.note(self._directory, outcome.error)
             self._settle(KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR)
             if not known:
                 raise outcome.error

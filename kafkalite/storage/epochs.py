@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from kafkalite._speedups.file import Disk
 from kafkalite.storage.checkpoints import read_epochs, write_epochs
+from kafkalite.storage.trouble import is_transient
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
@@ -21,13 +22,14 @@ class LeaderEpochCache:
         entries: (epoch, start offset), in order.
     """
 
-    __slots__ = ("_disk", "entries", "flushed", "path", "version")
+    __slots__ = ("_disk", "entries", "flushed", "path", "version", "written")
 
     def __init__(self, disk: Disk, path: str, entries: list[tuple[int, int]] | None = None) -> None:
         self._disk = disk
         self.path = path
         self.entries = entries or []
-        self.version = 0  # counts the changes; `flushed` is the last one that is on the disk
+        # Counts the changes; `written` is the last one in the file, `flushed` the last one that is on the disk.
+        self.version = self.written = 0
         self.flushed = -1
 
     @classmethod
@@ -59,11 +61,11 @@ class LeaderEpochCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at or above `end_offset`. Raises OSError."""
-        self._replace([entry for entry in self.entries if entry[1] < end_offset])
+        self._forget([entry for entry in self.entries if entry[1] < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what ended before `start_offset`; the epoch that holds it begins there now. Raises OSError."""
-        self._replace(_started(self.entries, start_offset))
+        self._forget(_started(self.entries, start_offset))
 
     def epoch_at(self, offset: int) -> int:
         """The epoch in which the record at `offset` was written, -1 where unknown."""
@@ -88,6 +90,15 @@ class LeaderEpochCache:
         self.entries = entries
         self.version += 1
         write_epochs(self._disk, self.path, entries)
+        self.written = self.version
+
+    def _forget(self, entries: list[tuple[int, int]]) -> None:
+        """Replace with fewer. On a full disk the file keeps those too many, which a start forgets again by itself."""
+        try:
+            self._replace(entries)
+        except OSError as error:
+            if not is_transient(error):
+                raise
 
     def sync(self) -> None:
         """Bring the checkpoint to the disk where it was written since. Raises OSError."""

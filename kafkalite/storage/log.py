@@ -76,6 +76,7 @@ class Log(LogCore):
         self.rolls_flushed = 0
         self.last_flush = 0.0  # monotonic seconds
         self.last_error: OSError | None = None
+        self.on_error: Callable[[Log, OSError], object] = report
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
         self.start(max(self.active.next_offset(), self.log_start_offset), epochs.latest)
         self.recovery_point = min(max(recovery_point, self.log_start_offset), self.log_end_offset)
@@ -144,10 +145,9 @@ class Log(LogCore):
         self.epochs.assign(leader_epoch, start_offset)
 
     def write_failed(self, error: OSError) -> None:
-        """Keep the reason and log it; the caller answers KAFKA_STORAGE_ERROR."""
+        """Keep the reason and tell it; the caller answers KAFKA_STORAGE_ERROR."""
         self.last_error = error
-        state = "the log is offline" if self.failed else "taken back"
-        logger.error("%s-%d: write failed, %s: %s", self.topic, self.partition, state, error)
+        self.on_error(self, error)
 
     def cut_back(self, offset: int) -> None:
         """Drop every byte and entry at or above `offset`. Raises OSError."""
@@ -285,8 +285,8 @@ class Log(LogCore):
     def unflushed(self, *, active: bool = True) -> FlushPlan:
         """What has to be synced, as a plan for a job; without `active`, closed segments only."""
         offset = self.log_end_offset if active else self.active.base_offset
-        plan = FlushPlan(offset, self.truncations, self.rolls, self.epochs.version)
-        if self.epochs.version > self.epochs.flushed:
+        plan = FlushPlan(offset, self.truncations, self.rolls, self.epochs.written)
+        if self.epochs.written > self.epochs.flushed:
             plan.paths.append(self.epochs.path)
             plan.directory = self.directory
         if self.rolled:
@@ -324,6 +324,12 @@ class Log(LogCore):
         plan = self.unflushed()
         sync(self.disk, [plan])
         self.flushed(plan)
+
+
+def report(log: Log, error: OSError) -> None:
+    """Log that a write failed: what happens to a log that nobody looks after."""
+    state = "the log is offline" if log.failed else "taken back"
+    logger.error("%s-%d: write failed, %s: %s", log.topic, log.partition, state, error)
 
 
 def in_memory(look: Callable[[Cold | None], Value | Cold]) -> Generator[Cold, Found | Cold | None, Value]:

@@ -24,9 +24,11 @@ from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.loading import Loaded, load_directories
 from kafkalite.storage.log import Log
+from kafkalite.storage.trouble import is_transient
 
 HighWatermark = Callable[[Log], int]
 NEVER_MS = 2**63 - 1
+NOTED_S = 60.0
 logger = logging.getLogger(__name__)
 
 
@@ -67,6 +69,7 @@ class LogManager:
         self._others: dict[str, checkpoints.Points] = defaultdict(dict)
         self._refused: set[str] = set()
         self._timers: list[Timer] = []
+        self._noted: dict[str, float] = {}  # when trouble of a directory was last spoken of
         # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
         self.flusher = Flusher(disk, clock, syncs or offload, self.fail)
         self._unhurried = Flusher(disk, clock, offload, self.fail)
@@ -197,7 +200,6 @@ class LogManager:
             timer.cancel()
         self._timers.clear()
         for directory in self._directories.values():
-            self._see_failures(directory.path)
             if not directory.online:
                 continue
             try:
@@ -284,6 +286,7 @@ class LogManager:
         self._logs[log.topic, log.partition] = log
         self._counts[self.directory_of(log)] += 1
         log.last_flush = self._clock.monotonic()
+        log.on_error = self._log_failed
         log.use_cache(self.cache)
         log.use_random(self._random)
 
@@ -309,7 +312,9 @@ class LogManager:
         try:
             self.disk.rename(log.directory, deleted)
         except OSError as error:
-            self.fail(parent, error)
+            self.note(parent, error)
+            if self.is_online(parent):  # no room for a longer name
+                self._offload.run(retention.remove_directory, self.disk, log.directory, done=self._removed)
             return
         self._after(log.config.file_delete_delay_ms, retention.remove_directory, self.disk, deleted)
 
@@ -334,7 +339,7 @@ class LogManager:
             try:
                 segments = retention.take_expired(log, now_ms, high_watermark_of(log))
             except OSError as error:
-                self.fail(self.directory_of(log), error)
+                self.note(self.directory_of(log), error)
                 continue
             if segments:
                 self._offload.run(retention.mark_deleted, segments, done=partial(self._marked, log))
@@ -349,22 +354,15 @@ class LogManager:
         if isinstance(outcome.error, FileNotFoundError) and self.find(log.topic, log.partition) is not log:
             return  # the whole directory went away meanwhile
         if isinstance(outcome.error, OSError):
-            self.fail(self.directory_of(log), outcome.error)
+            self.note(self.directory_of(log), outcome.error)
             return
         paths = outcome.result()
         logger.info("%s: deleting %d files, log start %d", log.directory, len(paths), log.log_start_offset)
         self._after(log.config.file_delete_delay_ms, retention.remove_files, self.disk, paths)
 
-    def _see_failures(self, path: str) -> None:
-        """A log whose failed write could not be taken back says that its disk is not to be trusted."""
-        for log in self.logs_of(path):
-            if log.failed and log.last_error is not None:
-                self.fail(path, log.last_error)
-
     def checkpoint(self) -> None:
         """Sync segments that were closed since, then write the checkpoints, all as jobs."""
         for path, directory in self._directories.items():
-            self._see_failures(path)
             if not directory.online:
                 continue
             for log in self.logs_of(path):
@@ -411,12 +409,29 @@ class LogManager:
                 self._unhurried.ask(log)
         self._unhurried.begin()
 
-    def _settled(self, path: str, outcome: Outcome) -> bool:
+    def _settled(self, path: str, outcome: Outcome) -> None:
         if isinstance(outcome.error, OSError):
-            self.fail(path, outcome.error)
+            self.note(path, outcome.error)
         elif outcome.error is not None:
             raise outcome.error
-        return outcome.error is None
+
+    # Trouble.
+
+    def note(self, path: str, error: OSError) -> None:
+        """Something failed in a directory: a line a minute where it will pass, else the directory goes offline."""
+        if not is_transient(error):
+            self.fail(path, error)
+            return
+        now = self._clock.monotonic()
+        if now - self._noted.get(path, -NOTED_S) >= NOTED_S:
+            self._noted[path] = now
+            logger.error("%s: cannot write, the broker goes on and tries again: %s", path, error)
+
+    def _log_failed(self, log: Log, error: OSError) -> None:
+        if log.failed:  # what it wrote could not be cut away
+            self.fail(log.root, error)
+        else:
+            self.note(log.root, error)
 
     def fail(self, path: str, error: OSError) -> None:
         """Take a directory offline, for good."""

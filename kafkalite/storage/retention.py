@@ -15,6 +15,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite.storage import names
 from kafkalite.storage.log import Log
 from kafkalite.storage.segment import Segment
+from kafkalite.storage.trouble import is_transient
 
 
 def expired(log: Log, now_ms: int, high_watermark: int) -> int:
@@ -56,8 +57,13 @@ def take_expired(log: Log, now_ms: int, high_watermark: int) -> list[Segment]:
     if count == 0:
         return []
     if count == len(log.segments):
-        log.roll(log.log_end_offset)
-    return log.drop_first(count)
+        try:
+            log.roll(log.log_end_offset)
+        except OSError as error:  # on a full disk the others go all the more
+            if not is_transient(error):
+                raise
+            count -= 1
+    return log.drop_first(count) if count else []
 
 
 def mark_deleted(segments: list[Segment]) -> list[str]:

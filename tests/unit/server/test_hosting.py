@@ -254,7 +254,7 @@ def test_an_answer_that_raises_keeps_no_other_from_being_told(rig: Rig, disk_fai
     rig.partition.append(Append(memoryview(bytearray(batch(b"2"))), -1, lambda _: {}["answer"]))
     rig.append(batch(b"3"))
     if disk_fails:
-        rig.disk.fail("write", errno.EIO, path=".log")
+        rig.disk.fail("write", errno.ENOSPC, path=".log")
     with pytest.raises(KeyError, match="answer"):  # the first of what is raised
         rig.settle()
     assert rig.settle() == ([(STORAGE, -1)] * 2 if disk_fails else [(0, 1), (0, 3)])
@@ -267,7 +267,7 @@ def test_an_answer_that_raises_keeps_no_other_from_being_told(rig: Rig, disk_fai
 def test_a_repeated_batch_fails_with_the_write_that_it_repeats(rig: Rig) -> None:
     rig.append(batch(b"open"))
     rig.settle()
-    rig.disk.fail("write", errno.EIO, path=".log")
+    rig.disk.fail("write", errno.ENOSPC, path=".log")
     for _ in range(2):
         rig.append(idempotent(b"x", sequence=0))
     assert rig.settle() == [(STORAGE, -1), (STORAGE, -1)]

@@ -1,0 +1,16 @@
+"""What a failed call to the disk means: wait for better times, or trust the directory no more.
+
+Laws:
+1. Transient is what goes away without the disk having lost anything: no space, no quota, no descriptors. The call that
+   failed is taken back, its user gets an error, the next one tries again.
+2. Everything else takes the log directory offline, and so do a failed sync and a failed cut, whatever their reason.
+"""
+
+import errno
+
+TRANSIENT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+
+def is_transient(error: OSError) -> bool:
+    """Whether the directory can be used on."""
+    return error.errno in TRANSIENT
