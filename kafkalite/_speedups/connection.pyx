@@ -176,6 +176,7 @@ cdef class Reactor(Hub):
     cdef int file_fd
     cdef off_t file_at
     cdef Py_ssize_t file_left
+    cdef bint region_follows     # right behind what was gathered
     cdef epoll_event events[EVENTS_MAX]
     cdef double now
     cdef readonly Py_ssize_t connections_count
@@ -274,6 +275,7 @@ cdef class Reactor(Hub):
         cdef uint8_t[SIZE_BYTES] size
         self.parts_count = 0
         self.scratch_at = self.gathered = self.file_left = 0
+        self.region_follows = False
         while reply is not None and reply.answered and not reply.closes:
             if reply.size:
                 if self.scratch_at + SIZE_BYTES > SCRATCH_BYTES or self.parts_count + 2 > PARTS_MAX:
@@ -353,7 +355,7 @@ cdef class Reactor(Hub):
                 self.file_at = at
                 self.file_left = n
             else:
-                self.file_left = 1  # a region follows: MSG_MORE
+                self.region_follows = True
             return False
         skip[0] = 0
         while n:
@@ -374,7 +376,7 @@ cdef class Reactor(Hub):
         memset(&message, 0, sizeof(message))
         message.msg_iov = self.parts
         message.msg_iovlen = self.parts_count
-        return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL | (MSG_MORE if self.file_left else 0))
+        return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL | (MSG_MORE if self.region_follows else 0))
 
     cdef int forget(self, SocketConnection connection) except -1:
         cdef int fd = connection.fd

@@ -157,10 +157,6 @@ cdef class OffsetIndex(Index):
         """Where to begin the scan for `offset`."""
         return self.position_of(offset)
 
-    def look_up_position(self, int64_t position):
-        """The last indexed batch start at or below `position`."""
-        return self.position_before(position)
-
     def entries(self):
         """(offset, position) of every entry."""
         return [(self.base_offset + self.relative(i), self.position(i)) for i in range(self.count)]

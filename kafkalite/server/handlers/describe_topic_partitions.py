@@ -2,13 +2,14 @@
 (KIP-966).
 """
 
-from kafkalite.cluster.image import NO_LEADER, TopicImage
+from kafkalite.cluster.image import TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
 from kafkalite.server.call import Call
+from kafkalite.server.handlers.described import describe_partitions
 from kafkalite.state.topic_names import complaint, is_internal
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
@@ -53,24 +54,14 @@ def unknown(name: str) -> Topic:
 
 
 def describe(call: Call, topic: TopicImage, first: int, limit: int) -> Topic:
-    offline = call.broker.replicas.offline(topic.name)
+    indexes = range(len(topic.partitions))[first : first + limit]
+    partitions = describe_partitions(call, topic, Partition, indexes)
+    for partition in partitions:  # null would be legal, but Java's admin client fails on it
+        partition.eligible_leader_replicas = partition.last_known_elr = []
     return Topic(
         error_code=0,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[
-            Partition(
-                error_code=KafkaErrorCode.LEADER_NOT_AVAILABLE if index in offline else 0,
-                partition_index=index,
-                leader_id=NO_LEADER if index in offline else partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                eligible_leader_replicas=[],  # null would be legal, but Java's admin client fails on it
-                last_known_elr=[],
-                offline_replicas=list(partition.replicas) if index in offline else [],
-            )
-            for index, partition in list(enumerate(topic.partitions))[first : first + limit]
-        ],
+        partitions=partitions,
     )

@@ -9,10 +9,11 @@ partitions at once instead of LEADER_NOT_AVAILABLE first.
 
 from collections.abc import Iterator, Mapping
 
-from kafkalite.cluster.image import NO_LEADER, UNASSIGNED_ID, TopicImage
+from kafkalite.cluster.image import UNASSIGNED_ID, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.call import Call
+from kafkalite.server.handlers.described import describe_partitions
 from kafkalite.state.topic_names import complaint, is_internal
 
 NAMES_EMPTY_MEANS_ALL = 0
@@ -99,23 +100,10 @@ def by_name(call: Call, name: str, errors: Mapping[str, int]) -> Topic:
 
 
 def describe(call: Call, topic: TopicImage) -> Topic:
-    offline = call.broker.replicas.offline(topic.name)
-    partitions = [
-        Partition(
-            error_code=KafkaErrorCode.LEADER_NOT_AVAILABLE if index in offline else 0,
-            partition_index=index,
-            leader_id=NO_LEADER if index in offline else partition.leader,
-            leader_epoch=partition.leader_epoch,
-            replica_nodes=list(partition.replicas),
-            isr_nodes=list(partition.isr),
-            offline_replicas=list(partition.replicas) if index in offline else [],
-        )
-        for index, partition in enumerate(topic.partitions)
-    ]
     return Topic(
         error_code=0,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=partitions,
+        partitions=describe_partitions(call, topic, Partition, range(len(topic.partitions))),
     )

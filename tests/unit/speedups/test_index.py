@@ -30,9 +30,6 @@ def test_offsets_against_bisect(seed: int) -> None:
         for wanted in [*offsets, *(rng.randrange(BASE - 5, BASE + 5_100) for _ in range(50))]:
             at = bisect_right(offsets, wanted)
             assert index.look_up(wanted) == (positions[at - 1] if at else 0)
-        for wanted in [*positions, *(rng.randrange(100_100) for _ in range(50))]:
-            at = bisect_right(positions, wanted)
-            assert index.look_up_position(wanted) == (positions[at - 1] if at else 0)
         again = OffsetIndex(BASE)
         again.load(index.tobytes(), 100_000)
         assert again.entries() == index.entries()
