@@ -93,6 +93,8 @@ def limits(layout: Layout, theirs: type[Any], message: Any) -> Any:
             setattr(message, slot.name, value % 130)
         elif each.metadata.get("kafka_type", "").startswith("datetime"):
             setattr(message, slot.name, abs(value) % 4_000_000_000_000)
+        elif each.metadata.get("kafka_type") == "timedelta_i64":
+            setattr(message, slot.name, value % 4_000_000_000_000)
     return message
 
 
