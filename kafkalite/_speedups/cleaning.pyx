@@ -180,10 +180,17 @@ cdef class Transactions:
 
     cdef void consume(self, int64_t offset) noexcept nogil:
         """Transactions that begin at or below `offset` have begun."""
+        cdef Aborted *next
+        cdef int i
         while self.waiting_at < self.waiting_count and self.waiting[self.waiting_at].first_offset <= offset:
-            if self.find(self.waiting[self.waiting_at].producer_id) < 0:
-                self.ongoing[self.ongoing_count] = self.waiting[self.waiting_at]
+            next = &self.waiting[self.waiting_at]
+            i = self.find(next.producer_id)
+            if i < 0:
+                i = self.ongoing_count
                 self.ongoing_count += 1
+                self.ongoing[i] = next[0]
+            elif self.ongoing[i].last_offset < next.first_offset:   # its marker is gone
+                self.ongoing[i] = next[0]
             self.waiting_at += 1
 
     cdef int find(self, int64_t producer_id) noexcept nogil:
@@ -201,7 +208,7 @@ cdef class Transactions:
             return 0
         self.consume(header.base_offset + header.last_offset_delta)
         i = self.find(header.producer_id)
-        if i >= 0:
+        if i >= 0 and header.base_offset <= self.ongoing[i].last_offset:
             self.ongoing[i].seen = True
             return 1
         for i in range(self.committed_count):

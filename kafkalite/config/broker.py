@@ -65,6 +65,13 @@ class BrokerConfig:
     log_flush_start_offset_checkpoint_interval_ms: int = field(init=False, repr=False, compare=False)
     log_flush_scheduler_interval_ms: int = field(init=False, repr=False, compare=False)
     log_initial_task_delay_ms: int = field(init=False, repr=False, compare=False)
+    log_cleaner_enable: bool = field(init=False, repr=False, compare=False)
+    log_cleaner_threads: int = field(init=False, repr=False, compare=False)
+    log_cleaner_dedupe_buffer_size: int = field(init=False, repr=False, compare=False)
+    log_cleaner_io_buffer_size: int = field(init=False, repr=False, compare=False)
+    log_cleaner_io_buffer_load_factor: float = field(init=False, repr=False, compare=False)
+    log_cleaner_backoff_ms: int = field(init=False, repr=False, compare=False)
+    log_cleaner_io_max_bytes_per_second: float = field(init=False, repr=False, compare=False)
     producer_id_expiration_ms: int = field(init=False, repr=False, compare=False)
     producer_id_expiration_check_interval_ms: int = field(init=False, repr=False, compare=False)
     fetch_max_bytes: int = field(init=False, repr=False, compare=False)
@@ -172,6 +179,13 @@ PLAIN = (
     "log.flush.start.offset.checkpoint.interval.ms",
     "log.flush.scheduler.interval.ms",
     "log.initial.task.delay.ms",
+    "log.cleaner.enable",
+    "log.cleaner.threads",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.backoff.ms",
+    "log.cleaner.io.max.bytes.per.second",
     "producer.id.expiration.ms",
     "producer.id.expiration.check.interval.ms",
     "fetch.max.bytes",

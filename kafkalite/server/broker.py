@@ -41,6 +41,7 @@ from kafkalite.server.limited_log import LimitedLog
 from kafkalite.server.listening import Listening, raise_open_file_limit
 from kafkalite.server.service import BrokerService
 from kafkalite.state.fetch_sessions import FetchSessions
+from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.directories import DirectoryError, Identity
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
@@ -156,6 +157,9 @@ class Broker:
         if self._service is not None and self._service.failure is None:
             await self.store.close()
         self.offload.close()  # whatever is under way ends before the logs do
+        if self.logs.cleaner is not None:
+            self.logs.cleaner.close()
+            self._cleaner_offload.close()
         self.logs.close()
         self._release()
 
@@ -219,6 +223,7 @@ class Broker:
         self.dispatcher = Dispatcher(self, ROWS, self._log)
         self.listening = Listening(loop, BrokerService(self.dispatcher, self.replicas), self.config)
         self.listening.open(list(inherited))
+        self.logs.cleaner = self._cleaner(loop)
         self.logs.start(
             self._high_watermark,
             checkpoint_ms=self.config.log_flush_offset_checkpoint_interval_ms,
@@ -229,6 +234,22 @@ class Broker:
             producer_check_ms=self.config.producer_id_expiration_check_interval_ms,
             producer_silent_ms=self.config.producer_id_expiration_ms,
         )
+
+    def _cleaner(self, loop: asyncio.AbstractEventLoop) -> LogCleaner | None:
+        """The cleaner, with threads of its own."""
+        config = self.config
+        if not config.log_cleaner_enable or config.log_cleaner_threads < 1:
+            return None
+        self._cleaner_offload = ThreadOffload(loop, config.log_cleaner_threads, self._raised)
+        wanted = CleanerConfig(
+            config.log_cleaner_threads,
+            config.log_cleaner_dedupe_buffer_size,
+            config.log_cleaner_io_buffer_size,
+            config.log_cleaner_io_buffer_load_factor,
+            config.log_cleaner_backoff_ms,
+            config.log_cleaner_io_max_bytes_per_second,
+        )
+        return LogCleaner(self.logs, self.clock, self._cleaner_offload, self.random, wanted)
 
     def _release(self) -> None:
         """Let go of what a start took, in reverse; also the end of a clean stop."""

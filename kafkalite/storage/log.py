@@ -67,6 +67,7 @@ class Log(LogCore):
         self.topic = topic
         self.partition = partition
         self._random: Random | None = None
+        self.before_truncation: Callable[[Log, int], None] = ignore
         self.config = config
         self.epochs = epochs
         self.segments = tuple(segments)
@@ -254,6 +255,7 @@ class Log(LogCore):
         assert self.pending_bytes == 0, "truncation comes between passes"
         if offset >= self.log_end_offset:
             return
+        self.before_truncation(self, offset)
         holder = next((each for each in reversed(self.segments) if each.base_offset <= offset), self.segments[0])
         if (found := holder.position_of_batch(offset)) is not None:
             offset = min(offset, found[2])
@@ -274,6 +276,18 @@ class Log(LogCore):
         self.recovery_point = max(self.recovery_point, self.log_start_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
         return dropped
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put a compacted segment in the place of a run of closed ones; readers that began before still hold those."""
+        first = self.segments.index(old[0])
+        behind = first + len(old)
+        assert self.segments[first:behind] == tuple(old) and old[-1] is not self.active, "a run of closed segments"
+        new.cache = self.cache
+        if self.cache is not None:
+            for segment in old:
+                self.cache.forget(segment)
+            self.cache.add(new)
+        self.segments = (*self.segments[:first], new, *self.segments[behind:])
 
     # Flushing: a plan for a job, and what its success means.
 
@@ -339,6 +353,10 @@ def in_memory(look: Callable[[Cold | None], Value | Cold]) -> Generator[Cold, Fo
         brought = yield found
         found = look(cast(Cold, brought))
     return found
+
+
+def ignore(log: Log, offset: int) -> None:
+    """Nobody needs to know of a truncation."""
 
 
 def first_record(batch: Batch, timestamp_ms: int, log_start_offset: int) -> Found | None:

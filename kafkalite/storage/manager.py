@@ -19,6 +19,7 @@ from kafkalite.clock import Clock, Offload, Outcome, Random, Timer
 from kafkalite.config.topic import TopicConfig
 from kafkalite.model import uuid_text
 from kafkalite.storage import checkpoints, names, retention
+from kafkalite.storage.cleaner import LogCleaner
 from kafkalite.storage.directories import DirectoryError, Identity, LogDirectory
 from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.indexes import SegmentCache
@@ -59,6 +60,7 @@ class LogManager:
         self.disk = disk
         self.cache = cache or SegmentCache()
         self.on_offline = on_offline
+        self.cleaner: LogCleaner | None = None
         self.topic_ids: dict[tuple[str, int], bytes | None] = {}
         self._clock = clock
         self._offload = offload
@@ -179,6 +181,8 @@ class LogManager:
             self._repeat(initial_ms, flush_check_ms, self.flush_due)
         self._repeat(initial_ms, retention_ms, lambda: self.check_retention(high_watermark_of))
         self._repeat(producer_check_ms, producer_check_ms, lambda: self.check_producers(producer_silent_ms))
+        if self.cleaner is not None:
+            self.cleaner.start(high_watermark_of)
 
     def _repeat(self, first_ms: int, every_ms: int, work: Callable[[], None]) -> None:
         slot = len(self._timers)
@@ -289,9 +293,16 @@ class LogManager:
         log.on_error = self._log_failed
         log.use_cache(self.cache)
         log.use_random(self._random)
+        log.before_truncation = self._before_truncation
+
+    def _before_truncation(self, log: Log, offset: int) -> None:
+        if self.cleaner is not None:
+            self.cleaner.truncated(log, offset)
 
     def forget(self, log: Log) -> None:
         """Look after a log no more; its files stay."""
+        if self.cleaner is not None:
+            self.cleaner.forget(log)
         if self._logs.pop((log.topic, log.partition), None) is not None:
             self._counts[self.directory_of(log)] -= 1
         self.topic_ids.pop((log.topic, log.partition), None)
@@ -318,6 +329,10 @@ class LogManager:
             return
         self._after(log.config.file_delete_delay_ms, retention.remove_directory, self.disk, deleted)
 
+    def remove_later(self, log: Log, paths: list[str]) -> None:
+        """Remove `.deleted` files of a log after file.delete.delay.ms."""
+        self._after(log.config.file_delete_delay_ms, retention.remove_files, self.disk, paths)
+
     def _after(self, delay_ms: int, job: Callable[..., object], *args: object) -> None:
         when = self._clock.monotonic() + delay_ms / 1000
         self._clock.call_at(when, lambda: self._offload.run(job, *args, done=self._removed))
@@ -335,6 +350,8 @@ class LogManager:
         now_ms = self._clock.wall_ms()
         for log in list(self._logs.values()):
             if log.failed or log.pending_bytes or not self.is_online(self.directory_of(log)):
+                continue
+            if self.cleaner is not None and self.cleaner.is_busy(log):
                 continue
             try:
                 segments = retention.take_expired(log, now_ms, high_watermark_of(log))
@@ -358,7 +375,7 @@ class LogManager:
             return
         paths = outcome.result()
         logger.info("%s: deleting %d files, log start %d", log.directory, len(paths), log.log_start_offset)
-        self._after(log.config.file_delete_delay_ms, retention.remove_files, self.disk, paths)
+        self.remove_later(log, paths)
 
     def checkpoint(self) -> None:
         """Sync segments that were closed since, then write the checkpoints, all as jobs."""
@@ -443,5 +460,7 @@ class LogManager:
         logger.error("%s: offline with %d partitions: %s", path, len(logs), error)
         for log in logs:
             log.fail()
+            if self.cleaner is not None:
+                self.cleaner.release(log, touch=False)
         if self.on_offline is not None:
             self.on_offline(logs)

@@ -31,7 +31,7 @@ class History:
     _open: dict[int, int] = field(default_factory=dict)
     _sequences: dict[int, int] = field(default_factory=dict)
 
-    def append(self, batch: bytes) -> int:
+    def append(self, batch: bytes | bytearray) -> int:
         """Write one batch; answers its base offset."""
         offset = self.log.append(bytearray(batch), None, 3)
         assert offset >= 0

@@ -1,0 +1,295 @@
+"""The log cleaner: chooses the dirtiest compacted log, has it cleaned, and remembers up to where each log is clean.
+
+Laws:
+1. All of it runs on the loop but the jobs of `cleaning`; a log is in at most one round.
+2. Truncating, deleting and a failed directory abort the round first; retention leaves the log alone meanwhile.
+3. A log whose bytes are bad is uncleanable until it is made anew, and that is told once.
+4. `cleaner-offset-checkpoint` never names an offset above what is clean; a lower one costs time only.
+
+Sources: LogCleaner.scala (CleanerThread), LogCleanerManager.scala, LogCleaner.cleanerConfig.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kafkalite._speedups.cleaning import Uncleanable
+from kafkalite._speedups.compaction import Worker
+from kafkalite._speedups.file import Disk
+from kafkalite._speedups.offsetmap import OffsetMap
+from kafkalite.clock import Clock, Offload, Outcome, Random, Timer
+from kafkalite.storage import checkpoints, names
+from kafkalite.storage.cleanable import Cleanable, cleanable, stable_offset
+from kafkalite.storage.cleaning import Plan
+from kafkalite.storage.log import Log
+from kafkalite.storage.round import NoRoom, Round
+from kafkalite.storage.throttle import Throttle
+
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+MAP_BYTES_MIN = 4096
+LOAD_FACTOR_MIN = 0.01
+Key = tuple[str, int]
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerConfig:
+    """The keys `log.cleaner.*`: threads, bytes of all maps, bytes of all buffers, how full a map may get, ms between
+    looks, bytes per second."""
+
+    threads: int = 1
+    dedupe_buffer_size: int = 134_217_728
+    io_buffer_size: int = 524_288
+    io_buffer_load_factor: float = 0.9
+    backoff_ms: int = 15_000
+    io_max_bytes_per_second: float = float("inf")
+
+
+class Logs(Protocol):
+    """What the cleaner needs of the log manager."""
+
+    disk: Disk
+
+    def all(self) -> list[Log]: ...
+    def directories(self) -> list[str]: ...
+    def directory_of(self, log: Log) -> str: ...
+    def is_online(self, path: str) -> bool: ...
+    def fail(self, path: str, error: OSError) -> None: ...
+    def remove_later(self, log: Log, paths: list[str]) -> None: ...
+
+
+class Slot:
+    """One cleaner thread: its memory, and what it is doing."""
+
+    def __init__(self, config: CleanerConfig, secret: bytes, throttle: Throttle | None) -> None:
+        share = max(config.dedupe_buffer_size // config.threads, MAP_BYTES_MIN)
+        load_factor = min(max(config.io_buffer_load_factor, LOAD_FACTOR_MIN), 1.0)
+        self.stopped = threading.Event()
+        wait = throttle.waiter(self.stopped) if throttle is not None else None
+        self.worker = Worker(OffsetMap(secret, share, load_factor), config.io_buffer_size // config.threads // 2, wait)
+        self.round: Round | None = None
+        self.began = 0.0
+
+    def take(self, now: float) -> None:
+        """Get ready for the next log."""
+        self.stopped.clear()
+        self.worker.reset()
+        self.began = now
+
+    def abort(self, *, touch: bool) -> None:
+        """Stop what is under way. Raises OSError."""
+        self.stopped.set()
+        if self.round is not None:
+            self.round.abort(touch=touch)
+
+
+class LogCleaner:
+    """The cleaner of a broker.
+
+    Arguments:
+        logs: the log manager.
+        clock, random: time; secrets of the maps.
+        offload: threads of its own, `config.threads` of them.
+        config: see CleanerConfig; `threads` is at least 1.
+    """
+
+    def __init__(self, logs: Logs, clock: Clock, offload: Offload, random: Random, config: CleanerConfig) -> None:
+        limited = config.io_max_bytes_per_second < float(2**63)
+        throttle = Throttle(config.io_max_bytes_per_second, clock.monotonic) if limited else None
+        self.uncleanable: dict[Key, str] = {}
+        self._logs = logs
+        self._clock = clock
+        self._offload = offload
+        self._config = config
+        self._slots = [Slot(config, random.bytes(16), throttle) for _ in range(config.threads)]
+        self._clean_until: dict[Key, int] = {}
+        self._writing: set[str] = set()
+        self._to_write: set[str] = set()
+        self._timer: Timer | None = None
+        self._closed = False
+        self._high_watermark_of: Callable[[Log], int] = lambda log: log.log_start_offset
+
+    def start(self, high_watermark_of: Callable[[Log], int]) -> None:
+        """Read the checkpoints, and look for work from now on."""
+        self._high_watermark_of = high_watermark_of
+        for path in self._logs.directories():
+            if self._logs.is_online(path):
+                self._read(path)
+        self._timer = self._clock.call_at(self._clock.monotonic(), self._tick)
+
+    def close(self) -> None:
+        """Stop all work; what is under way ends with the next outcome. Close the offload afterwards."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for slot in self._slots:
+            self._abort(slot, touch=True)
+
+    def clean_until(self, log: Log) -> int | None:
+        """The first dirty offset as it will be checkpointed, None before the first cleaning."""
+        return self._clean_until.get(_key(log))
+
+    def is_busy(self, log: Log) -> bool:
+        """Whether a log is being cleaned: nobody else may take out segments of it."""
+        return self._slot_of(log) is not None
+
+    # What happens to logs.
+
+    def release(self, log: Log, *, touch: bool = True) -> None:
+        """Abort the round of a log that is about to be truncated or deleted, or whose directory failed."""
+        slot = self._slot_of(log)
+        if slot is not None:
+            self._abort(slot, touch=touch)
+
+    def truncated(self, log: Log, offset: int) -> None:
+        """A log is about to end at `offset`."""
+        self.release(log)
+        if self._clean_until.get(_key(log), -1) > offset:
+            self._clean_until[_key(log)] = offset
+            self._write(self._logs.directory_of(log))
+
+    def forget(self, log: Log) -> None:
+        """A log is about to be deleted."""
+        self.release(log)
+        self.uncleanable.pop(_key(log), None)
+        if self._clean_until.pop(_key(log), None) is not None:
+            self._write(self._logs.directory_of(log))
+
+    def _slot_of(self, log: Log) -> Slot | None:
+        return next((slot for slot in self._slots if slot.round is not None and slot.round.log is log), None)
+
+    def _abort(self, slot: Slot, *, touch: bool) -> None:
+        try:
+            slot.abort(touch=touch)
+        except OSError as error:
+            assert slot.round is not None
+            self._logs.fail(self._logs.directory_of(slot.round.log), error)
+
+    # Looking for work.
+
+    def _tick(self) -> None:
+        self._fill_slots()
+        delay = max(self._config.backoff_ms, 1) / 1000
+        self._timer = self._clock.call_at(self._clock.monotonic() + delay, self._tick)
+
+    def _fill_slots(self) -> None:
+        for slot in self._slots:
+            if slot.round is None:
+                chosen = self.dirtiest()
+                if chosen is None:
+                    break
+                self._begin(slot, chosen)
+
+    def dirtiest(self) -> Cleanable | None:
+        """The log to be cleaned next; None where it is not time for any."""
+        found = [each for log in self._logs.all() if self._may_clean(log) and (each := self._look_at(log)) is not None]
+        return max((each for each in found if each.due), key=lambda each: each.ratio, default=None)
+
+    def _may_clean(self, log: Log) -> bool:
+        if not log.config.compacted or log.failed or _key(log) in self.uncleanable or self.is_busy(log):
+            return False
+        return len(log.segments) > 1 and self._logs.is_online(self._logs.directory_of(log))
+
+    def _look_at(self, log: Log) -> Cleanable | None:
+        stable = stable_offset(log, self._high_watermark_of(log))
+        try:
+            return cleanable(log, self.clean_until(log), stable, self._clock.wall_ms())
+        except OSError as error:
+            self._logs.fail(self._logs.directory_of(log), error)
+            return None
+
+    def _begin(self, slot: Slot, chosen: Cleanable) -> None:
+        log = chosen.log
+        plan = Plan(
+            self._logs.disk, log.directory, log.config, chosen.segments, chosen.first_dirty, chosen.upper_offset,
+            log.recovery_point, self._clock.wall_ms(),
+            tuple((segment.base_offset, segment.path(names.TXN_INDEX)) for segment in log.segments),
+            tuple((each.producer_id, each.last_offset, each.epoch) for each in log.producers),
+        )  # fmt: skip
+        slot.take(self._clock.monotonic())
+        slot.round = Round(
+            log, plan, slot.worker, self._offload,
+            removed=lambda paths: self._logs.remove_later(log, paths), ended=lambda _, end: self._ended(slot, end),
+        )  # fmt: skip
+        if _key(log) not in self._clean_until:  # recovery shall know that gaps between its offsets are no loss
+            self._clean_until[_key(log)] = chosen.first_dirty
+            self._write(self._logs.directory_of(log))
+        slot.round.start()
+
+    def _ended(self, slot: Slot, end: int | Exception) -> None:
+        done = slot.round
+        assert done is not None
+        slot.round = None
+        slot.worker.offsets.clear()
+        log = done.log
+        if isinstance(end, int):
+            self._succeeded(slot, done, end)
+        elif isinstance(end, OSError):
+            self._logs.fail(self._logs.directory_of(log), end)
+        elif isinstance(end, NoRoom):
+            logger.error("%s-%d: not compacted now, tried again later: %s", log.topic, log.partition, end)
+        elif isinstance(end, Uncleanable):
+            self._give_up(log, str(end))
+        if isinstance(end, (int, Uncleanable)) and not self._closed:
+            self._fill_slots()
+
+    def _give_up(self, log: Log, reason: str) -> None:
+        logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, reason)
+        self.uncleanable[_key(log)] = reason
+
+    def _succeeded(self, slot: Slot, done: Round, end: int) -> None:
+        log, worker = done.log, slot.worker
+        if end <= done.plan.first_dirty:
+            self._give_up(log, "a single batch has more keys than log.cleaner.dedupe.buffer.size has room for")
+            return
+        self._clean_until[_key(log)] = end
+        self._write(self._logs.directory_of(log))
+        seconds = self._clock.monotonic() - slot.began
+        logger.info(
+            "%s-%d: compacted offsets %d to %d in %.1f s: %.1f MB in, %.1f MB out, %d of %d records stay",
+            log.topic, log.partition, done.plan.first_dirty, end, seconds, worker.bytes_read / 1e6,
+            worker.bytes_written / 1e6, worker.records_kept, worker.records_read,
+        )  # fmt: skip
+        if worker.keyless:
+            logger.warning("%s-%d: %d records without a key were dropped", log.topic, log.partition, worker.keyless)
+
+    # The checkpoints.
+
+    def _read(self, path: str) -> None:
+        try:
+            self._clean_until.update(checkpoints.read_offsets(self._logs.disk, os.path.join(path, CLEANER_OFFSETS)))
+        except checkpoints.BadCheckpoint as error:
+            logger.warning("%s; every compacted log there is dirty", error)
+        except OSError as error:
+            self._logs.fail(path, error)
+
+    def _write(self, path: str) -> None:
+        """Write the checkpoint of a directory, one job at a time; after `close` it stays as it is."""
+        if path in self._writing:
+            self._to_write.add(path)
+            return
+        if self._closed or not self._logs.is_online(path):
+            return
+        self._writing.add(path)
+        keys: Iterable[Key] = (_key(log) for log in self._logs.all() if self._logs.directory_of(log) == path)
+        offsets = {key: self._clean_until[key] for key in keys if key in self._clean_until}
+        file = os.path.join(path, CLEANER_OFFSETS)
+
+        def written(outcome: Outcome) -> None:
+            self._writing.discard(path)
+            if isinstance(outcome.error, OSError):
+                self._logs.fail(path, outcome.error)
+                return
+            outcome.result()
+            if path in self._to_write:
+                self._to_write.discard(path)
+                self._write(path)
+
+        self._offload.run(checkpoints.write_offsets, self._logs.disk, file, offsets, done=written)
+
+
+def _key(log: Log) -> Key:
+    return log.topic, log.partition

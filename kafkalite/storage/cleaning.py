@@ -1,0 +1,176 @@
+"""The jobs of a cleaner thread. They touch only what their plan carries: closed segments, and files they make.
+
+Laws:
+1. The dirty segments are synced before a record is dropped on their account: a power cut never takes the new value of
+   a key whose old one was compacted away.
+2. What a job made is complete and synced when it answers; what it made before it failed is removed.
+
+Sources: LogCleaner.scala (Cleaner).
+"""
+
+import os
+import threading
+from dataclasses import dataclass
+
+from kafkalite._speedups.cleaning import Rules, Transactions, Uncleanable
+from kafkalite._speedups.compaction import Worker
+from kafkalite._speedups.file import Disk
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage import names, swap
+from kafkalite.storage.cleanable import groups
+from kafkalite.storage.segment import Segment
+from kafkalite.storage.transactions import AbortedTransaction, BadTransactionIndex, check, pack, parse
+
+NICE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that the jobs of one cleaning may touch.
+
+    `segments`: the closed ones below `upper_offset`. `transaction_indexes`: (base offset, path) of every segment of the
+    log that may have one. `last_records`: see `Rules`. `synced_offset`: below it all is on the disk.
+    """
+
+    disk: Disk
+    directory: str
+    config: TopicConfig
+    segments: tuple[Segment, ...]
+    first_dirty: int
+    upper_offset: int
+    synced_offset: int
+    now_ms: int
+    transaction_indexes: tuple[tuple[int, str], ...]
+    last_records: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """The first pass: `end_offset`, up to where the map is complete; what is to be written again, in groups."""
+
+    end_offset: int
+    whole: bool
+    groups: list[list[Segment]]
+    aborted: list[AbortedTransaction]
+
+
+def build_map(worker: Worker, plan: Plan) -> Mapped:
+    """Job: which offset is each key's last. Raises OSError, Uncleanable, Stopped, MemoryError."""
+    be_nice()
+    aborted = _aborted(plan)
+    ends = [*(segment.base_offset for segment in plan.segments[1:]), plan.upper_offset]
+    dirty = [segment for segment, end in zip(plan.segments, ends, strict=True) if end > plan.first_dirty]
+    _sync(plan, [segment for segment, end in zip(plan.segments, ends, strict=True) if end > plan.synced_offset])
+    worker.offsets.clear(plan.upper_offset - plan.first_dirty)
+    transactions = Transactions([each for each in aborted if each.last_offset >= dirty[0].base_offset])
+    whole = all(_map_segment(worker, plan, segment, transactions) for segment in dirty)
+    end_offset = plan.upper_offset if whole else max(worker.offsets.latest_offset + 1, plan.first_dirty)
+    worker.offsets.latest_offset = end_offset - 1
+    cleaned = [segment for segment in plan.segments if segment.base_offset < end_offset]
+    grouped = groups(cleaned, plan.upper_offset, plan.config) if end_offset > plan.first_dirty else []
+    return Mapped(end_offset, whole, grouped, aborted)
+
+
+def be_nice() -> None:
+    """Let every other thread of the machine go first."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+
+
+def _aborted(plan: Plan) -> list[AbortedTransaction]:
+    found: list[AbortedTransaction] = []
+    for base_offset, path in plan.transaction_indexes:
+        try:
+            data = plan.disk.read_bytes(path)
+        except FileNotFoundError:
+            continue
+        try:
+            entries = parse(data)  # the active segment's may end within an entry that is being written
+            check(pack(entries), base_offset, path)
+        except BadTransactionIndex as error:
+            raise Uncleanable(str(error)) from error
+        found += (entry for entry in entries if entry.first_offset < plan.upper_offset)
+    return [entry for entry in found if entry.last_offset >= plan.segments[0].base_offset]
+
+
+def _sync(plan: Plan, segments: list[Segment]) -> None:
+    for segment in segments:
+        file = plan.disk.open(segment.path(names.LOG))
+        try:
+            file.sync()
+        finally:
+            file.close()
+    if segments:
+        plan.disk.sync_dir(plan.directory)
+
+
+def _map_segment(worker: Worker, plan: Plan, segment: Segment, transactions: Transactions) -> bool:
+    file = plan.disk.open(segment.path(names.LOG), read_only=True)
+    try:
+        return worker.map_segment(file, 0, segment.size, segment.base_offset, plan.first_dirty, transactions)
+    finally:
+        file.close()
+
+
+def rules_of(plan: Plan) -> Rules:
+    """What stays beside the last record of each key."""
+    return Rules(plan.now_ms, plan.config.delete_retention_ms, plan.upper_offset, plan.last_records)
+
+
+def clean_group(worker: Worker, plan: Plan, group: list[Segment], rules: Rules, transactions: Transactions) -> Segment:
+    """Job: the segment that takes the place of a group, complete and synced as `.cleaned`.
+
+    Raises OSError, Uncleanable, Stopped, MemoryError.
+    """
+    be_nice()
+    target = Segment(group[0].base_offset, plan.directory, plan.disk, plan.config)
+    target.suffix = names.CLEANED
+    swap.remove(target)
+    try:
+        target.create()
+        for segment in group:
+            _clean_segment(worker, plan, segment, target, rules, transactions, last=segment is group[-1])
+        _seal(plan, target, transactions.take_kept())
+    except OverflowError as error:
+        swap.remove(target)
+        raise Uncleanable(f"{target.path(names.LOG)}: {error}") from error
+    except BaseException:
+        swap.remove(target)
+        raise
+    return target
+
+
+def _clean_segment(
+    worker: Worker,
+    plan: Plan,
+    segment: Segment,
+    target: Segment,
+    rules: Rules,
+    transactions: Transactions,
+    *,
+    last: bool,
+) -> None:
+    file = plan.disk.open(segment.path(names.LOG), read_only=True)
+    try:
+        interval = plan.config.index_interval_bytes
+        worker.clean_segment(file, segment.size, segment.base_offset, target, rules, transactions, interval, last)
+    finally:
+        file.close()
+
+
+def _seal(plan: Plan, target: Segment, kept: list[tuple[int, int, int, int]]) -> None:
+    """Write the indexes, and bring all files and their names to the disk."""
+    target.closed = True
+    target.finish()
+    if kept:
+        file = plan.disk.open(target.path(names.TXN_INDEX), create=True)
+        try:
+            file.pwrite(pack(AbortedTransaction(*entry) for entry in kept), 0)
+        finally:
+            file.close()
+    for path in target.files():
+        file = plan.disk.open(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
+    plan.disk.sync_dir(plan.directory)

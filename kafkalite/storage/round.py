@@ -1,0 +1,164 @@
+"""One cleaning of one log, step by step: a job, its result applied on the loop, the next job.
+
+Laws:
+1. Only the loop thread renames files and changes the log; jobs read closed segments and write `.cleaned` files.
+2. `abort` leaves the log free at once: what was swapped in is in its place, what was not is gone.
+3. The end is told exactly once, whatever happens.
+"""
+
+import errno
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from kafkalite._speedups.cleaning import Rules, Stopped, Transactions, Uncleanable
+from kafkalite._speedups.compaction import Worker
+from kafkalite.clock import Offload, Outcome
+from kafkalite.storage import swap
+from kafkalite.storage.cleaning import Mapped, Plan, build_map, clean_group, rules_of
+from kafkalite.storage.log import Log
+from kafkalite.storage.segment import Segment
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+logger = logging.getLogger(__name__)
+
+
+class NoRoom(Exception):
+    """There is no memory, or no space on the disk, for what a job was to make; nothing of it is left."""
+
+
+class Round:
+    """A cleaning.
+
+    Arguments:
+        log: whose.
+        plan: see `cleaning`.
+        worker: of the thread; nobody else uses it until the end.
+        offload: of the cleaner's threads.
+        removed: called with the paths of `.deleted` files.
+        ended: called with the offset up to which the log is clean now, or what went wrong: OSError, Uncleanable,
+            NoRoom, or Stopped after `abort`.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        plan: Plan,
+        worker: Worker,
+        offload: Offload,
+        *,
+        removed: Callable[[list[str]], None],
+        ended: Callable[["Round", int | Exception], None],
+    ) -> None:
+        self.log = log
+        self.plan = plan
+        self.worker = worker
+        self.aborted = False
+        self._offload = offload
+        self._removed = removed
+        self._ended = ended
+        self._groups: list[list[Segment]] = []
+        self._ready: Segment | None = None  # as `.swap`, the old ones still in the log
+        self._placing: Segment | None = None  # as `.swap`, in the log
+
+    def start(self) -> None:
+        """Begin; the worker has been reset."""
+        self._run(build_map, self.worker, self.plan, then=self._mapped)
+
+    def abort(self, *, touch: bool = True) -> None:
+        """Stop the job and free the log; without `touch` its files are left to recovery. Raises OSError."""
+        self.aborted = True
+        self.worker.stop = True
+        ready, self._ready = self._ready, None
+        placing, self._placing = self._placing, None
+        if touch and ready is not None:
+            swap.remove(ready)
+        if touch and placing is not None:
+            self.plan.disk.sync_dir(self.plan.directory)
+            swap.take_place(placing)
+
+    def _run(self, job: Callable[..., object], *args: object, then: Callable[[object], None]) -> None:
+        def done(outcome: Outcome) -> None:
+            error = outcome.error
+            if isinstance(error, Stopped) or (self.aborted and isinstance(error, OSError)):
+                self._ended(self, Stopped())
+            elif isinstance(error, MemoryError) or (self._is_free() and getattr(error, "errno", None) in FULL):
+                self._ended(self, NoRoom(str(error) or "no memory"))
+            elif isinstance(error, (OSError, Uncleanable)):
+                self._ended(self, error)
+            else:
+                self._apply(then, outcome)
+
+        self._offload.run(job, *args, done=done)
+
+    def _is_free(self) -> bool:
+        """No swap is under way."""
+        return self._ready is None and self._placing is None
+
+    def _apply(self, then: Callable[[object], None], outcome: Outcome) -> None:
+        """The next step. A bug in a job ends the round, and is told."""
+        try:
+            then(outcome.result())
+        except OSError as error:
+            self._ended(self, error)
+        except Exception:
+            self._ended(self, Uncleanable("the cleaner failed"))
+            raise
+
+    def _mapped(self, mapped: object) -> None:
+        assert isinstance(mapped, Mapped)
+        if not mapped.whole:
+            logger.info(
+                "%s: the cleaner's map is full at offset %d; the rest up to %d is left to the next round",
+                self.plan.directory, mapped.end_offset, self.plan.upper_offset,
+            )  # fmt: skip
+        self._end_offset = mapped.end_offset
+        self._groups = mapped.groups
+        self._rules: Rules = rules_of(self.plan)
+        self._transactions = Transactions(mapped.aborted)
+        self._next()
+
+    def _next(self) -> None:
+        if self.aborted:
+            self._ended(self, Stopped())
+        elif self._groups:
+            group = self._groups.pop(0)
+            self._run(
+                clean_group, self.worker, self.plan, group, self._rules, self._transactions,
+                then=partial(self._cleaned, group),
+            )  # fmt: skip
+        else:
+            self._ended(self, self._end_offset)
+
+    def _cleaned(self, group: list[Segment], cleaned: object) -> None:
+        assert isinstance(cleaned, Segment)
+        if self.aborted:
+            swap.remove(cleaned)
+            self._ended(self, Stopped())
+            return
+        swap.make_ready(cleaned)
+        self._ready = cleaned
+        self._sync(lambda: self._swap(group, cleaned))
+
+    def _sync(self, then: Callable[[], None]) -> None:
+        """Bring the renames to the disk before the next step."""
+        self._run(self.plan.disk.sync_dir, self.plan.directory, then=lambda _: then())
+
+    def _swap(self, group: list[Segment], cleaned: Segment) -> None:
+        if self._ready is None:
+            self._ended(self, Stopped())
+            return
+        self._ready, self._placing = None, cleaned
+        self.log.replace(group, cleaned)
+        paths = swap.retire(group)
+        self._sync(lambda: self._place(cleaned, paths))
+
+    def _place(self, cleaned: Segment, paths: list[str]) -> None:
+        if self._placing is not None:
+            self._placing = None
+            swap.take_place(cleaned)
+        self._removed(paths)
+        if self.aborted:
+            self._ended(self, Stopped())
+        else:
+            self._sync(self._next)
