@@ -278,16 +278,23 @@ class Log(LogCore):
         return dropped
 
     def replace(self, old: list[Segment], new: Segment) -> None:
-        """Put a compacted segment in the place of a run of closed ones; readers that began before still hold those."""
+        """Put a compacted segment in the place of a run of closed ones; readers that began before still hold those.
+
+        It stays loaded until `placed`, as its files are about to be renamed.
+        """
         first = self.segments.index(old[0])
         behind = first + len(old)
         assert self.segments[first:behind] == tuple(old) and old[-1] is not self.active, "a run of closed segments"
-        new.cache = self.cache
         if self.cache is not None:
             for segment in old:
                 self.cache.forget(segment)
-            self.cache.add(new)
         self.segments = (*self.segments[:first], new, *self.segments[behind:])
+
+    def placed(self, new: Segment) -> None:
+        """The files of a compacted segment have their names for good."""
+        new.cache = self.cache
+        if self.cache is not None and new in self.segments:
+            self.cache.add(new)
 
     # Flushing: a plan for a job, and what its success means.
 

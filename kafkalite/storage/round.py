@@ -76,6 +76,7 @@ class Round:
         if touch and placing is not None:
             self.plan.disk.sync_dir(self.plan.directory)
             swap.take_place(placing)
+            self.log.placed(placing)
 
     def _run(self, job: Callable[..., object], *args: object, then: Callable[[object], None]) -> None:
         def done(outcome: Outcome) -> None:
@@ -157,6 +158,7 @@ class Round:
         if self._placing is not None:
             self._placing = None
             swap.take_place(cleaned)
+            self.log.placed(cleaned)
         self._removed(paths)
         if self.aborted:
             self._ended(self, Stopped())

@@ -101,7 +101,7 @@ class Segment(SegmentCore):
 
     def take_over(self, twin: "Segment") -> None:
         """Be loaded with what a job has loaded apart, unless it was loaded or changed meanwhile."""
-        if self.file is None and self.size == twin.size:
+        if self.file is None and (self.size, self.suffix) == (twin.size, twin.suffix):
             self.file, self.offset_index, self.time_index = twin.file, twin.offset_index, twin.time_index
             if self.closed and self.cache is not None:
                 self.cache.add(self)
