@@ -107,7 +107,8 @@ class Kafkalite(Broker):
         """What is run; a subclass may put a tracer before it."""
         listen = [] if "listeners" in self.settings else ["--listen", self.address]
         settings = [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
-        return [sys.executable, "-m", "kafkalite", "serve", *listen, "--data", str(self.data), *settings]
+        data = [] if "log.dirs" in self.settings else ["--data", str(self.data)]
+        return [sys.executable, "-m", "kafkalite", "serve", *listen, *data, *settings]
 
     def launch(self) -> None:
         """Start the process and do not wait."""

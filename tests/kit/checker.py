@@ -23,6 +23,7 @@ missing once the same key has a later one.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -44,7 +45,7 @@ class Anomaly(NamedTuple):
 class Send:
     """One value on its way: its batch is the number of the batch's first value."""
 
-    __slots__ = ("batch", "key", "offset", "outcome", "partition", "producer")
+    __slots__ = ("answered_s", "batch", "key", "offset", "outcome", "partition", "producer")
 
     def __init__(self, producer: str, partition: Partition, batch: int, key: int | None) -> None:
         self.producer = producer
@@ -53,6 +54,7 @@ class Send:
         self.key = key
         self.outcome = UNKNOWN
         self.offset = -1
+        self.answered_s = 0.0  # by time.monotonic()
 
 
 class History:
@@ -73,9 +75,11 @@ class History:
 
     def acknowledged(self, numbers: Sequence[int], base_offset: int) -> None:
         """The broker said that the batch lies at `base_offset`."""
+        now = time.monotonic()
         for place, number in enumerate(numbers):
             self.sends[number].outcome = ACKNOWLEDGED
             self.sends[number].offset = base_offset + place
+            self.sends[number].answered_s = now
         self.acknowledged_count += len(numbers)
 
     def refused(self, numbers: Sequence[int]) -> None:

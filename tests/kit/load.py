@@ -43,7 +43,7 @@ def number_of(value: bytes | None) -> int:
 
 
 class Sender:
-    """A producer with one connection at a time: batches to its partitions in turn, `DEPTH` of them open.
+    """A producer with one connection at a time: batches to its partitions in turn, `depth` of them open.
 
     Arguments:
         name: of the producer in the history.
@@ -52,6 +52,8 @@ class Sender:
         random: sizes of the batches.
         partitions: where to.
         keys: how many keys there are; 0 = records without key.
+        depth: open requests.
+        certain: a refusal means that the batch is not in the log; else it may be.
     """
 
     def __init__(
@@ -62,6 +64,8 @@ class Sender:
         random: Random,
         partitions: Sequence[Partition],
         keys: int = 0,
+        depth: int = DEPTH,
+        certain: bool = True,
     ) -> None:
         self.name = name
         self.acks = 0  # answered requests
@@ -71,6 +75,8 @@ class Sender:
         self._random = random
         self._partitions = itertools.cycle(partitions)
         self._keys = keys
+        self._depth = depth
+        self._certain = certain
         self._stop = asyncio.Event()
         self._progress = asyncio.Event()
 
@@ -78,7 +84,7 @@ class Sender:
         """Send until the connection is lost, `stop` is called, or `requests` were sent; then settle what is open."""
         host, port = address.rsplit(":", 1)
         self._stop.clear()
-        slots = asyncio.Semaphore(DEPTH)
+        slots = asyncio.Semaphore(self._depth)
         open_calls: set[asyncio.Task[None]] = set()
         async with Peer(host, int(port), timeout_s=60.0) as peer:
             for _ in itertools.count() if requests is None else range(requests):
@@ -97,9 +103,13 @@ class Sender:
     async def until(self, acks: int) -> None:
         """Wait until so many requests have been answered in all. TimeoutError when nothing moves for a minute."""
         while self.acks < acks:
-            self._progress.clear()
-            async with asyncio.timeout(60):
-                await self._progress.wait()
+            await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until one more request has been answered, well or not. TimeoutError when nothing moves for a minute."""
+        self._progress.clear()
+        async with asyncio.timeout(60):
+            await self._progress.wait()
 
     async def _send(self, peer: Peer, slots: asyncio.Semaphore) -> None:
         partition = next(self._partitions)
@@ -125,7 +135,8 @@ class Sender:
 
     def _note(self, numbers: Sequence[int], outcome: Any) -> None:
         if outcome.error_code:
-            self._history.refused(numbers)
+            if self._certain:
+                self._history.refused(numbers)
             self.refusals[outcome.error_code] = self.refusals.get(outcome.error_code, 0) + 1
         else:
             self._history.acknowledged(numbers, outcome.base_offset)
@@ -192,6 +203,12 @@ class IdempotentSender(threading.Thread):
         else:
             self.acks += 1
             self.history.acknowledged([number], message.offset())
+
+    def give_up(self) -> None:
+        """End without an answer to everything."""
+        self._ending.set()
+        self._producer.purge()
+        self.join(90.0)
 
     def finish(self) -> None:
         """Wait until every record is answered. Raises what went wrong."""

@@ -12,10 +12,14 @@ SEED = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**32))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`life`: the number of a directory's life, each with some kills; others ask for their options themselves."""
+    """`life`: the number of a directory's life, each with some kills; `cut`, `fault`: the number of each."""
     if "life" in metafunc.fixturenames:
         lives = -(-metafunc.config.getoption("kills") // KILLS_PER_LIFE)
         metafunc.parametrize("life", range(lives))
+    if "cut" in metafunc.fixturenames:
+        metafunc.parametrize("cut", range(metafunc.config.getoption("cuts")))
+    if "fault" in metafunc.fixturenames:
+        metafunc.parametrize("fault", range(metafunc.config.getoption("faults")))
 
 
 @pytest.fixture

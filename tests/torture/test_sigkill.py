@@ -53,6 +53,7 @@ class Life:
         self.partitions: list[Partition] = []
         self.senders: list[Sender] = []
         self.acks_of_rounds: list[int] = []
+        self.idempotent: IdempotentSender | None = None
 
     async def begin(self) -> None:
         await asyncio.to_thread(self.broker.start)
@@ -131,8 +132,16 @@ class Life:
     def directories(self) -> list[Path]:
         return sorted(self.broker.data.glob(f"{PLAIN}-?"))
 
+    def over(self) -> None:
+        """Whatever happened: no process and no thread goes on."""
+        if self.broker.running():
+            self.broker.kill()
+        if self.idempotent is not None and self.idempotent.is_alive():
+            self.idempotent.give_up()
+
     async def end(self) -> None:
         """Everything answered, read by every foreign client, stopped cleanly, and judged as files."""
+        assert self.idempotent is not None
         await asyncio.to_thread(self.idempotent.finish)
         partitions = [(IDEMPOTENT, 0), (IDEMPOTENT, 1)]
         for reader in READERS:
@@ -157,10 +166,9 @@ async def test_kills(life: int, random: Random, tmp_path: Path, record_property:
                 await this.round(moment, number)
             await this.end()
         finally:
-            if this.broker.running():
-                this.broker.kill()
+            this.over()
     record_property(
         "summary",
         f"life {life}: {len(MOMENTS)} kills, {sum(this.acks_of_rounds)} requests acknowledged, "
-        f"{this.idempotent.acks} idempotent records, {proxy.answered_again} batches answered again",
+        f"{proxy.cuts} answers cut, {proxy.answered_again} batches answered again",
     )

@@ -1,0 +1,149 @@
+"""The power goes: what was not synced is gone, and so are names of files whose directory was not synced.
+
+A file system in an image is shut down under load without its journal being flushed, the broker is killed, the image is
+mounted again. With flush.messages=1 nothing acknowledged may be missing, and nothing that a consumer saw. With the
+default flush the end of a partition may be missing, and only that: how much is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.fix_torture import SHORT
+from tests.kit.brokers import Kafkalite
+from tests.kit.checker import ACKNOWLEDGED, History, Partition, check
+from tests.kit.load import IdempotentSender, Sender
+from tests.kit.loop_disk import LoopDisk
+from tests.kit.readers import READERS
+from tests.kit.rig import assert_files_are_good, assert_kept, create_topic
+
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+MEGABYTES = 2048
+ACKS_MIN = 300
+LOAD_S_MAX = 45.0  # in the long form: beyond the 30 s after which Linux writes what lies in its page cache
+LOAD_S_SHORT = 0.5
+# Which file system and which flush each cut gets, in turn.
+KINDS = (("ext4", "always"), ("xfs", "always"), ("ext4", "default"), ("ext4", "always"), ("xfs", "always"),
+         ("xfs", "default"))  # fmt: skip
+FLUSH = {"always": {"flush_messages": "1"}, "default": {}}
+
+
+class Outage:
+    """A broker on a disk whose power will be cut, and its loads."""
+
+    def __init__(self, directory: Path, disk: LoopDisk, random: Random, flush: str) -> None:
+        self.random = random
+        self.disk = disk
+        self.flush = flush
+        self.broker = Kafkalite(directory, {})
+        self.broker.data = disk.path / "data"
+        self.history = History()
+        self.numbers = itertools.count()
+        self.partitions: list[Partition] = []
+        self.idempotent: IdempotentSender | None = None
+        self.ending = threading.Event()  # never set: for waiting
+
+    async def begin(self) -> None:
+        await asyncio.to_thread(self.broker.start)
+        configs = {"segment_bytes": str(1 << 20), **FLUSH[self.flush]}
+        self.partitions = await create_topic(self.broker.address, "kept", 3, **configs)
+        if self.flush == "always":  # what it sends again must not meet a log that has forgotten the batch before
+            await create_topic(self.broker.address, "idempotent", 1, **configs)
+            self.idempotent = IdempotentSender(self.broker.address, "idempotent", 1)
+            self.idempotent.start()
+
+    def over(self) -> None:
+        """Whatever happened: nobody has files open on the disk, and no thread goes on."""
+        if self.broker.running():
+            self.broker.kill()
+        if self.idempotent is not None and self.idempotent.is_alive():
+            self.idempotent.give_up()
+
+    async def load_and_cut(self, seconds: float) -> float:
+        """Load; then the power goes at a random moment. Answers when it went, by time.monotonic()."""
+        depth = 16 if seconds < 1 else 1
+        senders = [
+            Sender(name, self.history, self.numbers, self.random, self.partitions, depth=depth, certain=False)
+            for name in ("a", "b")
+        ]
+        loads = [asyncio.create_task(each.run(self.broker.address)) for each in senders]
+        try:
+            await senders[0].until(ACKS_MIN + self.random.randint(0, ACKS_MIN))
+            await asyncio.to_thread(self.ending.wait, seconds)
+            cut = time.monotonic()
+            await asyncio.to_thread(self.disk.cut_power)
+            await asyncio.to_thread(self.broker.kill)
+        finally:
+            for each in senders:
+                each.stop()
+            await asyncio.gather(*loads)
+        return cut
+
+    async def power_returns(self) -> None:
+        """The disk is mounted again, and the broker starts by itself."""
+        await asyncio.to_thread(self.disk.unmount)
+        await asyncio.to_thread(self.disk.mount)
+        await asyncio.to_thread(self.broker.start)
+
+    async def judge(self, cut: float) -> str:
+        """Read all with every foreign client. Answers what is lost, in words."""
+        said = ""
+        for reader in READERS:
+            name = reader.__name__
+            await asyncio.to_thread(reader, name, self.broker.address, self.partitions, self.history)
+            allowed = {"unseen"} if self.flush == "default" else set()
+            assert_kept([anomaly for anomaly in check(self.history, name) if anomaly.name not in allowed])
+            said = self.loss(name, cut)
+        return said
+
+    def loss(self, reader: str, cut: float) -> str:
+        seen = {number for found in self.history.reads[reader].values() for _, number in found}
+        sends = self.history.sends
+        lost = [send for number, send in sends.items() if send.outcome == ACKNOWLEDGED and number not in seen]
+        oldest_ms = max((cut - send.answered_s for send in lost), default=0.0) * 1000
+        return f"{len(lost)} of {self.history.acknowledged_count} acknowledged lost, the oldest {oldest_ms:.0f} ms old"
+
+    async def end(self) -> None:
+        """It serves on; the idempotent producer finishes; the files are good."""
+        after = Sender("after", self.history, self.numbers, self.random, self.partitions)
+        await after.run(self.broker.address, requests=50)
+        assert after.acks == 50
+        partitions = list(self.partitions)
+        if self.idempotent is not None:
+            await asyncio.to_thread(self.idempotent.finish)
+            partitions.append(("idempotent", 0))
+            await asyncio.to_thread(
+                READERS[0], "all", self.broker.address, [("idempotent", 0)], self.idempotent.history
+            )
+            assert_kept(check(self.idempotent.history, "all"))
+        assert await asyncio.to_thread(self.broker.stop) == self.broker.clean_exit
+        await asyncio.to_thread(assert_files_are_good, self.broker.data, partitions)
+
+
+async def test_cuts(
+    cut: int, random: Random, tmp_path: Path, pytestconfig: pytest.Config, record_property: pytest.RecordProperty
+) -> None:
+    filesystem, flush = KINDS[cut % len(KINDS)]
+    long = pytestconfig.getoption("cuts") > SHORT["cuts"] and flush == "default"
+    seconds = random.uniform(0, LOAD_S_MAX if long else LOAD_S_SHORT)
+    with LoopDisk(tmp_path, filesystem, MEGABYTES) as disk:
+        outage = Outage(tmp_path, disk, random, flush)
+        try:
+            await outage.begin()
+            went = await outage.load_and_cut(seconds)
+            await outage.power_returns()
+            lost = await outage.judge(went)
+            await outage.end()
+        finally:
+            outage.over()
+    record_property("summary", f"power cut {cut}: {filesystem}, flush {flush}, after {seconds:.1f} s of load: {lost}")
