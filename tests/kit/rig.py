@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,21 @@ from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.storage.checkpoints import RECOVERY_POINTS, read_offsets
 from tests.kit import dump_log, jvm
+from tests.kit.brokers import Kafkalite
 from tests.kit.checker import Anomaly, History, Partition
 
 JUDGE_S = 120.0
+
+
+@contextmanager
+def ended(broker: Kafkalite) -> Iterator[None]:
+    """Whatever happens in the block, the broker is gone after it; what it said last is shown if the test fails."""
+    try:
+        yield
+    finally:
+        if broker.running():
+            broker.kill()
+        print(f"the end of the broker's log:\n{broker.said()[-4000:]}")
 
 
 async def create_topic(address: str, name: str, partitions: int, **configs: str) -> list[Partition]:

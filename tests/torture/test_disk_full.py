@@ -20,7 +20,7 @@ from tests.kit.checker import History, Partition, check
 from tests.kit.load import Sender
 from tests.kit.loop_disk import LoopDisk
 from tests.kit.readers import READERS
-from tests.kit.rig import assert_files_are_good, assert_kept, create_topic
+from tests.kit.rig import assert_files_are_good, assert_kept, create_topic, ended
 
 pytestmark = [
     pytest.mark.torture,
@@ -61,6 +61,7 @@ class Filling:
         try:
             goal = self.refusals + REFUSALS
             while self.refusals < goal:
+                assert not any(load.done() for load in loads), "the broker hung up"
                 await self.senders[0].settled()
         finally:
             for each in self.senders:
@@ -93,7 +94,7 @@ async def test_full(
 ) -> None:
     with LoopDisk(tmp_path, "ext4", MEGABYTES) as disk:
         filling = Filling(tmp_path, disk, random)
-        try:
+        with ended(filling.broker):
             await filling.begin()
             filling.fill()
             await filling.until_refused()
@@ -108,7 +109,4 @@ async def test_full(
             await filling.judge("after it")
             assert await asyncio.to_thread(filling.broker.stop) == filling.broker.clean_exit
             await asyncio.to_thread(assert_files_are_good, filling.broker.data, filling.partitions)
-        finally:
-            if filling.broker.running():
-                filling.broker.kill()
     record_property("summary", f"disk full {fault}: {filling.refusals} appends refused, none kept by half")

@@ -14,11 +14,10 @@ from random import Random
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
-from tests.kit.brokers import wait_until
 from tests.kit.checker import History, check
 from tests.kit.load import Sender
 from tests.kit.readers import READERS
-from tests.kit.rig import assert_files_are_good, assert_kept, create_topic
+from tests.kit.rig import assert_files_are_good, assert_kept, create_topic, ended
 from tests.kit.traced import SYNC, WRITE, TracedKafkalite
 
 pytestmark = [
@@ -52,7 +51,7 @@ async def test_a_write_that_fails_is_taken_back(
     history, numbers = History(), itertools.count()
     struck = Sender("struck", history, numbers, random, [STRUCK])
     spared = Sender("spared", history, numbers, random, [SPARED])
-    try:
+    with ended(broker):
         await asyncio.to_thread(broker.start)
         await create_topic(broker.address, "t", 2)
         await asyncio.gather(*(each.run(broker.address, requests=REQUESTS) for each in (struck, spared)))
@@ -66,8 +65,5 @@ async def test_a_write_that_fails_is_taken_back(
         await read_all(broker, history, "after a kill", [STRUCK, SPARED])
         await end(broker)
         await asyncio.to_thread(assert_files_are_good, broker.data, [STRUCK, SPARED])
-    finally:
-        if broker.running():
-            broker.kill()
     said = f"{error} in {broker.injected(WRITE)} of {len(broker.calls(WRITE))} writes"
     record_property("summary", f"injected {fault}: {said}, {struck.refused_by_storage} appends refused")
