@@ -71,6 +71,7 @@ class LogManager:
         self._others: dict[str, checkpoints.Points] = defaultdict(dict)
         self._refused: set[str] = set()
         self._timers: list[Timer] = []
+        self._writing: set[str] = set()
         self._noted: dict[str, float] = {}  # when trouble of a directory was last spoken of
         # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
         self.flusher = Flusher(disk, clock, syncs or offload, self.fail)
@@ -416,7 +417,14 @@ class LogManager:
 
     def _write_offsets(self, path: str, name: str, offsets: checkpoints.Offsets) -> None:
         target = os.path.join(path, name)
-        self._offload.run(checkpoints.write_offsets, self.disk, target, offsets, done=partial(self._settled, path))
+        if target not in self._writing:  # two at once would rename each other's file; the next round writes again
+            self._writing.add(target)
+            done = partial(self._written, path, target)
+            self._offload.run(checkpoints.write_offsets, self.disk, target, offsets, done=done)
+
+    def _written(self, path: str, target: str, outcome: Outcome) -> None:
+        self._writing.discard(target)
+        self._settled(path, outcome)
 
     def flush_due(self) -> None:
         """Sync the logs that hold something for longer than their flush.ms."""

@@ -39,7 +39,18 @@ class TracedKafkalite(Kafkalite):
             return super().command()
         paths = [part for path in self._paths for part in ("-P", path)]
         faults = ["-e", f"trace={CALLS}", "-e", f"inject={self._inject}"]
-        return ["strace", "-D", "-f", "-qq", "--seccomp-bpf", "-o", str(self.trace), *faults, *paths, *super().command()]
+        return [
+            "strace",
+            "-D",
+            "-f",
+            "-qq",
+            "--seccomp-bpf",
+            "-o",
+            str(self.trace),
+            *faults,
+            *paths,
+            *super().command(),
+        ]
 
     def calls(self, name: str) -> list[str]:
         """The traced calls of that name, in their order."""

@@ -84,8 +84,8 @@ class Filling:
         """Every partition takes appends again, beyond the end of a segment."""
         for each in self.senders:
             before, refused = each.acks, self.refusals
-            await each.run(self.broker.address, requests=2000)
-            assert (each.acks - before, self.refusals) == (2000, refused)
+            await each.run(self.broker.address, requests=700)
+            assert (each.acks - before, self.refusals) == (700, refused)
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["left alone", "killed while full"])
