@@ -73,8 +73,8 @@ def find(disk: Disk, source: str, data: str) -> tuple[list[Candidate], list[str]
     """
     clean = disk.exists(os.path.join(source, checkpoints.CLEAN_SHUTDOWN))
     try:
-        points = checkpoints.read_offsets(disk, os.path.join(source, checkpoints.RECOVERY_POINTS))
-        starts = checkpoints.read_offsets(disk, os.path.join(source, checkpoints.LOG_STARTS))
+        points = checkpoints.read_offsets(disk, os.path.join(source, checkpoints.RECOVERY_POINTS), empty=True)
+        starts = checkpoints.read_offsets(disk, os.path.join(source, checkpoints.LOG_STARTS), empty=True)
     except checkpoints.BadCheckpoint as error:
         raise AdoptionError(str(error)) from error
     moved = [name.removesuffix(ADOPTING) for name in disk.list(data) if name.endswith(ADOPTING)]

@@ -49,9 +49,15 @@ def _number(path: str, text: str) -> int:
     return int(text)
 
 
-def read_offsets(disk: Disk, path: str) -> Offsets:
-    """`<topic> <partition> <offset>` per line. Raises BadCheckpoint, OSError."""
+def read_offsets(disk: Disk, path: str, *, empty: bool = False) -> Offsets:
+    """`<topic> <partition> <offset>` per line. Raises BadCheckpoint, OSError.
+
+    Arguments:
+        empty: take a file of no bytes for one without entries; Apache Kafka makes such files beforehand.
+    """
     offsets: Offsets = {}
+    if empty and disk.exists(path) and disk.size(path) == 0:
+        return offsets
     for fields in _entries(disk, path):
         if len(fields) != 3:
             raise BadCheckpoint(f"{path}: {' '.join(fields)!r} is not topic, partition, offset")

@@ -175,7 +175,7 @@ def _own_files(disk: Disk, log_dir: str, offsets: dict[str, checkpoints.Offsets]
     for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
         path = os.path.join(log_dir, name)
         try:
-            offsets[name] = checkpoints.read_offsets(disk, path)
+            offsets[name] = checkpoints.read_offsets(disk, path, empty=True)
         except checkpoints.BadCheckpoint as error:
             offsets[name] = {}
             yield Violation(CHECKPOINTS_READ, path, NOWHERE, str(error).removeprefix(f"{path}: "))

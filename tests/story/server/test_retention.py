@@ -53,7 +53,7 @@ class SlowReader:
         """Return when the first bytes of the answer are here, so that all others are under way."""
         request = fetch_request("t", (0, 0), partition_max_bytes=1 << 20, max_bytes=1 << 20)
         frame = encode_request(request, VERSION, 1, "slow")
-        await self._loop.sock_sendall(self._socket, frame)
+        await self._loop.sock_sendall(self._socket, len(frame).to_bytes(4, "big") + frame)
         self.answer = await self._receive(4)
 
     async def rest(self) -> bytes:
@@ -62,11 +62,15 @@ class SlowReader:
 
     async def _receive(self, size: int) -> bytes:
         found = bytearray()
+        async with asyncio.timeout(DEADLINE_S):
+            await self._receive_into(found, size)
+        return bytes(found)
+
+    async def _receive_into(self, found: bytearray, size: int) -> None:
         while len(found) < size:
             data = await self._loop.sock_recv(self._socket, min(size - len(found), RECEIVE_BUFFER_BYTES))
             assert data, f"the connection was closed with {size - len(found)} bytes outstanding"
             found += data
-        return bytes(found)
 
     def close(self) -> None:
         self._socket.close()
