@@ -64,6 +64,7 @@ class BrokerConfig:
     log_flush_offset_checkpoint_interval_ms: int = field(init=False, repr=False, compare=False)
     log_flush_start_offset_checkpoint_interval_ms: int = field(init=False, repr=False, compare=False)
     log_flush_scheduler_interval_ms: int = field(init=False, repr=False, compare=False)
+    kafkalite_retention_clock_jump_pause_ms: int = field(init=False, repr=False, compare=False)
     log_initial_task_delay_ms: int = field(init=False, repr=False, compare=False)
     log_cleaner_enable: bool = field(init=False, repr=False, compare=False)
     log_cleaner_threads: int = field(init=False, repr=False, compare=False)
@@ -178,6 +179,7 @@ PLAIN = (
     "log.flush.offset.checkpoint.interval.ms",
     "log.flush.start.offset.checkpoint.interval.ms",
     "log.flush.scheduler.interval.ms",
+    "kafkalite.retention.clock.jump.pause.ms",
     "log.initial.task.delay.ms",
     "log.cleaner.enable",
     "log.cleaner.threads",

@@ -71,6 +71,8 @@ LOG = (
     Key("create.topic.policy.class.name", CLASS, None, "A Java class that may refuse topics.", standing=REFUSED),
     Key("alter.config.policy.class.name", CLASS, None, "A Java class that may refuse configs.", standing=REFUSED),
     Key("log.retention.check.interval.ms", LONG, 300_000, "How often is looked for segments to delete.", low=1),
+    Key("kafkalite.retention.clock.jump.pause.ms", LONG, 3_600_000,
+        "How long nothing is deleted for its age after the wall clock jumped by more than 10 minutes.", low=0),
     Key("log.initial.task.delay.ms", LONG, 30_000, "How long after the start the first look is.", low=0),
     Key("log.flush.offset.checkpoint.interval.ms", INT, 60_000, "How often recovery points are written.", low=0),
     Key("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, "How often log starts are written.", low=0),

@@ -231,6 +231,7 @@ class Broker:
             flush_check_ms=self.config.log_flush_scheduler_interval_ms,
             retention_ms=self.config.log_retention_check_interval_ms,
             initial_ms=self.config.log_initial_task_delay_ms,
+            jump_pause_ms=self.config.kafkalite_retention_clock_jump_pause_ms,
             producer_check_ms=self.config.producer_id_expiration_check_interval_ms,
             producer_silent_ms=self.config.producer_id_expiration_ms,
         )

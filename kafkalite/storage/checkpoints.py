@@ -40,7 +40,7 @@ def _entries(disk: Disk, path: str) -> list[list[str]]:
 
 
 def _write(disk: Disk, path: str, lines: list[str], sync: bool) -> None:
-    disk.write_atomic(path, "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]).encode(), sync=sync)
+    disk.write_atomic(path, "\n".join(["0", str(len(lines)), *lines, ""]).encode(), sync=sync)
 
 
 def _number(path: str, text: str) -> int:
@@ -67,8 +67,18 @@ def read_offsets(disk: Disk, path: str, *, empty: bool = False) -> Offsets:
 
 def write_offsets(disk: Disk, path: str, offsets: Offsets, *, sync: bool = True) -> None:
     """Replace the checkpoint. Raises OSError."""
-    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    lines = [line(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
     _write(disk, path, lines, sync)
+
+
+def line(topic: str, partition: int, offset: int) -> str:
+    """One entry of a checkpoint of offsets."""
+    return f"{topic} {partition} {offset}"
+
+
+def write_lines(disk: Disk, path: str, lines: list[str]) -> None:
+    """Job: replace a checkpoint of offsets by finished lines, of which there may be thousands. Raises OSError."""
+    _write(disk, path, lines, sync=True)
 
 
 def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:

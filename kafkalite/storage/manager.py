@@ -20,16 +20,21 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.model import uuid_text
 from kafkalite.storage import checkpoints, names, retention
 from kafkalite.storage.cleaner import LogCleaner
+from kafkalite.storage.clock_jump import PAUSE_MS, ClockWatch
 from kafkalite.storage.directories import DirectoryError, Identity, LogDirectory
 from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.loading import Loaded, load_directories
 from kafkalite.storage.log import Log
+from kafkalite.storage.points import POINT, START, PointFiles, others_lines, point_line, start_lines, write_both
+from kafkalite.storage.space import SpaceWatch
 from kafkalite.storage.trouble import is_transient
+from kafkalite.storage.walk import nothing, walk
 
 HighWatermark = Callable[[Log], int]
 NEVER_MS = 2**63 - 1
 NOTED_S = 60.0
+SPACE_CHECK_MS = 10_000
 logger = logging.getLogger(__name__)
 
 
@@ -71,7 +76,9 @@ class LogManager:
         self._others: dict[str, checkpoints.Points] = defaultdict(dict)
         self._refused: set[str] = set()
         self._timers: list[Timer] = []
-        self._writing: set[str] = set()
+        self._clock_watch = ClockWatch(clock)
+        self._space_watch = SpaceWatch(disk, offload, self.note)
+        self._files = PointFiles(disk, offload, self._settled)
         self._noted: dict[str, float] = {}  # when trouble of a directory was last spoken of
         # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
         self.flusher = Flusher(disk, clock, syncs or offload, self.fail)
@@ -172,10 +179,13 @@ class LogManager:
         retention_ms: int = 300_000,
         flush_check_ms: int = NEVER_MS,
         initial_ms: int = 30_000,
+        jump_pause_ms: int = PAUSE_MS,
         producer_check_ms: int = 600_000,
         producer_silent_ms: int = 86_400_000,
     ) -> None:
         """Begin the periodic work; intervals in milliseconds."""
+        self._clock_watch = ClockWatch(self._clock, jump_pause_ms)
+        self._repeat(0, SPACE_CHECK_MS, self.check_space)
         self._repeat(initial_ms, checkpoint_ms, self.checkpoint)
         self._repeat(initial_ms, starts_ms, self.checkpoint_starts)
         if flush_check_ms < NEVER_MS:
@@ -211,7 +221,7 @@ class LogManager:
                 logs = self.logs_of(directory.path)
                 for log in logs:
                     log.close()
-                self._write_points(directory.path, logs)
+                write_both(self.disk, directory.path, self._others[directory.path], logs)
                 if directory.path not in self._refused:  # what is damaged is to be seen at the next start, too
                     checkpoints.write_clean_shutdown(self.disk, directory.path)
             except OSError as error:
@@ -346,27 +356,43 @@ class LogManager:
 
     # Periodic work.
 
+    def _walk(self, visit: Callable[[Log], object], then: Callable[[], object] = nothing) -> None:
+        """Visit every log that is still here when its turn comes."""
+
+        def guarded(log: Log) -> None:
+            if self.find(log.topic, log.partition) is log:
+                visit(log)
+
+        walk(self._clock, self.all(), guarded, then)
+
     def check_retention(self, high_watermark_of: HighWatermark) -> None:
         """Take expired segments out of every log and delete their files in the background."""
-        now_ms = self._clock.wall_ms()
-        for log in list(self._logs.values()):
-            if log.failed or log.pending_bytes or not self.is_online(self.directory_of(log)):
-                continue
-            if self.cleaner is not None and self.cleaner.is_busy(log):
-                continue
-            try:
-                segments = retention.take_expired(log, now_ms, high_watermark_of(log))
-            except OSError as error:
-                self.note(self.directory_of(log), error)
-                continue
-            if segments:
-                self._offload.run(retention.mark_deleted, segments, done=partial(self._marked, log))
+        now_ms = self._clock_watch.look()
+        self._walk(lambda log: self._retain(log, now_ms, high_watermark_of))
+
+    def _retain(self, log: Log, now_ms: int | None, high_watermark_of: HighWatermark) -> None:
+        if log.failed or log.pending_bytes or not self.is_online(log.root):
+            return
+        if self.cleaner is not None and self.cleaner.is_busy(log):
+            return
+        try:
+            segments = retention.take_expired(log, now_ms, high_watermark_of(log))
+        except OSError as error:
+            self.note(log.root, error)
+            return
+        if segments:
+            self._offload.run(retention.mark_deleted, segments, done=partial(self._marked, log))
 
     def check_producers(self, silent_ms: int) -> None:
         """Let every log forget the idempotent producers that appended nothing for `silent_ms`."""
         now_ms = int(self._clock.monotonic() * 1000)
-        for log in self._logs.values():
-            log.producers.expire(now_ms, silent_ms)
+        self._walk(lambda log: log.producers.expire(now_ms, silent_ms))
+
+    def check_space(self) -> None:
+        """Say when a log directory is nearly full."""
+        for path, directory in self._directories.items():
+            if directory.online:
+                self._space_watch.look(path)
 
     def _marked(self, log: Log, outcome: Outcome) -> None:
         if isinstance(outcome.error, FileNotFoundError) and self.find(log.topic, log.partition) is not log:
@@ -379,60 +405,42 @@ class LogManager:
         self.remove_later(log, paths)
 
     def checkpoint(self) -> None:
-        """Sync segments that were closed since, then write the checkpoints, all as jobs."""
-        for path, directory in self._directories.items():
-            if not directory.online:
-                continue
-            for log in self.logs_of(path):
-                if log.rolled:
-                    self._closed.ask(log)
+        """Sync segments that were closed since, and write the recovery points, all as jobs."""
+        lines = {path: others_lines(self._others[path], POINT) for path in self._directories}
+
+        def visit(log: Log) -> None:
+            lines[log.root].append(point_line(log))
+            if log.rolled:
+                self._closed.ask(log)
+
+        def then() -> None:
             self._closed.begin()
-            self._write_offsets(path, checkpoints.RECOVERY_POINTS, self._points(path, self.logs_of(path)))
+            self._write_lines(checkpoints.RECOVERY_POINTS, lines)
+
+        self._walk(visit, then)
 
     def checkpoint_starts(self) -> None:
-        """Write where the logs begin, as jobs."""
-        for path, directory in self._directories.items():
-            if directory.online:
-                self._write_offsets(path, checkpoints.LOG_STARTS, self._starts(path, self.logs_of(path)))
+        """Write where the logs begin that do not begin with their first segment, as jobs."""
+        lines = {path: others_lines(self._others[path], START) for path in self._directories}
 
-    def _points(self, path: str, logs: list[Log]) -> checkpoints.Offsets:
-        """The recovery points of a directory, also of partitions that are not served."""
-        others = {key: point for key, (point, _) in self._others[path].items()}
-        return others | {(log.topic, log.partition): log.recovery_point for log in logs}
+        def visit(log: Log) -> None:
+            lines[log.root] += start_lines(log)
 
-    def _starts(self, path: str, logs: list[Log]) -> checkpoints.Offsets:
-        """Where logs begin, those that do not begin with their first segment."""
-        others = {key: start for key, (_, start) in self._others[path].items() if start}
-        return others | {
-            (log.topic, log.partition): log.log_start_offset
-            for log in logs
-            if log.log_start_offset > log.segments[0].base_offset
-        }
+        self._walk(visit, lambda: self._write_lines(checkpoints.LOG_STARTS, lines))
 
-    def _write_points(self, path: str, logs: list[Log]) -> None:
-        """Both checkpoints of a directory; blocks. Raises OSError."""
-        both = ((checkpoints.RECOVERY_POINTS, self._points), (checkpoints.LOG_STARTS, self._starts))
-        for name, offsets_of in both:
-            checkpoints.write_offsets(self.disk, os.path.join(path, name), offsets_of(path, logs))
-
-    def _write_offsets(self, path: str, name: str, offsets: checkpoints.Offsets) -> None:
-        target = os.path.join(path, name)
-        if target not in self._writing:  # two at once would rename each other's file; the next round writes again
-            self._writing.add(target)
-            done = partial(self._written, path, target)
-            self._offload.run(checkpoints.write_offsets, self.disk, target, offsets, done=done)
-
-    def _written(self, path: str, target: str, outcome: Outcome) -> None:
-        self._writing.discard(target)
-        self._settled(path, outcome)
+    def _write_lines(self, name: str, lines: dict[str, list[str]]) -> None:
+        for path in filter(self.is_online, lines):
+            self._files.write(path, name, lines[path])
 
     def flush_due(self) -> None:
         """Sync the logs that hold something for longer than their flush.ms."""
         now = self._clock.monotonic()
-        for log in self._logs.values():
+
+        def visit(log: Log) -> None:
             if log.log_end_offset > log.recovery_point and (now - log.last_flush) * 1000 >= log.config.flush_ms:
                 self._unhurried.ask(log)
-        self._unhurried.begin()
+
+        self._walk(visit, self._unhurried.begin)
 
     def _settled(self, path: str, outcome: Outcome) -> None:
         if isinstance(outcome.error, OSError):

@@ -18,8 +18,8 @@ from kafkalite.storage.segment import Segment
 from kafkalite.storage.trouble import is_transient
 
 
-def expired(log: Log, now_ms: int, high_watermark: int) -> int:
-    """How many of the first segments may go. `now_ms` is wall time."""
+def expired(log: Log, now_ms: int | None, high_watermark: int) -> int:
+    """How many of the first segments may go. `now_ms` is wall time; None: none goes for its age."""
     excess = log.size - log.config.retention_bytes if log.config.retention_bytes >= 0 else -1
     count = 0
     for segment, following in itertools.pairwise([*log.segments, None]):
@@ -42,16 +42,16 @@ def _below_start(log: Log, following: Segment | None) -> bool:
     return following is not None and following.base_offset <= log.log_start_offset
 
 
-def _too_old(log: Log, segment: Segment, now_ms: int) -> bool:
-    if log.config.retention_ms < 0:
+def _too_old(log: Log, segment: Segment, now_ms: int | None) -> bool:
+    if now_ms is None or log.config.retention_ms < 0:
         return False
     newest = segment.max_timestamp
-    if newest < 0:
+    if newest < 0:  # no record has a timestamp: rare enough for a system call
         newest = segment.disk.modified_ms(segment.path(names.LOG))
     return now_ms - newest > log.config.retention_ms
 
 
-def take_expired(log: Log, now_ms: int, high_watermark: int) -> list[Segment]:
+def take_expired(log: Log, now_ms: int | None, high_watermark: int) -> list[Segment]:
     """Take the expired segments out of the log; hand them to `mark_deleted` as a job. Raises OSError."""
     count = expired(log, now_ms, high_watermark)
     if count == 0:

@@ -1,0 +1,72 @@
+"""The recovery points and log starts of all logs, as the lines of their checkpoints.
+
+Laws:
+1. A checkpoint is written by one job at a time: two would rename each other's file. Who comes meanwhile is left out,
+   the next round writes again.
+2. Partitions that are not served keep their entries.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from kafkalite._speedups.file import Disk
+from kafkalite.clock import Offload, Outcome
+from kafkalite.storage import checkpoints
+from kafkalite.storage.log import Log
+
+POINT, START = 0, 1
+
+
+class PointFiles:
+    """Writes the checkpoints as jobs.
+
+    Arguments:
+        disk, offload: where, and how it leaves the loop.
+        settled: told of the log directory and of how a job ended.
+    """
+
+    def __init__(self, disk: Disk, offload: Offload, settled: Callable[[str, Outcome], object]) -> None:
+        self._disk = disk
+        self._offload = offload
+        self._settled = settled
+        self._writing: set[str] = set()
+
+    def write(self, path: str, name: str, lines: list[str]) -> None:
+        """Replace the checkpoint `name` of the log directory `path`, unless it is being replaced."""
+        target = os.path.join(path, name)
+        if target not in self._writing:
+            self._writing.add(target)
+            done = partial(self._written, path, target)
+            self._offload.run(checkpoints.write_lines, self._disk, target, lines, done=done)
+
+    def _written(self, path: str, target: str, outcome: Outcome) -> None:
+        self._writing.discard(target)
+        self._settled(path, outcome)
+
+
+def write_both(disk: Disk, path: str, others: checkpoints.Points, logs: Iterable[Log]) -> None:
+    """Both checkpoints of a log directory; blocks. Raises OSError."""
+    points, starts = others_lines(others, POINT), others_lines(others, START)
+    for log in logs:
+        points.append(point_line(log))
+        starts += start_lines(log)
+    checkpoints.write_lines(disk, os.path.join(path, checkpoints.RECOVERY_POINTS), points)
+    checkpoints.write_lines(disk, os.path.join(path, checkpoints.LOG_STARTS), starts)
+
+
+def others_lines(others: checkpoints.Points, which: int) -> list[str]:
+    """The entries of partitions that are not served: their recovery points or their log starts, where they have one."""
+    return [checkpoints.line(*key, offsets[which]) for key, offsets in others.items() if offsets[which] or not which]
+
+
+def point_line(log: Log) -> str:
+    """A log's entry in the checkpoint of recovery points."""
+    return checkpoints.line(log.topic, log.partition, log.recovery_point)
+
+
+def start_lines(log: Log) -> list[str]:
+    """A log's entry in the checkpoint of log starts; none where it begins with its first segment."""
+    if log.log_start_offset <= log.segments[0].base_offset:
+        return []
+    return [checkpoints.line(log.topic, log.partition, log.log_start_offset)]

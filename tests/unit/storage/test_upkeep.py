@@ -1,0 +1,217 @@
+"""Periodic work: in slices, by believable clocks, and with an eye on the free space."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafkalite.clock import Clock
+from kafkalite.storage.clock_jump import ClockWatch
+from kafkalite.storage.log import Log
+from kafkalite.storage.space import SCARCE_BYTES, Level, level_of
+from kafkalite.storage.walk import SLICE_ITEMS, walk
+from kafkalite.testing.clock import VirtualClock
+from tests.unit.storage.damage import CONFIG, batch
+from tests.unit.storage.test_manager import Kit, fill
+
+HOUR_MS, MINUTE_MS, GIB = 3_600_000, 60_000, SCARCE_BYTES
+AGED = replace(CONFIG, retention_ms=24 * HOUR_MS)
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    kit = Kit(tmp_path / "data", config=AGED).open()
+    yield kit
+    kit.manager.unlock()
+
+
+def start(kit: Kit, pause_ms: int = HOUR_MS) -> None:
+    kit.manager.start(lambda log: int(log.log_end_offset), jump_pause_ms=pause_ms, retention_ms=5 * MINUTE_MS)
+
+
+def young(kit: Kit, topic: str = "t", batches: int = 150) -> Log:
+    """A log of several segments whose records are of now."""
+    log = kit.create(topic)
+    for number in range(batches):
+        log.append(batch(3, kit.clock.wall_ms() + number), None, 0)
+        assert log.write() == 0
+    return log
+
+
+# Slices.
+
+
+def test_a_walk_leaves_the_loop_after_a_slice() -> None:
+    clock, seen, ends = VirtualClock(), list[int](), list[int]()
+    walk(clock, range(SLICE_ITEMS * 2 + 1), seen.append, lambda: ends.append(len(seen)))
+    assert len(seen) == SLICE_ITEMS and clock.timers == 1
+    clock.advance(0)
+    assert seen == list(range(SLICE_ITEMS * 2 + 1)) and ends == [len(seen)]
+
+
+def test_a_walk_that_takes_long_leaves_the_loop_sooner() -> None:
+    class Slow(VirtualClock):
+        def monotonic(self) -> float:
+            self.advance(0.2)
+            return super().monotonic()
+
+    clock, seen = Slow(), list[int]()
+    walk(clock, range(30), seen.append)
+    assert 0 < len(seen) < 10
+
+
+def test_a_visit_that_raises_ends_no_walk() -> None:
+    clock, seen = VirtualClock(), list[int]()
+
+    def visit(item: int) -> None:
+        seen.append(item)
+        if item == 3:
+            raise ValueError("three")
+
+    with pytest.raises(ValueError, match="three"):
+        walk(clock, range(6), visit)
+    clock.advance(0)
+    assert seen == list(range(6))
+
+
+def test_thousands_of_logs_are_checkpointed_in_slices(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalite.storage.walk.SLICE_ITEMS", 2)
+    logs = [kit.create(f"t{number}", batches=1) for number in range(5)]
+    for log in logs:
+        log.flushed(log.unflushed())
+    kit.manager.checkpoint()
+    path = Path(logs[0].root) / "recovery-point-offset-checkpoint"
+    kit.offload.drain()
+    assert not path.exists() and kit.clock.timers == 1
+    kit.manager.delete(logs[4])
+    kit.advance(0)
+    assert path.read_text() == "0\n4\nt0 0 3\nt1 0 3\nt2 0 3\nt3 0 3\n", "and not what went meanwhile"
+
+
+# Flushing by time.
+
+
+def test_a_log_is_synced_when_its_flush_ms_are_over(tmp_path: Path) -> None:
+    kit = Kit(tmp_path / "data", config=replace(CONFIG, flush_ms=5_000)).open()
+    log = kit.create()
+    kit.manager.start(lambda log: 0, flush_check_ms=1_000, initial_ms=1_000)
+    fill(log, 2)
+    kit.advance(4_000)
+    assert log.recovery_point == 0
+    kit.advance(1_000)
+    assert log.recovery_point == 6
+    fill(log, 1)
+    kit.advance(4_000)
+    assert log.recovery_point == 6
+    kit.advance(1_000)
+    assert log.recovery_point == 9
+    synced = kit.disk.counts["sync"]
+    kit.advance(10_000)
+    assert kit.disk.counts["sync"] == synced, "nothing new, nothing to sync"
+    kit.manager.unlock()
+
+
+def test_without_a_scheduler_nothing_is_synced_by_time(tmp_path: Path) -> None:
+    kit = Kit(tmp_path / "data", config=replace(CONFIG, flush_ms=5_000, retention_ms=-1)).open()
+    log = kit.create()
+    start(kit)
+    fill(log, 2)
+    kit.advance(59_000)
+    assert log.recovery_point == 0
+    kit.manager.unlock()
+
+
+def test_log_starts_have_an_interval_of_their_own(kit: Kit) -> None:
+    log = young(kit, batches=2)
+    kit.manager.start(lambda log: 0, checkpoint_ms=10**9, starts_ms=1_000, initial_ms=0)
+    kit.advance(1)
+    log.delete_records_before(4)
+    kit.advance(1_000)
+    assert (Path(log.root) / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 4\n"
+
+
+# The clock.
+
+
+def test_a_jump_of_the_clock_does_not_delete_the_world(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
+    log = young(kit)
+    start(kit)
+    kit.advance(MINUTE_MS)
+    assert log.log_start_offset == 0
+    with caplog.at_level(logging.WARNING, "kafkalite"):
+        kit.clock.jump_wall(365 * 24 * HOUR_MS)
+        kit.advance(HOUR_MS)
+    assert log.log_start_offset == 0
+    assert [record.message for record in caplog.records if "jumped" in record.message] == [
+        "the wall clock jumped by 31536000 s; nothing is deleted for its age in the next 3600 s"
+    ]
+    kit.advance(10 * MINUTE_MS)
+    assert log.log_start_offset == log.log_end_offset, "nobody set it right within the hour"
+
+
+def test_a_clock_that_is_set_right_again_deletes_nothing(kit: Kit) -> None:
+    log = young(kit)
+    start(kit)
+    kit.advance(MINUTE_MS)
+    kit.clock.jump_wall(365 * 24 * HOUR_MS)
+    kit.advance(20 * MINUTE_MS)
+    kit.clock.jump_wall(-365 * 24 * HOUR_MS)
+    kit.advance(3 * HOUR_MS)
+    assert log.log_start_offset == 0
+
+
+def test_while_time_rests_sizes_and_deletions_go_on(kit: Kit) -> None:
+    large, cut = young(kit, "large"), young(kit, "cut")
+    start(kit)
+    kit.clock.jump_wall(365 * 24 * HOUR_MS)
+    large.config = replace(AGED, retention_bytes=25_000)
+    cut.delete_records_before(cut.segments[1].base_offset + 1)
+    kit.advance(MINUTE_MS)
+    assert 0 < large.log_start_offset < large.log_end_offset
+    assert cut.segments[0].base_offset > 0
+
+
+def test_the_pause_is_as_long_as_the_key_says(kit: Kit) -> None:
+    log = young(kit)
+    start(kit, pause_ms=0)
+    kit.clock.jump_wall(365 * 24 * HOUR_MS)
+    kit.advance(MINUTE_MS)
+    assert log.log_start_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("jump_ms", "believed"), [(600_000, True), (600_001, False)])
+def test_ten_minutes_are_the_mark(sign: int, jump_ms: int, believed: bool) -> None:
+    virtual = VirtualClock()
+    clock: Clock = virtual
+    watch = ClockWatch(clock)
+    virtual.advance(HOUR_MS)
+    virtual.jump_wall(sign * jump_ms)
+    assert (watch.look() is not None) is believed
+
+
+# Free space.
+
+
+def test_one_line_at_each_mark_and_one_when_there_is_room(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
+    free = [50 * GIB]
+    kit.disk.free_bytes = lambda path: (free[0], 100 * GIB)  # type: ignore[method-assign]
+    start(kit)
+    lines = []
+    with caplog.at_level(logging.WARNING, "kafkalite.storage.space"):
+        for free[0] in (9 * GIB, 8 * GIB, GIB // 2, 0, 2 * GIB, 10 * GIB, GIB // 2, 12 * GIB, 50 * GIB, 5 * GIB):
+            kit.advance(10_000)
+            lines.append([record.message.split(": ", 1)[1] for record in caplog.records])
+            caplog.clear()
+    assert lines == [
+        ["9216 MiB free, 9 %"], [], ["512 MiB free, 0 %"], [], [], [], [], ["there is room again, 12288 MiB free"], [],
+        ["5120 MiB free, 5 %"],
+    ]  # fmt: skip
+
+
+def test_a_small_disk_has_marks_too() -> None:
+    assert level_of(GIB, 5 * GIB) is Level.ENOUGH
+    assert level_of(GIB - 1, 5 * GIB) is Level.SCARCE
+    assert level_of(GIB, 11 * GIB) is Level.LOW
