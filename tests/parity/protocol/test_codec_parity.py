@@ -11,10 +11,11 @@ from kafkalite.protocol import codec as oracle
 from kafkalite.protocol.codec import layout_of
 from kafkalite.protocol.schema import Layout, Message
 from tests.unit.protocol.damage import damaged
-from tests.unit.protocol.values import CASES, IDS, random_message, seed
+from tests.unit.protocol.values import CASES, STORED_CASES, ids, random_message, seed
 
 GOOD_PER_CASE = 5
 BAD_PER_MESSAGE = 20
+ALL_CASES = CASES + STORED_CASES
 
 
 def verdict(engine: Any, cls: type[Message], version: int, data: bytes) -> Any:
@@ -25,7 +26,7 @@ def verdict(engine: Any, cls: type[Message], version: int, data: bytes) -> Any:
         return error.kind, error.detail, error.position, error.field
 
 
-@pytest.mark.parametrize(("cls", "version"), CASES, ids=IDS)
+@pytest.mark.parametrize(("cls", "version"), ALL_CASES, ids=ids(ALL_CASES))
 def test_same_verdict_on_good_and_damaged_bytes(cls: type[Message], version: int) -> None:
     rng = random.Random(f"{seed()} {cls.__name__} {version}")
     for _ in range(GOOD_PER_CASE):
@@ -73,7 +74,7 @@ def written(engine: Any, message: Any, version: int) -> Any:
         return error.field, error.detail
 
 
-WITH_FIELDS = [(cls, version) for cls, version in CASES if spoilable(cls, version)]
+WITH_FIELDS = [(cls, version) for cls, version in ALL_CASES if spoilable(cls, version)]
 
 
 @pytest.mark.parametrize(("cls", "version"), WITH_FIELDS)

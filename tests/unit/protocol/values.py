@@ -2,11 +2,13 @@
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafkalite.protocol.codec import layout_of
 from kafkalite.protocol.schema import Layout, Message, Slot, Wire
+from kafkalite.protocol.stored import group_records, transaction_records
+from kafkalite.protocol.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafkalite.protocol.versions import REQUESTS, RESPONSES
 
 INTEGERS = {"int8": (8, True), "int16": (16, True), "uint16": (16, False), "int32": (32, True), "uint32": (32, False)}
@@ -14,12 +16,28 @@ INTEGERS["int64"] = (64, True)
 TEXTS = ("", "a", "orders", "Zürich ✓ 𝄞", "x" * 126, "x" * 127, "é" * 64, "y" * 300)
 SIZES = (0, 1, 126, 127, 128, 300)
 
-CASES: list[tuple[type[Message], int]] = [
-    (cls, version)
-    for cls in [*REQUESTS.values(), *RESPONSES.values()]
-    for version in range(cls.versions[0], cls.versions[1] + 1)
-]
-IDS = [f"{cls.__name__}-v{version}" for cls, version in CASES]
+
+def in_all_versions(classes: Iterable[type[Message]]) -> list[tuple[type[Message], int]]:
+    """Each class with each of its versions."""
+    return [(cls, version) for cls in classes for version in range(cls.versions[0], cls.versions[1] + 1)]
+
+
+def ids(cases: list[tuple[type[Message], int]]) -> list[str]:
+    """Their names as tests."""
+    return [f"{cls.__name__}-v{version}" for cls, version in cases]
+
+
+CASES = in_all_versions([*REQUESTS.values(), *RESPONSES.values()])
+STORED_KEYS = [*group_records.RECORDS.keys.values(), *transaction_records.RECORDS.keys.values()]
+STORED_CASES = in_all_versions(
+    [
+        *STORED_KEYS,
+        *dict.fromkeys(cls.value_class for cls in STORED_KEYS),
+        ConsumerProtocolSubscription,
+        ConsumerProtocolAssignment,
+    ]
+)
+IDS = ids(CASES)
 
 Draw = Callable[[random.Random, str], Any]
 

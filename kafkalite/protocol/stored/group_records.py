@@ -1,0 +1,142 @@
+"""The records of `__consumer_offsets`: committed offsets and classic groups, and the table of all record types.
+
+Source: the files `*Key.json` and `*Value.json` of Apache Kafka 4.3's group coordinator.
+"""
+
+from kafkalite.protocol.schema import ZERO_UUID, Struct, binary, field, int32, int64, string, uuid
+from kafkalite.protocol.stored.catalogue import Catalogue, StoredKey, StoredValue, write
+from kafkalite.protocol.stored.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from kafkalite.protocol.stored.extension_records import (
+    GroupDefinitionKey,
+    GroupDefinitionValue,
+    RewindMarkKey,
+    RewindMarkValue,
+    StaticClaimKey,
+    StaticClaimValue,
+)
+
+__all__ = [
+    "RECORDS",
+    "ConsumerGroupCurrentMemberAssignmentKey",
+    "ConsumerGroupCurrentMemberAssignmentValue",
+    "ConsumerGroupMemberMetadataKey",
+    "ConsumerGroupMemberMetadataValue",
+    "ConsumerGroupMetadataKey",
+    "ConsumerGroupMetadataValue",
+    "ConsumerGroupPartitionMetadataKey",
+    "ConsumerGroupPartitionMetadataValue",
+    "ConsumerGroupRegularExpressionKey",
+    "ConsumerGroupRegularExpressionValue",
+    "ConsumerGroupTargetAssignmentMemberKey",
+    "ConsumerGroupTargetAssignmentMemberValue",
+    "ConsumerGroupTargetAssignmentMetadataKey",
+    "ConsumerGroupTargetAssignmentMetadataValue",
+    "GroupDefinitionKey",
+    "GroupDefinitionValue",
+    "GroupMetadataKey",
+    "GroupMetadataValue",
+    "LegacyOffsetCommitKey",
+    "OffsetCommitKey",
+    "OffsetCommitValue",
+    "RewindMarkKey",
+    "RewindMarkValue",
+    "StaticClaimKey",
+    "StaticClaimValue",
+    "read_key",
+    "read_value",
+    "write",
+]
+
+VERSION_WITH_EXPIRY = 1
+
+
+class OffsetCommitValue(StoredValue, versions=(0, 4), flexible=4, written=4):
+    """How far a group has read a partition. Timestamps in ms; expiry -1 = as the broker's retention says."""
+
+    offset: int64
+    leader_epoch: int32 = field(since=3, default=-1)
+    metadata: string
+    commit_timestamp: int64
+    expire_timestamp: int64 = field(since=1, until=1, default=-1)
+    topic_id: uuid = field(since=4, tag=0, default=ZERO_UUID)
+
+    def version_written(self) -> int:
+        """Version 1 alone has an expiry, so a value that has one is written in it, without epoch and topic id."""
+        return self.written if self.expire_timestamp == -1 else VERSION_WITH_EXPIRY
+
+
+class LegacyOffsetCommitKey(StoredKey, type_id=0, value=OffsetCommitValue):
+    """As `OffsetCommitKey`, from before Kafka 0.9. Kafka 4.3 knows its value in version 0 only, 3.9 in all."""
+
+    group: string
+    topic: string
+    partition: int32
+
+
+class OffsetCommitKey(StoredKey, type_id=1, value=OffsetCommitValue):
+    """Whose offset, and of which partition."""
+
+    group: string
+    topic: string
+    partition: int32
+
+
+class GroupMetadataValue(StoredValue, versions=(0, 4), flexible=4, written=3):
+    """A classic group in one generation. Timeouts and timestamps in ms."""
+
+    class MemberMetadata(Struct):
+        member_id: string
+        group_instance_id: string | None = field(since=3, default=None)
+        client_id: string
+        client_host: string
+        rebalance_timeout: int32 = field(since=1, default=-1)
+        session_timeout: int32
+        subscription: binary
+        assignment: binary
+
+    protocol_type: string
+    generation: int32
+    protocol: string | None
+    leader: string | None
+    current_state_timestamp: int64 = field(since=2, default=-1)
+    members: list[MemberMetadata]
+
+
+class GroupMetadataKey(StoredKey, type_id=2, value=GroupMetadataValue):
+    """Which classic group."""
+
+    group: string
+
+
+RECORDS = Catalogue(
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    GroupMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupRegularExpressionKey,
+    GroupDefinitionKey,
+    StaticClaimKey,
+    RewindMarkKey,
+)
+read_key = RECORDS.read_key
+read_value = RECORDS.read_value

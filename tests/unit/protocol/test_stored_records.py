@@ -1,0 +1,145 @@
+"""Records of internal topics: there and back for every type and version, bytes by hand, and what is refused."""
+
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import seed as hypothesis_seed
+from hypothesis import strategies as st
+
+from kafkalite.errors import DecodeError, EncodeError
+from kafkalite.protocol.stored import group_records as groups
+from kafkalite.protocol.stored import transaction_records as transactions
+from kafkalite.protocol.stored.catalogue import Catalogue, StoredKey
+from tests.unit.protocol.values import in_all_versions, random_message
+
+GROUP = groups.OffsetCommitKey(group="g", topic="t", partition=3)
+CASES = [
+    (records, cls, version)
+    for records in (groups.RECORDS, transactions.RECORDS)
+    for cls in records.keys.values()
+    for _, version in in_all_versions([cls.value_class])
+]
+IDS = [f"{cls.__name__}-v{version}" for _, cls, version in CASES]
+
+
+@pytest.mark.parametrize(("records", "cls", "version"), CASES, ids=IDS)
+def test_there_and_back(records: Catalogue, cls: type[StoredKey], version: int) -> None:
+    @settings(max_examples=30, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.randoms(use_true_random=False))
+    def run(rng: Any) -> None:
+        key = random_message(rng, cls, 0)
+        value = random_message(rng, cls.value_class, version)
+        key_bytes, value_bytes = groups.write(key, value, version)
+        assert records.read_key(key_bytes) == (cls.type_id, key)
+        assert value_bytes is not None
+        assert records.read_value(cls.type_id, value_bytes) == value
+        assert groups.write(key, None) == (key_bytes, None)
+
+    if "KAFKALITE_SEED" in os.environ:
+        run = hypothesis_seed(int(os.environ["KAFKALITE_SEED"]))(run)
+    run()
+
+
+def test_the_types_are_kafkas_and_ours() -> None:
+    assert sorted(groups.RECORDS.keys) == [*range(9), 16, 10000, 10001, 10002]
+    assert sorted(transactions.RECORDS.keys) == [0]
+
+
+BY_HAND = [
+    # record, key, value
+    (
+        GROUP,
+        groups.OffsetCommitValue(offset=7, leader_epoch=2, metadata="m", commit_timestamp=16),
+        "0001 0001 67 0001 74 00000003",
+        "0004 0000000000000007 00000002 02 6d 0000000000000010 00",
+    ),
+    (
+        GROUP,
+        groups.OffsetCommitValue(offset=7, leader_epoch=-1, metadata="", commit_timestamp=16, topic_id=b"\x0a" * 16),
+        "0001 0001 67 0001 74 00000003",
+        "0004 0000000000000007 ffffffff 01 0000000000000010 01 00 10" + "0a" * 16,
+    ),
+    (
+        GROUP,
+        groups.OffsetCommitValue(offset=7, leader_epoch=2, metadata="m", commit_timestamp=16, expire_timestamp=17),
+        "0001 0001 67 0001 74 00000003",
+        "0001 0000000000000007 0001 6d 0000000000000010 0000000000000011",
+    ),
+    (
+        groups.GroupMetadataKey(group="g"),
+        groups.GroupMetadataValue(
+            protocol_type="consumer", generation=1, protocol=None, leader=None, current_state_timestamp=16, members=[]
+        ),
+        "0002 0001 67",
+        "0003 0008 636f6e73756d6572 00000001 ffff ffff 0000000000000010 00000000",
+    ),
+    (
+        groups.ConsumerGroupMetadataKey(group_id="g"),
+        groups.ConsumerGroupMetadataValue(epoch=5, metadata_hash=-2),
+        "0003 0001 67",
+        "0000 00000005 01 00 08 fffffffffffffffe",
+    ),
+    (
+        groups.RewindMarkKey(group_id="g", topic="t", partition=3),
+        groups.RewindMarkValue(generation_id=9),
+        "2712 0001 67 0001 74 00000003",
+        "0000 00000009 00",
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "key_hex", "value_hex"), BY_HAND)
+def test_bytes_by_hand(key: Any, value: Any, key_hex: str, value_hex: str) -> None:
+    assert groups.write(key, value) == (bytes.fromhex(key_hex), bytes.fromhex(value_hex))
+
+
+def test_an_expiry_displaces_what_version_1_lacks() -> None:
+    value = groups.OffsetCommitValue(
+        offset=7, leader_epoch=2, metadata="", commit_timestamp=1, expire_timestamp=2, topic_id=b"i" * 16
+    )
+    _, written = groups.write(GROUP, value)
+    assert written is not None
+    read = groups.read_value(1, written)
+    assert read == groups.OffsetCommitValue(offset=7, metadata="", commit_timestamp=1, expire_timestamp=2)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("number", [9, 10, 17, 9999, 10003, 32767, -1])
+def test_unknown_types(number: int) -> None:
+    key = number.to_bytes(2, "big", signed=True) + b"whatever"
+    assert groups.read_key(key) == (number, None)
+    with pytest.raises(DecodeError, match=f"record type {number} is not known"):
+        groups.read_value(number, b"\0\0\0\0\0\0")
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("", "truncated"),
+        ("00", "truncated"),
+        ("0001", "truncated"),
+        ("0001 0001 67 0001 74 00000003 00", "trailing bytes"),
+    ],
+)
+def test_bad_keys(key: str, kind: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        groups.read_key(bytes.fromhex(key))
+    assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("", "truncated"), ("00", "truncated"), ("0005", "version"), ("ffff", "version"), ("0004 00", "truncated")],
+)
+def test_bad_values(value: str, kind: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        groups.read_value(1, bytes.fromhex(value))
+    assert caught.value.kind == kind
+
+
+def test_key_and_value_belong_together() -> None:
+    with pytest.raises(TypeError, match="RewindMarkValue is no value of OffsetCommitKey"):
+        groups.write(GROUP, groups.RewindMarkValue(generation_id=1))
+    with pytest.raises(EncodeError, match="has no version 5"):
+        groups.write(GROUP, groups.OffsetCommitValue(offset=1, metadata="", commit_timestamp=1), 5)
