@@ -150,11 +150,20 @@ class Sender:
 
 
 class IdempotentSender(threading.Thread):
-    """librdkafka with idempotence: one record at a time into a history of its own, until `finish`."""
+    """librdkafka with idempotence: one record at a time, until `finish`.
 
-    def __init__(self, address: str, topic: str, partitions: int) -> None:
+    Arguments:
+        address, topic, partitions: where to.
+        history: where sends and answers go; nobody else may write to it meanwhile. None = one of its own.
+        first: number of the first record.
+    """
+
+    def __init__(
+        self, address: str, topic: str, partitions: int, history: History | None = None, first: int = 0
+    ) -> None:
         super().__init__(name="idempotent")
-        self.history = History()
+        self.history = history or History()
+        self._first = first
         self.acks = 0
         self.errors: list[str] = []
         self.failure: BaseException | None = None
@@ -178,7 +187,7 @@ class IdempotentSender(threading.Thread):
 
     def run(self) -> None:
         try:
-            for number in itertools.count():
+            for number in itertools.count(self._first):
                 if self._ending.is_set() or self.errors:
                     break
                 self._send(number)
@@ -194,7 +203,7 @@ class IdempotentSender(threading.Thread):
         noted = partial(self._delivered, number)
         self._producer.produce(self._topic, value_of(number), partition=partition[1], on_delivery=noted)
         self._producer.poll(0.001 if number % 10 == 0 else 0)
-        while number - self.acks > 500 and not self.errors and not self._ending.is_set():
+        while number - self._first - self.acks > 500 and not self.errors and not self._ending.is_set():
             self._producer.poll(0.05)
 
     def _delivered(self, number: int, error: ck.KafkaError | None, message: ck.Message) -> None:

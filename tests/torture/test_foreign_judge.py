@@ -1,0 +1,139 @@
+"""Apache Kafka's files become ours, and ours become Apache Kafka's: each reads and appends to what the other left.
+
+After each stop DumpLogSegments judges the files, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkalite._speedups.file import Disk
+from kafkalite.storage.checkpoints import read_topic_id
+from tests.kit import jvm
+from tests.kit.brokers import ApacheKafka, Broker, Kafkalite, wait_until
+from tests.kit.checker import History, Partition, check
+from tests.kit.load import IdempotentSender, Sender
+from tests.kit.readers import READERS
+from tests.kit.rig import JUDGE_S, assert_files_are_good, assert_kept
+
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+PARTITIONS = 2
+RECORDS = 3000
+THEIRS, OURS = "theirs", "ours"
+METADATA = "partition.metadata"
+ALL: list[Partition] = [(topic, index) for topic in (THEIRS, OURS) for index in range(PARTITIONS)]
+
+
+class Files:
+    """Two topics that move from broker to broker, and what must be in them."""
+
+    def __init__(self, directory: Path, random: Random) -> None:
+        self.histories = {THEIRS: History(), OURS: History()}
+        self.kafka = ApacheKafka(directory / "kafka", {"log.segment.bytes": str(1 << 20)})
+        self.kafkalite = Kafkalite(directory / "kafkalite", {"log.segment.bytes": str(1 << 20)})
+        self.random = random
+
+    def produced_by_librdkafka(self, broker: Broker, topic: str, first: int) -> None:
+        sender = IdempotentSender(broker.address, topic, PARTITIONS, self.histories[topic], first)
+        sender.start()
+        try:
+            wait_until(lambda: sender.acks >= RECORDS or not sender.is_alive(), "records", 60.0)
+        finally:
+            sender.finish()
+
+    async def produced_by_us(self, topic: str, first: int) -> None:
+        places = [place for place in ALL if place[0] == topic]
+        sender = Sender("ours", self.histories[topic], itertools.count(first), self.random, places)
+        await sender.run(self.kafkalite.address, requests=RECORDS)
+        assert sender.acks == RECORDS
+
+    def judge(self, broker: Broker, name: str) -> None:
+        """Every foreign client reads everything."""
+        for reader in READERS:
+            for topic, history in self.histories.items():
+                reading = f"{name} by {reader.__name__}"
+                reader(reading, broker.address, [place for place in ALL if place[0] == topic], history)
+                assert_kept(check(history, reading))
+
+    def begin(self) -> None:
+        """Apache Kafka makes both topics and fills its own."""
+        self.kafka.start()
+        admin = AdminClient({"bootstrap.servers": self.kafka.address, "log_level": 2})
+        made = admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in self.histories])
+        for topic in made.values():
+            topic.result(30)
+        self.produced_by_librdkafka(self.kafka, THEIRS, 0)
+
+    def adopt(self) -> None:
+        """`kafkalite log adopt` takes the stopped broker's partitions over, with their topic ids."""
+        command = [sys.executable, "-m", "kafkalite", "log", "adopt", str(self.kafka.data)]
+        done = subprocess.run(
+            [*command, "--data", str(self.kafkalite.data)], capture_output=True, text=True, timeout=JUDGE_S
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        for topic, index in ALL:
+            ids = [
+                read_topic_id(Disk(), str(broker.data / f"{topic}-{index}")) for broker in (self.kafka, self.kafkalite)
+            ]
+            assert ids[0] == ids[1] is not None
+
+    def give_back(self) -> None:
+        """Our files take the place of Apache Kafka's, but for the topic's id."""
+        for topic, index in ALL:
+            theirs, ours = (broker.data / f"{topic}-{index}" for broker in (self.kafka, self.kafkalite))
+            assert (theirs / METADATA).read_bytes() == (ours / METADATA).read_bytes()
+            for path in theirs.iterdir():
+                if path.name != METADATA:
+                    path.unlink()
+            for path in ours.iterdir():
+                if path.name != METADATA:
+                    shutil.copyfile(path, theirs / path.name)
+
+    def over(self) -> None:
+        for broker in (self.kafka, self.kafkalite):
+            if broker.running():
+                broker.kill()
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+async def test_files_change_hands(
+    how: str, random: Random, tmp_path: Path, pytestconfig: pytest.Config, record_property: pytest.RecordProperty
+) -> None:
+    if (reason := jvm.java_missing()) is not None:
+        pytest.skip(f"Apache Kafka: {reason}")
+    files = Files(tmp_path, random)
+    kafka, kafkalite = files.kafka, files.kafkalite
+    try:
+        await asyncio.to_thread(files.begin)
+        await asyncio.to_thread(getattr(kafka, how))
+        await asyncio.to_thread(files.adopt)
+        await asyncio.to_thread(kafkalite.start)
+        await asyncio.to_thread(files.judge, kafkalite, "adopted")
+        await files.produced_by_us(OURS, 0)
+        await files.produced_by_us(THEIRS, 1_000_000)
+        await asyncio.to_thread(files.judge, kafkalite, "appended")
+        assert await asyncio.to_thread(kafkalite.stop) == kafkalite.clean_exit
+        await asyncio.to_thread(assert_files_are_good, kafkalite.data, ALL)
+        files.give_back()
+        await asyncio.to_thread(kafka.start)
+        await asyncio.to_thread(files.judge, kafka, "given back")
+        for topic in files.histories:
+            await asyncio.to_thread(files.produced_by_librdkafka, kafka, topic, 2_000_000)
+        await asyncio.to_thread(files.judge, kafka, "appended there")
+        assert await asyncio.to_thread(kafka.stop) == kafka.clean_exit
+    finally:
+        files.over()
+    counts = [history.acknowledged_count for history in files.histories.values()]
+    record_property("summary", f"files of Apache Kafka after a {how}, of kafkalite, and back: {sum(counts)} records")
