@@ -22,6 +22,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.log import Log
 from kafkalite.storage.recovery import Place, Progress, RecoveryError, ignore, recover
+from kafkalite.storage.syncing import sync
 
 Outcome = tuple[Log, Progress, bytes | None] | OSError | RecoveryError | checkpoints.BadCheckpoint
 logger = logging.getLogger(__name__)
@@ -173,7 +174,12 @@ def _try_recover(loaded: Loaded, place: Place) -> Outcome:
         return loaded.error
     try:
         topic_id = checkpoints.read_topic_id(place.disk, place.directory)
-        return *recover(place), topic_id
+        log, progress = recover(place)
+        if not place.clean and place.config.flush_messages == 1:  # it is read up to its end at once
+            plan = log.unflushed()
+            sync(place.disk, [plan])
+            log.flushed(plan)
+        return log, progress, topic_id
     except OSError as error:
         loaded.error = error
         return error

@@ -14,6 +14,7 @@ from kafkalite.storage.log import Log
 from kafkalite.testing.clock import InlineOffload, VirtualClock
 from kafkalite.testing.disk import FaultyDisk
 from tests.unit.storage.damage import CONFIG, batch, filled
+from tests.unit.storage.test_manager import Kit
 
 STORAGE = 56
 
@@ -239,3 +240,17 @@ def test_an_unclean_start_syncs_the_closed_segments_it_did_not_see_synced(tmp_pa
     assert closed <= {file.path for file in again.unflushed(active=False).files}
     again.flushed(again.unflushed(active=False))
     assert not again.rolled and again.recovery_point == again.active.base_offset
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_what_a_kill_left_unsynced_is_synced_before_it_is_read(tmp_path: Path, every: int) -> None:
+    kit = Kit(tmp_path / "data", config=replace(CONFIG, flush_messages=every)).open()
+    end = kit.create(batches=70).log_end_offset
+    again = kit.restart(clean=False)
+    log = again.manager.find("t", 0)
+    assert log is not None
+    synced = {path for operation, path in again.disk.trace if operation == "sync"}
+    batches = {segment.path(".log") for segment in log.segments}
+    assert (batches <= synced) is (every == 1) and len(batches) == 2
+    assert log.recovery_point == (end if every == 1 else 0)
+    again.manager.unlock()
