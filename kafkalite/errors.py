@@ -7,6 +7,7 @@ flags follow the class each code has there (RetriableException, InvalidMetadataE
 """
 
 from enum import IntEnum, IntFlag
+from functools import cache
 from typing import Any
 
 __all__ = [
@@ -323,6 +324,7 @@ def _bases(code: KafkaErrorCode) -> tuple[type[KafkaError], ...]:
     return tuple(bases)
 
 
+@cache
 def _build(code: KafkaErrorCode) -> type[BrokerResponseError]:
     members = {
         "__module__": __name__,
@@ -334,23 +336,28 @@ def _build(code: KafkaErrorCode) -> type[BrokerResponseError]:
     return type(_class_name(code), _bases(code), members)
 
 
-_CLASSES = {code.value: _build(code) for code in KafkaErrorCode if code}
-_BY_NAME = {cls.__name__: cls for cls in _CLASSES.values()}
+_KNOWN = frozenset(map(int, KafkaErrorCode))
+_BY_CLASS_NAME = {_class_name(code): code for code in KafkaErrorCode if code}
 
 
 def __getattr__(name: str) -> type[BrokerResponseError]:
     """The exception class of a code by name: `errors.OffsetOutOfRangeError`."""
     try:
-        return _BY_NAME[name]
+        return _build(_BY_CLASS_NAME[name])
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def is_known(code: int) -> bool:
+    """Whether Kafka 4.3 has this code."""
+    return code in _KNOWN
 
 
 def error_class(code: int) -> type[BrokerResponseError]:
     """The exception class of a code. Code 0 has none (ValueError); an unknown code is taken as UNKNOWN_SERVER_ERROR."""
     if code == 0:
         raise ValueError("code 0 is not an error")
-    return _CLASSES.get(code, _CLASSES[-1])
+    return _build(KafkaErrorCode(code) if is_known(code) else KafkaErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def error_for(code: int, message: str | None = None) -> BrokerResponseError:
@@ -363,6 +370,6 @@ def error_for(code: int, message: str | None = None) -> BrokerResponseError:
     Returns:
         The exception, not raised.
     """
-    if code not in _CLASSES and code != 0:
+    if not is_known(code):
         message = f"unknown error code {code}" + (f": {message}" if message else "")
     return error_class(code)(message)

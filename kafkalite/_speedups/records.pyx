@@ -53,7 +53,6 @@ from kafkalite._speedups.wire cimport (
     store_u64,
 )
 
-from crc32c import crc32c as _crc32c
 
 cdef extern from "Python.h":
     int PyBUF_READ
@@ -78,6 +77,7 @@ cdef enum:
 
 cdef object _decompress = None
 cdef object _compress = None
+cdef object _crc32c = None        # loaded with the first batch: importing it costs a tenth of a broker's start
 
 
 class BatchError(ValueError):
@@ -113,6 +113,9 @@ cdef int64_t decompressed_limit(int64_t asked, int64_t size_max) noexcept nogil:
 
 cdef int64_t crc_of(const uint8_t *p, Py_ssize_t size) except -1:
     """CRC-32C of what the batch's checksum covers: attributes to end. The caller has proven size >= HEADER_SIZE."""
+    global _crc32c
+    if _crc32c is None:
+        from crc32c import crc32c as _crc32c
     view = PyMemoryView_FromMemory(<char *> p + ATTRIBUTES_AT, size - ATTRIBUTES_AT, PyBUF_READ)
     return <uint32_t> _crc32c(view, 0, 1 if size > CRC_WITHOUT_GIL else 0)
 

@@ -2,7 +2,7 @@
 
 The file, all numbers little-endian:
     file     = "KLTREE", format version (u16), a snapshot, then transactions
-    record   = marker (4 bytes), length of the payload (u32), CRC-32C of length and payload (u32), payload
+    record   = marker (4 bytes), length of the payload (u32), zlib's CRC-32 of length and payload (u32), payload
     payload  = kind (u8), zxid (u64), durable (u64), body
     snapshot = a NODE record for each node, parents first, then a SNAPSHOT_END record: their number, the sessions
 
@@ -14,10 +14,9 @@ The snapshot is written whole and renamed into place, so a hole in it is always 
 """
 
 import struct
+import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
-
-from crc32c import crc32c
 
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Check, Create, Delete, Node, Operation, Set, Tree
@@ -58,8 +57,8 @@ def record(kind: int, zxid: int, durable: int, body: bytes) -> bytes:
 
 
 def checksum(payload: bytes) -> int:
-    """CRC-32C of a payload and its length."""
-    return int(crc32c(payload, crc32c(LENGTH.pack(len(payload)))))
+    """CRC-32 of a payload and its length."""
+    return zlib.crc32(payload, zlib.crc32(LENGTH.pack(len(payload))))
 
 
 def encode_multi(operations: Sequence[Operation], session: int, now_ms: int) -> bytes:

@@ -5,23 +5,17 @@
    the compressed bytes claim are checked before anything is reserved for them.
 3. Bad bytes raise `BatchError` with INVALID_RECORD, too many MESSAGE_TOO_LARGE: never what the library below raises.
 4. Snappy is written in xerial framing, which every client reads, and read in both framings (franz-go writes raw).
+5. The libraries are loaded with the first batch that needs them: a broker starts without.
 """
 
 import struct
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Protocol
-
-import cramjam
-import lz4.frame  # type: ignore[import-untyped]
+from functools import cache
+from typing import NamedTuple, Protocol
 
 from kafkalite._speedups.records import BatchError
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 Data = bytes | bytearray | memoryview
 
@@ -57,6 +51,14 @@ class Stream(Protocol):
     def decompress(self, data: Data, max_length: int) -> bytes: ...
 
 
+class Framed(NamedTuple):
+    """A codec of frames: its name, what makes a decompressor, and what that raises on bad bytes."""
+
+    name: str
+    new_stream: Callable[[], Stream]
+    errors: type[Exception]
+
+
 class Inflate:
     """zlib's decompressor of one gzip member, keeping what it has not consumed as the others do."""
 
@@ -83,13 +85,32 @@ def decompress(codec: int, data: Data, size_max: int) -> bytes:
     """
     if codec == SNAPPY:
         return _decompress_snappy(data, size_max)
-    if codec not in STREAMS:
+    framed = framed_codec(codec)
+    if framed is None:
         raise BatchError(UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {codec}")
-    name, new_stream, errors = STREAMS[codec]
     try:
-        return _decompress_frames(name, new_stream, data, size_max)
-    except errors as error:
-        raise malformed(name, error) from error
+        return _decompress_frames(framed.name, framed.new_stream, data, size_max)
+    except framed.errors as error:
+        raise malformed(framed.name, error) from error
+
+
+@cache
+def framed_codec(codec: int) -> Framed | None:
+    """The codec of frames with this id."""
+    if codec == GZIP:
+        return Framed("gzip", Inflate, zlib.error)
+    if codec == LZ4:
+        import lz4.frame  # type: ignore[import-untyped]
+
+        return Framed("lz4", lz4.frame.LZ4FrameDecompressor, RuntimeError)
+    if codec == ZSTD:
+        if sys.version_info >= (3, 14):
+            from compression import zstd
+        else:
+            from backports import zstd
+        options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX}
+        return Framed("zstd", lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError)
+    return None
 
 
 def _decompress_frames(name: str, new_stream: Callable[[], Stream], data: Data, size_max: int) -> bytes:
@@ -146,6 +167,8 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 
 def _decompress_block(block: Data, room: int, size_max: int) -> bytes:
     """One raw snappy block. The length it claims is believed only if snappy could produce it from so few bytes."""
+    import cramjam
+
     try:
         claimed = cramjam.snappy.decompress_raw_len(block)
         if claimed > SNAPPY_RATIO_MAX * len(block):
@@ -170,11 +193,13 @@ def compress(codec: int, data: Data, level: int | None = None) -> bytes:
     if codec == LZ4:
         return _compress_lz4(data, LZ4_LEVEL_FAST if level is None else level)
     if codec == ZSTD:
-        return zstd.compress(data, LEVEL_DEFAULTS[ZSTD] if level is None else level)
+        return _compress_zstd(data, LEVEL_DEFAULTS[ZSTD] if level is None else level)
     raise BatchError(UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {codec}")
 
 
 def _compress_snappy(data: memoryview) -> bytes:
+    import cramjam
+
     parts = [XERIAL_HEADER]
     for at in range(0, len(data), XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + XERIAL_BLOCK_BYTES]))
@@ -184,6 +209,8 @@ def _compress_snappy(data: memoryview) -> bytes:
 
 def _compress_lz4(data: Data, level: int) -> bytes:
     """Kafka's level 9 is the fast compressor, every other its slow one (Lz4Compression.java); liblz4 ends at 12."""
+    import lz4.frame
+
     compressed: bytes = lz4.frame.compress(
         data,
         compression_level=0 if level == LZ4_LEVEL_FAST else min(max(level, LZ4_LEVEL_SLOW_MIN), LZ4_LEVEL_MAX),
@@ -194,16 +221,12 @@ def _compress_lz4(data: Data, level: int) -> bytes:
     return compressed
 
 
-def _zstd_stream() -> Stream:
-    return zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX})
-
-
-# Codec id: name, maker of a decompressor, and what it raises on bad bytes.
-STREAMS: dict[int, tuple[str, Callable[[], Stream], type[Exception]]] = {
-    GZIP: ("gzip", Inflate, zlib.error),
-    LZ4: ("lz4", lz4.frame.LZ4FrameDecompressor, RuntimeError),
-    ZSTD: ("zstd", _zstd_stream, zstd.ZstdError),
-}
+def _compress_zstd(data: Data, level: int) -> bytes:
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    return zstd.compress(data, level)
 
 
 def too_large(size_max: int) -> BatchError:
