@@ -12,6 +12,7 @@ BIN := .venv/bin
 FOREIGN := tests/kit/foreign.toml
 CYTHON := $(wildcard kafkalite/_speedups/*.pyx kafkalite/_speedups/*.pxd kafkalite/_speedups/*.h \
 	kafkalite/_speedups/src/*.c sdk/kafkalite_sdk/_speedups/*.pyx sdk/kafkalite_sdk/_speedups/*.pxd)
+STUBS := $(subst /,.,$(basename $(wildcard kafkalite/_speedups/*.pyi)))
 BUILD_EXT = $(BIN)/python setup.py -q build --parallel $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -51,11 +52,12 @@ compare: build .venv/stamp-test
 torture: build .venv/stamp-test build/stamp-asan
 	$(BIN)/python -m pytest -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 $(PYTEST_ARGS)
 
-#: make lint      ruff, mypy --strict, cython-lint
-lint: .venv/stamp-test
+#: make lint      ruff, mypy --strict, stubtest, cython-lint
+lint: build .venv/stamp-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/stubtest --ignore-disjoint-bases --allowlist tools/stubtest-allowlist.txt $(STUBS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint $(filter %.pyx %.pxd,$(CYTHON))
 
 #: make dist      build the wheel and the source distribution into dist/

@@ -1,20 +1,21 @@
 from collections.abc import Sequence
+from typing import Self
 
 class Uncleanable(ValueError): ...
 class Stopped(Exception): ...
 
 class Transactions:
-    def __init__(self, aborted: Sequence[tuple[int, int, int, int]]) -> None: ...
+    def __new__(cls, aborted: Sequence[tuple[int, int, int, int]]) -> Self: ...
     def take_kept(self) -> list[tuple[int, int, int, int]]: ...
 
 class Rules:
     now_ms: int
     horizon_ms: int
     upper_offset: int
-    def __init__(
-        self,
+    def __new__(
+        cls,
         now_ms: int,
         delete_retention_ms: int,
         upper_offset: int,
         last_records: Sequence[tuple[int, int, int]],
-    ) -> None: ...
+    ) -> Self: ...

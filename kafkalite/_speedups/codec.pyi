@@ -19,7 +19,7 @@ __all__ = [
     "set_elements_max",
 ]
 
-Decoded = TypeVar("Decoded", bound=StructBase)
+_Decoded = TypeVar("_Decoded", bound=StructBase)
 
 @final
 class RequestHeader:
@@ -60,7 +60,7 @@ def read_response_header(cls: type[StructBase], version: int, frame: Buffer) -> 
 def response_header(cls: type[StructBase], version: int, correlation_id: int) -> bytes:
     """Make the header of an answer of class `cls`, whose body has this version."""
 
-def decode(cls: type[Decoded], version: int, body: Buffer, exact: bool = True, elements_max: int = -1) -> Decoded:
+def decode(cls: type[_Decoded], version: int, body: Buffer, exact: bool = True, elements_max: int = -1) -> _Decoded:
     """Decode a whole message.
 
     Args:

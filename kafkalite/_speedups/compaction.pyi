@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Self
 
 from kafkalite._speedups.cleaning import Rules, Transactions
 from kafkalite._speedups.file import File
@@ -14,9 +15,9 @@ class Worker:
     records_read: int
     records_kept: int
     keyless: int
-    def __init__(
-        self, offsets: OffsetMap, buffer_bytes: int, throttle: Callable[[int], object] | None = None
-    ) -> None: ...
+    def __new__(
+        cls, offsets: OffsetMap, buffer_bytes: int, throttle: Callable[[int], object] | None = None
+    ) -> Self: ...
     def reset(self) -> None: ...
     def map_segment(
         self, file: File, position: int, size: int, base_offset: int, start_offset: int, transactions: Transactions

@@ -1,3 +1,5 @@
+from typing import Self
+
 from typing_extensions import Buffer
 
 class File:
@@ -20,7 +22,7 @@ class FileRegion:
     file: File
     offset: int
     length: int
-    def __init__(self, file: File, offset: int, length: int) -> None: ...
+    def __new__(cls, file: File, offset: int, length: int) -> Self: ...
     def __len__(self) -> int: ...
     def read(self) -> bytes: ...
 

@@ -1,11 +1,12 @@
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 from kafkalite._speedups.passes import Hub as Hub
 from kafkalite._speedups.passes import Limits as Limits
 from kafkalite._speedups.passes import Service as Service
 from kafkalite._speedups.passes import Visited
 
+@final
 class Reply:
     connection: Connection
     on_gone: Callable[[], object] | None
