@@ -20,6 +20,7 @@ from kafkalite.storage import names
 from kafkalite.storage.segment import Segment
 
 SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.LOG)  # the log last: see above
+STAGES = (names.CLEANED, names.SWAP)
 logger = logging.getLogger(__name__)
 
 
@@ -92,9 +93,11 @@ def _work_files(disk: Disk, directory: str) -> list[tuple[int, str, str]]:
     """(base offset, suffix, stage) of every `.cleaned` and `.swap` file."""
     found = []
     for name in disk.list(directory):
+        if not name.endswith(STAGES):  # as good as always
+            continue
         plain, stage = os.path.splitext(name)
         parsed = names.parse_file_name(plain)
-        if stage in (names.CLEANED, names.SWAP) and parsed is not None and parsed[1] in SUFFIXES:
+        if parsed is not None and parsed[1] in SUFFIXES:
             found.append((*parsed, stage))
     return found
 

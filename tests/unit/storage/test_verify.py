@@ -1,5 +1,7 @@
 """Every invariant that can be seen offline: none is broken in a good directory, each damage is told by its number."""
 
+import os
+import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,8 @@ from kafkalite._speedups.file import Disk
 from kafkalite.storage.verify import Violation, verify_directory, verify_log
 from tests.unit.storage.damage import DAMAGES, filled, last_log, patch
 
+SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+FLIPS = 150
 END = 360
 TOPIC_ID = "version: 0\ntopic_id: 377HDq6gTzKDLPeUGOHV6A"
 META = "version=0\nbroker.id=1\ncluster.id=377HDq6gTzKDLPeUGOHV6A\n"
@@ -166,3 +170,49 @@ def test_after_a_crash_the_last_segment_may_lack_its_indexes(data: Path) -> None
 def test_a_directory_without_a_segment_is_told(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     assert verify_log(Disk(), str(tmp_path / "t-0")) == [Violation(10, str(tmp_path / "t-0"), -1, "has no segment")]
+
+
+@pytest.mark.parametrize("pattern", ["*.log", "*.index", "*.snapshot"])
+def test_every_flipped_bit_is_told(data: Path, pattern: str) -> None:
+    print(f"KAFKALITE_SEED={SEED}")
+    chance = random.Random(f"{SEED}{pattern}")
+    for _ in range(FLIPS):
+        path = chance.choice(sorted((data / "t-0").glob(pattern)))
+        content = path.read_bytes()
+        at, bit = chance.randrange(len(content)), chance.randrange(8)
+        patch(path, at, bytes([content[at] ^ 1 << bit]))
+        violations = found(data)
+        assert violations, f"bit {bit} of byte {at} of {path.name}"
+        assert any(Path(violation.path).name == path.name for violation in violations)
+        path.write_bytes(content)
+    assert found(data) == []
+
+
+def spoilt(content: bytes, chance: random.Random) -> bytes:
+    """Cut, made of noise, of zeros or of ones, or with noise behind it."""
+    size = len(content)
+    kinds: list[Callable[[], bytes]] = [
+        lambda: content[: chance.randrange(size)],
+        lambda: chance.randbytes(chance.randrange(2 * size)),
+        lambda: bytes(size),
+        lambda: b"\xff" * size,
+        lambda: content + chance.randbytes(chance.randrange(1, 100)),
+    ]
+    return chance.choice(kinds)()
+
+
+def test_garbage_in_any_file_is_told_and_never_raises(data: Path) -> None:
+    print(f"KAFKALITE_SEED={SEED}")
+    chance = random.Random(SEED)
+    (data / "replication-offset-checkpoint").write_text(f"0\n1\nt 0 {END}\n")
+    (data / "t-0" / f"{0:020d}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, 0, 5, 9))
+    (data / ".kafkalite-format").write_text("1\n")
+    files = [path for path in data.rglob("*") if path.is_file() and path.name != ".kafka_cleanshutdown"]
+    for _ in range(FLIPS):
+        path = chance.choice(files)
+        content = path.read_bytes()
+        path.write_bytes(spoilt(content, chance))
+        for violation in found(data):
+            assert violation.number in range(1, 17) and violation.text
+        path.write_bytes(content)
+    assert found(data) == []
