@@ -1,21 +1,24 @@
 """Which messages there are, and in which versions: derived from the classes, which are the one truth.
 
-The ranges are those of Apache Kafka 4.3, without versions that it calls unstable. What a broker advertises is another
-matter and stands in its dispatch table.
+The ranges of Kafka's keys are those of Apache Kafka 4.3, without versions that it calls unstable; keys from
+`EXTENSIONS_FROM` on are kafkalite's own. What a broker advertises is another matter and stands in its dispatch table.
 """
 
 import importlib
 import pkgutil
 
-from kafkalite.protocol import messages
+from kafkalite.protocol import extensions, messages
 from kafkalite.protocol.schema import Request, Response
 
-__all__ = ["REQUESTS", "RESPONSES", "version_range"]
+__all__ = ["EXTENSIONS_FROM", "REQUESTS", "RESPONSES", "version_range"]
+
+EXTENSIONS_FROM = 10000
 
 
 def _load() -> None:
-    for module in pkgutil.iter_modules(messages.__path__, f"{messages.__name__}."):
-        importlib.import_module(module.name)
+    for package in (messages, extensions):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
 
 
 _load()

@@ -14,7 +14,7 @@ from kafkalite.protocol import codec as oracle
 from kafkalite.protocol.codec import layout_of
 from kafkalite.protocol.schema import Message
 from tests.unit.protocol.kio_twin import kio_class, kio_decode, kio_encode, limits, to_kio
-from tests.unit.protocol.values import CASES, IDS, random_message
+from tests.unit.protocol.values import KAFKAS_CASES, ids, random_message
 
 EXAMPLES = int(os.environ.get("KAFKALITE_KIO_EXAMPLES", "12"))
 
@@ -35,7 +35,7 @@ def check(cls: type[Message], version: int, rng: random.Random) -> None:
     assert codec.encode(decoded, version) == encoded
 
 
-@pytest.mark.parametrize(("cls", "version"), CASES, ids=IDS)
+@pytest.mark.parametrize(("cls", "version"), KAFKAS_CASES, ids=ids(KAFKAS_CASES))
 def test_bytes_and_values_are_kios(cls: type[Message], version: int) -> None:
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.randoms(use_true_random=False))
@@ -52,7 +52,7 @@ def test_every_version_of_kio_is_served() -> None:
     from kio.index import schema_name_map
     from kio.schema.index import api_key_map
 
-    ours = {(cls.api_key, version) for cls, version in CASES}  # type: ignore[attr-defined]
+    ours = {(cls.api_key, version) for cls, version in KAFKAS_CASES}  # type: ignore[attr-defined]
     keys = {key for key, _ in ours}
     theirs = {(key, version) for key in keys for version in schema_name_map[api_key_map[key]]}
     assert theirs - ours == {(22, 6)}

@@ -8,12 +8,12 @@ from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVers
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from tests.unit.protocol.kio_twin import kio_encode
-from tests.unit.protocol.values import CASES, IDS
+from tests.unit.protocol.values import KAFKAS_CASES, ids
 
 REQUEST = MetadataRequest(topics=None)
 
 
-@pytest.mark.parametrize(("cls", "version"), CASES, ids=IDS)
+@pytest.mark.parametrize(("cls", "version"), KAFKAS_CASES, ids=ids(KAFKAS_CASES))
 def test_header_versions_are_kios(cls, version) -> None:
     from tests.unit.protocol.kio_twin import kio_class
 

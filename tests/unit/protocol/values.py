@@ -9,7 +9,7 @@ from kafkalite.protocol.codec import layout_of
 from kafkalite.protocol.schema import Layout, Message, Slot, Wire
 from kafkalite.protocol.stored import group_records, transaction_records
 from kafkalite.protocol.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from kafkalite.protocol.versions import REQUESTS, RESPONSES
+from kafkalite.protocol.versions import EXTENSIONS_FROM, REQUESTS, RESPONSES
 
 INTEGERS = {"int8": (8, True), "int16": (16, True), "uint16": (16, False), "int32": (32, True), "uint32": (32, False)}
 INTEGERS["int64"] = (64, True)
@@ -28,6 +28,7 @@ def ids(cases: list[tuple[type[Message], int]]) -> list[str]:
 
 
 CASES = in_all_versions([*REQUESTS.values(), *RESPONSES.values()])
+KAFKAS_CASES = [(cls, version) for cls, version in CASES if cls.api_key < EXTENSIONS_FROM]  # type: ignore[attr-defined]
 STORED_KEYS = [*group_records.RECORDS.keys.values(), *transaction_records.RECORDS.keys.values()]
 STORED_CASES = in_all_versions(
     [
@@ -37,7 +38,6 @@ STORED_CASES = in_all_versions(
         ConsumerProtocolAssignment,
     ]
 )
-IDS = ids(CASES)
 
 Draw = Callable[[random.Random, str], Any]
 

@@ -1,0 +1,73 @@
+"""RewindConsumer, key 10005, v0. Sets where a group goes on reading, also while it has members."""
+
+from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, int64, string
+
+
+class RewindConsumerRequest(Request, key=10005, versions=(0, 0), flexible=0):
+    """Where to go on.
+
+    Attributes:
+        group_id: the group.
+        topics: the topics to rewind.
+    """
+
+    class RewoundTopic(Struct):
+        """One topic.
+
+        Attributes:
+            name: the topic.
+            partitions: the partitions to rewind.
+        """
+
+        class RewoundPartition(Struct):
+            """One partition: an offset, or where that is -1 a time.
+
+            Attributes:
+                partition_index: the number of the partition.
+                offset: the offset to go on from, or -1 if there is a timestamp.
+                timestamp: the first record of this time or later, in milliseconds; -2 the earliest, -1 the log end.
+            """
+
+            partition_index: int32
+            offset: int64 = -1
+            timestamp: int64 = -1
+
+        name: string
+        partitions: list[RewoundPartition]
+
+    group_id: string
+    topics: list[RewoundTopic]
+
+
+class RewindConsumerResponse(Response, key=10005, versions=(0, 0), flexible=0):
+    """Where the group goes on.
+
+    Attributes:
+        topics: the topics of the request.
+    """
+
+    class RewoundTopic(Struct):
+        """One topic.
+
+        Attributes:
+            name: the topic.
+            partitions: its partitions.
+        """
+
+        class RewoundPartition(Struct):
+            """One partition.
+
+            Attributes:
+                partition_index: the number of the partition.
+                offset: the offset that the group goes on from, -1 with an error.
+                error_code: the error, or 0 if there was none.
+            """
+
+            partition_index: int32
+            offset: int64 = -1
+            error_code: int16 = 0
+
+        name: string
+        partitions: list[RewoundPartition]
+
+    topics: list[RewoundTopic]
