@@ -58,7 +58,7 @@ def compare_command(brokers: str, loads: str, rounds: int, quick: bool, work: Pa
     for result in results:
         figure = result.load.figures[0]
         click.echo(f"{result.load.name}: {figure.title}, {figure.better} is better")
-        medians = {kind.name: result.medians(kind.name)[figure.key] for kind in kinds}
+        medians = {kind.name: result.medians(kind.name)[figure.key] for kind in kinds if result.samples.get(kind.name)}
         click.echo("\n".join(report.bars_for_terminal(figure, medians)))
     out = out or RESULTS / datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
     for path in report.write(out, report.as_json(plan, results)):

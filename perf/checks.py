@@ -1,7 +1,7 @@
 """Topics for the loads, and the proof that what was sent is there: no figure without it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -34,9 +34,10 @@ class Topics:
         # Telemetry (KIP-714) is the client's own chatter and no part of any load.
         self._admin = AdminClient({"bootstrap.servers": broker.address, "enable.metrics.push": False, "log_level": 2})
 
-    def create(self, names: Sequence[str], partitions: int) -> None:
+    def create(self, names: Sequence[str], partitions: int, configs: Mapping[str, str] | None = None) -> None:
         """Create the topics and wait until every partition has a leader that answers for it."""
-        wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
+        more = {"num_partitions": partitions, "replication_factor": 1, "config": dict(configs or {})}
+        wanted = [NewTopic(name, **more) for name in names]
         for future in self._admin.create_topics(wanted, request_timeout=TIMEOUT_S).values():
             future.result(TIMEOUT_S)
         deadline = time.monotonic() + TIMEOUT_S

@@ -56,10 +56,11 @@ def compare(plan: Plan, progress: Progress) -> list[LoadResult]:
 
 
 def _run_load(plan: Plan, load: Load, progress: Progress) -> LoadResult:
-    result = LoadResult(load, {broker.name: [] for broker in plan.brokers})
-    with _directory(plan) as directory, _started(plan, load, directory) as running:
+    kinds = [broker for broker in plan.brokers if not load.brokers or broker.name in load.brokers]
+    result = LoadResult(load, {broker.name: [] for broker in kinds})
+    with _directory(plan) as directory, _started(kinds, load, directory) as running:
         for number in range(plan.rounds + 1):
-            for kind in _rotated(plan.brokers, number):
+            for kind in _rotated(kinds, number):
                 turn = Turn(kind, directory / kind.name, number, plan.quick, running.get(kind.name))
                 if number == 0:
                     load.prepare(turn)
@@ -95,10 +96,10 @@ def _directory(plan: Plan) -> Iterator[Path]:
 
 
 @contextmanager
-def _started(plan: Plan, load: Load, directory: Path) -> Iterator[dict[str, Running]]:
+def _started(kinds: Sequence[Broker], load: Load, directory: Path) -> Iterator[dict[str, Running]]:
     running: dict[str, Running] = {}
     try:
-        for broker in plan.brokers if not load.starts_broker else ():
+        for broker in kinds if not load.starts_broker else ():
             running[broker.name] = broker.start(directory / broker.name)
         yield running
     except BaseException:

@@ -69,13 +69,24 @@ def _table(report: Mapping[str, Any], load: Mapping[str, Any]) -> list[str]:
     ratios = [f"{first} / {other}" for other in others]
     lines = ["| figure | " + " | ".join(titles + ratios) + " |", "|---|" + "---:|" * len(titles + ratios)]
     for key, figure in load["figures"].items():
-        values = {broker: load["medians"][broker][key] for broker in brokers}
-        best = (max if figure["better"] == "higher" else min)(values.values())
-        cells = [f"**{number(v)}**" if v == best and others else number(v) for v in values.values()]
-        cells += [f"{values[first] / values[other]:.2f}" if values[other] else "-" for other in others]
+        values = {broker: load["medians"][broker].get(key) for broker in brokers}
+        measured = [value for value in values.values() if value is not None]
+        best = (max if figure["better"] == "higher" else min)(measured)
+        cells = [_cell(value, best if len(measured) > 1 else None) for value in values.values()]
+        cells += [_ratio(values[first], values[other]) for other in others]
         unit = f", {figure['unit']}" if figure["unit"] else ""
         lines.append(f"| {figure['title']}{unit} | " + " | ".join(cells) + " |")
     return lines
+
+
+def _cell(value: float | None, best: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"**{number(value)}**" if value == best else number(value)
+
+
+def _ratio(value: float | None, other: float | None) -> str:
+    return f"{value / other:.2f}" if value is not None and other else "-"
 
 
 def number(value: float) -> str:
@@ -107,7 +118,9 @@ def as_svg(report: Mapping[str, Any]) -> str:
         parts.append(f'<rect x="{x}" y="10" width="12" height="12" fill="{COLOURS[index % len(COLOURS)]}"/>')
         parts.append(f'<text x="{x + 18}" y="20">{escape(report["brokers"][broker]["title"])}</text>')
     for row, (title, figure, key, medians) in enumerate(bars):
-        parts += _group(40 + row * height_of_group, title, figure, [medians[broker][key] for broker in brokers])
+        parts += _group(
+            40 + row * height_of_group, title, figure, [medians[broker].get(key, 0.0) for broker in brokers]
+        )
     return "\n".join([*parts, "</svg>", ""])
 
 

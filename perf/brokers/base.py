@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,8 +72,10 @@ class Broker(ABC):
         """For the report."""
 
     @abstractmethod
-    def start(self, directory: Path) -> Running:
-        """Start on `directory` (created if need be) and wait until ApiVersions answers. Raises BrokerError."""
+    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> Running:
+        """Start on `directory` (created if need be) and wait until ApiVersions answers; `settings`: under
+        Kafka's names. Raises BrokerError.
+        """
 
 
 def spawn(name: str, command: Sequence[str], port: int, directory: Path) -> Running:

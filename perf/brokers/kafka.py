@@ -1,5 +1,6 @@
 """Apache Kafka: one KRaft node with 1 GB of heap, and its own defaults otherwise."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from perf.brokers.base import Broker, BrokerError, Running
@@ -16,9 +17,9 @@ class Kafka(Broker):
     def version(self) -> str:
         return jvm.CURRENT
 
-    def start(self, directory: Path) -> Running:
+    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> Running:
         try:
-            kafka = jvm.start_kafka(jvm.CURRENT, directory, heap="1g")
+            kafka = jvm.start_kafka(jvm.CURRENT, directory, heap="1g", overrides=settings)
         except jvm.JvmError as error:
             raise BrokerError(str(error)) from error
         return Running(self.name, kafka.process, kafka.port, directory, kafka.start_seconds)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from kafkalite._version import VERSION
@@ -21,8 +22,9 @@ class Kafkalite(Broker):
     def version(self) -> str:
         return VERSION
 
-    def start(self, directory: Path) -> Running:
+    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> Running:
         directory.mkdir(parents=True, exist_ok=True)
         port = free_port()
         command = [sys.executable, "-m", "kafkalite", "serve", "--listen", f"{HOST}:{port}"]
-        return spawn(self.name, [*command, "--data", str(directory / "data")], port, directory)
+        chosen = [part for key, value in (settings or {}).items() for part in ("--set", f"{key}={value}")]
+        return spawn(self.name, [*command, "--data", str(directory / "data"), *chosen], port, directory)

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from perf.brokers.base import Broker, BrokerError, Running, cache_directory, free_port, spawn
@@ -24,7 +25,9 @@ class Kfake(Broker):
             raise BrokerError("perf/kfake/go.mod does not pin kfake")
         return f"{found[1]}-{found[2][:7]}"
 
-    def start(self, directory: Path) -> Running:
+    def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> Running:
+        if settings:
+            raise BrokerError("kfake takes no settings")
         directory.mkdir(parents=True, exist_ok=True)
         binary, port = self._binary(), free_port()
         return spawn(self.name, [str(binary), "-dir", str(directory / "data"), "-port", str(port)], port, directory)

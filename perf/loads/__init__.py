@@ -1,9 +1,17 @@
 """One module per kind of load; `LOADS` names them in the order of the report."""
 
-from perf.loads import latency, metadata, process, rdkafka, requests
+from perf.loads import compaction, durable, latency, metadata, process, rdkafka, requests
 from perf.loads.base import Figure, Load, Sample, Turn
 
 __all__ = ["LOADS", "Figure", "Load", "Sample", "Turn"]
 
-_ALL = (*rdkafka.LOADS, *requests.LOADS, *latency.LOADS, *metadata.LOADS, *process.LOADS)
+_ALL = (
+    *rdkafka.LOADS,
+    *requests.LOADS,
+    *latency.LOADS,
+    *metadata.LOADS,
+    *process.LOADS,
+    *durable.LOADS,
+    *compaction.LOADS,
+)
 LOADS: dict[str, Load] = {load.name: load for load in _ALL}

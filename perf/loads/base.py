@@ -1,7 +1,7 @@
 """What a load is: it drives one broker once and returns figures; the harness decides how often and in which order."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +44,8 @@ class Turn:
 
 class Load(ABC):
     """A load. `starts_broker`: it wants a process of its own in every round, and starts it itself; `fills_bytes`: so
-    much free memory a turn fills, with the page cache and the clients' buffers.
+    much free memory a turn fills, with the page cache and the clients' buffers; `brokers`: names of those that can do
+    it, empty = all.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Load(ABC):
     figures: Sequence[Figure]
     starts_broker = False
     fills_bytes = 0
+    brokers: frozenset[str] = frozenset()
 
     def missing(self) -> str | None:
         """Why it cannot run here, or None."""
@@ -83,12 +85,12 @@ class CpuMeter:
 class FreshTopic:
     """A topic for the length of a `with` block, deleted after it so that rounds do not fill the disk."""
 
-    def __init__(self, turn: Turn, load: str, partitions: int) -> None:
-        self.name, self.partitions = f"{load}-{turn.round}", partitions
+    def __init__(self, turn: Turn, load: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+        self.name, self.partitions, self.configs = f"{load}-{turn.round}", partitions, configs
         self.topics = Topics(turn.broker)
 
     def __enter__(self) -> "FreshTopic":
-        self.topics.create([self.name], self.partitions)
+        self.topics.create([self.name], self.partitions, self.configs)
         return self
 
     def __exit__(self, *_: object) -> None:
