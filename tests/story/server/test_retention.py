@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from kafkalite._speedups.codec import encode_request
 from kafkalite.cluster.partition import Partition
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.server.broker import Broker
+from kafkalite.storage import retention
 from kafkalite.storage.log import Log
 from tests.kit.server import Client, batch, fetch_request, running
 
@@ -24,12 +26,30 @@ DEADLINE_S = 30.0
 Vanish = Callable[[Client], Awaitable[object]]
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    """Ask again in each turn of the loop, for what nobody announces."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.005)
-    assert condition(), what
+@pytest.fixture
+def removed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[Any]]:
+    """Begins to watch for files that are removed; answers how to wait for them."""
+    event = asyncio.Event()
+
+    def telling(remove: Callable[..., None]) -> Callable[..., None]:
+        loop = asyncio.get_running_loop()
+
+        def job(*args: object) -> None:
+            remove(*args)
+            loop.call_soon_threadsafe(event.set)
+
+        return job
+
+    async def wait() -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await event.wait()
+
+    async def watch() -> Callable[[], Awaitable[object]]:
+        for name in ("remove_files", "remove_directory"):
+            monkeypatch.setattr(retention, name, telling(getattr(retention, name)))
+        return wait
+
+    return watch
 
 
 def log_of(broker: Broker) -> Log:
@@ -100,8 +120,9 @@ async def by_topic(client: Client) -> None:
     ids=["time", "size", "log start", "topic"],
 )
 async def test_a_slow_reader_gets_all_bytes_of_a_segment_that_goes_meanwhile(
-    tmp_path: Path, vanish: Vanish, configs: dict[str, str]
+    tmp_path: Path, vanish: Vanish, configs: dict[str, Any], removed: Callable[[], Awaitable[Any]]
 ) -> None:
+    gone = await removed()
     async with running(str(tmp_path)) as client:
         await client.create("t", segment_bytes=str(1 << 20), file_delete_delay_ms="0", **configs)
         for _ in range(SEGMENTS):
@@ -118,7 +139,8 @@ async def test_a_slow_reader_gets_all_bytes_of_a_segment_that_goes_meanwhile(
         try:
             await reader.ask()
             await vanish(client)
-            await until(lambda: not any(tmp_path.rglob(f"{path.name}*")), "the files of the first segment are gone")
+            await gone()
+            assert not any(tmp_path.rglob(f"{path.name}*")), "the files of the first segment are gone"
             assert wanted in await reader.rest()
         finally:
             reader.close()
