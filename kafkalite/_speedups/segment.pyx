@@ -101,6 +101,27 @@ cdef int attempts_of(SegmentCore segment, Cold brought) noexcept:
     return brought.attempts + 1 if brought is not None and brought.segment is segment else 0
 
 
+cdef bint astray(SegmentCore segment, int64_t position, int64_t offset, BatchHeader *header, int found) noexcept:
+    """Whether an index entry leads past `offset`, or to what is no batch: its file is damaged."""
+    if position == 0 or found == COLD:
+        return False
+    return found == 0 or header.magic > 2 or not segment.base_offset <= header.base_offset <= offset
+
+
+cdef int older_than(TimeIndex index, int64_t timestamp) noexcept:
+    """The last entry below `timestamp`, -1 for none."""
+    cdef int low = 0
+    cdef int high = index.count
+    cdef int middle
+    while low < high:
+        middle = low + (high - low) // 2
+        if index.timestamp(middle) < timestamp:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
 cdef class SegmentCore:
     """One run of a log: a file of batches with its two indexes.
 
@@ -116,6 +137,10 @@ cdef class SegmentCore:
 
     def open_again(self):
         """Open the file and load the indexes of an unloaded segment; the subclass does. Raises OSError."""
+        raise NotImplementedError
+
+    def index_again(self):
+        """Build both indexes anew from the batches, as they were seen to lie; the subclass does. Raises OSError."""
         raise NotImplementedError
 
     cdef int load(self) except -1:
@@ -169,6 +194,10 @@ cdef class SegmentCore:
         """Find the first batch that ends at or beyond `offset` from `position` on; answer 1, 0 where there is none, or
         COLD with the position where it stopped."""
         cdef int found = header_at(self.file, window, position[0], self.size, header)
+        if astray(self, position[0], offset, header, found) and position[0] == self.offset_index.position_of(offset):
+            self.index_again()
+            position[0] = self.offset_index.position_of(offset)
+            found = header_at(self.file, window, position[0], self.size, header)
         while found == 1:
             if header.base_offset + header.last_offset_delta >= offset:
                 return 1
@@ -183,6 +212,9 @@ cdef class SegmentCore:
         cdef int found
         limit = min(limit, self.size)
         end[0] = min(self.offset_index.position_before(limit), self.offset_index.position_of(end_offset))
+        if astray(self, end[0], end_offset, &header, header_at(self.file, window, end[0], self.size, &header)):
+            self.index_again()
+            end[0] = min(self.offset_index.position_before(limit), self.offset_index.position_of(end_offset))
         found = header_at(self.file, window, end[0], limit, &header)
         while found == 1 and header.base_offset + header.last_offset_delta < end_offset:
             end[0] += LENGTH_OVERHEAD + header.batch_length
@@ -222,11 +254,22 @@ cdef class SegmentCore:
             if asked is not None:
                 return asked
         self.load()
-        from_offset = max(from_offset, self.time_index.offset_of(timestamp - 1))
+        cdef int64_t wanted = from_offset
+        cdef int entry = older_than(self.time_index, timestamp)
+        cdef int64_t begin = self.base_offset + self.time_index.relative(entry) if entry >= 0 else self.base_offset
+        from_offset = max(wanted, begin)
         position = self.offset_index.position_of(from_offset)
         self.open_window(&window, False, wait, brought, position)
         found = header_at(self.file, &window, position, self.size, &header)
+        if astray(self, position, from_offset, &header, found):
+            self.index_again()
+            return self.find_time(timestamp, wanted, wait, brought)
         while found == 1:
+            if entry >= 0 and header.base_offset + header.last_offset_delta >= begin:
+                if header.magic >= 2 and begin >= wanted and header.max_timestamp != self.time_index.timestamp(entry):
+                    self.index_again()
+                    return self.find_time(timestamp, wanted, wait, brought)
+                entry = -1                 # the batch it names was seen, and has the timestamp it says
             if header.max_timestamp >= timestamp and header.base_offset + header.last_offset_delta >= from_offset:
                 return position, LENGTH_OVERHEAD + header.batch_length
             position += LENGTH_OVERHEAD + header.batch_length

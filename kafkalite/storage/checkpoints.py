@@ -15,6 +15,8 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 
 Offsets = dict[tuple[str, int], int]
 Points = dict[tuple[str, int], tuple[int, int]]  # recovery point and log start
@@ -43,9 +45,9 @@ def _write(disk: Disk, path: str, lines: list[str], sync: bool) -> None:
     disk.write_atomic(path, "\n".join(["0", str(len(lines)), *lines, ""]).encode(), sync=sync)
 
 
-def _number(path: str, text: str) -> int:
-    if not re.fullmatch(r"-?\d{1,19}", text):
-        raise BadCheckpoint(f"{path}: {text!r} is not a number")
+def _number(path: str, text: str, highest: int) -> int:
+    if not re.fullmatch(r"[0-9]{1,19}", text) or int(text) > highest:
+        raise BadCheckpoint(f"{path}: {text[:40]!r} is not a number from 0 to {highest}")
     return int(text)
 
 
@@ -61,7 +63,7 @@ def read_offsets(disk: Disk, path: str, *, empty: bool = False) -> Offsets:
     for fields in _entries(disk, path):
         if len(fields) != 3:
             raise BadCheckpoint(f"{path}: {' '.join(fields)!r} is not topic, partition, offset")
-        offsets[fields[0], _number(path, fields[1])] = _number(path, fields[2])
+        offsets[fields[0], _number(path, fields[1], INT32_MAX)] = _number(path, fields[2], INT64_MAX)
     return offsets
 
 
@@ -87,7 +89,7 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
     for fields in _entries(disk, path):
         if len(fields) != 2:
             raise BadCheckpoint(f"{path}: {' '.join(fields)!r} is not epoch, offset")
-        entry = _number(path, fields[0]), _number(path, fields[1])
+        entry = _number(path, fields[0], INT32_MAX), _number(path, fields[1], INT64_MAX)
         if entries and (entry[0] <= entries[-1][0] or entry[1] < entries[-1][1]):
             raise BadCheckpoint(f"{path}: epochs must grow")
         entries.append(entry)

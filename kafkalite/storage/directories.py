@@ -100,8 +100,10 @@ class LogDirectory:
         if found is None:
             return None
         broker = found.get("broker.id", found.get("node.id", ""))
-        if not re.fullmatch(r"\d{1,10}", broker) or not found.get("cluster.id"):
+        if not re.fullmatch(r"[0-9]{1,10}", broker) or not found.get("cluster.id"):
             raise DirectoryError(f"{path}: cluster.id or broker.id is missing")
+        if not re.fullmatch(r"[!-~]{1,100}", found["cluster.id"]):
+            raise DirectoryError(f"{path}: {found['cluster.id'][:40]!r} is no cluster id")
         return Identity(found["cluster.id"], int(broker))
 
     def _properties(self) -> dict[str, str] | None:
@@ -119,9 +121,13 @@ class LogDirectory:
         """See that it is ours or nobody's, in a format known here; nothing changes. Raises DirectoryError, OSError."""
         known = self.identity()
         if known is not None and known.cluster_id != identity.cluster_id:
-            raise DirectoryError(f"{self.path}: belongs to cluster {known.cluster_id}, not {identity.cluster_id}")
+            raise DirectoryError(
+                f"{self.file(META_PROPERTIES)}: belongs to cluster {known.cluster_id}, not {identity.cluster_id}"
+            )
         if known is not None and known.broker_id != identity.broker_id:
-            raise DirectoryError(f"{self.path}: belongs to broker {known.broker_id}, not {identity.broker_id}")
+            raise DirectoryError(
+                f"{self.file(META_PROPERTIES)}: belongs to broker {known.broker_id}, not {identity.broker_id}"
+            )
         self.format_version(fresh=known is None)
 
     def claim(self, identity: Identity, fresh_id: str) -> None:
@@ -148,11 +154,13 @@ class LogDirectory:
         version = FORMAT_VERSION if fresh else 0
         if self.disk.exists(self.file(FORMAT)):
             text = self.disk.read_bytes(self.file(FORMAT)).decode(errors="replace").strip()
-            if not re.fullmatch(r"\d{1,9}", text):
+            if not re.fullmatch(r"[0-9]{1,9}", text):
                 raise DirectoryError(f"{self.file(FORMAT)}: {text[:40]!r} is not a format version")
             version = int(text)
         if version > FORMAT_VERSION:
-            raise DirectoryError(f"{self.path}: format {version} is newer than {FORMAT_VERSION}, the newest known here")
+            raise DirectoryError(
+                f"{self.file(FORMAT)}: {version} is newer than {FORMAT_VERSION}, the newest format known here"
+            )
         return version
 
     def upgrade(self, *, fresh: bool) -> None:

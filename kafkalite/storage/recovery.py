@@ -22,7 +22,7 @@ from kafkalite._speedups.logscan import Scanned, scan
 from kafkalite._speedups.producers import ProducerState
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names, swap
-from kafkalite.storage.checkpoints import BadCheckpoint
+from kafkalite.storage.checkpoints import LOG_STARTS, BadCheckpoint
 from kafkalite.storage.epochs import LeaderEpochCache
 from kafkalite.storage.log import Log
 from kafkalite.storage.segment import Segment
@@ -242,7 +242,10 @@ class Recovery:
                 logger.warning("%s: ends at %d, was synced up to %d", name, end, self.place.recovery_point)
             return kept
         if start > self.place.recovery_point:
-            text = f"the log ends at {end}, but is said to start at {start}, which was never synced; nothing is removed"
+            starts = os.path.join(os.path.dirname(self.place.directory), LOG_STARTS)
+            text = (
+                f"the log ends at {end}, but starts at {start} by {starts}, which was never synced; nothing is removed"
+            )
             raise RecoveryError(f"{self.place.directory}: {text}")
         logger.warning("%s: the log ends at %d, before its start: empty from %d on", self.place.directory, end, start)
         self._drop(kept)

@@ -6,6 +6,7 @@ Laws:
 3. An index file that is missing or insane is built again from the batches.
 """
 
+import logging
 import os
 
 from kafkalite._speedups.file import Disk, File
@@ -15,6 +16,8 @@ from kafkalite._speedups.segment import SegmentCore
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
 from kafkalite.storage.indexes import SegmentCache
+
+logger = logging.getLogger(__name__)
 
 
 class Segment(SegmentCore):
@@ -27,7 +30,7 @@ class Segment(SegmentCore):
         config: index sizes are taken from it.
     """
 
-    __slots__ = ("cache", "closed", "directory", "disk", "index_bytes_max", "interval", "suffix")
+    __slots__ = ("cache", "closed", "damaged", "directory", "disk", "index_bytes_max", "interval", "suffix")
 
     def __init__(self, base_offset: int, directory: str, disk: Disk, config: TopicConfig) -> None:
         self.directory = directory
@@ -35,6 +38,7 @@ class Segment(SegmentCore):
         self.index_bytes_max = config.segment_index_bytes
         self.interval = config.index_interval_bytes
         self.closed = False
+        self.damaged = False  # a batch is: seen when the indexes were to be built again
         self.suffix = ""
         self.cache: SegmentCache | None = None
 
@@ -84,10 +88,7 @@ class Segment(SegmentCore):
         try:
             self.read_indexes(self.size)
         except (InsaneIndex, FileNotFoundError):
-            size = self.size
-            self.empty_indexes()
-            scan(self, 0, size, self.interval)
-            self.finish()
+            self.index_again()
         if self.closed and self.cache is not None:
             self.cache.add(self)
 
@@ -96,7 +97,7 @@ class Segment(SegmentCore):
         twin = Segment.__new__(Segment, self.base_offset)
         twin.directory, twin.disk, twin.suffix = self.directory, self.disk, self.suffix
         twin.index_bytes_max, twin.interval, twin.size = self.index_bytes_max, self.interval, self.size
-        twin.closed, twin.cache = self.closed, None
+        twin.closed, twin.damaged, twin.cache = self.closed, self.damaged, None
         return twin
 
     def take_over(self, twin: "Segment") -> None:
@@ -113,6 +114,29 @@ class Segment(SegmentCore):
         position = self.indexes[0].look_up(offset)
         self.opened.bring_in(position, min(size, self.size - position))
         return position
+
+    def index_again(self) -> None:
+        """Build both indexes anew from the batches, as the files are no good. Raises OSError.
+
+        Where it is the batches that are damaged, indexes that were loaded stay: they lead behind the damage.
+        """
+        if self.damaged:
+            return
+        before = self.offset_index, self.time_index, self.size, self.max_timestamp, self.max_timestamp_offset
+        counted = self.bytes_since_index, self.first_timestamp
+        self.empty_indexes()
+        whole = scan(self, 0, before[2], self.interval).whole
+        self.damaged = not whole
+        logger.warning(
+            "%s: %s", self.path(names.LOG), "its indexes are built again" if whole else "its batches are damaged"
+        )
+        if not whole and before[0] is not None:
+            self.offset_index, self.time_index, self.size, self.max_timestamp, self.max_timestamp_offset = before
+            self.bytes_since_index, self.first_timestamp = counted
+            return
+        self.size = before[2]
+        if self.closed:
+            self.finish()
 
     def read_indexes(self, size: int) -> None:
         """Load both index files of a segment of `size` bytes. Raises InsaneIndex, OSError."""

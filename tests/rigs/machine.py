@@ -1,0 +1,211 @@
+"""A machine with one broker's logs: it is worked with, stops at any step of its disk, and is started again.
+
+Two ends: a kill (the page cache survives) and a power cut (see `kafkalite.testing.shadow`). After each the judge
+compares what is found with the model, and the machine goes on.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kafkalite._speedups.file import Disk
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage.directories import Identity
+from kafkalite.storage.log import Log
+from kafkalite.storage.manager import LogManager
+from kafkalite.storage.verify import verify_directory, verify_log
+from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
+from kafkalite.testing.disk import Crash, FaultyDisk
+from tests.rigs.model import PartitionModel, Placed
+from tests.unit.storage.damage import batch
+
+US = Identity("a2Fma2FsaXRlLXRlc3RzMQ", 1)
+CONFIG = replace(
+    TopicConfig(), segment_bytes=700, index_interval_bytes=150, retention_ms=-1, file_delete_delay_ms=1_000
+)
+
+
+def topic_of(partition: int) -> str:
+    return f"t{partition}"
+
+
+@dataclass
+class Machine:
+    """`root`: the log directory; `config` counts for every topic."""
+
+    root: Path
+    rng: random.Random
+    config: TopicConfig = CONFIG
+    models: list[PartitionModel] = field(default_factory=list)
+    disk: FaultyDisk = field(default_factory=FaultyDisk)
+    epoch: int = 0
+    number: int = 0
+    stops: int = 0
+
+    # Start and end.
+
+    def boot(self) -> None:
+        """Start what `Broker.start` starts of the storage."""
+        self.clock = VirtualClock()
+        self.offload = InlineOffload()
+        self.manager = LogManager(self.disk, [str(self.root)], self.clock, self.offload, SeededRandom(1))
+        self.manager.lock()
+        self.manager.claim(US)
+        self.loaded = self.manager.load(lambda topic: self.config, 1)
+        self.offload.drain()
+        self.epoch += 1
+
+    def shutdown(self) -> None:
+        """End cleanly."""
+        self.manager.close()
+        self.manager.unlock()
+        for model in self.models:
+            if (log := self.find(model)) is not None:
+                model.promises(log.log_end_offset)
+
+    def restart(self) -> None:
+        """End cleanly and start again."""
+        self.shutdown()
+        said = verify_directory(Disk(), str(self.root), compacted=self.compacted)
+        assert [str(each) for each in said if each.path not in self.loaded[0].refused] == []
+        self.boot()
+
+    @property
+    def compacted(self) -> bool:
+        return any(model.compacted for model in self.models)
+
+    # Work.
+
+    def create(self, partition: int = 0) -> None:
+        """Make a partition, each of a topic of its own; also again after it was deleted."""
+        topic = topic_of(partition)
+        model = PartitionModel(topic, partition, self.rng.randbytes(16))
+        self.models.append(model)
+        path = self.manager.directories()[0]
+        self.manager.add(self.manager.create(path, topic, partition, model.topic_id, self.config))
+        self.manager.topic_ids[topic, partition] = model.topic_id
+        model.created = True
+
+    def log(self, partition: int = 0) -> Log:
+        log = self.manager.find(topic_of(partition), partition)
+        assert log is not None
+        return log
+
+    def model(self, partition: int = 0) -> PartitionModel:
+        """The one that is not deleted."""
+        (model,) = [each for each in self.models if each.partition == partition and not each.deleted]
+        return model
+
+    def find(self, model: PartitionModel) -> Log | None:
+        key = (model.topic, model.partition)
+        return self.manager.find(*key) if self.manager.topic_ids.get(key) == model.topic_id else None
+
+    def append(self, passes: int = 1, partition: int = 0) -> None:
+        """Each pass writes one to three batches of one to three records."""
+        for _ in range(passes):
+            self.write([self.rng.randint(1, 3) for _ in range(self.rng.randint(1, 3))], partition)
+
+    def write(self, counts: list[int], partition: int = 0) -> None:
+        model, log = self.model(partition), self.log(partition)
+        made, placed = [], []
+        for count in counts:
+            self.number += 1
+            made.append(self.batch(model, count))
+            base = log.append(made[-1], None, self.epoch)
+            assert base == log.next_offset - count, f"{model}: append answers {base}"
+            model.sequence += count
+            placed.append(Placed(base, base + count - 1, bytes(made[-1])))
+            model.sends(placed[-1])
+        assert log.write() == 0
+        model.writes(placed)
+
+    def batch(self, model: PartitionModel, count: int) -> bytearray:
+        timestamp = 10_000 + 10 * self.number + self.rng.randint(-50, 50)
+        fields = {"producer_id": model.producer_id, "producer_epoch": 0, "base_sequence": model.sequence}
+        return batch(count, timestamp, 1, b"%d" % self.number, **fields)
+
+    def checkpoint(self) -> None:
+        self.manager.checkpoint()
+        self.offload.drain()
+        assert self.manager.is_online(self.manager.directories()[0])
+
+    def truncate(self, back: int = 4, partition: int = 0) -> None:
+        """Drop the last `back` batches, as a follower that diverged."""
+        model, log = self.model(partition), self.log(partition)
+        if len(model.written) <= back:
+            return
+        offset = model.written[-back].base
+        model.truncates(offset)
+        log.truncate_to(offset)
+        model.producer_id, model.sequence = model.producer_id + 1, 0
+        self.epoch += 1
+
+    def delete_records(self, partition: int = 0) -> None:
+        """Move the log start into the middle, and let retention take what is below."""
+        model, log = self.model(partition), self.log(partition)
+        offset = (log.log_start_offset + log.log_end_offset) // 2
+        model.starts_at(offset)
+        assert log.delete_records_before(offset) == 0
+        self.retention()
+
+    def retention(self) -> None:
+        self.manager.check_retention(lambda log: log.log_end_offset)
+        self.offload.drain()
+        self.clock.advance(1_001)
+        self.offload.drain()
+
+    def delete(self, partition: int = 0) -> None:
+        """Delete the partition; its files go after the delay."""
+        log = self.log(partition)
+        self.model(partition).deleted = True
+        self.manager.delete(log)
+        self.clock.advance(1_001)
+        self.offload.drain()
+
+    # The end that nobody asked for.
+
+    def stop(self, *, power_cut: bool, torn: bool | None = None) -> None:
+        """Kill the process, or cut the power; whatever the dead one had promised counts."""
+        for model in self.models:
+            log = self.manager.find(model.topic, model.partition) if hasattr(self, "manager") else None
+            if log is not None and self.manager.topic_ids.get((model.topic, model.partition)) == model.topic_id:
+                model.promises(log.recovery_point)
+        self.disk.crashed = True
+        if hasattr(self, "manager"):
+            self.manager.unlock()
+        if power_cut:
+            self.disk.crash(self.rng, torn=torn)
+        self.stops += 1
+        self.disk = FaultyDisk()
+
+    def judge(self, *, power_cut: bool) -> None:
+        """After a start: everything found is what it must be; go on from there."""
+        (loaded,) = self.loaded
+        assert loaded.error is None, loaded.error
+        for model in list(self.models):
+            log = self.find(model)
+            if log is None:
+                self.models.remove(model)
+                assert model.deleted or not model.created, f"{model} is gone; refused: {loaded.refused}"
+                continue
+            model.judge(log, power_cut=power_cut)
+            said = verify_log(
+                Disk(), log.directory, compacted=model.compacted, log_start_offset=min(model.start, log.log_end_offset)
+            )
+            assert [str(each) for each in said] == []
+            model.deleted, model.created = False, True
+            model.goes_on_from(log)
+
+    def ends(self, work: Callable[["Machine"], None], *, power_cut: bool, stop_at: int | None) -> bool:
+        """Do the work until step `stop_at` of the disk, stop, and start again; tell whether it ended before."""
+        self.disk.stop_at = stop_at
+        try:
+            work(self)
+            self.disk.stop_at = None
+            return True
+        except Crash:
+            self.stop(power_cut=power_cut)
+            self.boot()
+            self.judge(power_cut=power_cut)
+            return False
