@@ -157,6 +157,19 @@ cdef class OffsetIndex(Index):
         """Where to begin the scan for `offset`."""
         return self.position_of(offset)
 
+    def offset_from(self, int64_t position):
+        """Last offset of the first indexed batch that begins at `position` or behind it, None where there is none."""
+        cdef int low = 0
+        cdef int high = self.count
+        cdef int middle
+        while low < high:
+            middle = low + (high - low) // 2
+            if self.position(middle) < position:
+                low = middle + 1
+            else:
+                high = middle
+        return self.base_offset + self.relative(low) if low < self.count else None
+
     def entries(self):
         """(offset, position) of every entry."""
         return [(self.base_offset + self.relative(i), self.position(i)) for i in range(self.count)]

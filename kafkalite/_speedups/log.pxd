@@ -1,8 +1,9 @@
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalite._speedups.file cimport iovec
-from kafkalite._speedups.producers cimport ProducerState
+from kafkalite._speedups.producers cimport EndMarker, ProducerState
 from kafkalite._speedups.segment cimport Cold, Queued, SegmentCore, Window
+from kafkalite._speedups.wire cimport BatchHeader
 
 
 cdef class LogCore:
@@ -24,7 +25,11 @@ cdef class LogCore:
     cdef iovec *parts
     cdef int count
     cdef int room
+    cdef int written                         # how many of the queue are in the file while `write` is under way
 
+    cdef int64_t judge_producer(
+        self, const uint8_t *p, int64_t size, const BatchHeader *header, EndMarker *marker, bint client
+    ) except? -1000
     cdef Queued *slot(self) except NULL
     cdef int release(self) except -1
     cdef int write_queued(self) except -1

@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
 from kafkalite._speedups.file cimport FileRegion, iovec
-from kafkalite._speedups.producers cimport NEW_BATCH, ProducerState
+from kafkalite._speedups.producers cimport NEW_BATCH, EndMarker, ProducerState, read_marker
 from kafkalite._speedups.segment cimport (
     COLD,
     COLD_BYTES,
@@ -28,6 +28,7 @@ from kafkalite._speedups.segment cimport (
 )
 from kafkalite._speedups.wire cimport (
     BASE_OFFSET_AT,
+    CONTROL_BIT,
     LEADER_EPOCH_AT,
     LENGTH_OVERHEAD,
     BatchHeader,
@@ -76,6 +77,13 @@ cdef class LogCore:
         """After a failed write: drop every byte and entry at or above `offset`. Raises OSError."""
         raise NotImplementedError
 
+    def index_aborted(self, aborted):
+        """Note transactions whose abort markers were just written; as `ProducerState.take_aborted` has them.
+
+        Raises OSError, upon which the write is taken back.
+        """
+        raise NotImplementedError
+
     def write_failed(self, error):
         """Tell the outside that a write failed with this OSError."""
         raise NotImplementedError
@@ -102,7 +110,7 @@ cdef class LogCore:
 
         Arguments:
             batch: writable buffer of exactly one batch; valid and untouched until `write`.
-            inspection: what `records.inspect` said of it; None for batches the broker made itself.
+            inspection: what `records.inspect` said of it; None for batches the broker made itself, such as markers.
             leader_epoch: of this broker's leadership.
 
         Result: the base offset; for a repeated batch of an idempotent producer the first offset it had the first time
@@ -110,6 +118,7 @@ cdef class LogCore:
         """
         cdef Queued *slot
         cdef BatchHeader header
+        cdef EndMarker marker
         cdef uint8_t *p
         cdef int64_t verdict
         if self.failed:
@@ -121,7 +130,7 @@ cdef class LogCore:
         p = <uint8_t *> slot.view.buf
         verdict = judge_frame(p, slot.view.len, self.segment_bytes, &header)
         if verdict == NEW_BATCH and header.producer_id >= 0:
-            verdict = self.producers.judge(&header)
+            verdict = self.judge_producer(p, slot.view.len, &header, &marker, inspection is not None)
         if verdict != NEW_BATCH:
             PyBuffer_Release(&slot.view)
             return verdict
@@ -135,8 +144,15 @@ cdef class LogCore:
         self.pending_bytes += slot.view.len
         self.next_offset = slot.last_offset + 1
         if header.producer_id >= 0:
-            self.producers.note(&header, slot.base_offset)
+            self.producers.note(&header, slot.base_offset, &marker)
         return slot.base_offset
+
+    cdef int64_t judge_producer(
+        self, const uint8_t *p, int64_t size, const BatchHeader *header, EndMarker *marker, bint client
+    ) except? -1000:
+        if header.attributes & CONTROL_BIT and read_marker(p, size, header, marker) < 0:
+            return -INVALID_RECORD
+        return self.producers.judge(header, marker, client)
 
     cdef Queued *slot(self) except NULL:
         cdef int room
@@ -158,7 +174,7 @@ cdef class LogCore:
     cdef int release(self) except -1:
         cdef int i
         cdef int count = self.count
-        self.count = 0
+        self.count = self.written = 0
         self.pending_bytes = 0
         for i in range(count):
             PyBuffer_Release(&self.queue[i].view)
@@ -174,6 +190,8 @@ cdef class LogCore:
                 self.producers.take_back()
                 return KAFKA_STORAGE_ERROR
             self.write_queued()
+            if self.producers.aborted:
+                self.index_aborted(self.producers.take_aborted())
             self.log_end_offset = self.next_offset
             self.producers.keep()
             return 0
@@ -186,7 +204,7 @@ cdef class LogCore:
     def take_back(self, error):
         """Return to the state before the queue, file and all."""
         self.next_offset = self.log_end_offset
-        self.producers.take_back()
+        self.producers.take_back(self.log_end_offset)
         try:
             self.cut_back(self.log_end_offset)
         except OSError:
@@ -202,12 +220,33 @@ cdef class LogCore:
                 self.epoch = self.queue[first].leader_epoch
             fit = self.fitting(first)
             if fit == 0:
+                self.written = first
                 self.roll(self.queue[first].base_offset)
                 fit = self.fitting(first)
                 assert fit > 0, "an empty segment takes any batch"
             self.active.write_run(&self.queue[first], fit, self.parts, self.index_interval_bytes)
             first += fit
         return 0
+
+    def pack_producers(self):
+        """The producers as of the end of what is in the files, as in a snapshot; right also in the middle of `write`."""
+        cdef ProducerState state
+        cdef BatchHeader header
+        cdef EndMarker marker
+        cdef Queued *queued
+        cdef int i
+        if self.count == 0:
+            return self.producers.pack()
+        state = self.producers.as_kept()
+        for i in range(self.written):
+            queued = &self.queue[i]
+            read_batch_header(<uint8_t *> queued.view.buf, queued.view.len, &header)
+            if header.producer_id < 0:
+                continue
+            if header.attributes & CONTROL_BIT:
+                read_marker(<uint8_t *> queued.view.buf, queued.view.len, &header, &marker)
+            state.note(&header, queued.base_offset, &marker)
+        return state.pack()
 
     cdef int fitting(self, int first) noexcept:
         """How many batches from `first` on go into the active segment with one call (LogSegment.shouldRoll)."""
@@ -237,6 +276,16 @@ cdef class LogCore:
         return i - first
 
     # Reading.
+
+    @property
+    def unsettled(self):
+        """Whether the last stable offset may be below the high watermark that `last_stable_offset` was given last."""
+        return self.producers.first_open >= 0 or len(self.producers.ended) > 0
+
+    def last_stable_offset(self, int64_t high_watermark):
+        """Up to where a read_committed reader sees, never above the high watermark."""
+        cdef int64_t stable = self.producers.stable_below(high_watermark)
+        return min(max(stable, self.log_start_offset), high_watermark)
 
     cdef SegmentCore segment_of(self, int64_t offset):
         """The last segment that begins at or below `offset`; None below the first."""

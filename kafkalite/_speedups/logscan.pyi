@@ -9,8 +9,12 @@ class Scanned:
     batches: int
     whole: bool
     epochs: list[tuple[int, int]]
+    aborted: list[tuple[int, int, int, int]]
 
 def checksum(data: Buffer, plain: bool = False) -> int: ...
+def note_producers(
+    segment: SegmentCore, from_offset: int, producers: ProducerState
+) -> list[tuple[int, int, int, int]]: ...
 def scan(
     segment: SegmentCore,
     position: int,

@@ -12,10 +12,11 @@ from libc.stdlib cimport free, malloc, realloc
 from posix.types cimport off_t
 
 from kafkalite._speedups.file cimport File
-from kafkalite._speedups.segment cimport SegmentCore
-from kafkalite._speedups.producers cimport ProducerState
+from kafkalite._speedups.producers cimport MARKER_BYTES, EndMarker, ProducerState, read_marker
+from kafkalite._speedups.segment cimport SegmentCore, Window, header_at
 from kafkalite._speedups.wire cimport (
     ATTRIBUTES_AT,
+    CONTROL_BIT,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     BatchHeader,
@@ -161,13 +162,15 @@ cdef int64_t read_outside(File file, uint8_t *target, int64_t size, int64_t offs
 
 cdef class Scanned:
     """What a scan found: `end` (position behind the last good batch), `whole` (nothing lies behind it), `next_offset`,
-    `batches`, and `epochs`: (epoch, first offset) wherever the leader epoch changed."""
+    `batches`, `epochs`: (epoch, first offset) wherever the leader epoch changed, and `aborted`: the transactions whose
+    abort marker was noted, as `ProducerState.take_aborted` has them."""
 
     cdef readonly int64_t end
     cdef readonly int64_t next_offset
     cdef readonly int64_t batches
     cdef readonly bint whole
     cdef readonly list epochs
+    cdef readonly list aborted
     cdef int32_t last_epoch
 
 
@@ -175,18 +178,52 @@ cdef int take_over(Chunk *chunk, SegmentCore segment, ProducerState producers, i
                    int64_t interval, Scanned found) except -1:
     """Index and note the batches of a chunk."""
     cdef BatchHeader *header
+    cdef int64_t position = 0
+    cdef int64_t size
     cdef int i
     for i in range(chunk.count):
         header = &chunk.headers[i]
-        segment.note(header, header.base_offset + header.last_offset_delta,
-                     LENGTH_OVERHEAD + <int64_t> header.batch_length, interval)
+        size = LENGTH_OVERHEAD + <int64_t> header.batch_length
+        segment.note(header, header.base_offset + header.last_offset_delta, size, interval)
         if producers is not None and header.producer_id >= 0 and header.base_offset >= producers_from:
-            producers.note(header, header.base_offset)
+            note_producer(producers, header, chunk.data + position, size)
+        position += size
         if not found.epochs or found.last_epoch != header.leader_epoch:
             found.epochs.append((header.leader_epoch, header.base_offset))
             found.last_epoch = header.leader_epoch
     found.batches += chunk.count
     return 0
+
+
+cdef int note_producer(ProducerState producers, const BatchHeader *header, const uint8_t *p, int64_t size) except -1:
+    """Note a batch of which at least the first record of a marker is at `p`; a malformed marker says nothing."""
+    cdef EndMarker marker
+    if header.attributes & CONTROL_BIT and read_marker(p, size, header, &marker) < 0:
+        return 0
+    return producers.note(header, header.base_offset, &marker)
+
+
+def note_producers(SegmentCore segment not None, int64_t from_offset, ProducerState producers not None):
+    """Note the batches of a segment from the offset `from_offset` on, believing their headers.
+
+    Result: the transactions aborted there, as `ProducerState.take_aborted` has them. Raises OSError.
+    """
+    cdef Window window
+    cdef BatchHeader header
+    cdef uint8_t marker[MARKER_BYTES]
+    cdef int64_t position = 0
+    cdef int64_t size
+    segment.load()
+    segment.open_window(&window, False, True, None, 0)
+    while header_at(segment.file, &window, position, segment.size, &header) == 1:
+        size = LENGTH_OVERHEAD + <int64_t> header.batch_length
+        if header.magic == 2 and header.producer_id >= 0 and header.base_offset >= from_offset:
+            if header.attributes & CONTROL_BIT:
+                size = segment.file.read_into(marker, min(size, <int64_t> MARKER_BYTES), position)
+            note_producer(producers, &header, marker, size)
+        position += LENGTH_OVERHEAD + <int64_t> header.batch_length
+    producers.keep()
+    return producers.take_aborted()
 
 
 def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t interval,
@@ -206,6 +243,7 @@ def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t i
     if chunk == NULL:
         raise MemoryError
     found.epochs = []
+    found.aborted = []
     chunk.data = NULL
     chunk.room = 0
     chunk.next_offset = segment.base_offset
@@ -228,6 +266,7 @@ def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t i
                 grow(chunk, chunk.missing)
         if producers is not None:
             producers.keep()
+            found.aborted = producers.take_aborted()
         found.end = position
         found.whole = position == size
         found.next_offset = chunk.next_offset

@@ -31,6 +31,9 @@ cdef struct Queued:
     int32_t leader_epoch
 
 
+cdef int header_at(File file, Window *window, int64_t position, int64_t limit, BatchHeader *out) except -1
+
+
 cdef class Cold
 
 

@@ -105,7 +105,9 @@ def read_producers(disk: Disk, path: Path, _places: Places | None) -> Iterator[E
                 "epoch": producer.epoch,
                 "last_sequence": producer.last_sequence,
                 "last_offset": producer.last_offset,
+                "last_offset_delta": producer.last_offset_delta,
                 "last_timestamp": producer.last_timestamp,
+                "coordinator_epoch": producer.coordinator_epoch,
                 "first_offset_of_transaction": producer.first_offset_of_transaction,
             },
         )

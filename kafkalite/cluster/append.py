@@ -10,6 +10,7 @@ from kafkalite.errors import KafkaErrorCode
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
+ACKS_ALL = -1
 
 
 class Append:
@@ -22,7 +23,7 @@ class Append:
 
     Outcome: `error` (Kafka error code), `message`, `record_errors` as (index in the batch, text), `base_offset`,
     `log_append_time_ms` (-1 for CreateTime), `log_start_offset`.
-    `zstd_allowed`: whether the request's version may carry zstd.
+    `zstd_allowed`: whether the request's version may carry zstd; `transactional`: whether it named a transactional id.
     """
 
     __slots__ = (
@@ -35,8 +36,11 @@ class Append:
         "message",
         "record_errors",
         "required_acks",
+        "transactional",
         "zstd_allowed",
     )
+
+    own = False
 
     def __init__(self, batch: memoryview, required_acks: int, done: Callable[["Append"], None]) -> None:
         self.batch = batch
@@ -49,6 +53,7 @@ class Append:
         self.log_append_time_ms = NO_TIMESTAMP
         self.log_start_offset = NO_OFFSET
         self.zstd_allowed = True
+        self.transactional = False
 
     def keep(self) -> None:
         """Copy the batch, because it is needed after the pass that received it."""
@@ -74,3 +79,18 @@ class Append:
         assert done is not None, "an append is finished once"
         del self.batch
         done(self)
+
+
+class OwnAppend(Append):
+    """A batch that the broker made itself, such as the marker that ends a transaction; nobody inspects it.
+
+    Arguments:
+        batch: one whole batch, writable; kept until it is written.
+        done: as for Append.
+    """
+
+    __slots__ = ()
+    own = True
+
+    def __init__(self, batch: bytearray, done: Callable[[Append], None]) -> None:
+        super().__init__(memoryview(batch), ACKS_ALL, done)

@@ -12,6 +12,7 @@ from kafkalite.storage.log import Log
 
 ATTRIBUTES_AT = 22  # the low byte of the batch's attributes; bits 0-2 are the codec
 CODEC_MASK = 0x07
+TRANSACTIONAL = 0x10
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NONE, GZIP, LZ4, ZSTD = CODECS["uncompressed"], CODECS["gzip"], CODECS["lz4"], CODECS["zstd"]
 AS_SENT = -1  # compression.type=producer
@@ -127,18 +128,23 @@ def rewritten(batch: memoryview, rules: BatchRules) -> memoryview:
     return memoryview(bytearray(new))
 
 
-def admit(append: Append, inspection: Inspection | BatchError, log: Log, leader_epoch: int) -> bool:
+def admit(append: Append, inspection: Inspection | BatchError | None, log: Log, leader_epoch: int) -> bool:
     """Put an inspected batch at the end of the log, or finish the append with what speaks against it.
 
+    Without an inspection it is one that the broker made itself.
     A batch that this producer sent before is answered with its first offset and not appended again (KIP-98).
     """
     if isinstance(inspection, BatchError):
         append.refuse(inspection.code, str(inspection))
         return False
-    if inspection.error:
-        append.record_errors = inspection.record_errors
-        append.refuse(inspection.error, inspection.message)
-        return False
+    if inspection is not None:
+        if inspection.error:
+            append.record_errors = inspection.record_errors
+            append.refuse(inspection.error, inspection.message)
+            return False
+        if inspection.attributes & TRANSACTIONAL and not append.transactional:
+            append.refuse(KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return False
     base_offset = log.append(append.batch, inspection, leader_epoch)
     if base_offset < 0:
         append.refuse(-base_offset)

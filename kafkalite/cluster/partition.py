@@ -20,7 +20,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from kafkalite.clock import Clock, Offload, Outcome
-from kafkalite.cluster.append import Append
+from kafkalite.cluster.append import Append, OwnAppend
 from kafkalite.cluster.checks import BatchRules, admit, inspect_now, inspect_on_loop
 from kafkalite.cluster.waiters import FetchWaiter
 from kafkalite.config.topic import TopicConfig
@@ -87,6 +87,7 @@ class Partition:
         "_outside",
         "_queue",
         "_rules",
+        "_stable",
         "_unwritten",
         "config",
         "error",
@@ -128,6 +129,7 @@ class Partition:
         self._held: deque[Held] = deque()
         self._asked = 0  # a sync up to here was asked for
         self._flush_at = NEVER  # the log end from which on appends are held
+        self._stable = 0  # the last stable offset when it was last looked at
 
     # What a reader may ask.
 
@@ -137,8 +139,10 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where a read_committed reader sees: the high watermark until transactions are served."""
-        return self.high_watermark
+        """Up to where a read_committed reader sees: the high watermark, or the first record of a transaction below it
+        that has not ended.
+        """
+        return self.high_watermark if self.log is None else self.log.last_stable_offset(self.high_watermark)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> int:
         """Compare a client's epoch (-1 = not given) with ours: 0, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH
@@ -158,6 +162,25 @@ class Partition:
             self._queue.append(append)
         else:
             self._take(append)
+
+    def append_own(self, append: OwnAppend) -> None:
+        """Take a batch that the broker made itself, in its turn; as `append`."""
+        if self._outside:
+            self._queue.append(append)
+        else:
+            self._take_own(append)
+
+    def _take_own(self, append: Append) -> None:
+        try:
+            if self.error:
+                append.refuse(self.error)
+            elif self.log is None:
+                self._open_for(append)
+            else:
+                self._admit(append, None)
+        except Exception:
+            append.fail()
+            raise
 
     def _take(self, append: Append) -> None:
         try:
@@ -180,7 +203,7 @@ class Partition:
             else:
                 self._admit(append, inspection)
 
-    def _admit(self, append: Append, inspection: Inspection | BatchError) -> None:
+    def _admit(self, append: Append, inspection: Inspection | BatchError | None) -> None:
         assert self.log is not None
         if not admit(append, inspection, self.log, self.leader_epoch):
             return
@@ -220,8 +243,15 @@ class Partition:
         all_of(partial(each, Append.finish, appends), partial(self._readable_grew, size))
 
     def _readable_grew(self, size: int) -> None:
-        if self.fetch_waiters:
+        if self.log is not None and self.log.unsettled:
+            self._unsettled_grew(size)
+        elif self.fetch_waiters:
             each(lambda waiter: waiter.grown(size), list(self.fetch_waiters))
+
+    def _unsettled_grew(self, size: int) -> None:
+        stable, before = self.last_stable_offset, self._stable
+        self._stable = stable
+        each(lambda waiter: waiter.grown_unsettled(size, stable_moved=stable > before), list(self.fetch_waiters))
 
     # Waiting for the disk.
 
@@ -322,7 +352,13 @@ class Partition:
     def _return(self) -> None:
         """Serve what queued up meanwhile, until the next one must leave the loop."""
         self._outside = False
-        all_of(partial(each, self._take, self._queued()), self.write, self._host.flusher.begin)
+        all_of(partial(each, self._take_queued, self._queued()), self.write, self._host.flusher.begin)
+
+    def _take_queued(self, append: Append) -> None:
+        if append.own:
+            self._take_own(append)
+        else:
+            self._take(append)
 
     def _queued(self) -> Iterator[Append]:
         while self._queue and not self._outside:

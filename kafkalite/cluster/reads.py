@@ -8,6 +8,7 @@ from kafkalite._speedups.file import FileRegion
 from kafkalite._speedups.segment import Cold
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.storage.transactions import AbortedTransaction
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 UNKNOWN_OFFSET = -1
@@ -19,10 +20,11 @@ class Read:
 
     `regions`: file regions of whole batches; `size`: their bytes; `diverging`: (epoch, end offset) when the client's
     last fetched epoch ends earlier here (KIP-595), else None; `cold`: what must be brought into memory before this read
-    can be made, else None.
+    can be made, else None; `aborted`: for read_committed, the aborted transactions among these bytes.
     """
 
     __slots__ = (
+        "aborted",
         "cold",
         "diverging",
         "error",
@@ -42,6 +44,7 @@ class Read:
         self.size = 0
         self.diverging: tuple[int, int] | None = None
         self.cold: Cold | None = None
+        self.aborted: list[AbortedTransaction] | None = None
 
 
 def read(
@@ -74,6 +77,8 @@ def read(
         return found
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     take(partition, fetch_offset, max_bytes, end_offset, min_one, found, brought)
+    if committed_only and not found.error:
+        take_aborted(partition, fetch_offset, found)
     return found
 
 
@@ -110,6 +115,19 @@ def readable(
     except OSError as error:
         LOGGER.error("%s-%d: cannot read at offset %d: %s", partition.topic, partition.index, fetch_offset, error)
         return KafkaErrorCode.KAFKA_STORAGE_ERROR
+
+
+def take_aborted(partition: Partition, fetch_offset: int, found: Read) -> None:
+    """Add the transactions whose records a read_committed client must skip; without them it gets no records."""
+    found.aborted = []
+    if not found.regions or partition.log is None:
+        return
+    try:
+        found.aborted = partition.log.aborted_in(found.regions, fetch_offset)
+    except OSError as error:
+        LOGGER.error("%s-%d: cannot tell what was aborted: %s", partition.topic, partition.index, error)
+        found.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
+        found.regions, found.size, found.aborted = [], 0, None
 
 
 def diverges(partition: Partition, fetch_offset: int, last_fetched_epoch: int, found: Read) -> bool:

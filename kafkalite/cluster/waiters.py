@@ -1,8 +1,9 @@
 """Requests that wait for a partition: parked until exactly what they wait for has happened.
 
 A `FetchWaiter` hangs on each partition it reads and is woken by the append that brings the missing bytes, by an event
-that changes the answer (deletion, a new leader epoch, a moved log start), or by its deadline. Nothing polls (law 4 of
-the design).
+that changes the answer (deletion, a new leader epoch, a moved log start), or by its deadline. One that reads committed
+records only waits for the last stable offset: while a transaction is open, new bytes are none for it. Nothing polls
+(law 4 of the design).
 """
 
 from collections.abc import Callable
@@ -21,13 +22,21 @@ class FetchWaiter:
         partitions: the partitions it hangs on.
         bytes_missing: how many more bytes below the high watermark complete it (`min_bytes` less what is there).
         wake: called once, with no arguments, when the fetch should be read and answered.
+        missing: given by one that reads up to the last stable offset: tells how many bytes are missing now.
     """
 
-    __slots__ = ("_bytes_missing", "_partitions", "_timer", "_wake")
+    __slots__ = ("_bytes_missing", "_missing", "_partitions", "_timer", "_wake")
 
-    def __init__(self, partitions: list["Partition"], bytes_missing: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        partitions: list["Partition"],
+        bytes_missing: int,
+        wake: Callable[[], None],
+        missing: Callable[[], int] | None = None,
+    ) -> None:
         self._partitions = partitions
         self._bytes_missing = bytes_missing
+        self._missing = missing
         self._wake: Callable[[], None] | None = wake
         self._timer: Timer | None = None
 
@@ -42,6 +51,14 @@ class FetchWaiter:
         self._bytes_missing -= size
         if self._bytes_missing <= 0:
             self.wake()
+
+    def grown_unsettled(self, size: int, *, stable_moved: bool) -> None:
+        """As `grown`, on a partition where not all that is readable is of transactions that have ended."""
+        if self._missing is None:
+            self.grown(size)
+        elif stable_moved and self._wake is not None:
+            self._bytes_missing = self._missing()
+            self.grown(0)
 
     def wake(self) -> None:
         """Let the fetch be answered now; later calls do nothing."""

@@ -86,7 +86,8 @@ LOG = (
     Key("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, "How full the cleaner's map may get."),
     Key("log.cleaner.backoff.ms", LONG, 15_000, "How long the cleaner sleeps when all is clean.", low=0),
     Key("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, "How fast the cleaner works."),
-    Key("producer.id.expiration.ms", INT, 86_400_000, "After how long a silent producer is forgotten.", low=1),
+    Key("producer.id.expiration.ms", INT, 86_400_000, "After how long a silent producer is forgotten.", low=1,
+        update=CLUSTER_WIDE),
     Key("producer.id.expiration.check.interval.ms", INT, 600_000, "How often is looked for those.", low=1),
 )  # fmt: skip
 

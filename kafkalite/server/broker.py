@@ -32,6 +32,7 @@ from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.layout import CLUSTER_ID, LayoutError, decode_cluster_id
 from kafkalite.coordination.tree import Tree
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.metrics import Registry
 from kafkalite.model import Endpoint, Node, uuid_text
 from kafkalite.server.api import ROWS
 from kafkalite.server.config_resources import ConfigResources
@@ -90,6 +91,7 @@ class Broker:
         self.random: Random = SystemRandom()
         self.disk = Disk()
         self.replicas = Replicas()
+        self.metrics = Registry()
         self.on_failed: Callable[[str], None] | None = None
         self._service: Embedded | None = None
 
@@ -221,6 +223,11 @@ class Broker:
             self.config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)
         )
         self.dispatcher = Dispatcher(self, ROWS, self._log)
+        self.metrics.gauge(
+            "kafkalite_duplicate_batches",
+            "Repeated batches of idempotent producers that were answered with their first offset.",
+            lambda: self.logs.duplicates,
+        )
         self.listening = Listening(loop, BrokerService(self.dispatcher, self.replicas), self.config)
         self.listening.open(list(inherited))
         self.logs.cleaner = self._cleaner(loop)
@@ -320,5 +327,6 @@ class Broker:
             self.config = BrokerConfig(self.config.static, default, own)
             self.hosting.configure(self.config, self.tables.topics.values())
             self.listening.configure(self.config)
+            self.logs.producer_silent_ms = self.config.producer_id_expiration_ms
 
         self.store.configure_broker(None if all_brokers else self.broker_id, texts, applying(configured, then))

@@ -15,17 +15,17 @@ from functools import partial
 from typing import TypeVar, cast
 
 from kafkalite._speedups.batches import Batch
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.file import Disk, FileRegion
 from kafkalite._speedups.log import LogCore
 from kafkalite._speedups.segment import Cold
 from kafkalite.clock import Random
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage import names
+from kafkalite.storage import names, producers
 from kafkalite.storage.epochs import LeaderEpochCache
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.segment import Segment
-from kafkalite.storage.snapshots import write_snapshot
 from kafkalite.storage.syncing import FlushPlan, sync
+from kafkalite.storage.transactions import AbortedTransaction
 
 OFFSET_OUT_OF_RANGE = 1
 KAFKA_STORAGE_ERROR = 56
@@ -76,6 +76,8 @@ class Log(LogCore):
         self.truncations = 0
         self.rolls_flushed = 0
         self.last_flush = 0.0  # monotonic seconds
+        self.due_snapshots: dict[int, bytes] = {}
+        self._aborts: tuple[tuple[Segment, ...], list[Segment]] | None = None
         self.last_error: OSError | None = None
         self.on_error: Callable[[Log, OSError], object] = report
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
@@ -133,6 +135,7 @@ class Log(LogCore):
         self.active.finish()
         segment = Segment(base_offset, self.directory, self.disk, self.config).create()
         segment.cache = self.cache
+        self.due_snapshots[base_offset] = self.pack_producers()
         self.active.closed = True
         if self.cache is not None:
             self.cache.add(self.active)
@@ -145,10 +148,20 @@ class Log(LogCore):
         """Note a new leader epoch before its first batch is written. Raises OSError."""
         self.epochs.assign(leader_epoch, start_offset)
 
+    def index_aborted(self, aborted: list[tuple[int, int, int, int]]) -> None:
+        """Note aborted transactions in the segments that hold their markers. Raises OSError."""
+        self._aborts = None
+        for entry in map(AbortedTransaction._make, aborted):
+            self.segment_at(entry.last_offset).transactions.append([entry])
+
     def write_failed(self, error: OSError) -> None:
         """Keep the reason and tell it; the caller answers KAFKA_STORAGE_ERROR."""
         self.last_error = error
         self.on_error(self, error)
+
+    def _end_of(self, segment: Segment) -> int:
+        following = self.segment_after(segment)
+        return self.log_end_offset if following is None else int(following.base_offset)
 
     def cut_back(self, offset: int) -> None:
         """Drop every byte and entry at or above `offset`. Raises OSError."""
@@ -163,6 +176,9 @@ class Log(LogCore):
         kept[-1].truncate(offset)
         self.segments = tuple(kept)
         self.active = kept[-1]
+        self._aborts = None
+        for base in [base for base in self.due_snapshots if base > offset]:
+            del self.due_snapshots[base]
         self.epochs.truncate_from_end(offset)
         self.set_epoch(self.epochs.latest)
 
@@ -178,6 +194,42 @@ class Log(LogCore):
             self.disk.sync_dir(self.directory)
 
     # Reading beside offsets.
+
+    def first_unstable_offset(self, high_watermark: int) -> int:
+        """First offset of the first transaction that is open or not yet below the high watermark, -1 for none."""
+        first = self.producers.first_unstable_offset(high_watermark)
+        return max(first, self.log_start_offset) if first >= 0 else -1
+
+    def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions that touch the offsets from `start` to below `end`. Raises OSError."""
+        found: list[AbortedTransaction] = []
+        first = self.segment_at(start)
+        for segment in self._with_aborts():
+            if first is None or segment.base_offset >= first.base_offset:
+                entries, more = segment.transactions.collect(start, end)
+                found += entries
+                if not more:
+                    break
+        return found
+
+    def aborted_in(self, regions: list[FileRegion], offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions among what `read` gave for `offset`, perhaps some behind it too. Raises OSError."""
+        return self.aborted(offset, self.end_of(regions[-1], offset)) if self._with_aborts() else []
+
+    def _with_aborts(self) -> list[Segment]:
+        if self._aborts is None or self._aborts[0] is not self.segments:
+            self._aborts = self.segments, [segment for segment in self.segments if segment.transactions]
+        return self._aborts[1]
+
+    def end_of(self, region: FileRegion, offset: int) -> int:
+        """An offset above all batches of a region that `read` gave for `offset`, from the index. Raises OSError."""
+        segment = self.segment_at(offset)
+        while segment is not None and segment.file is not region.file:
+            segment = self.segment_after(segment)
+        if segment is None:
+            return self.log_end_offset
+        above = segment.indexes[0].offset_from(region.offset + region.length)
+        return self._end_of(segment) if above is None else int(above)
 
     def look_up_time(self, timestamp_ms: int) -> Found | None:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp_ms`, None where all are older.
@@ -261,7 +313,7 @@ class Log(LogCore):
             offset = min(offset, found[2])
         self.truncations += 1
         self.cut_back(offset)
-        self.producers.truncate(offset)
+        producers.rebuild(self.disk, self.directory, self.segments, offset, self.producers)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.start(offset, self.epochs.latest)
@@ -303,6 +355,15 @@ class Log(LogCore):
         """Whether there are closed segments that were not flushed since."""
         return self.rolls > self.rolls_flushed
 
+    def take_due_snapshots(self) -> dict[int, bytes]:
+        """Offset -> packed producers, of each roll since the last call: for `producers.write_snapshots`."""
+        due, self.due_snapshots = self.due_snapshots, {}
+        return due
+
+    def bases(self) -> list[int]:
+        """Base offsets of the segments."""
+        return [segment.base_offset for segment in self.segments]
+
     def unflushed(self, *, active: bool = True) -> FlushPlan:
         """What has to be synced, as a plan for a job; without `active`, closed segments only."""
         offset = self.log_end_offset if active else self.active.base_offset
@@ -313,9 +374,19 @@ class Log(LogCore):
         if self.rolled:
             plan.directory = self.directory
             self._plan_closed(plan)
+            self._plan_snapshots(plan)
         if active:
             plan.files.append(self.active.opened)
+            if self.active.transactions.take_unsynced():
+                plan.paths.append(self.active.transactions.path)
+                plan.directory = self.directory
         return plan
+
+    def _plan_snapshots(self, plan: FlushPlan) -> None:
+        """The producers as of each roll, before the recovery point passes it."""
+        plan.snapshots |= self.take_due_snapshots()
+        plan.bases = self.bases()
+        plan.directory = self.directory
 
     def _plan_closed(self, plan: FlushPlan) -> None:
         """Closed segments above the recovery point, the newest first; unloaded ones are synced by their path."""
@@ -331,6 +402,7 @@ class Log(LogCore):
     def flushed(self, plan: FlushPlan) -> bool:
         """The job of this plan succeeded; False when the log was truncated since, so that it says nothing."""
         if plan.truncations != self.truncations:
+            producers.remove(self.disk, self.directory, plan.snapshots)
             return False
         self.recovery_point = max(self.recovery_point, min(plan.offset, self.log_end_offset))
         self.rolls_flushed = max(self.rolls_flushed, plan.rolls)
@@ -341,8 +413,9 @@ class Log(LogCore):
         """Write indexes and producers, sync all: the log can be opened from checkpoints. Raises OSError."""
         self.active.finish()
         self.epochs.sync()
-        write_snapshot(self.disk, self.directory, self.log_end_offset, self.producers)
+        self.due_snapshots[self.log_end_offset] = self.producers.pack()
         plan = self.unflushed()
+        self._plan_snapshots(plan)
         sync(self.disk, [plan])
         self.flushed(plan)
 

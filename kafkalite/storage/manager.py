@@ -84,6 +84,8 @@ class LogManager:
         self.flusher = Flusher(disk, clock, syncs or offload, self.fail)
         self._unhurried = Flusher(disk, clock, offload, self.fail)
         self._closed = Flusher(disk, clock, offload, self.fail, active=False)
+        self._duplicates = 0  # of logs that were forgotten
+        self.producer_silent_ms = 0  # given by `start`; may be assigned
 
     # Start and end.
 
@@ -191,7 +193,8 @@ class LogManager:
         if flush_check_ms < NEVER_MS:
             self._repeat(initial_ms, flush_check_ms, self.flush_due)
         self._repeat(initial_ms, retention_ms, lambda: self.check_retention(high_watermark_of))
-        self._repeat(producer_check_ms, producer_check_ms, lambda: self.check_producers(producer_silent_ms))
+        self.producer_silent_ms = producer_silent_ms
+        self._repeat(producer_check_ms, producer_check_ms, lambda: self.check_producers(self.producer_silent_ms))
         if self.cleaner is not None:
             self.cleaner.start(high_watermark_of)
 
@@ -310,11 +313,17 @@ class LogManager:
         if self.cleaner is not None:
             self.cleaner.truncated(log, offset)
 
+    @property
+    def duplicates(self) -> int:
+        """Batches of idempotent producers that were here before and were answered with their first offset."""
+        return self._duplicates + sum(log.producers.duplicates for log in self._logs.values())
+
     def forget(self, log: Log) -> None:
         """Look after a log no more; its files stay."""
         if self.cleaner is not None:
             self.cleaner.forget(log)
         if self._logs.pop((log.topic, log.partition), None) is not None:
+            self._duplicates += log.producers.duplicates
             self._counts[self.directory_of(log)] -= 1
         self.topic_ids.pop((log.topic, log.partition), None)
         for segment in log.segments:

@@ -6,6 +6,7 @@ Laws:
 3. Nothing below the recovery point is cut; an index that is missing or insane is built again from the batches.
 4. What was dropped is told, never silent. What overlaps is set aside, not removed: the earlier segment is believed,
    as nothing is acknowledged as synced beyond a removal or a cut that is not on the disk itself.
+5. Producers and transactions are those of the newest snapshot that can be believed and of every batch behind it.
 
 Sources: LogLoader.java, LogSegment.recover.
 """
@@ -22,14 +23,16 @@ from kafkalite._speedups.logscan import Scanned, scan
 from kafkalite._speedups.producers import ProducerState
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names, swap
+from kafkalite.storage import producers as producer_states
 from kafkalite.storage.checkpoints import LOG_STARTS, BadCheckpoint
 from kafkalite.storage.epochs import LeaderEpochCache
 from kafkalite.storage.log import Log
 from kafkalite.storage.segment import Segment
-from kafkalite.storage.snapshots import BadSnapshot, read_snapshot, snapshot_offsets
 
 WORK_SUFFIXES = (names.DELETED, names.CLEANED, ".tmp")
 SET_ASIDE = ".aside"
+NOTHING = -1
+OFFSET_MAX = 2**63 - 1
 SEGMENT_SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 logger = logging.getLogger(__name__)
 
@@ -101,8 +104,8 @@ class Recovery:
         segments = self._segments()
         if not segments:  # one is made with the directory: this was never finished, or its files are gone
             raise RecoveryError(f"{place.directory}: has no segment")
-        read_from = max((s.base_offset for s in segments if s.base_offset <= place.recovery_point), default=0)
-        self._load_snapshot(read_from)
+        believed = producer_states.readable_until(segments, OFFSET_MAX if place.clean else place.recovery_point)
+        self._producers_from = producer_states.load_snapshot(self._disk, place.directory, believed, self._producers)
         epochs = self._epochs(segments)
         kept = self._reach_log_start(self._check(segments))
         log = Log(
@@ -110,6 +113,7 @@ class Recovery:
             place.log_start_offset, place.recovery_point,
         )  # fmt: skip
         self._settle(log)
+        self._settle_producers(log)
         return log
 
     # The segments there are.
@@ -132,10 +136,11 @@ class Recovery:
         for base, suffix in others:
             if suffix in SEGMENT_SUFFIXES and base not in known:
                 disk.remove(os.path.join(directory, names.file_name(base, suffix)))
-        return [self._segment(base) for base in sorted(known)]
+        aborts = {base for base, suffix in others if suffix == names.TXN_INDEX}
+        return [self._segment(base, base in aborts) for base in sorted(known)]
 
-    def _segment(self, base_offset: int) -> Segment:
-        segment = Segment(base_offset, self.place.directory, self._disk, self.place.config)
+    def _segment(self, base_offset: int, aborts: bool) -> Segment:
+        segment = Segment(base_offset, self.place.directory, self._disk, self.place.config, aborts=aborts)
         segment.size = self._disk.size(segment.path(names.LOG))
         return segment
 
@@ -150,7 +155,7 @@ class Recovery:
             segment.closed = bool(waiting)
             kept.append(segment)
             if not self._from_recovery_point(segment, waiting):
-                self._believe_or_scan(segment)
+                self._believe_or_scan(segment, waiting)
             elif self._scan(segment, waiting):
                 self._set_overlap_aside(segment, waiting)
             else:
@@ -166,8 +171,11 @@ class Recovery:
         """Whether the segment may hold what was not synced when the broker ended."""
         return not self.place.clean and (not following or following[0].base_offset > self.place.recovery_point)
 
-    def _believe_or_scan(self, segment: Segment) -> None:
-        if not _believe(segment) and not self._scan(segment, synced=True):
+    def _believe_or_scan(self, segment: Segment, following: Sequence[Segment]) -> None:
+        if _believe(segment):
+            if not following or following[0].base_offset > self._producers_from:
+                producer_states.replay(segment, self._producers_from, self._producers)
+        elif not self._scan(segment, synced=True):
             raise AssertionError("a damaged segment that was synced is refused")
 
     def _scan(self, segment: Segment, following: Iterable[Segment] = (), *, synced: bool = False) -> bool:
@@ -176,6 +184,10 @@ class Recovery:
         RecoveryError where what is bad was `synced`.
         """
         found = self._index_anew(segment, self._producers)
+        if not found.whole and (synced or found.next_offset < self.place.recovery_point):
+            path = segment.path(names.LOG)
+            raise RecoveryError(f"{path}: damaged at byte {found.end}, which was synced; nothing is cut")
+        producer_states.take_aborted(segment, self._producers_from, found.aborted)
         self.progress.segments_scanned += 1
         self.progress.batches_checked += found.batches
         self.progress.epochs += found.epochs
@@ -184,9 +196,6 @@ class Recovery:
             segment.finish()
             return True
         if not found.whole:
-            if synced or found.next_offset < self.place.recovery_point:
-                path = segment.path(names.LOG)
-                raise RecoveryError(f"{path}: damaged at byte {found.end}, which was synced; nothing is cut")
             self.progress.bytes_dropped += segment.opened.size() - found.end
             segment.opened.truncate(found.end)
         segment.write_indexes()
@@ -249,6 +258,7 @@ class Recovery:
             raise RecoveryError(f"{self.place.directory}: {text}")
         logger.warning("%s: the log ends at %d, before its start: empty from %d on", self.place.directory, end, start)
         self._drop(kept)
+        producer_states.load_snapshot(self._disk, self.place.directory, NOTHING, self._producers)
         return [Segment(start, self.place.directory, self._disk, self.place.config).create()]
 
     # The small files.
@@ -274,39 +284,25 @@ class Recovery:
             return []
         return [segment for segment in segments if segment.base_offset < known_from]
 
-    def _load_snapshot(self, read_from: int) -> None:
-        """Take the newest snapshot that can be believed, and note from which offset batches come on top.
-
-        After a crash batches are read from `read_from` on: an older snapshot would leave out what came in between, and
-        a producer of that time would be refused for its next sequence. One that is not known may begin at any.
-        """
-        place, newest = self.place, 0
-        for offset in reversed(snapshot_offsets(place.disk, place.directory)):
-            path = os.path.join(place.directory, names.file_name(offset, names.SNAPSHOT))
-            try:
-                if newest == 0 and (place.clean or read_from <= offset <= place.recovery_point):
-                    for producer in read_snapshot(place.disk, path):
-                        self._producers.put(producer)
-                    newest = offset
-                    continue
-            except BadSnapshot as error:
-                logger.warning("%s; the producers are read from the batches", error)
-            place.disk.remove(path)
-        self._producers_from = newest
-
     def _settle(self, log: Log) -> None:
-        """Bring epochs and producers to the ends that were found."""
+        """Bring the epochs to the ends that were found."""
         found = [*self.progress.epochs_before, *log.epochs.entries, *self.progress.epochs]
         log.epochs.settle(found, log.log_start_offset, log.log_end_offset, lost=self.progress.epochs_lost)
         log.set_epoch(log.epochs.latest)
-        self._producers.truncate(log.log_end_offset)
-        log.producers = self._producers
         if self.progress.bytes_dropped:
             logger.warning(
                 "%s-%d: dropped %d bytes and %d segments behind offset %d",
                 log.topic, log.partition, self.progress.bytes_dropped, self.progress.segments_dropped,
                 log.log_end_offset,
             )  # fmt: skip
+
+    def _settle_producers(self, log: Log) -> None:
+        """Give the log its producers; those of a snapshot from behind its end are not believed."""
+        if self._producers_from > log.log_end_offset:
+            log.active.transactions.truncate(log.log_end_offset)
+            producer_states.rebuild(log.disk, log.directory, log.segments, log.log_end_offset, self._producers)
+        producer_states.remove_stray(log.disk, log.directory, log.bases())
+        log.producers = self._producers
 
 
 def _believe(segment: Segment) -> bool:

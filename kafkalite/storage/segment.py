@@ -4,6 +4,7 @@ Laws:
 1. The active segment is open with both indexes in memory; their files are brought up to date by `write_indexes`.
 2. A closed segment may be unloaded at any time; whoever reads it loads it again, and regions in flight hold its file.
 3. An index file that is missing or insane is built again from the batches.
+4. The index of aborted transactions is written with each abort; without aborts there is none.
 """
 
 import logging
@@ -16,6 +17,7 @@ from kafkalite._speedups.segment import SegmentCore
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
 from kafkalite.storage.indexes import SegmentCache
+from kafkalite.storage.transactions import BadTransactionIndex, TransactionIndex
 
 logger = logging.getLogger(__name__)
 
@@ -28,19 +30,43 @@ class Segment(SegmentCore):
         directory: of the partition.
         disk: the disk port.
         config: index sizes are taken from it.
+        aborts: whether it has a file of aborted transactions.
     """
 
-    __slots__ = ("cache", "closed", "damaged", "directory", "disk", "index_bytes_max", "interval", "suffix")
+    __slots__ = (
+        "_suffix",
+        "cache",
+        "closed",
+        "damaged",
+        "directory",
+        "disk",
+        "index_bytes_max",
+        "interval",
+        "transactions",
+    )
 
-    def __init__(self, base_offset: int, directory: str, disk: Disk, config: TopicConfig) -> None:
+    def __init__(
+        self, base_offset: int, directory: str, disk: Disk, config: TopicConfig, *, aborts: bool = False
+    ) -> None:
         self.directory = directory
         self.disk = disk
         self.index_bytes_max = config.segment_index_bytes
         self.interval = config.index_interval_bytes
         self.closed = False
         self.damaged = False  # a batch is: seen when the indexes were to be built again
-        self.suffix = ""
+        self._suffix = ""
         self.cache: SegmentCache | None = None
+        self.transactions = TransactionIndex(disk, self.path(names.TXN_INDEX), base_offset, present=aborts)
+
+    @property
+    def suffix(self) -> str:
+        """What its files are called by on top of their names while they come or go, such as `.deleted`."""
+        return self._suffix
+
+    @suffix.setter
+    def suffix(self, suffix: str) -> None:
+        self._suffix = suffix
+        self.transactions.path = self.path(names.TXN_INDEX)
 
     def path(self, suffix: str) -> str:
         """Where one of its files is now."""
@@ -52,7 +78,7 @@ class Segment(SegmentCore):
         if self.file.size():
             self.file.truncate(0)
         self.empty_indexes()
-        for suffix in (names.INDEX, names.TIME_INDEX):
+        for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
             if self.disk.exists(self.path(suffix)):
                 self.disk.remove(self.path(suffix))
         return self
@@ -89,6 +115,10 @@ class Segment(SegmentCore):
             self.read_indexes(self.size)
         except (InsaneIndex, FileNotFoundError):
             self.index_again()
+        try:
+            self.transactions.load()
+        except BadTransactionIndex as error:  # raised again where somebody needs it
+            logger.error("%s", error)
         if self.closed and self.cache is not None:
             self.cache.add(self)
 
@@ -194,11 +224,13 @@ class Segment(SegmentCore):
         self.opened.truncate(self.size)
         offsets.truncate(offset)
         times.truncate(offset)
+        self.transactions.truncate(offset)
         self.resume()
 
     def unload(self) -> None:
         """Give back descriptor and memory; a region in flight keeps its file open."""
         self.file = self.offset_index = self.time_index = None
+        self.transactions.unload()
 
     def next_offset(self) -> int:
         """One above the last record; the base offset in an empty segment. Raises OSError."""

@@ -1,7 +1,8 @@
 """Producer snapshots, `<offset>.snapshot`: the state of the idempotent producers as of that offset.
 
 Kafka's layout (ProducerSnapshot.json): int16 version 1, uint32 CRC-32C of the rest, int32 count, entries of 46 bytes.
-It holds the last batch of each producer only. Written at a clean end, read at a clean start.
+It holds the last batch of each producer only. Taken at every roll, as of the new segment's base offset, and at a clean
+end; read at every start.
 Law: a snapshot that does not read is no snapshot: the producers are found in the batches, or unknown.
 """
 
@@ -25,22 +26,13 @@ class BadSnapshot(ValueError):
 
 def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerState) -> None:
     """Note the producers as of `offset`. Raises OSError."""
-    body = _COUNT.pack(len(producers)) + b"".join(_pack(producer) for producer in producers.entries.values())
+    write_packed(disk, directory, offset, producers.pack())
+
+
+def write_packed(disk: Disk, directory: str, offset: int, packed: bytes) -> None:
+    """Note the producers as of `offset`, packed then by `ProducerState.pack`. Raises OSError."""
     path = os.path.join(directory, names.file_name(offset, names.SNAPSHOT))
-    disk.write_atomic(path, _HEAD.pack(VERSION, checksum(body)) + body, sync=True)
-
-
-def _pack(producer: Producer) -> bytes:
-    return _ENTRY.pack(
-        producer.producer_id,
-        producer.epoch,
-        producer.last_sequence,
-        producer.last_offset,
-        producer.last_offset_delta,
-        producer.last_timestamp,
-        producer.coordinator_epoch,
-        producer.first_offset_of_transaction,
-    )
+    disk.write_atomic(path, _HEAD.pack(VERSION, checksum(packed)) + packed, sync=True)
 
 
 def read_snapshot(disk: Disk, path: str) -> list[Producer]:
@@ -58,10 +50,8 @@ def read_snapshot(disk: Disk, path: str) -> list[Producer]:
 
 def _unpack(fields: tuple[int, int, int, int, int, int, int, int]) -> Producer:
     producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset = fields
-    producer = Producer(producer_id, epoch)
-    producer.coordinator_epoch = coordinator_epoch
-    producer.first_offset_of_transaction = first_offset
-    if last_sequence >= 0:
+    producer = Producer(producer_id, epoch, coordinator_epoch, timestamp, max(first_offset, -1))
+    if last_offset >= 0:
         producer.restore(last_sequence, last_offset, delta, timestamp)
     return producer
 

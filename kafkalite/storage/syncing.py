@@ -2,14 +2,21 @@
 
 Laws:
 1. A plan names open files, paths and a directory; the job reads nothing else.
-2. The small files come first, then the batches, then the directory: nothing is synced whose epoch is not.
+2. The small files come first, then the batches, then the directory: nothing is synced whose epoch is not. Snapshots of
+   the producers come before all; one for which there is no room is left out, as recovery does without it.
 3. A file or directory that is gone was deleted or renamed meanwhile, and nobody waits for it any more.
 """
 
+import errno
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafkalite._speedups.file import Disk, File
+from kafkalite.storage import producers
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -20,6 +27,7 @@ class FlushPlan:
         offset: up to where the log is on the disk once the plan was carried out.
         truncations, rolls, epochs: how often the log was truncated, rolled and changed its epochs when it was made.
         files: open files of batches; paths: files that are synced by name; directory: to be synced, or None.
+        snapshots: packed producers by offset, to be written; bases: of the segments, whose snapshots stay.
     """
 
     offset: int
@@ -29,11 +37,16 @@ class FlushPlan:
     files: list[File] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     directory: str | None = None
+    snapshots: dict[int, bytes] = field(default_factory=dict)
+    bases: list[int] = field(default_factory=list)
 
 
 def sync(disk: Disk, plans: Iterable[FlushPlan]) -> None:
     """Job: bring all that the plans name to the disk. Raises OSError, which is final: what was lost is not known."""
     plans = tuple(plans)
+    for plan in plans:
+        if plan.snapshots:
+            write_snapshots(disk, plan)
     for plan in plans:
         for path in plan.paths:
             sync_path(disk, path)
@@ -43,6 +56,19 @@ def sync(disk: Disk, plans: Iterable[FlushPlan]) -> None:
     for plan in plans:
         if plan.directory is not None:
             sync_directory(disk, plan.directory)
+
+
+def write_snapshots(disk: Disk, plan: FlushPlan) -> None:
+    """Job: write the producers as of the rolls. Raises OSError."""
+    assert plan.directory is not None
+    try:
+        producers.write_snapshots(disk, plan.directory, plan.snapshots, plan.bases)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        logger.warning("%s: no room for a snapshot of its producers: %s", plan.directory, error)
 
 
 def sync_path(disk: Disk, path: str) -> None:

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kafkalite._speedups.file import Disk, File
+from kafkalite._speedups.file import Disk
 
 VERSION = 0
 ENTRY = struct.Struct(">hqqqq")
@@ -24,7 +24,7 @@ LAST_OFFSET = struct.Struct(">q")
 LAST_OFFSET_AT = 18
 
 
-class BadTransactionIndex(ValueError):
+class BadTransactionIndex(OSError):
     """The bytes are no index of aborted transactions; the text names the file."""
 
 
@@ -50,12 +50,13 @@ class TransactionIndex:
         present: whether there is a file.
     """
 
-    __slots__ = ("_data", "base_offset", "disk", "path", "unsynced")
+    __slots__ = ("_data", "base_offset", "damaged", "disk", "path", "unsynced")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, *, present: bool = False) -> None:
         self.disk = disk
         self.path = path
         self.base_offset = base_offset
+        self.damaged = False
         self.unsynced = False
         self._data: bytearray | None = None if present else bytearray()
 
@@ -88,6 +89,11 @@ class TransactionIndex:
             self._data = data
         return self._data
 
+    def disbelieve(self) -> None:
+        """Take a file that does not read for an empty one; it stays until `replace` is called."""
+        self.damaged = True
+        self._data = bytearray()
+
     def entries(self) -> list[AbortedTransaction]:
         """All of them, in the order of their markers. Raises BadTransactionIndex, OSError."""
         return parse(bytes(self._loaded()))
@@ -112,7 +118,7 @@ class TransactionIndex:
         elif self.disk.exists(self.path):
             self.disk.remove(self.path)
         self._data = bytearray(data)
-        self.unsynced = False
+        self.damaged = self.unsynced = False
 
     def truncate(self, offset: int) -> None:
         """Drop the transactions that ended at or above `offset`. Raises BadTransactionIndex, OSError."""
@@ -130,13 +136,10 @@ class TransactionIndex:
             self.disk.remove(self.path)
             self.unsynced = False
 
-    def to_sync(self) -> list[File]:
-        """The file if it was changed since the last call, for the job that syncs the segment. Raises OSError."""
-        if not self.unsynced or not self:
-            return []
-        file = self.disk.open(self.path)
-        self.unsynced = False
-        return [file]
+    def take_unsynced(self) -> bool:
+        """Whether the file was changed since the last call, and is to be synced with the segment."""
+        unsynced, self.unsynced = self.unsynced and bool(self), False
+        return unsynced
 
     def collect(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
         """The transactions that touch offsets from `start` to below `end`, and whether later segments can have more.

@@ -5,9 +5,6 @@
 from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from kafkalite.server.call import Call
 
-NO_TRANSACTION = -1
-NO_COORDINATOR = -1
-
 TopicResponse = DescribeProducersResponse.TopicResponse
 PartitionResponse = TopicResponse.PartitionResponse
 ProducerState = PartitionResponse.ProducerState
@@ -41,8 +38,8 @@ def producers_of(call: Call, topic: str, index: int) -> PartitionResponse:
                 producer_epoch=producer.epoch,
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp,
-                coordinator_epoch=NO_COORDINATOR,
-                current_txn_start_offset=NO_TRANSACTION,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.first_offset_of_transaction,
             )
             for producer in known
         ],

@@ -5,6 +5,8 @@ Version notes: v7 incremental sessions (KIP-227); v9 current leader epoch (KIP-3
 diverging epoch (KIP-595); v13 topics by id; v16 node endpoints. At least one whole batch is answered even above
 max_bytes (KIP-74). Deviations: no preferred read replica yet. Sources: FetchRequest.json,
 KafkaApis.handleFetchRequest, DelayedFetch.
+read_committed (KIP-98): records up to the last stable offset, and the aborted transactions among them, which the client
+skips; the list may name some that begin behind these records, as Kafka's does.
 """
 
 import logging
@@ -28,6 +30,7 @@ READ_COMMITTED = 1
 TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionData = TopicResponse.PartitionData
 EpochEndOffset = PartitionData.EpochEndOffset
+AbortedTransaction = PartitionData.AbortedTransaction
 
 
 class PendingFetch:
@@ -65,9 +68,22 @@ class PendingFetch:
 
     def _park(self, bytes_missing: int) -> None:
         partitions = [part.handle for part in self._context.partitions if isinstance(part.handle, Partition)]
-        waiter = FetchWaiter(partitions, bytes_missing, self._wake)
+        missing = self._missing if self._committed_only else None
+        waiter = FetchWaiter(partitions, bytes_missing, self._wake, missing)
         self._call.reply.on_gone = waiter.drop
         waiter.park(self._call.broker.clock, self._request.max_wait_ms / 1000)
+
+    @property
+    def _committed_only(self) -> bool:
+        return self._request.isolation_level == READ_COMMITTED
+
+    def _missing(self) -> int:
+        """How many bytes it still has to wait for, none where there is something else to tell."""
+        reads = self._read_all()
+        cold, self._cold = self._cold, []  # what has to be brought in is found again by who is woken
+        if cold or any(found.error or found.diverging for found in reads):
+            return 0
+        return self._request.min_bytes - sum(found.size for found in reads)
 
     def _wake(self) -> None:
         self._resume(hurried=True)
@@ -122,7 +138,7 @@ class PendingFetch:
             part.fetch_offset,
             min(part.max_bytes, bytes_left),
             min_one=min_one,
-            committed_only=self._request.isolation_level == READ_COMMITTED,
+            committed_only=self._committed_only,
             current_leader_epoch=part.current_leader_epoch,
             last_fetched_epoch=part.last_fetched_epoch,
             brought=brought.value if brought is not None else None,
@@ -158,6 +174,11 @@ def partition_data(part: SessionPartition, found: Read) -> PartitionData:
         aborted_transactions=None,
         records=found.regions or b"",
     )
+    if found.aborted is not None:
+        data.aborted_transactions = [
+            AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+            for entry in found.aborted
+        ]
     if found.diverging is not None:
         epoch, end_offset = found.diverging
         data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)

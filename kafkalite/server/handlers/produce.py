@@ -3,7 +3,11 @@ them as asked.
 
 Version notes: v3 record batches v2 only; v5 log start offset; v7 zstd; v8 record errors; v13 topics by id.
 acks=0 gets no answer; an error then closes the connection, as there is no other way to tell. v0-2 close it too.
-Deviations: none known. Sources: ProduceRequest.json, ReplicaManager.appendRecords.
+Transactions: a transactional batch without a transactional id is refused (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), and
+one whose producer has no open transaction in the partition, too (INVALID_TXN_STATE): what opens one is verified with
+the transaction coordinator first (KIP-890), and there is none yet, so no transactional batch of a client is taken.
+Deviations: the first of these two is told per partition, not for the whole request.
+Sources: ProduceRequest.json, ReplicaManager.appendRecords.
 """
 
 from kafkalite.cluster.append import Append
@@ -93,6 +97,7 @@ def produce(call: Call, request: ProduceRequest) -> None:
     answer = ProduceAnswer(call, request)
     refusal = request_error(request)
     replicas, by_id, zstd_allowed = call.broker.replicas, call.version >= TOPIC_ID_SINCE, call.version >= ZSTD_SINCE
+    transactional = request.transactional_id is not None
     for topic in request.topic_data:
         for data in topic.partition_data:
             append = answer.expect(data.records)
@@ -103,6 +108,7 @@ def produce(call: Call, request: ProduceRequest) -> None:
                 append.refuse(KafkaErrorCode.INVALID_RECORD, "a partition's records are missing")
             else:
                 append.zstd_allowed = zstd_allowed
+                append.transactional = transactional
                 partition.append(append)
     answer.finished()
 
@@ -111,6 +117,4 @@ def request_error(request: ProduceRequest) -> int:
     """The error that holds for every partition of the request, or 0."""
     if request.acks not in ACKS:
         return KafkaErrorCode.INVALID_REQUIRED_ACKS
-    if request.transactional_id is not None:
-        return KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return 0

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
-from kafkalite.records import batches
+from kafkalite.records import Builder, batches
 from tests.kit.server import (
     ALL,
     GZIP,
@@ -283,10 +283,29 @@ async def test_a_body_that_does_not_parse_closes_the_connection(
     assert wire.closed and "does not parse" in caplog.text
 
 
-async def test_a_transactional_produce_is_refused(client: Client) -> None:
+def transactional(*values: bytes) -> bytes:
+    builder = Builder()
+    for value in values:
+        builder.append(1, None, value)
+    return builder.build(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+
+
+async def test_a_transactional_batch_is_refused_as_nothing_opened_its_transaction(client: Client) -> None:
+    await client.create("t")
+    for transactional_id, code in (
+        ("me", KafkaErrorCode.INVALID_TXN_STATE),
+        (None, KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ):
+        request = produce_request("t", (0, transactional(b"x")), transactional_id=transactional_id)
+        (found,) = outcomes(await client.call(request, 12))
+        assert found.error_code == code
+    assert await client.read("t") == []
+
+
+async def test_a_transactional_id_alone_harms_nobody(client: Client) -> None:
     await client.create("t")
     (found,) = outcomes(await client.call(produce_request("t", (0, batch(b"x")), transactional_id="me"), 12))
-    assert found.error_code == KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert (found.error_code, await client.read("t")) == (0, [b"x"])
 
 
 async def test_a_full_queue_of_small_requests_loses_nothing() -> None:

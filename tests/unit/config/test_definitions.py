@@ -81,14 +81,14 @@ def test_keys_without_effect_are_read_by_nobody() -> None:
     assert sorted(idle & attributes_read()) == []
 
 
-def test_changeable_keys_are_honoured_topic_defaults_or_limits_of_connections() -> None:
+def test_changeable_keys_are_honoured_topic_defaults_or_known_to_be_put_into_force() -> None:
     changeable = {
         name
         for name, key in BROKER_KEYS.items()
         if key.update is not Update.READ_ONLY and key.standing is Standing.HONOURED
     }
     behind = {synonym.name for key in TOPIC_KEYS.values() for synonym in key.synonyms}
-    assert changeable - behind == {"max.connections", "max.connections.per.ip"}
+    assert changeable - behind == {"max.connections", "max.connections.per.ip", "producer.id.expiration.ms"}
 
 
 @pytest.mark.parametrize(

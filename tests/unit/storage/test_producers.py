@@ -111,9 +111,7 @@ def test_silent_producers_expire_whatever_their_timestamps_say(log: Log) -> None
 
 
 def test_an_open_transaction_keeps_its_producer(log: Log) -> None:
-    send(log, 0)
-    (producer,) = log.producers
-    producer.first_offset_of_transaction = 0
+    log.append(batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), None, 0)
     for now_ms in (1_000, 9_000):
         log.producers.expire(now_ms, 1)
     assert len(log.producers) == 1

@@ -63,10 +63,9 @@ def test_a_failed_append_is_cut_away(tmp_path: Path) -> None:
 
 def test_what_was_written_is_synced_once(tmp_path: Path) -> None:
     made = index(tmp_path)
-    assert made.to_sync() == []
+    assert not made.take_unsynced()
     made.append(ENTRIES)
-    assert [file.path for file in made.to_sync()] == [made.path]
-    assert made.to_sync() == []
+    assert [made.take_unsynced(), made.take_unsynced()] == [True, False]
 
 
 def test_the_search_ends_where_nothing_was_open(tmp_path: Path) -> None:
