@@ -125,6 +125,7 @@ class Segment(SegmentCore):
     def apart(self) -> "Segment":
         """This unloaded segment for a job, which loads it by `open_again`; `take_over` brings the result back."""
         twin = Segment.__new__(Segment, self.base_offset)
+        twin.transactions = self.transactions.apart()
         twin.directory, twin.disk, twin.suffix = self.directory, self.disk, self.suffix
         twin.index_bytes_max, twin.interval, twin.size = self.index_bytes_max, self.interval, self.size
         twin.closed, twin.damaged, twin.cache = self.closed, self.damaged, None
@@ -134,6 +135,7 @@ class Segment(SegmentCore):
         """Be loaded with what a job has loaded apart, unless it was loaded or changed meanwhile."""
         if self.file is None and (self.size, self.suffix) == (twin.size, twin.suffix):
             self.file, self.offset_index, self.time_index = twin.file, twin.offset_index, twin.time_index
+            self.transactions.take_over(twin.transactions)
             if self.closed and self.cache is not None:
                 self.cache.add(self)
 

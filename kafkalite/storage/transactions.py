@@ -77,6 +77,15 @@ class TransactionIndex:
         """Read and check the file now. Raises BadTransactionIndex, OSError."""
         self._loaded()
 
+    def apart(self) -> "TransactionIndex":
+        """This index for a job, which loads it; `take_over` brings the result back."""
+        return TransactionIndex(self.disk, self.path, self.base_offset, present=bool(self))
+
+    def take_over(self, twin: "TransactionIndex") -> None:
+        """Hold what a job has loaded."""
+        if self._data is None:
+            self._data = twin._data
+
     def unload(self) -> None:
         """Give back the memory; the file is read again at the next use."""
         if self._data:
