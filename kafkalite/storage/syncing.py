@@ -7,15 +7,14 @@ Laws:
 3. A file or directory that is gone was deleted or renamed meanwhile, and nobody waits for it any more.
 """
 
-import errno
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafkalite._speedups.file import Disk, File
 from kafkalite.storage import producers
+from kafkalite.storage.trouble import is_transient
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 logger = logging.getLogger(__name__)
 
 
@@ -66,7 +65,7 @@ def write_snapshots(disk: Disk, plan: FlushPlan) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        if error.errno not in NO_ROOM:
+        if not is_transient(error):
             raise
         logger.warning("%s: no room for a snapshot of its producers: %s", plan.directory, error)
 

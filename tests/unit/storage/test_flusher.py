@@ -135,7 +135,7 @@ def test_a_roll_brings_the_closed_segment_its_indexes_and_the_directory(rig: Rig
     first, second = log.segments
     assert changed == {
         first.path(".log"), first.path(".index"), first.path(".timeindex"), second.path(".log"), log.directory,
-        log.epochs.path,
+        log.epochs.path, second.path(".snapshot.tmp"),
     }  # fmt: skip
     rig.disk.trace.clear()
     rig.write(log)
