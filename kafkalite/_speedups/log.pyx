@@ -187,7 +187,7 @@ cdef class LogCore:
         try:
             if self.failed:      # since it was queued: another log of the directory has seen that the disk is not sound
                 self.next_offset = self.log_end_offset
-                self.producers.take_back()
+                self.producers.take_back(self.log_end_offset)
                 return KAFKA_STORAGE_ERROR
             self.write_queued()
             if self.producers.aborted:
