@@ -103,8 +103,7 @@ def _first_timestamp(segment: Segment) -> int:
 
 def stable_offset(log: Log, high_watermark: int) -> int:
     """Below it every transaction has ended."""
-    begun = (each.first_offset_of_transaction for each in log.producers)
-    return min([high_watermark, *(offset for offset in begun if offset >= 0)])
+    return log.last_stable_offset(high_watermark)
 
 
 def groups(segments: Sequence[Segment], upper_offset: int, config: TopicConfig) -> list[list[Segment]]:

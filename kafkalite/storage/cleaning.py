@@ -162,11 +162,7 @@ def _seal(plan: Plan, target: Segment, kept: list[tuple[int, int, int, int]]) ->
     target.closed = True
     target.finish()
     if kept:
-        file = plan.disk.open(target.path(names.TXN_INDEX), create=True)
-        try:
-            file.pwrite(pack(AbortedTransaction(*entry) for entry in kept), 0)
-        finally:
-            file.close()
+        target.transactions.append(AbortedTransaction(*entry) for entry in kept)
     for path in target.files():
         file = plan.disk.open(path)
         try:

@@ -207,10 +207,10 @@ def test_an_open_transaction_holds_the_cleaner_back(tmp_path: Path) -> None:
     assert stable_offset(log, 77) == 77
     builder = Builder(1 << 20)
     builder.append(1, b"k", b"v")
-    assert log.append(bytearray(builder.build(producer_id=5, producer_epoch=0, base_sequence=0)), None, 0) == 100
-    (producer,) = log.producers
-    producer.first_offset_of_transaction = 40
-    assert stable_offset(log, 77) == 40
+    opened = builder.build(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+    assert log.append(bytearray(opened), None, 0) == 100
+    plain(kit, range(101, 110))
+    assert stable_offset(log, 110) == 100
     assert stable_offset(log, 30) == 30
 
 
