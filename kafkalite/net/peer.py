@@ -138,9 +138,10 @@ class Peer:
         version = self.version(type(request), version_max)
         return await self._within(self._call(request, version), timeout_s, type(request).__name__)
 
-    async def tell(self, request: Request, *, timeout_s: float | None = None) -> None:
+    async def tell(self, request: Request, *, timeout_s: float | None = None, version_max: int | None = None) -> None:
         """Send a request that gets no answer (Produce with acks=0); returns when the socket took it."""
-        frame = encode_request(request, self.version(type(request)), self._next_id(), self._client_id)
+        version = self.version(type(request), version_max)
+        frame = encode_request(request, version, self._next_id(), self._client_id)
         await self._within(self._wire.send(frame), timeout_s, type(request).__name__)
 
     async def _within(self, work: Any, timeout_s: float | None, what: str) -> Any:

@@ -17,9 +17,9 @@ import confluent_kafka as ck
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
 from kafkalite.net.peer import Peer
-from kafkalite.records import Builder
+from kafkalite.records import Builder, batches
 from tests.kit.checker import DAMAGED, History, Partition
-from tests.kit.server import NOW_MS, outcomes, produce_request
+from tests.kit.server import ALL, NOW_MS, fetch_request, fetched, outcomes, produce_request
 
 DEPTH = 16  # open requests: too few to fill the write buffer, where calls could overtake each other
 BATCH_RECORDS_MAX = 8
@@ -54,6 +54,7 @@ class Sender:
         keys: how many keys there are; 0 = records without key.
         depth: open requests.
         certain: a refusal means that the batch is not in the log; else it may be.
+        silent: the share of batches that go with acks=0, never to be answered.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Sender:
         keys: int = 0,
         depth: int = DEPTH,
         certain: bool = True,
+        silent: float = 0.0,
     ) -> None:
         self.name = name
         self.acks = 0  # answered requests
@@ -77,6 +79,7 @@ class Sender:
         self._keys = keys
         self._depth = depth
         self._certain = certain
+        self._silent = silent
         self._stop = asyncio.Event()
         self._progress = asyncio.Event()
 
@@ -116,8 +119,12 @@ class Sender:
         numbers = list(itertools.islice(self._numbers, self._random.randint(1, BATCH_RECORDS_MAX)))
         keys = [number % self._keys for number in numbers] if self._keys else []
         self._history.sent(self.name, partition, numbers, keys)
-        request = produce_request(partition[0], (partition[1], self._batch(numbers, keys)))
+        acks = 0 if self._random.random() < self._silent else ALL
+        request = produce_request(partition[0], (partition[1], self._batch(numbers, keys)), acks=acks)
         try:
+            if acks == 0:
+                await peer.tell(request, version_max=BY_NAME)
+                return
             answer = await peer.call(request, version_max=BY_NAME)
         except KafkaConnectionError:
             self._stop.set()  # it may be in the log or not
@@ -147,6 +154,41 @@ class Sender:
     def refused_by_storage(self) -> int:
         """How many requests ended with KAFKA_STORAGE_ERROR."""
         return self.refusals.get(KafkaErrorCode.KAFKA_STORAGE_ERROR, 0)
+
+
+class Tail:
+    """A consumer that follows some partitions of one topic while they are written."""
+
+    def __init__(self, name: str, history: History, partitions: Sequence[Partition]) -> None:
+        self.name = name
+        self.records = 0
+        self._history = history
+        self._topic = partitions[0][0]
+        self._offsets = {index: history.highest_acknowledged((self._topic, index)) + 1 for _, index in partitions}
+
+    async def run(self, address: str) -> None:
+        """Read until the connection is lost, or a partition ends with an error."""
+        host, port = address.rsplit(":", 1)
+        async with Peer(host, int(port), timeout_s=60.0) as peer:
+            while True:
+                asked = fetch_request(self._topic, *self._offsets.items(), max_wait_ms=50, max_bytes=1 << 18)
+                try:
+                    answer = fetched(await peer.call(asked, version_max=BY_NAME))
+                except KafkaConnectionError:
+                    return
+                if any(part.error_code for part in answer.values()):
+                    return
+                for (_, index), part in answer.items():
+                    self._take(index, part.records)
+
+    def _take(self, index: int, records: Any) -> None:
+        for found in batches(records):
+            for record in found:
+                if record.offset >= self._offsets[index]:
+                    place = (self._topic, index)
+                    self._history.read(self.name, place, record.offset, number_of(record.value))
+                    self._offsets[index] = record.offset + 1
+                    self.records += 1
 
 
 class IdempotentSender(threading.Thread):

@@ -29,6 +29,7 @@ pytestmark = [
 MEGABYTES = 64
 ROOM = 3 << 20  # left for the load: some segments
 REFUSALS = 200
+SILENT = 0.1  # the share that goes with acks=0
 # Checkpoints are written all the time, also while there is no space for them.
 SETTINGS = {"log.initial.task.delay.ms": "10", "log.flush.offset.checkpoint.interval.ms": "20"}
 
@@ -44,11 +45,13 @@ class Filling:
         self.history = History()
         numbers = itertools.count()
         self.partitions: list[Partition] = [("t", index) for index in range(3)]
+        # A refusal of what wants no answer ends its connection, as at Apache Kafka.
+        self.silent = Sender("silent", self.history, numbers, random, self.partitions, silent=SILENT)
         self.senders = [Sender(name, self.history, numbers, random, self.partitions) for name in ("a", "b")]
 
-    async def begin(self) -> None:
+    async def begin(self, **configs: str) -> None:
         await asyncio.to_thread(self.broker.start)
-        await create_topic(self.broker.address, "t", len(self.partitions), segment_bytes=str(1 << 20))
+        await create_topic(self.broker.address, "t", len(self.partitions), segment_bytes=str(1 << 20), **configs)
 
     def fill(self) -> None:
         """Take the space but for ROOM."""
@@ -58,15 +61,16 @@ class Filling:
     async def until_refused(self) -> None:
         """Load until many appends were refused, and no disk space is left."""
         loads = [asyncio.create_task(each.run(self.broker.address)) for each in self.senders]
+        silent = asyncio.create_task(self.silent.run(self.broker.address))
         try:
             goal = self.refusals + REFUSALS
             while self.refusals < goal:
                 assert not any(load.done() for load in loads), "the broker hung up"
                 await self.senders[0].settled()
         finally:
-            for each in self.senders:
+            for each in (*self.senders, self.silent):
                 each.stop()
-            await asyncio.gather(*loads)
+            await asyncio.gather(*loads, silent)
 
     @property
     def refusals(self) -> int:
@@ -88,14 +92,25 @@ class Filling:
             assert (each.acks - before, self.refusals) == (700, refused)
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["left alone", "killed while full"])
+@pytest.mark.parametrize(
+    ("killed", "flush"),
+    [
+        pytest.param(False, {}, id="left alone"),
+        pytest.param(True, {"flush_messages": "1"}, id="flush.messages=1, killed while full"),
+    ],
+)
 async def test_full(
-    fault: int, killed: bool, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
+    fault: int,
+    killed: bool,
+    flush: dict[str, str],
+    random: Random,
+    tmp_path: Path,
+    record_property: pytest.RecordProperty,
 ) -> None:
     with LoopDisk(tmp_path, "ext4", MEGABYTES) as disk:
         filling = Filling(tmp_path, disk, random)
         with ended(filling.broker):
-            await filling.begin()
+            await filling.begin(**flush)
             filling.fill()
             await filling.until_refused()
             await filling.judge("while full")

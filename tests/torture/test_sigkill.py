@@ -1,9 +1,9 @@
 """kill -9 again and again, at the worst moments: nothing acknowledged is lost, order is kept, nothing is there twice.
 
 A life is one data directory with a kill at each kind of moment, in random order. Two of our pipelined producers write
-to the same partitions and never send twice; librdkafka's idempotent producer goes on through all kills, behind a proxy
-that hangs up before answers. After each kill a foreign client reads everything; at the end two do, and the files are
-judged.
+to the same partitions and a third one to a topic with flush.messages=1; they never send twice, and send a part with
+acks=0. A consumer follows. librdkafka's idempotent producer goes on through all kills, behind a proxy that hangs up
+before answers. After each kill a foreign client reads everything; at the end two do, and the files are judged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 from tests.kit import jvm
 from tests.kit.brokers import READY, Kafkalite
 from tests.kit.checker import History, Partition, check
-from tests.kit.load import IdempotentSender, Sender
+from tests.kit.load import IdempotentSender, Sender, Tail
 from tests.kit.proxy import CuttingProxy
 from tests.kit.readers import READERS
 from tests.kit.rig import assert_files_are_good, assert_kept, create_topic, unsynced
@@ -33,7 +33,8 @@ pytestmark = [
 MOMENTS = ("load", "roll", "recovery", "shutdown", "load")
 ACKS_MIN = 1000
 CUT_SHARE = 0.02
-PLAIN, IDEMPOTENT = "plain", "idempotent"
+PLAIN, SYNCED, IDEMPOTENT = "plain", "synced", "idempotent"
+SILENT = 0.1
 
 
 class Life:
@@ -50,18 +51,24 @@ class Life:
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT",
         }
         self.history = History()
+        self.plain: list[Partition] = []
         self.partitions: list[Partition] = []
+        self.followed = 0
         self.senders: list[Sender] = []
         self.acks_of_rounds: list[int] = []
         self.idempotent: IdempotentSender | None = None
 
     async def begin(self) -> None:
         await asyncio.to_thread(self.broker.start)
-        self.partitions = await create_topic(self.broker.address, PLAIN, 3, segment_bytes=str(1 << 20))
-        await create_topic(self.broker.address, IDEMPOTENT, 2, segment_bytes=str(1 << 20))
+        size = str(1 << 20)
+        self.plain = await create_topic(self.broker.address, PLAIN, 3, segment_bytes=size)
+        synced = await create_topic(self.broker.address, SYNCED, 1, segment_bytes=size, flush_messages="1")
+        await create_topic(self.broker.address, IDEMPOTENT, 2, segment_bytes=size)
+        self.partitions = [*self.plain, *synced]
         numbers = itertools.count()
         self.senders = [
-            Sender(name, self.history, numbers, Random(self.random.random()), self.partitions) for name in ("a", "b")
+            Sender(name, self.history, numbers, Random(self.random.random()), partitions, silent=SILENT)
+            for name, partitions in (("a", self.plain), ("b", self.plain), ("c", synced))
         ]
         self.idempotent = IdempotentSender(f"127.0.0.1:{self.proxy.port}", IDEMPOTENT, 2)
         self.idempotent.start()
@@ -70,16 +77,18 @@ class Life:
         """Load, a kill at this moment, a start by itself, everything read back."""
         before = self.acks
         goal = before + ACKS_MIN + self.random.randint(0, ACKS_MIN)
-        loads = [asyncio.create_task(sender.run(self.broker.address)) for sender in self.senders]
+        tail = Tail(f"tail {number}", self.history, self.plain)
+        loads = [asyncio.create_task(each.run(self.broker.address)) for each in (*self.senders, tail)]
         try:
             await self.until(goal)
-            exposed = unsynced(self.broker.data, self.history, self.partitions)
+            exposed = unsynced(self.broker.data, self.history, self.plain)
             await asyncio.to_thread(getattr(self, f"kill_at_{moment}"))
         finally:
             for sender in self.senders:
                 sender.stop()
             await asyncio.gather(*loads)
         self.acks_of_rounds.append(self.acks - before)
+        self.followed += tail.records
         assert self.acks_of_rounds[-1] >= ACKS_MIN
         assert exposed, "every acknowledged record was synced: the kill proves nothing"
         await asyncio.to_thread(self.broker.start)
@@ -149,6 +158,7 @@ class Life:
             await self.judge(reader, name)
             await asyncio.to_thread(reader, name, self.broker.address, partitions, self.idempotent.history)
             assert_kept(check(self.idempotent.history, name))
+        assert self.followed > 0 and self.senders[-1].acks > 0
         assert self.proxy.wrong == []
         assert self.proxy.answered_again > 0, f"{self.proxy.cuts} answers were cut, and no batch was sent again"
         assert await asyncio.to_thread(self.broker.stop) == self.broker.clean_exit
