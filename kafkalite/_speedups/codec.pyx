@@ -239,6 +239,8 @@ cdef inline int put_default(object owner, const Op *op) except -1:
     cdef object value = <object> op.fallback
     if PyList_CheckExact(value):
         value = PyList_New(0)
+    elif op.nullable and op.code == STRUCT:
+        value = (<Plan> op.plan).cls()
     return put(owner, op.offset, value)
 
 
@@ -303,11 +305,24 @@ cdef int read_tagged(Reader *r, const Op *op, object owner, Py_ssize_t size) exc
     """Read one known tagged field out of exactly `size` bytes, which are there."""
     cdef Py_ssize_t after = r.span.left - size
     r.span.left = size
-    put(owner, op.offset, read_value(r, op, op.code, True, op.nullable))
+    if op.code == STRUCT and op.nullable:
+        put(owner, op.offset, read_tagged_struct(r, op))
+    else:
+        put(owner, op.offset, read_value(r, op, op.code, True, op.nullable))
     if r.span.left:
         fail(r, "tag size", f"{r.span.left} of {size} bytes are left over")
     r.span.left = after
     return 0
+
+
+cdef object read_tagged_struct(Reader *r, const Op *op):
+    """A tagged struct that may be null: its presence is a varint here, and 0 stands for null."""
+    cdef uint32_t presence = need_uvarint(r)
+    if presence == 0:
+        return None
+    if presence != 1:
+        fail(r, "presence", f"a nullable tagged struct begins with {presence}, not with 0 or 1")
+    return read_struct(r, <Plan> op.plan)
 
 
 cdef int start_reading(Reader *r, Py_buffer *buffer, object source) except -1:

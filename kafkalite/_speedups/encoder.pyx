@@ -315,6 +315,8 @@ cdef int write_struct(Writer *w, Plan plan, object owner) except -1:
 
 
 cdef bint is_default(const Op *op, object value) except -1:
+    if op.code == STRUCT and op.nullable:
+        return value is not None and value == (<Plan> op.plan).cls()
     if value is <object> op.fallback:
         return True
     if op.code == STRUCT:
@@ -348,7 +350,10 @@ cdef int write_tagged(Writer *w, const Op *op, object value) except -1:
     reserve(w, 1)
     start = w.size
     w.tagged = True
-    write_field(w, op, value, True)
+    if value is None and op.code == STRUCT and op.nullable:
+        reserve(w, 1)[0] = 0
+    else:
+        write_field(w, op, value, True)
     w.tagged = outer
     n = w.size - start
     size = uvarint_size(n)

@@ -145,19 +145,42 @@ def _slot_reader(slot: Slot, flexible: bool) -> Read:
     return _reader(slot.wire, slot.struct, flexible, slot.nullable)
 
 
+def _tagged_reader(slot: Slot) -> Read:
+    if slot.wire.kind != "struct" or not slot.nullable:
+        return _slot_reader(slot, True)
+    assert slot.struct is not None
+    read = struct_reader(slot.struct)
+
+    def nullable(reader: Reader) -> Any:
+        presence = reader.uvarint()
+        if presence > 1:
+            raise reader.fail("presence", f"a nullable tagged struct begins with {presence}, not with 0 or 1")
+        return read(reader) if presence else None
+
+    return nullable
+
+
 def _fresh(default: Any) -> Any:
     return [] if isinstance(default, list) else default
+
+
+def _unsent(slot: Slot) -> Any:
+    """What a tagged field is when it is not sent: its default, or where a struct may be null one of defaults."""
+    if slot.wire.kind == "struct" and slot.nullable:
+        assert slot.struct is not None
+        return slot.struct.cls()
+    return _fresh(slot.default)
 
 
 @cache
 def struct_reader(layout: Layout) -> Read:
     """The function that reads a struct: its fields in order, then its tags."""
     fields = [(slot.name, _slot_reader(slot, layout.flexible)) for slot in layout.fields]
-    tagged = {slot.tag: (slot.name, _slot_reader(slot, True)) for slot in layout.tagged}
-    defaults = [*layout.absent, *((slot.name, slot.default) for slot in layout.tagged)]
+    tagged = {slot.tag: (slot.name, _tagged_reader(slot)) for slot in layout.tagged}
 
     def read(reader: Reader) -> Any:
-        values = {name: _fresh(default) for name, default in defaults}
+        values = {name: _fresh(default) for name, default in layout.absent}
+        values.update((slot.name, _unsent(slot)) for slot in layout.tagged)
         reader.path.append("")
         for name, read_field in fields:
             reader.path[-1] = name
@@ -348,9 +371,16 @@ def _slot_writer(slot: Slot, flexible: bool) -> Write:
     return write_slot
 
 
+def _tagged_writer(slot: Slot) -> Write:
+    write = _slot_writer(slot, True)
+    if slot.wire.kind != "struct" or not slot.nullable:
+        return write
+    return lambda path, value: b"\0" if value is None else write(path, value)
+
+
 def _is_default(slot: Slot, value: Any) -> bool:
     if slot.struct is not None and slot.wire.kind == "struct":
-        return value is slot.default or value == slot.struct.cls()
+        return (value is None and not slot.nullable) or value == slot.struct.cls()
     return bool(value == slot.default)
 
 
@@ -358,7 +388,7 @@ def _is_default(slot: Slot, value: Any) -> bool:
 def struct_writer(layout: Layout) -> Write:
     """The function that writes a struct: its fields in order, then those tags that differ from their default."""
     fields = [(slot, _slot_writer(slot, layout.flexible)) for slot in layout.fields]
-    tagged = [(slot, _slot_writer(slot, True)) for slot in layout.tagged]
+    tagged = [(slot, _tagged_writer(slot)) for slot in layout.tagged]
 
     def write(path: list[str], owner: Any) -> bytes:
         if type(owner) is not layout.cls:

@@ -8,7 +8,8 @@ class HeartbeatRequest(Request, key=12, versions=(0, 4), flexible=4):
 Laws:
 1. One object serves every version. A version that lacks a field neither sends nor reads it; reading sets its default.
 2. `| None` makes a field nullable from its first version on, or from `nullable_since`.
-3. A tagged struct is `| None` and None means "not sent"; it is null on the wire only where `nullable_since` says.
+3. A tagged struct is `| None` and None means "not sent". Where `nullable_since` makes it nullable, None is sent as
+   null, and what is not sent is a struct of defaults.
 4. As in Kafka's own classes every field has a default at run time; type checkers ask for those not written down here.
 5. A declaration is compiled per version on first use, into a `Layout` that both engines walk: `_speedups.codec` and its
    readable twin `protocol.codec`.

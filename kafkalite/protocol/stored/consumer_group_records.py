@@ -110,7 +110,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(StoredValue, versions=(0, 0), fl
     class TopicPartitions(Struct):
         topic_id: uuid
         partitions: list[int32]
-        assignment_epochs: list[int32] | None = field(tag=0, default=None)
+        assignment_epochs: list[int32] | None = field(tag=0, factory=list)
 
     member_epoch: int32
     previous_member_epoch: int32

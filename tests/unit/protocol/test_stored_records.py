@@ -8,7 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
+from kafkalite._speedups import codec
 from kafkalite.errors import DecodeError, EncodeError
+from kafkalite.protocol import codec as oracle
 from kafkalite.protocol.stored import group_records as groups
 from kafkalite.protocol.stored import transaction_records as transactions
 from kafkalite.protocol.stored.catalogue import Catalogue, StoredKey
@@ -143,3 +145,51 @@ def test_key_and_value_belong_together() -> None:
         groups.write(GROUP, groups.RewindMarkValue(generation_id=1))
     with pytest.raises(EncodeError, match="has no version 5"):
         groups.write(GROUP, groups.OffsetCommitValue(offset=1, metadata="", commit_timestamp=1), 5)
+
+
+Member = groups.ConsumerGroupMemberMetadataValue
+MEMBER = {
+    "instance_id": None,
+    "rack_id": None,
+    "client_id": "c",
+    "client_host": "h",
+    "subscribed_topic_names": [],
+    "subscribed_topic_regex": None,
+    "rebalance_timeout_ms": 1,
+    "server_assignor": None,
+}
+MEMBER_BYTES = "00 00 02 63 02 68 01 00 00000001 00"
+CLASSIC = [
+    (None, "01 00 01 00"),
+    (Member.ClassicMemberMetadata(), "00"),  # type: ignore[call-arg]
+    (Member.ClassicMemberMetadata(session_timeout_ms=5, supported_protocols=[]), "01 00 07 01 00000005 01 00"),
+]
+
+
+@pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
+@pytest.mark.parametrize(("metadata", "tags"), CLASSIC)
+def test_a_tagged_struct_that_may_be_null(engine: Any, metadata: Any, tags: str) -> None:
+    """Kafka takes a struct of defaults as the default, so null is sent: as 0, for presence is a varint in a tag."""
+    value = Member(**MEMBER, classic_member_metadata=metadata)
+    data = bytes.fromhex(MEMBER_BYTES + tags)
+    assert engine.encode(value, 0) == data
+    read = engine.decode(Member, 0, data)
+    assert read == value
+    if metadata is not None:
+        assert read.classic_member_metadata is not engine.decode(Member, 0, data).classic_member_metadata
+
+
+@pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
+@pytest.mark.parametrize(
+    ("tags", "kind"),
+    [
+        ("01 00 01 02", "presence"),
+        ("01 00 00", "truncated"),
+        ("01 00 02 00 00", "tag size"),
+        ("01 00 01 80", "truncated"),
+    ],
+)
+def test_bad_presence_in_a_tag(engine: Any, tags: str, kind: str) -> None:
+    with pytest.raises(DecodeError) as caught:
+        engine.decode(Member, 0, bytes.fromhex(MEMBER_BYTES + tags))
+    assert (caught.value.kind, caught.value.field) == (kind, "classic_member_metadata")
