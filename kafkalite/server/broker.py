@@ -46,6 +46,7 @@ from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.directories import DirectoryError, Identity
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
+from kafkalite.storage.temporary import TemporaryDisk
 
 LOGGER = logging.getLogger("kafkalite.server")
 SESSION_ID_MAX = 2**31 - 1
@@ -89,7 +90,7 @@ class Broker:
         directory = self._temporary or data_dir
         self.config = config or BrokerConfig({**EMBEDDED, "log.dirs": str(directory), **(settings or {})})
         self.random: Random = SystemRandom()
-        self.disk = Disk()
+        self.disk = Disk() if self._temporary is None else TemporaryDisk()
         self.replicas = Replicas()
         self.metrics = Registry()
         self.on_failed: Callable[[str], None] | None = None
