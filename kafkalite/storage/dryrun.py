@@ -8,12 +8,13 @@ Laws:
 
 import os
 import stat
-from typing import NamedTuple
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite._speedups.file import Disk, File
 from kafkalite.storage import names
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 class Change(NamedTuple):
@@ -60,7 +61,7 @@ class DryDisk(Disk):
             return file
         return self._keep(path, super().read_bytes(path))
 
-    def _keep(self, path: str, data: Buffer) -> File:
+    def _keep(self, path: str, data: "Buffer") -> File:
         file = File(path, os.memfd_create("kafkalite"))
         file.pwrite(data, 0)
         self._memory[path] = file
@@ -68,7 +69,7 @@ class DryDisk(Disk):
         self.changes.append(Change("write", path))
         return File(path, os.dup(file.fd))
 
-    def write_atomic(self, path: str, data: Buffer, *, sync: bool) -> None:
+    def write_atomic(self, path: str, data: "Buffer", *, sync: bool) -> None:
         self._moved.pop(path, None)
         self._keep(path, data).close()
 
