@@ -28,7 +28,6 @@ from kafkalite.storage.log import Log
 from kafkalite.storage.round import NoRoom, Round
 from kafkalite.storage.throttle import Throttle
 
-CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 MAP_BYTES_MIN = 4096
 LOAD_FACTOR_MIN = 0.01
 Key = tuple[str, int]
@@ -260,7 +259,9 @@ class LogCleaner:
 
     def _read(self, path: str) -> None:
         try:
-            self._clean_until.update(checkpoints.read_offsets(self._logs.disk, os.path.join(path, CLEANER_OFFSETS)))
+            self._clean_until.update(
+                checkpoints.read_offsets(self._logs.disk, os.path.join(path, checkpoints.CLEANER_OFFSETS))
+            )
         except checkpoints.BadCheckpoint as error:
             logger.warning("%s; every compacted log there is dirty", error)
         except OSError as error:
@@ -276,7 +277,7 @@ class LogCleaner:
         self._writing.add(path)
         keys: Iterable[Key] = (_key(log) for log in self._logs.all() if self._logs.directory_of(log) == path)
         offsets = {key: self._clean_until[key] for key in keys if key in self._clean_until}
-        file = os.path.join(path, CLEANER_OFFSETS)
+        file = os.path.join(path, checkpoints.CLEANER_OFFSETS)
 
         def written(outcome: Outcome) -> None:
             self._writing.discard(path)

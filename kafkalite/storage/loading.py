@@ -146,9 +146,19 @@ def _offsets(disk: Disk, loaded: Loaded, name: str) -> checkpoints.Offsets:
         return {}
 
 
+def _cleaned(disk: Disk, loaded: Loaded) -> checkpoints.Offsets | None:
+    """Where the cleaner was; None where that does not read, and it may have been anywhere."""
+    try:
+        return checkpoints.read_offsets(disk, os.path.join(loaded.path, checkpoints.CLEANER_OFFSETS))
+    except checkpoints.BadCheckpoint as error:
+        logger.warning("%s; a gap between offsets is not taken for a loss", error)
+        return None
+
+
 def _places(disk: Disk, loaded: Loaded, config_of: Callable[[str], TopicConfig]) -> list[Place]:
     points = _offsets(disk, loaded, checkpoints.RECOVERY_POINTS)
     starts = _offsets(disk, loaded, checkpoints.LOG_STARTS)
+    cleaned = _cleaned(disk, loaded)
     places = []
     for name in disk.list(loaded.path):
         directory = os.path.join(loaded.path, name)
@@ -163,7 +173,7 @@ def _places(disk: Disk, loaded: Loaded, config_of: Callable[[str], TopicConfig])
             places.append(
                 Place(
                     disk, directory, topic, partition, config_of(topic), loaded.clean and found in points,
-                    points.get(found, 0), starts.get(found, 0),
+                    points.get(found, 0), starts.get(found, 0), cleaned=cleaned is None or found in cleaned,
                 )
             )  # fmt: skip
     return places

@@ -51,6 +51,7 @@ class Place:
 
     Attributes:
         advance: told the bytes of batches that were checked.
+        cleaned: the cleaner may have been there, whatever the topic's policy is now.
     """
 
     disk: Disk
@@ -62,6 +63,7 @@ class Place:
     recovery_point: int = 0
     log_start_offset: int = 0
     advance: Callable[[int], object] = ignore
+    cleaned: bool = False
 
 
 @dataclass(slots=True)
@@ -207,7 +209,7 @@ class Recovery:
         The cleaner leaves gaps, too: where it may have been, and below the recovery point, nothing is cut for that.
         """
         follows = next((segment.base_offset for segment in following if segment.base_offset >= end), end)
-        compacted = "compact" in self.place.config.cleanup_policy
+        compacted = self.place.cleaned or self.place.config.compacted
         return self.place.recovery_point <= end < follows and not compacted
 
     def _index_anew(self, segment: Segment, producers: ProducerState | None = None) -> Scanned:

@@ -6,7 +6,6 @@ Laws:
 3. The end is told exactly once, whatever happens.
 """
 
-import errno
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -18,8 +17,8 @@ from kafkalite.storage import swap
 from kafkalite.storage.cleaning import Mapped, Plan, build_map, clean_group, rules_of
 from kafkalite.storage.log import Log
 from kafkalite.storage.segment import Segment
+from kafkalite.storage.trouble import is_transient
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
 logger = logging.getLogger(__name__)
 
 
@@ -83,7 +82,9 @@ class Round:
             error = outcome.error
             if isinstance(error, Stopped) or (self.aborted and isinstance(error, OSError)):
                 self._ended(self, Stopped())
-            elif isinstance(error, MemoryError) or (self._is_free() and getattr(error, "errno", None) in FULL):
+            elif isinstance(error, MemoryError) or (
+                isinstance(error, OSError) and self._is_free() and is_transient(error)
+            ):
                 self._ended(self, NoRoom(str(error) or "no memory"))
             elif isinstance(error, (OSError, Uncleanable)):
                 self._ended(self, error)

@@ -11,8 +11,9 @@ import pytest
 from kafkalite._speedups.batches import Builder, Record, batches
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
+from kafkalite.storage.checkpoints import CLEANER_OFFSETS
 from kafkalite.storage.cleanable import cleanable, groups, stable_offset
-from kafkalite.storage.cleaner import CLEANER_OFFSETS, CleanerConfig, LogCleaner
+from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.directories import Identity
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
@@ -387,6 +388,23 @@ def test_a_bad_checkpoint_means_all_is_dirty(tmp_path: Path, caplog: pytest.LogC
     kit.start()
     assert "every compacted log there is dirty" in caplog.text
     assert kit.checkpoint() == {("t", 0): log.active.base_offset}
+
+
+@pytest.mark.parametrize("cleaned", [True, False])
+def test_a_gap_is_no_loss_where_the_cleaner_was_whatever_the_policy_is_now(tmp_path: Path, cleaned: bool) -> None:
+    """Apache Kafka's cleaner drops the last batch of a segment, too."""
+    kit = Kit(tmp_path)
+    log = plain(kit, range(100))
+    segment = log.segments[1]
+    segment.opened.truncate(segment.batches()[-1][0])
+    kit.manager.unlock()
+    if cleaned:
+        checkpoints.write_offsets(kit.disk, str(tmp_path / CLEANER_OFFSETS), {("t", 0): 0})
+    kit.config = replace(EAGER, cleanup_policy=("delete",))
+    kit.open(FaultyDisk())
+    after = kit.manager.find("t", 0)
+    assert after is not None
+    assert (after.log_end_offset == 100) == cleaned
 
 
 def test_a_truncated_log_is_dirty_from_its_end_on(tmp_path: Path) -> None:
