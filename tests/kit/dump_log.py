@@ -18,6 +18,7 @@ HARMLESS = (
     re.compile(r"offset: \d+ position: \d+"),
     re.compile(r"timestamp: -?\d+ offset: \d+"),
     re.compile(r"producerId: -?\d+ producerEpoch: .+"),
+    re.compile(r"version: 0 producerId: \d+ firstOffset: \d+ lastOffset: \d+ lastStableOffset: \d+"),
     re.compile(r".+ passed the sanity check\."),
     re.compile(r".+index is empty\."),
     # The tool counts from -1 in every file, so it says this of each segment that does not begin at 0.
@@ -67,7 +68,7 @@ def dump(directory: Path | str, version: str = CURRENT) -> Report:
     return dump_files(sorted(path for path in Path(directory).iterdir() if path.suffix in SUFFIXES), version)
 
 
-SUFFIXES = (".log", ".index", ".timeindex", ".snapshot")
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 def dump_files(paths: Iterable[Path], version: str = CURRENT) -> Report:

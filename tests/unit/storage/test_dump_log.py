@@ -6,6 +6,7 @@ import pytest
 
 from tests.kit import dump_log, jvm
 from tests.unit.storage.damage import DAMAGES, filled
+from tests.unit.storage.transactional import History, new_log
 
 needs_java = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"DumpLogSegments: {jvm.java_missing()}")
 
@@ -59,6 +60,19 @@ def test_kafka_finds_nothing_wrong_in_our_files(tmp_path: Path) -> None:
     assert (report.batches, report.records) == (120, 360)
     segments = len(log.segments)
     assert report.dumped == {".log": segments, ".index": segments, ".timeindex": segments, ".snapshot": segments}
+
+
+@needs_java
+def test_kafka_reads_our_transactions_and_producers(tmp_path: Path) -> None:
+    history = History(new_log(tmp_path / "t-0", segment_bytes=4_000), seed=7)
+    history.run(300)
+    history.log.close()
+    with_aborts = [segment for segment in history.log.segments if segment.transactions]
+    assert len(with_aborts) > 1
+    report = dump_log.dump(tmp_path / "t-0")
+    assert report.problems == []
+    assert report.dumped[".txnindex"] == len(with_aborts)
+    assert report.dumped[".snapshot"] == len(history.log.segments)
 
 
 @needs_java

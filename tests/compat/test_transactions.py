@@ -1,0 +1,175 @@
+"""Transactions of Apache Kafka: its files say to us what they say to it, and readers of committed records get the same
+from both brokers.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkalite._speedups.file import Disk
+from kafkalite._speedups.producers import ProducerState
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage.log import Log
+from kafkalite.storage.producers import rebuild
+from kafkalite.storage.recovery import Place, recover
+from kafkalite.storage.snapshots import read_snapshot
+from kafkalite.storage.transactions import AbortedTransaction, TransactionIndex
+from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.model import DEADLINE_S
+from tests.kit import jvm
+from tests.kit.brokers import ApacheKafka, Broker, Kafkalite
+
+pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
+TOPIC = "orders"
+SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
+SEGMENT_BYTES = 1 << 20
+TRANSACTIONS = 60
+VALUE = b"v" * 20_000
+Entry = tuple[int, ...]
+
+
+class Transactional:
+    """A producer with a transactional id, in a transaction or not; `committed` collects what it has committed."""
+
+    def __init__(self, broker: Broker, name: str, committed: list[int]) -> None:
+        settings = {"bootstrap.servers": broker.address, "transactional.id": name, "log_level": QUIET}
+        self._producer = Producer(settings)
+        self._producer.init_transactions(DEADLINE_S)
+        self._committed = committed
+        self._open: list[int] = []
+        self.active = False
+
+    def send(self, value: int) -> None:
+        if not self.active:
+            self._producer.begin_transaction()
+            self.active = True
+        self._producer.produce(TOPIC, b"%d" % value + VALUE, partition=0)
+        self._producer.flush(DEADLINE_S)
+        self._open.append(value)
+
+    def end(self, *, commit: bool) -> None:
+        if commit:
+            self._producer.commit_transaction(DEADLINE_S)
+            self._committed += self._open
+        else:
+            self._producer.abort_transaction(DEADLINE_S)
+        self._open.clear()
+        self.active = False
+
+
+def run_transactions(kafka: Broker, chance: random.Random) -> list[int]:
+    """Three producers whose transactions overlap, the last one left open; what was committed."""
+    committed: list[int] = []
+    producers = [Transactional(kafka, f"writer-{number}", committed) for number in range(3)]
+    ended = value = 0
+    while ended < TRANSACTIONS:
+        producer = chance.choice(producers)
+        if producer.active and chance.random() < 0.25:
+            producer.end(commit=chance.random() < 0.5)
+            ended += 1
+        else:
+            producer.send(value)
+            value += 1
+    for producer in producers:
+        if producer.active:
+            producer.end(commit=True)
+    producers[0].send(value)
+    return committed
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
+    """The log directory of a stopped Apache Kafka after transactions, the last one left open; what it committed."""
+    print(f"KAFKALITE_SEED={SEED}")
+    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), {})
+    kafka.start()
+    try:
+        admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": QUIET})
+        configs = {"segment.bytes": str(SEGMENT_BYTES)}
+        admin.create_topics([NewTopic(TOPIC, 1, 1, config=configs)])[TOPIC].result(DEADLINE_S)
+        committed = run_transactions(kafka, random.Random(SEED))
+        assert committed_records(kafka, len(committed)) == sorted(committed)
+        assert kafka.stop() == kafka.clean_exit
+    finally:
+        if kafka.running():
+            kafka.kill()
+    return kafka.data, committed
+
+
+def committed_records(broker: Broker, count: int) -> list[int]:
+    """The values that a reader of committed records is given, in the order of their numbers; it reads to the end."""
+    settings = {"bootstrap.servers": broker.address, "group.id": "unused", "enable.auto.commit": False}
+    consumer = Consumer(
+        {**settings, "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": QUIET}
+    )
+    try:
+        consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
+        found: list[int] = []
+        while (message := consumer.poll(DEADLINE_S)) is not None and not message.error():
+            found.append(int((message.value() or b"").removesuffix(VALUE)))
+        assert message is not None, f"no end after {len(found)} of {count} records"
+        assert message.error().name() == "_PARTITION_EOF", message.error()
+        return sorted(found)
+    finally:
+        consumer.close()
+
+
+def entry_of(producer: object) -> Entry:
+    names = (
+        "producer_id", "epoch", "last_sequence", "last_offset", "last_offset_delta", "last_timestamp",
+        "coordinator_epoch", "first_offset_of_transaction",
+    )  # fmt: skip
+    return tuple(getattr(producer, name) for name in names)
+
+
+def recovered(source: Path, directory: Path) -> Log:
+    """What recovery makes of nothing but the batches."""
+    directory.mkdir()
+    for path in source.glob("*.log"):
+        shutil.copy(path, directory)
+    config = TopicConfig(segment_bytes=SEGMENT_BYTES)
+    return recover(Place(Disk(), str(directory), TOPIC, 0, config))[0]
+
+
+def test_what_kafka_wrote_is_what_its_batches_say(written: tuple[Path, list[int]], tmp_path: Path) -> None:
+    source = written[0] / f"{TOPIC}-0"
+    log = recovered(source, tmp_path / f"{TOPIC}-0")
+    theirs: list[AbortedTransaction] = []
+    for path in sorted(source.glob("*.txnindex")):
+        theirs += TransactionIndex(Disk(), str(path), int(path.stem), present=True).entries()
+    assert len(theirs) > 5
+    assert [entry for segment in log.segments for entry in segment.transactions.entries()] == theirs
+    snapshots = sorted(source.glob("*.snapshot"))
+    assert len(snapshots) > 2
+    for path in snapshots:
+        offset, state = int(path.stem), ProducerState()
+        below = [segment for segment in log.segments if segment.base_offset < offset]
+        assert offset in (*log.bases(), log.log_end_offset), "the segments are cut where Kafka rolled"
+        rebuild(Disk(), log.directory, below, offset, state)
+        assert sorted(map(entry_of, state)) == sorted(map(entry_of, read_snapshot(Disk(), str(path))))
+    assert sorted(map(entry_of, log.producers)) == sorted(map(entry_of, state))
+
+
+def test_a_reader_of_committed_records_gets_the_same_of_us(written: tuple[Path, list[int]], tmp_path: Path) -> None:
+    source, committed = written
+    ours = Kafkalite(tmp_path / "ours", {})
+    command = [sys.executable, "-m", "kafkalite", "log", "adopt", str(source), "--data", str(ours.data)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=DEADLINE_S)
+    assert done.returncode == 0, done.stderr
+    ours.start()
+    try:
+        assert committed_records(ours, len(committed)) == sorted(committed)
+        ours.kill()
+        ours.start()
+        assert committed_records(ours, len(committed)) == sorted(committed), "after a kill"
+    finally:
+        assert ours.stop() == ours.clean_exit
