@@ -1,5 +1,6 @@
 """Configs by request: shown with their sources, changed at once, kept over a restart."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
 from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from tests.kit.server import Client, Wire, batch, running
+from tests.kit.server import Client, Wire, batch, idempotent, running
+from tests.story.server.test_restart import producers
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -162,3 +164,16 @@ async def test_configs_survive_a_restart(tmp_path: Path) -> None:
         assert (await client.produce("t", batch(b"x" * 500))).error_code == KafkaErrorCode.MESSAGE_TOO_LARGE
         assert (await describe(client, BROKER, "1"))["log.retention.bytes"].config_source == DYNAMIC_BROKER
         assert found["segment.bytes"].value == "2000000"
+
+
+async def test_how_long_a_silent_producer_is_known_can_be_changed_at_once(tmp_path: Path) -> None:
+    settings = {"producer.id.expiration.check.interval.ms": "20"}
+    async with running(str(tmp_path / "data"), settings) as client:
+        await client.create("t")
+        await client.produce("t", idempotent(b"a", sequence=0))
+        assert (await alter(client, BROKER, "", ("producer.id.expiration.ms", SET, "0")))[0] != 0
+        assert len(await producers(client, "t")) == 1
+        assert (await alter(client, BROKER, "", ("producer.id.expiration.ms", SET, "1")))[0] == 0
+        async with asyncio.timeout(10):
+            while await producers(client, "t"):
+                pass  # each turn is a request that is answered
