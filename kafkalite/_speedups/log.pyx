@@ -229,7 +229,7 @@ cdef class LogCore:
         return 0
 
     def pack_producers(self):
-        """The producers as of the end of what is in the files, as in a snapshot; right also in the middle of `write`."""
+        """The producers as of the end of what is in the files, as in a snapshot; also in the middle of `write`."""
         cdef ProducerState state
         cdef BatchHeader header
         cdef EndMarker marker
