@@ -313,6 +313,7 @@ class Log(LogCore):
             offset = min(offset, found[2])
         self.truncations += 1
         self.cut_back(offset)
+        self.active.opened.sync()  # or the old records come back beside those of a new segment
         producers.rebuild(self.disk, self.directory, self.segments, offset, self.producers)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
@@ -416,6 +417,7 @@ class Log(LogCore):
         self.due_snapshots[self.log_end_offset] = self.producers.pack()
         plan = self.unflushed()
         self._plan_snapshots(plan)
+        plan.paths += [self.active.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
         sync(self.disk, [plan])
         self.flushed(plan)
 

@@ -26,7 +26,16 @@ from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.loading import Loaded, load_directories
 from kafkalite.storage.log import Log
-from kafkalite.storage.points import POINT, START, PointFiles, others_lines, point_line, start_lines, write_both
+from kafkalite.storage.points import (
+    POINT,
+    START,
+    PointFiles,
+    both_lines,
+    others_lines,
+    point_line,
+    start_lines,
+    write_both,
+)
 from kafkalite.storage.space import SpaceWatch
 from kafkalite.storage.trouble import is_transient
 from kafkalite.storage.walk import nothing, walk
@@ -72,6 +81,7 @@ class LogManager:
         self._random = random
         self._directories = {directory.path: directory for directory in (LogDirectory(disk, path) for path in paths)}
         self._logs: dict[tuple[str, int], Log] = {}
+        self._gone: set[tuple[str, int]] = set()  # deleted; the checkpoints on the disk may still name them
         self._counts: Counter[str] = Counter()  # logs by directory, those under way included
         self._others: dict[str, checkpoints.Points] = defaultdict(dict)
         self._refused: set[str] = set()
@@ -308,6 +318,12 @@ class LogManager:
         log.use_cache(self.cache)
         log.use_random(self._random)
         log.before_truncation = self._before_truncation
+        if (log.topic, log.partition) in self._gone:
+            self._gone.remove(
+                (log.topic, log.partition)
+            )  # what the checkpoints say of a deleted partition must not count for a new one
+            for name, lines in both_lines(self._others[log.root], self.logs_of(log.root)):
+                self._files.write(log.root, name, lines)
 
     def _before_truncation(self, log: Log, offset: int) -> None:
         if self.cleaner is not None:
@@ -337,6 +353,7 @@ class LogManager:
     def delete(self, log: Log) -> None:
         """Rename the directory of a log now, remove it after file.delete.delay.ms. Regions in flight stay readable."""
         self.forget(log)
+        self._gone.add((log.topic, log.partition))
         parent = self.directory_of(log)
         name = names.deleted_directory_name(log.topic, log.partition, self._random.bytes(16).hex())
         deleted = os.path.join(parent, name)

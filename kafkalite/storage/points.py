@@ -45,14 +45,19 @@ class PointFiles:
         self._settled(path, outcome)
 
 
-def write_both(disk: Disk, path: str, others: checkpoints.Points, logs: Iterable[Log]) -> None:
-    """Both checkpoints of a log directory; blocks. Raises OSError."""
+def both_lines(others: checkpoints.Points, logs: Iterable[Log]) -> list[tuple[str, list[str]]]:
+    """(name, lines) of both checkpoints of a log directory."""
     points, starts = others_lines(others, POINT), others_lines(others, START)
     for log in logs:
         points.append(point_line(log))
         starts += start_lines(log)
-    checkpoints.write_lines(disk, os.path.join(path, checkpoints.RECOVERY_POINTS), points)
-    checkpoints.write_lines(disk, os.path.join(path, checkpoints.LOG_STARTS), starts)
+    return [(checkpoints.RECOVERY_POINTS, points), (checkpoints.LOG_STARTS, starts)]
+
+
+def write_both(disk: Disk, path: str, others: checkpoints.Points, logs: Iterable[Log]) -> None:
+    """Both checkpoints of a log directory; blocks. Raises OSError."""
+    for name, lines in both_lines(others, logs):
+        checkpoints.write_lines(disk, os.path.join(path, name), lines)
 
 
 def others_lines(others: checkpoints.Points, which: int) -> list[str]:

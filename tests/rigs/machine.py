@@ -5,7 +5,7 @@ compares what is found with the model, and the machine goes on.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -136,7 +136,12 @@ class Machine:
         if len(model.written) <= back:
             return
         offset = model.written[-back].base
+        if offset < log.log_start_offset:
+            return
         model.truncates(offset)
+        # The recovery point on the disk may never be above what is synced: who truncates lowers it first.
+        log.recovery_point = min(log.recovery_point, offset)
+        self.checkpoint()
         log.truncate_to(offset)
         model.producer_id, model.sequence = model.producer_id + 1, 0
         self.epoch += 1
@@ -196,9 +201,23 @@ class Machine:
             assert [str(each) for each in said] == []
             model.deleted, model.created = False, True
             model.goes_on_from(log)
+        known = [self.find(model) for model in self.models]
+        for log in [log for log in self.manager.all() if log not in known]:
+            assert log.log_end_offset == 0, f"{log.directory}: nobody's records"
+            self.manager.forget(log)  # its making was cut short; a broker leaves it alone
 
-    def ends(self, work: Callable[["Machine"], None], *, power_cut: bool, stop_at: int | None) -> bool:
-        """Do the work until step `stop_at` of the disk, stop, and start again; tell whether it ended before."""
+    def ends(
+        self,
+        work: Callable[["Machine"], None],
+        *,
+        power_cut: bool,
+        stop_at: int | None,
+        starts_until: Sequence[int] = (),
+    ) -> bool:
+        """Do the work until step `stop_at` of the disk, stop, and start again; tell whether it ended before.
+
+        `starts_until`: the steps at which the first starts after that are stopped, too.
+        """
         self.disk.stop_at = stop_at
         try:
             work(self)
@@ -206,6 +225,15 @@ class Machine:
             return True
         except Crash:
             self.stop(power_cut=power_cut)
+        for step in starts_until:
+            self.disk.stop_at = step
+            try:
+                self.boot()
+                break
+            except Crash:
+                self.stop(power_cut=power_cut)
+        else:
             self.boot()
-            self.judge(power_cut=power_cut)
-            return False
+        self.disk.stop_at = None
+        self.judge(power_cut=power_cut)
+        return False

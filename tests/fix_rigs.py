@@ -1,0 +1,26 @@
+"""How long the rigs of tests/rigs go on: `--crash-seeds N` and `--flips N`, for the whole run."""
+
+import pytest
+
+SHORT = {"crash_seeds": 40, "flips": 300}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--crash-seeds", type=int, default=SHORT["crash_seeds"], help="how many lives with crashes to live"
+    )
+    parser.addoption("--flips", type=int, default=SHORT["flips"], help="how many bits to flip on the disk")
+
+
+@pytest.fixture(scope="session")
+def crash_seeds(request: pytest.FixtureRequest) -> int:
+    """How many lives with crashes to live."""
+    count: int = request.config.getoption("crash_seeds")
+    return count
+
+
+@pytest.fixture(scope="session")
+def flips(request: pytest.FixtureRequest) -> int:
+    """How many bits to flip on the disk."""
+    count: int = request.config.getoption("flips")
+    return count

@@ -1,0 +1,150 @@
+"""The process or the power ends before every single step of the disk, in each of the things that change files.
+
+Whatever is found at the next start is what the model allows, and the log goes on from there.
+"""
+
+import random
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.rigs.machine import Machine
+
+Work = Callable[[Machine], None]
+STEPS_MAX = 2_000
+
+
+def roll(machine: Machine) -> None:
+    """Several segments, synced in between."""
+    for _ in range(3):
+        machine.append(6)
+        machine.checkpoint()
+
+
+def truncate(machine: Machine) -> None:
+    """Across segments, with new records of another epoch in the place of the old ones."""
+    machine.append(12)
+    machine.checkpoint()
+    machine.append(3)
+    machine.truncate(3)
+    machine.append(4)
+    machine.checkpoint()
+    machine.truncate(12)
+    machine.append(8)
+    machine.checkpoint()
+
+
+def delete_records(machine: Machine) -> None:
+    """DeleteRecords, and retention that takes the segments below."""
+    machine.append(14)
+    machine.delete_records()
+    machine.append(4)
+    machine.checkpoint()
+    machine.delete_records()
+    machine.checkpoint()
+
+
+def delete_topic(machine: Machine) -> None:
+    """A partition goes, and comes again under the same name."""
+    machine.append(5)
+    machine.checkpoint()
+    machine.delete()
+    machine.create()
+    machine.append(5)
+    machine.checkpoint()
+
+
+def checkpoint(machine: Machine) -> None:
+    """Two partitions, many checkpoints."""
+    if not any(model.partition == 1 for model in machine.models):
+        machine.create(partition=1)
+    for _ in range(3):
+        machine.append(3)
+        machine.append(5, partition=1)
+        machine.checkpoint()
+
+
+def shutdown(machine: Machine) -> None:
+    """Clean ends and the starts after them."""
+    for _ in range(2):
+        machine.append(5)
+        machine.restart()
+
+
+WORKS: list[Work] = [roll, truncate, delete_records, delete_topic, checkpoint, shutdown]
+
+
+def begin(root: Path, seed: int) -> Machine:
+    shutil.rmtree(root, ignore_errors=True)
+    machine = Machine(root, random.Random(seed))
+    machine.boot()
+    machine.create()
+    machine.append(2)
+    return machine
+
+
+def finish(machine: Machine) -> None:
+    """The machine goes on after the judge: more records, a clean end, all in order."""
+    if not any(model.partition == 0 for model in machine.models):
+        machine.create()
+    machine.append(3)
+    machine.restart()
+    machine.judge(power_cut=False)
+    machine.manager.unlock()
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power"])
+@pytest.mark.parametrize("work", WORKS)
+def test_a_crash_at_every_step(ram: Path, seed: int, work: Work, power_cut: bool) -> None:
+    for step in range(STEPS_MAX):
+        machine = begin(ram / "data", seed + step)
+        ended = machine.ends(work, power_cut=power_cut, stop_at=machine.disk.steps + step)
+        finish(machine)
+        if ended:
+            print(f"{work.__name__}: {step} steps")
+            return
+    raise AssertionError("the work does not end")
+
+
+@pytest.mark.parametrize("work", [roll, delete_records, checkpoint])
+def test_a_crash_at_every_step_of_the_start(ram: Path, seed: int, work: Work) -> None:
+    """The power fails in the work, and again at each step of the recovery after it."""
+    for step in range(STEPS_MAX):
+        machine = begin(ram / "data", seed + step)
+        stop_at = machine.disk.steps + 20 + machine.rng.randrange(60)
+        assert not machine.ends(work, power_cut=True, stop_at=stop_at, starts_until=[step])
+        finish(machine)
+        if machine.stops == 1:
+            return
+    raise AssertionError("the start does not end")
+
+
+def do_all(machine: Machine, works: list[Work]) -> None:
+    for work in works:
+        work(machine)
+
+
+@pytest.mark.torture
+def test_lives_with_many_crashes(ram: Path, seed: int, crash_seeds: int) -> None:
+    """Any work, stopped anywhere, starts that are stopped, too, and on it goes."""
+    for number in range(crash_seeds):
+        life = seed * 1_000_003 + number
+        machine = begin(ram / "data", life)
+        rng = machine.rng
+        try:
+            for _ in range(3):
+                machine.ends(
+                    partial(do_all, works=rng.choices(WORKS, k=3)),
+                    power_cut=rng.random() < 0.7,
+                    stop_at=machine.disk.steps + rng.randrange(250),
+                    starts_until=[rng.randrange(25) for _ in range(rng.randrange(3))],
+                )
+                if not any(model.partition == 0 for model in machine.models):
+                    machine.create()
+            finish(machine)
+        except BaseException:
+            print(f"life {number}")
+            raise
