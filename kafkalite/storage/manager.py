@@ -18,7 +18,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite.clock import Clock, Offload, Outcome, Random, Timer
 from kafkalite.config.topic import TopicConfig
 from kafkalite.model import uuid_text
-from kafkalite.storage import checkpoints, names, retention
+from kafkalite.storage import checkpoints, names, points, retention
 from kafkalite.storage.cleaner import LogCleaner
 from kafkalite.storage.clock_jump import PAUSE_MS, ClockWatch
 from kafkalite.storage.directories import DirectoryError, Identity, LogDirectory
@@ -26,16 +26,6 @@ from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.loading import Loaded, load_directories
 from kafkalite.storage.log import Log
-from kafkalite.storage.points import (
-    POINT,
-    START,
-    PointFiles,
-    both_lines,
-    others_lines,
-    point_line,
-    start_lines,
-    write_both,
-)
 from kafkalite.storage.space import SpaceWatch
 from kafkalite.storage.trouble import is_transient
 from kafkalite.storage.walk import nothing, walk
@@ -88,7 +78,7 @@ class LogManager:
         self._timers: list[Timer] = []
         self._clock_watch = ClockWatch(clock)
         self._space_watch = SpaceWatch(disk, offload, self.note)
-        self._files = PointFiles(disk, offload, self._settled)
+        self._files = points.PointFiles(disk, offload, self._settled)
         self._noted: dict[str, float] = {}  # when trouble of a directory was last spoken of
         # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
         self.flusher = Flusher(disk, clock, syncs or offload, self.fail)
@@ -234,7 +224,7 @@ class LogManager:
                 logs = self.logs_of(directory.path)
                 for log in logs:
                     log.close()
-                write_both(self.disk, directory.path, self._others[directory.path], logs)
+                points.write_both(self.disk, directory.path, self._others[directory.path], logs)
                 if directory.path not in self._refused:  # what is damaged is to be seen at the next start, too
                     checkpoints.write_clean_shutdown(self.disk, directory.path)
             except OSError as error:
@@ -319,10 +309,9 @@ class LogManager:
         log.use_random(self._random)
         log.before_truncation = self._before_truncation
         if (log.topic, log.partition) in self._gone:
-            self._gone.remove(
-                (log.topic, log.partition)
-            )  # what the checkpoints say of a deleted partition must not count for a new one
-            for name, lines in both_lines(self._others[log.root], self.logs_of(log.root)):
+            # what the checkpoints say of a deleted partition must not count for a new one
+            self._gone.remove((log.topic, log.partition))
+            for name, lines in points.both_lines(self._others[log.root], self.logs_of(log.root)):
                 self._files.write(log.root, name, lines)
 
     def _before_truncation(self, log: Log, offset: int) -> None:
@@ -432,10 +421,10 @@ class LogManager:
 
     def checkpoint(self) -> None:
         """Sync segments that were closed since, and write the recovery points, all as jobs."""
-        lines = {path: others_lines(self._others[path], POINT) for path in self._directories}
+        lines = {path: points.others_lines(self._others[path], points.POINT) for path in self._directories}
 
         def visit(log: Log) -> None:
-            lines[log.root].append(point_line(log))
+            lines[log.root].append(points.point_line(log))
             if log.rolled:
                 self._closed.ask(log)
 
@@ -447,10 +436,10 @@ class LogManager:
 
     def checkpoint_starts(self) -> None:
         """Write where the logs begin that do not begin with their first segment, as jobs."""
-        lines = {path: others_lines(self._others[path], START) for path in self._directories}
+        lines = {path: points.others_lines(self._others[path], points.START) for path in self._directories}
 
         def visit(log: Log) -> None:
-            lines[log.root] += start_lines(log)
+            lines[log.root] += points.start_lines(log)
 
         self._walk(visit, lambda: self._write_lines(checkpoints.LOG_STARTS, lines))
 
