@@ -34,6 +34,7 @@ class CuttingProxy:
         self.port = port
         self.cuts = 0
         self.answered_again = 0  # batches that were answered without error, and had been before
+        self.answered = asyncio.Event()  # set by each answer to a Produce
         self.wrong: list[str] = []
         self.last_error: OSError | None = None
         self._broker_port = broker_port
@@ -103,6 +104,7 @@ class CuttingProxy:
             api_key, version, sequenced = asked.popleft()
             if api_key == PRODUCE:
                 self._note(sequenced, version, frame)
+                self.answered.set()
                 if self._random.random() < self._share:
                     self.cuts += 1
                     return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -68,7 +69,17 @@ def assert_kept(anomalies: Sequence[Anomaly]) -> None:
     assert not anomalies, f"{len(anomalies)} anomalies: {', '.join(names)}\n" + "\n".join(some)
 
 
-def assert_files_are_good(data: Path, partitions: Sequence[Partition], version: str = jvm.CURRENT) -> None:
+# What the tool says of every compacted log: offsets are missing, and it finds no time in a batch without records.
+OF_COMPACTED = (
+    re.compile(r"\d+ is followed by \d+"),
+    re.compile(r"Found timestamp mismatch in .+"),
+    re.compile(r"Index timestamp: \d+, log timestamp: -1"),
+)
+
+
+def assert_files_are_good(
+    data: Path, partitions: Sequence[Partition], version: str = jvm.CURRENT, *, compacted: bool = False
+) -> None:
     """`kafkalite log verify` and Apache Kafka's DumpLogSegments find nothing wrong in the files of a stopped broker."""
     command = [sys.executable, "-m", "kafkalite", "log", "verify", str(data)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=JUDGE_S)
@@ -78,5 +89,8 @@ def assert_files_are_good(data: Path, partitions: Sequence[Partition], version: 
     directories = [data / f"{topic}-{index}" for topic, index in partitions]
     files = [path for each in directories for path in sorted(each.iterdir()) if path.suffix in dump_log.SUFFIXES]
     report = dump_log.dump_files(files, version)
-    assert report.problems == []
+    problems = [
+        line for line in report.problems if not (compacted and any(one.fullmatch(line) for one in OF_COMPACTED))
+    ]
+    assert not problems, problems[:10]
     assert report.batches > 0

@@ -1,9 +1,9 @@
 """kill -9 again and again, at the worst moments: nothing acknowledged is lost, order is kept, nothing is there twice.
 
 A life is one data directory with a kill at each kind of moment, in random order. Two of our pipelined producers write
-to the same partitions and a third one to a topic with flush.messages=1; they never send twice, and send a part with
-acks=0. A consumer follows. librdkafka's idempotent producer goes on through all kills, behind a proxy that hangs up
-before answers. After each kill a foreign client reads everything; at the end two do, and the files are judged.
+to the same partitions, others to a topic with flush.messages=1 and to a compacted one; they never send twice, and send
+a part with acks=0. A consumer follows. librdkafka's idempotent producer goes on through all kills, behind a proxy that
+hangs up before answers. After each kill a foreign client reads everything; at the end two do, and the files are judged.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ pytestmark = [
     pytest.mark.torture,
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
-MOMENTS = ("load", "roll", "recovery", "shutdown", "load")
+MOMENTS = ("load", "roll", "recovery", "shutdown", "compaction")
+CLEANING = (".cleaned", ".swap", ".deleted")
+KEYS = 100
 ACKS_MIN = 1000
 CUT_SHARE = 0.02
-PLAIN, SYNCED, IDEMPOTENT = "plain", "synced", "idempotent"
+PLAIN, SYNCED, COMPACTED, IDEMPOTENT = "plain", "synced", "compacted", "idempotent"
 SILENT = 0.1
 
 
@@ -49,8 +51,10 @@ class Life:
             "listeners": listeners,
             "advertised.listeners": f"PLAINTEXT://{self.broker.address},PROXIED://127.0.0.1:{proxy.port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT",
+            "log.cleaner.backoff.ms": "20",
+            "log.segment.bytes": str(1 << 20),
         }
-        self.history = History()
+        self.history = History(compacted=[COMPACTED])
         self.plain: list[Partition] = []
         self.partitions: list[Partition] = []
         self.followed = 0
@@ -60,15 +64,21 @@ class Life:
 
     async def begin(self) -> None:
         await asyncio.to_thread(self.broker.start)
-        size = str(1 << 20)
-        self.plain = await create_topic(self.broker.address, PLAIN, 3, segment_bytes=size)
-        synced = await create_topic(self.broker.address, SYNCED, 1, segment_bytes=size, flush_messages="1")
-        await create_topic(self.broker.address, IDEMPOTENT, 2, segment_bytes=size)
-        self.partitions = [*self.plain, *synced]
+        self.plain = await create_topic(self.broker.address, PLAIN, 3)
+        synced = await create_topic(self.broker.address, SYNCED, 1, flush_messages="1")
+        compact = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
+        compacted = await create_topic(self.broker.address, COMPACTED, 1, **compact)
+        await create_topic(self.broker.address, IDEMPOTENT, 2)
+        self.partitions = [*self.plain, *synced, *compacted]
         numbers = itertools.count()
         self.senders = [
-            Sender(name, self.history, numbers, Random(self.random.random()), partitions, silent=SILENT)
-            for name, partitions in (("a", self.plain), ("b", self.plain), ("c", synced))
+            Sender(name, self.history, numbers, Random(self.random.random()), places, keys=keys, silent=SILENT)
+            for name, places, keys in (
+                ("a", self.plain, 0),
+                ("b", self.plain, 0),
+                ("c", synced, 0),
+                ("d", compacted, KEYS),
+            )
         ]
         self.idempotent = IdempotentSender(f"127.0.0.1:{self.proxy.port}", IDEMPOTENT, 2)
         self.idempotent.start()
@@ -119,6 +129,13 @@ class Life:
             self.broker.kill()
         assert found is not None, "no segment was rolled"
 
+    def kill_at_compaction(self) -> None:
+        """When the cleaner has made or renamed so many files."""
+        with Watch([self.broker.data / f"{COMPACTED}-0"]) as watch:
+            found = watch.wait(self.random.randint(1, 12), lambda name: name.endswith(CLEANING), self.ended, 30.0)
+            self.broker.kill()
+        assert found is not None, "nothing was compacted"
+
     def kill_at_shutdown(self) -> None:
         """When the broker that was told to end has written so many of the files of a clean end."""
         with Watch([self.broker.data, *self.directories()]) as watch:
@@ -139,7 +156,7 @@ class Life:
         return not self.broker.running()
 
     def directories(self) -> list[Path]:
-        return sorted(self.broker.data.glob(f"{PLAIN}-?"))
+        return [*sorted(self.broker.data.glob(f"{PLAIN}-?")), self.broker.data / f"{COMPACTED}-0"]
 
     def over(self) -> None:
         """Whatever happened: no process and no thread goes on."""
@@ -158,11 +175,14 @@ class Life:
             await self.judge(reader, name)
             await asyncio.to_thread(reader, name, self.broker.address, partitions, self.idempotent.history)
             assert_kept(check(self.idempotent.history, name))
-        assert self.followed > 0 and self.senders[-1].acks > 0
+        assert self.followed > 0 and all(each.acks > 0 for each in self.senders)
         assert self.proxy.wrong == []
         assert self.proxy.answered_again > 0, f"{self.proxy.cuts} answers were cut, and no batch was sent again"
         assert await asyncio.to_thread(self.broker.stop) == self.broker.clean_exit
-        await asyncio.to_thread(assert_files_are_good, self.broker.data, [*self.partitions, *partitions])
+        compacted = [place for place in self.partitions if place[0] == COMPACTED]
+        partitions += [place for place in self.partitions if place[0] != COMPACTED]
+        await asyncio.to_thread(assert_files_are_good, self.broker.data, partitions)
+        await asyncio.to_thread(assert_files_are_good, self.broker.data, compacted, compacted=True)
 
 
 async def test_kills(life: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty) -> None:

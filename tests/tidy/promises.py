@@ -1,0 +1,65 @@
+"""Reads docs/durability.md: the cells of its table of promises, the keys that they name, and the tests behind these."""
+
+import ast
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+PAGE = Path("docs/durability.md")
+_KEY = re.compile(r"\[(\w+)\](?!\()")
+_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+class Promises(NamedTuple):
+    """cells: (row, column, text) of each promise; tests: key -> (file, function); named: every test on the page."""
+
+    cells: list[tuple[str, str, str]]
+    tests: dict[str, tuple[str, str]]
+    named: list[tuple[str, str]]
+
+
+def read(root: Path) -> Promises:
+    """The promises of a checkout."""
+    text = (root / PAGE).read_text()
+    first, second, *_ = _tables(text)
+    columns = first[0][2:]
+    cells = [
+        (f"{row[0]} {row[1]}", column, cell)
+        for row in first[1:]
+        for column, cell in zip(columns, row[2:], strict=True)
+    ]
+    tests = {row[0]: (found[1], found[2]) for row in second[1:] if (found := _TEST.fullmatch(row[1]))}
+    return Promises(cells, tests, [(found[1], found[2]) for found in _TEST.finditer(text)])
+
+
+def broken(root: Path) -> list[str]:
+    """Promises without a test, keys without a meaning, and tests that are not there; one line each."""
+    promises = read(root)
+    said = []
+    for row, column, text in promises.cells:
+        keys = _KEY.findall(text)
+        if not keys:
+            said.append(f"{row}, {column}: no test is named")
+        said += [f"{row}, {column}: [{key}] is not in the list of tests" for key in keys if key not in promises.tests]
+    return said + [f"{file}::{name} does not exist" for file, name in promises.named if not _exists(root / file, name)]
+
+
+def _tables(text: str) -> list[list[list[str]]]:
+    """Every table as rows of cells, without the line below its head."""
+    tables: list[list[list[str]]] = []
+    before = ""
+    for line in text.splitlines():
+        if line.startswith("|"):
+            if not before.startswith("|"):
+                tables.append([])
+            if not set(line) <= set("|-: "):
+                tables[-1].append([cell.strip() for cell in line.strip("|").split("|")])
+        before = line
+    return tables
+
+
+def _exists(path: Path, name: str) -> bool:
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    return path.is_file() and any(
+        isinstance(node, functions) and node.name == name for node in ast.parse(path.read_text()).body
+    )
