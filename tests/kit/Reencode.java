@@ -7,7 +7,7 @@ import java.util.HexFormat;
 import java.util.List;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
-import org.apache.kafka.common.protocol.MessageUtil;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /**
  * Reads messages with Apache Kafka's own classes and writes them again. A line of input is the name of a class, a
@@ -37,10 +37,10 @@ public class Reencode {
         }
         Method toJson = find(name + "JsonConverter").getMethod("write", cls, short.class);
         JsonNode json = (JsonNode) toJson.invoke(null, message, version);
-        ByteBuffer output = MessageUtil.toByteBufferAccessor(message, version).buffer();
-        byte[] written = new byte[output.remaining()];
-        output.get(written);
-        return HexFormat.of().formatHex(written) + " " + json;
+        ObjectSerializationCache sizes = new ObjectSerializationCache();
+        ByteBuffer output = ByteBuffer.allocate(message.size(sizes, version));
+        message.write(new ByteBufferAccessor(output), sizes, version);
+        return HexFormat.of().formatHex(output.array()) + " " + json;
     }
 
     private static Class<?> find(String name) throws ClassNotFoundException {

@@ -1,6 +1,7 @@
 """Records of internal topics: there and back for every type and version, bytes by hand, and what is refused."""
 
 import os
+import random
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from kafkalite.protocol import codec as oracle
 from kafkalite.protocol.stored import group_records as groups
 from kafkalite.protocol.stored import transaction_records as transactions
 from kafkalite.protocol.stored.catalogue import Catalogue, StoredKey
-from tests.unit.protocol.values import in_all_versions, random_message
+from tests.unit.protocol.damage import damaged
+from tests.unit.protocol.values import in_all_versions, random_message, seed
 
 GROUP = groups.OffsetCommitKey(group="g", topic="t", partition=3)
 CASES = [
@@ -193,3 +195,24 @@ def test_bad_presence_in_a_tag(engine: Any, tags: str, kind: str) -> None:
     with pytest.raises(DecodeError) as caught:
         engine.decode(Member, 0, bytes.fromhex(MEMBER_BYTES + tags))
     assert (caught.value.kind, caught.value.field) == (kind, "classic_member_metadata")
+
+
+@pytest.mark.parametrize(("records", "cls", "version"), CASES, ids=IDS)
+def test_garbage_is_a_decode_error(records: Catalogue, cls: type[StoredKey], version: int) -> None:
+    """Whatever stands in an internal topic: a message or a DecodeError, and what is read can be written."""
+    rng = random.Random(f"{seed()} {cls.__name__} {version}")
+    for _ in range(100):
+        key = random_message(rng, cls, 0)
+        good = groups.write(key, random_message(rng, cls.value_class, version), version)
+        try:
+            _, found = records.read_key(damaged(rng, good[0]))
+            if found is not None:
+                groups.write(found, None)
+        except DecodeError:
+            pass
+        try:
+            bad = damaged(rng, good[1])  # type: ignore[arg-type]
+            value = records.read_value(cls.type_id, bad)
+            groups.write(key, value, int.from_bytes(bad[:2], "big"))
+        except DecodeError:
+            pass
