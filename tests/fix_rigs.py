@@ -1,8 +1,8 @@
-"""How long the rigs of tests/rigs go on: `--crash-seeds N` and `--flips N`, for the whole run."""
+"""How long the rigs of tests/rigs go on: `--crash-seeds N`, `--flips N`, `--seeded-bugs N`, for the whole run."""
 
 import pytest
 
-SHORT = {"crash_seeds": 40, "flips": 300}
+SHORT = {"crash_seeds": 40, "flips": 300, "seeded_bugs": 2}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -10,6 +10,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--crash-seeds", type=int, default=SHORT["crash_seeds"], help="how many lives with crashes to live"
     )
     parser.addoption("--flips", type=int, default=SHORT["flips"], help="how many bits to flip on the disk")
+    parser.addoption("--seeded-bugs", type=int, default=SHORT["seeded_bugs"], help="how many bugs to plant")
 
 
 @pytest.fixture(scope="session")
@@ -23,4 +24,11 @@ def crash_seeds(request: pytest.FixtureRequest) -> int:
 def flips(request: pytest.FixtureRequest) -> int:
     """How many bits to flip on the disk."""
     count: int = request.config.getoption("flips")
+    return count
+
+
+@pytest.fixture(scope="session")
+def seeded_bugs(request: pytest.FixtureRequest) -> int:
+    """How many bugs to plant."""
+    count: int = request.config.getoption("seeded_bugs")
     return count

@@ -1,0 +1,181 @@
+"""Bugs put into a copy of the source on purpose: for each, the test that must catch it.
+
+    python -m tests.rigs.seeded_bugs [NAME ...]      # all, or those named; exits 1 where one was not caught
+
+A patch names the text it replaces, and fails where that is gone: then the bug is to be planted anew.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CRASHES = "tests/rigs/test_crash_steps.py::test_a_crash_at_every_step"
+LEFT_OUT = shutil.ignore_patterns(
+    "__pycache__", ".git", ".venv", "build", "perf", "*.c", ".pytest_cache", "docs", "sdk"
+)
+DEADLINE_S = 300
+SEED = "1"
+TESTS_FAILED = 1
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What is replaced by what in which file, the test that must fail for it, and what that failure must say.
+
+    `rebuild`: the extensions that must be compiled again.
+    """
+
+    name: str
+    file: str
+    good: str
+    bad: str
+    test: str
+    says: str
+    rebuild: str = ""
+
+
+BUGS = (
+    Bug(
+        "deletion before readers end",
+        "kafkalite/storage/segment.py",
+        "        self.file = self.offset_index = self.time_index = None\n",
+        "        if self.file is not None:\n            self.file.close()\n"
+        "        self.file = self.offset_index = self.time_index = None\n",
+        "tests/unit/storage/test_log.py::test_a_region_outlives_the_deletion_of_its_segment",
+        "Bad file descriptor",
+    ),
+    Bug(
+        "ack before sync",
+        "kafkalite/cluster/partition.py",
+        "        if log.log_end_offset >= self._flush_at:\n",
+        "        if log.log_end_offset >= NEVER:\n",
+        "tests/unit/cluster/test_flush.py::test_an_answer_comes_after_the_sync_and_so_does_the_high_watermark",
+        "assert",
+    ),
+    Bug(
+        "skip directory fsync at a rename",
+        "kafkalite/storage/retention.py",
+        "        disk.sync_dir(os.path.dirname(path))\n",
+        "",
+        f"{CRASHES}[delete_topic-power]",
+        "AssertionError",
+    ),
+    Bug(
+        "recovery point ahead of fsync",
+        "kafkalite/storage/log.py",
+        "offset = self.log_end_offset if active else self.active.base_offset",
+        "offset = self.log_end_offset",
+        f"{CRASHES}[checkpoint-power]",
+        "AssertionError",
+    ),
+    Bug(
+        "index off by one",
+        "kafkalite/storage/segment.py",
+        "self.indexes[1].append(self.max_timestamp, self.max_timestamp_offset)",
+        "self.indexes[1].append(self.max_timestamp, self.max_timestamp_offset + 1)",
+        f"{CRASHES}[roll-kill]",
+        "number=6",
+    ),
+    Bug(
+        "no CRC check on recovery",
+        "kafkalite/_speedups/logscan.pyx",
+        "        if crc32c(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT) != header.crc:\n            return SCAN_BAD\n",
+        "",
+        "tests/rigs/test_torn_tail.py::test_the_tail_is_torn_at_every_byte[zero-filled-nothing-synced]",
+        "cut at",
+        "logscan",
+    ),
+    Bug(
+        "sequence window of four",
+        "kafkalite/_speedups/producers.pxd",
+        "BATCHES_KEPT = 5",
+        "BATCHES_KEPT = 4",
+        "tests/unit/storage/test_producers.py::test_in_order_is_appended_and_repeats_get_their_first_offset",
+        "assert",
+        "producers,segment,log,logscan",
+    ),
+    Bug(
+        "cleaner drops a live tombstone",
+        "kafkalite/storage/cleaning.py",
+        "Rules(plan.now_ms, plan.config.delete_retention_ms,",
+        "Rules(plan.now_ms, 0,",
+        "tests/unit/storage/test_cleaner.py::test_a_round_leaves_what_the_oracle_says_and_is_checkpointed",
+        "assert",
+    ),
+)
+
+
+class PatchError(Exception):
+    """The text that a bug replaces is not there, or not once."""
+
+
+def plant(bug: Bug, tree: Path) -> None:
+    """Put the bug into a copy of the source. Raises PatchError."""
+    path = tree / bug.file
+    text = path.read_text()
+    if text.count(bug.good) != 1:
+        raise PatchError(f"{bug.name}: {bug.file} has {text.count(bug.good)} times {bug.good!r}, not once")
+    path.write_text(text.replace(bug.good, bug.bad))
+
+
+def copy_source(tree: Path) -> None:
+    """Copy what the tests need, the compiled extensions too."""
+    for name in ("kafkalite", "tests"):
+        shutil.copytree(ROOT / name, tree / name, ignore=LEFT_OUT)
+    for name in ("pyproject.toml", "setup.py", "README.md"):
+        shutil.copy(ROOT / name, tree)
+
+
+def rebuild(tree: Path, extensions: str) -> None:
+    """Compile the extensions named (with commas between) in a tree."""
+    environment = {**os.environ, "KAFKALITE_ONLY": extensions, "PYTHONPATH": str(tree)}
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=True, timeout=DEADLINE_S)
+
+
+def run(tree: Path, test: str) -> subprocess.CompletedProcess[str]:
+    """Run one test in a tree."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "KAFKALITE_ENGINE": "c",
+        "KAFKALITE_SEED": SEED,
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", test]
+    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=DEADLINE_S)
+
+
+def caught(bug: Bug) -> str:
+    """Plant the bug and run its test; answer "" where it fails as it must, else what happened instead."""
+    with tempfile.TemporaryDirectory(prefix="kafkalite-bug-") as directory:
+        tree = Path(directory)
+        copy_source(tree)
+        plant(bug, tree)
+        if bug.rebuild:
+            rebuild(tree, bug.rebuild)
+        done = run(tree, bug.test)
+    if done.returncode != TESTS_FAILED:
+        return f"{bug.name}: {bug.test} ended with {done.returncode}\n{done.stdout[-1_000:]}{done.stderr[-1_000:]}"
+    if bug.says not in done.stdout:
+        return f"{bug.name}: {bug.test} failed, but says nothing of {bug.says!r}\n{done.stdout[-2_000:]}"
+    return ""
+
+
+def main(wanted: list[str]) -> int:
+    failures = 0
+    for bug in BUGS:
+        if not wanted or bug.name in wanted:
+            said = caught(bug)
+            failures += bool(said)
+            print(said or f"{bug.name}: caught by {bug.test}", flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
