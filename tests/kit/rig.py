@@ -20,6 +20,7 @@ from tests.kit.brokers import Kafkalite
 from tests.kit.checker import Anomaly, History, Partition
 
 JUDGE_S = 120.0
+JUDGES: tuple[str, ...] = (jvm.CURRENT,)  # the versions of Apache Kafka that judge files
 
 
 @contextmanager
@@ -77,9 +78,7 @@ OF_COMPACTED = (
 )
 
 
-def assert_files_are_good(
-    data: Path, partitions: Sequence[Partition], version: str = jvm.CURRENT, *, compacted: bool = False
-) -> None:
+def assert_files_are_good(data: Path, partitions: Sequence[Partition], *, compacted: bool = False) -> None:
     """`kafkalite log verify` and Apache Kafka's DumpLogSegments find nothing wrong in the files of a stopped broker."""
     command = [sys.executable, "-m", "kafkalite", "log", "verify", str(data)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=JUDGE_S)
@@ -88,9 +87,9 @@ def assert_files_are_good(
         pytest.skip(f"DumpLogSegments: {reason}")
     directories = [data / f"{topic}-{index}" for topic, index in partitions]
     files = [path for each in directories for path in sorted(each.iterdir()) if path.suffix in dump_log.SUFFIXES]
-    report = dump_log.dump_files(files, version)
-    problems = [
-        line for line in report.problems if not (compacted and any(one.fullmatch(line) for one in OF_COMPACTED))
-    ]
-    assert not problems, problems[:10]
-    assert report.batches > 0
+    for version in JUDGES:
+        report = dump_log.dump_files(files, version)
+        allowed = OF_COMPACTED if compacted else ()
+        problems = [line for line in report.problems if not any(words.fullmatch(line) for words in allowed)]
+        assert not problems, f"{version}: {problems[:10]}"
+        assert report.batches > 0

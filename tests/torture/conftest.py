@@ -7,6 +7,9 @@ from random import Random, SystemRandom
 
 import pytest
 
+from tests.fix_torture import SHORT
+from tests.kit import jvm, rig
+
 KILLS_PER_LIFE = 5
 SEED = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**32))
 
@@ -18,8 +21,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("life", range(lives))
     if "cut" in metafunc.fixturenames:
         metafunc.parametrize("cut", range(metafunc.config.getoption("cuts")))
+    if "how" in metafunc.fixturenames:
+        metafunc.parametrize("how", ["stop", "kill"] if is_long(metafunc.config) else ["stop"])
     if "fault" in metafunc.fixturenames:
         metafunc.parametrize("fault", range(metafunc.config.getoption("faults")))
+
+
+def is_long(config: pytest.Config) -> bool:
+    """Whether any rig is to go on for longer than in `make test`."""
+    return any(config.getoption(name) > count for name, count in SHORT.items())
+
+
+@pytest.fixture(autouse=True)
+def judges(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the long form the previous Apache Kafka judges the files, too."""
+    if is_long(pytestconfig):
+        monkeypatch.setattr(rig, "JUDGES", (jvm.CURRENT, jvm.PREVIOUS))
 
 
 @pytest.fixture

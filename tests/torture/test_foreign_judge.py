@@ -107,9 +107,8 @@ class Files:
                 broker.kill()
 
 
-@pytest.mark.parametrize("how", ["stop", "kill"])
 async def test_files_change_hands(
-    how: str, random: Random, tmp_path: Path, pytestconfig: pytest.Config, record_property: pytest.RecordProperty
+    how: str, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
     if (reason := jvm.java_missing()) is not None:
         pytest.skip(f"Apache Kafka: {reason}")
