@@ -2,18 +2,35 @@
 by KIP-339).
 """
 
-from functools import partial
+from collections.abc import Callable
+from typing import Any
 
+from kafkalite.cluster.topics import Refusal
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kafkalite.server.call import Call
-from kafkalite.server.handlers.altered_configs import gather_altered
+from kafkalite.server.handlers.altered_configs import alter_each
 
 
 def alter_configs(call: Call, request: AlterConfigsRequest) -> None:
     """Replace every resource's configs by itself; the answer leaves when all changes are durable."""
-    gather = gather_altered(call, AlterConfigsResponse, request.resources)
-    for at, resource in enumerate(request.resources):
+
+    def alter(resource: Any, then: Callable[[Refusal | None], None]) -> None:
+        wrong = complaint(resource.configs)
+        if wrong:
+            then(Refusal(KafkaErrorCode.INVALID_REQUEST, wrong))
+            return
         configs = {config.name: config.value for config in resource.configs}
-        call.broker.configs.replace(
-            resource.resource_type, resource.resource_name, configs, request.validate_only, partial(gather.put, at)
-        )
+        kind, name = resource.resource_type, resource.resource_name
+        call.broker.configs.replace(kind, name, configs, request.validate_only, then)
+
+    alter_each(call, AlterConfigsResponse, request.resources, alter)
+
+
+def complaint(configs: list[AlterConfigsRequest.AlterConfigsResource.AlterableConfig]) -> str | None:
+    """Why no resource can have these configs, whatever they mean."""
+    names = [config.name for config in configs]
+    if len(set(names)) < len(names):
+        return "Error due to duplicate config keys"
+    without = [config.name for config in configs if config.value is None]
+    return f"Null value not supported for : {', '.join(without)}" if without else None

@@ -1,38 +1,55 @@
-"""What AlterConfigs (key 33) and IncrementalAlterConfigs (key 44) have in common: the outcome of each resource,
-answered together.
+"""What AlterConfigs (key 33) and IncrementalAlterConfigs (key 44) have in common: each resource is changed by itself,
+one that is named twice not at all, and the outcomes are answered together. Source: ConfigAdminManager.preprocess.
 """
 
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from kafkalite.cluster.topics import Gather, Refusal
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsResponse
 from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from kafkalite.server.call import Call
 
 Response = TypeVar("Response", AlterConfigsResponse, IncrementalAlterConfigsResponse)
+Alter = Callable[[Any, Callable[[Refusal | None], None]], None]
 
 
-def gather_altered(call: Call, response: type[Response], resources: list[Any]) -> Gather:
-    """Where the outcome of each resource is put; the answer leaves when all changes are durable.
+def alter_each(call: Call, response: type[Response], resources: list[Any], alter: Alter) -> None:
+    """Change every resource by itself; the answer leaves when all changes are durable.
 
     Arguments:
         response: the class of the answer.
         resources: of the request, in the order of the answer.
+        alter: changes one and tells the outcome.
     """
+    gather = Gather(len(resources), call.later(partial(answer, call, response, resources)))
+    times = Counter(map(identity, resources))
+    for at, resource in enumerate(resources):
+        if times[identity(resource)] > 1:
+            gather.put(at, Refusal(KafkaErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
+        else:
+            alter(resource, partial(gather.put, at))
 
-    def altered(outcomes: list[Refusal | None]) -> None:
-        call.answer(
-            response(
-                responses=[
-                    response.AlterConfigsResourceResponse(
-                        error_code=refusal.error if refusal else 0,
-                        error_message=refusal.message if refusal else None,
-                        resource_type=resource.resource_type,
-                        resource_name=resource.resource_name,
-                    )
-                    for resource, refusal in zip(resources, outcomes, strict=True)
-                ]
-            )
+
+def identity(resource: Any) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+def answer(call: Call, response: type[Response], resources: list[Any], outcomes: list[Refusal | None]) -> None:
+    """Send what became of each resource."""
+    call.answer(
+        response(
+            responses=[
+                response.AlterConfigsResourceResponse(
+                    error_code=refusal.error if refusal else 0,
+                    error_message=refusal.message if refusal else None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource, refusal in zip(resources, outcomes, strict=True)
+            ]
         )
-
-    return Gather(len(resources), call.later(altered))
+    )

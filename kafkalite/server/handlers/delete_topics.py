@@ -1,4 +1,9 @@
-"""DeleteTopics, key 20, v1-6. Topics by name, from v6 also by id; fetches parked on them are answered at once."""
+"""DeleteTopics, key 20, v1-6. Topics by name, from v6 also by id; fetches parked on them are answered at once.
+
+A topic that is asked for twice in one request is INVALID_REQUEST and stays, as in Kafka. Source: ControllerApis.
+"""
+
+from collections import Counter
 
 from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
@@ -17,14 +22,14 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> None:
         asked: list[Asked] = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, bytes(16)) for name in request.topic_names]
-    found = [find(call, name, topic_id) for name, topic_id in asked]
-    names = [outcome for outcome in found if isinstance(outcome, str)]
+    found = find_each(call, asked)
+    names = [outcome for outcome in found.values() if isinstance(outcome, str)]
     ids = {name: call.broker.image.topics[name].topic_id for name in names}
 
     def deleted(refusals: list[Refusal | None]) -> None:
         outcomes = iter(refusals)
         results = []
-        for (name, topic_id), outcome in zip(asked, found, strict=True):
+        for (name, topic_id), outcome in found.items():
             if isinstance(outcome, Refusal):
                 results.append(result(name, topic_id, outcome))
             else:
@@ -32,6 +37,21 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> None:
         call.answer(DeleteTopicsResponse(responses=results))
 
     call.broker.topics.delete(names, then=call.later(deleted))
+
+
+def find_each(call: Call, asked: list[Asked]) -> dict[Asked, str | Refusal]:
+    """The topics' names, or what is wrong: also that one is asked for twice, be it by its name and by its id."""
+    found = {each: find(call, *each) for each in asked}
+    times, reached = Counter(asked), Counter(found.values())
+
+    def judged(each: Asked, outcome: str | Refusal) -> str | Refusal:
+        if times[each] > 1:
+            return Refusal(KafkaErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if each[0] is None else 'name'}.")
+        if isinstance(outcome, str) and reached[outcome] > 1:
+            return Refusal(KafkaErrorCode.INVALID_REQUEST, f"Topic '{outcome}' is named, and its id is given, too.")
+        return outcome
+
+    return {each: judged(each, outcome) for each, outcome in found.items()}
 
 
 def find(call: Call, name: str | None, topic_id: bytes) -> str | Refusal:

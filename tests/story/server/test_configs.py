@@ -115,6 +115,38 @@ async def test_what_is_refused(client: Client) -> None:
     assert client.broker.image.topics["t"].configs == {}
 
 
+@pytest.mark.parametrize("incremental", [False, True])
+async def test_a_resource_that_is_named_twice(client: Client, incremental: bool) -> None:
+    await client.create("t", "u")
+    message = IncrementalAlterConfigsRequest if incremental else AlterConfigsRequest
+    entry = message.AlterConfigsResource
+    resources = [
+        entry(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[entry.AlterableConfig(name="retention.ms", value=value)],
+        )
+        for name, value in (("t", "1"), ("u", "2"), ("t", "3"))
+    ]
+    found = (await client.call(message(resources=resources))).responses
+    twice = KafkaErrorCode.INVALID_REQUEST
+    assert [(each.resource_name, each.error_code) for each in found] == [("t", twice), ("u", 0), ("t", twice)]
+    assert client.broker.image.topics["t"].configs == {}
+    assert client.broker.image.topics["u"].configs == {"retention.ms": "2"}
+
+
+@pytest.mark.parametrize("values", [("1", "2"), (None,)])
+async def test_configs_that_the_older_request_cannot_set(client: Client, values: tuple[str | None, ...]) -> None:
+    await client.create("t", retention_bytes="5")
+    entry = AlterConfigsRequest.AlterConfigsResource
+    configs = [entry.AlterableConfig(name="retention.ms", value=value) for value in values]
+    for kind, name in ((TOPIC, "t"), (BROKER, "1")):
+        resources = [entry(resource_type=kind, resource_name=name, configs=configs)]
+        (found,) = (await client.call(AlterConfigsRequest(resources=resources))).responses
+        assert found.error_code == KafkaErrorCode.INVALID_REQUEST
+    assert client.broker.image.topics["t"].configs == {"retention.bytes": "5"}
+
+
 async def test_validate_only_changes_nothing(client: Client) -> None:
     await client.create("t")
     assert await alter(client, TOPIC, "t", ("retention.ms", SET, "1"), validate_only=True) == (0, None)

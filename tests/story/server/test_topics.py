@@ -226,6 +226,21 @@ async def test_deletion_by_id(client: Client) -> None:
     assert (unknown.error_code, unknown.topic_id) == (KafkaErrorCode.UNKNOWN_TOPIC_ID, ids[1])
 
 
+async def test_a_topic_whose_deletion_is_asked_for_twice_stays(client: Client) -> None:
+    await client.create("named", "by-id", "both", "once")
+    asked = DeleteTopicsRequest.DeleteTopicState
+    named, by_id = asked(name="named"), asked(name=None, topic_id=client.topic_id("by-id"))
+    both = (asked(name="both"), asked(name=None, topic_id=client.topic_id("both")))
+    request = DeleteTopicsRequest(topics=[named, by_id, *both, asked(name="once"), named, by_id])
+    errors = [each.error_code for each in (await client.call(request)).responses]
+    assert errors == [KafkaErrorCode.INVALID_REQUEST] * 4 + [0]
+    assert set(client.broker.image.topics) == {"named", "by-id", "both"}
+    old = DeleteTopicsRequest(topic_names=["named", "named", "both"])
+    answers = (await client.call(old, 5)).responses
+    assert {each.name: each.error_code for each in answers} == {"named": KafkaErrorCode.INVALID_REQUEST, "both": 0}
+    assert set(client.broker.image.topics) == {"named", "by-id"}
+
+
 async def test_a_topic_created_again_is_empty_and_another_one(client: Client) -> None:
     await client.create("t")
     await client.produce("t", batch(b"old"))
