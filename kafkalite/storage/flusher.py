@@ -13,12 +13,11 @@ Sources: UnifiedLog.flush; group commit is our own (Kafka syncs once per append)
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 from kafkalite._speedups.file import Disk
-from kafkalite.clock import Clock, Offload, Outcome, outcome_of
+from kafkalite.clock import Clock, Outcome
 from kafkalite.storage.log import Log
-from kafkalite.storage.syncing import FlushPlan, sync
+from kafkalite.storage.syncing import FlushPlan, SyncAtOnce, Syncer
 
 KAFKA_STORAGE_ERROR = 56
 UNKNOWN_SERVER_ERROR = -1
@@ -32,7 +31,7 @@ class Flusher:
 
     Arguments:
         disk, clock: what is synced, and when that was.
-        offload: runs the rounds; one thread per log directory is never waited for by others.
+        syncer: carries out the rounds.
         fail: takes a log directory offline, with the reason.
         active: sync the segment that is appended to, too, not only those that were closed.
     """
@@ -41,7 +40,7 @@ class Flusher:
         self,
         disk: Disk,
         clock: Clock,
-        offload: Offload,
+        syncer: Syncer,
         fail: Callable[[str, OSError], None],
         *,
         active: bool = True,
@@ -50,7 +49,7 @@ class Flusher:
         self.rounds = 0
         self._disk = disk
         self._clock = clock
-        self._offload = offload
+        self._syncer: Syncer = syncer
         self._fail = fail
         self._active = active
         self._running: set[str] = set()
@@ -74,7 +73,7 @@ class Flusher:
 
     def finish(self) -> None:
         """From now on a round is done when `begin` returns: the end of the broker is near."""
-        self._offload = AtOnce()
+        self._syncer = SyncAtOnce(self._disk)
         self.begin()
 
     def _start(self, root: str) -> None:
@@ -82,7 +81,7 @@ class Flusher:
         plans = {log: log.unflushed(active=self._active) for log in asked}
         self._running.add(root)
         self.rounds += 1
-        self._offload.run(sync, self._disk, tuple(plans.values()), done=partial(self._ended, root, asked, plans))
+        self._syncer.run(root, tuple(plans.values()), partial(self._ended, root, asked, plans))
 
     def _ended(self, root: str, asked: Asked, plans: dict[Log, FlushPlan], outcome: Outcome) -> None:
         self._running.discard(root)
@@ -113,14 +112,6 @@ class Flusher:
         finally:
             tell(asked, code)
             tell(late, code)
-
-
-class AtOnce:
-    """An `Offload` without threads."""
-
-    def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
-        """Call `job(*args)`, then `done(outcome)`."""
-        done(outcome_of(job, args))
 
 
 def tell(asked: Asked, error: int) -> None:

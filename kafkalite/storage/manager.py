@@ -27,6 +27,7 @@ from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.loading import Loaded, load_directories
 from kafkalite.storage.log import Log
 from kafkalite.storage.space import SpaceWatch
+from kafkalite.storage.syncing import JobSyncer, Syncer
 from kafkalite.storage.trouble import is_transient
 from kafkalite.storage.walk import nothing, walk
 
@@ -44,7 +45,7 @@ class LogManager:
         disk: the disk port.
         paths: of the log directories.
         clock, offload, random: time, jobs and names of deleted directories.
-        syncs: runs the rounds that acknowledgements wait for; `offload` where it is not given.
+        syncs: carries out the rounds that acknowledgements wait for; jobs of `offload` where it is not given.
         cache: bounds what closed segments hold.
         on_offline: called with the logs of a directory that failed.
     """
@@ -57,7 +58,7 @@ class LogManager:
         offload: Offload,
         random: Random,
         *,
-        syncs: Offload | None = None,
+        syncs: Syncer | None = None,
         cache: SegmentCache | None = None,
         on_offline: Callable[[list[Log]], None] | None = None,
     ) -> None:
@@ -81,9 +82,10 @@ class LogManager:
         self._files = points.PointFiles(disk, offload, self._settled)
         self._noted: dict[str, float] = {}  # when trouble of a directory was last spoken of
         # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
-        self.flusher = Flusher(disk, clock, syncs or offload, self.fail)
-        self._unhurried = Flusher(disk, clock, offload, self.fail)
-        self._closed = Flusher(disk, clock, offload, self.fail, active=False)
+        jobs = JobSyncer(disk, offload)
+        self.flusher = Flusher(disk, clock, syncs or jobs, self.fail)
+        self._unhurried = Flusher(disk, clock, jobs, self.fail)
+        self._closed = Flusher(disk, clock, jobs, self.fail, active=False)
         self._duplicates = 0  # of logs that were forgotten
         self.producer_silent_ms = 0  # given by `start`; may be assigned
 

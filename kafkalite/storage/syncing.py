@@ -8,13 +8,16 @@ Laws:
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
 from kafkalite._speedups.file import Disk, File
+from kafkalite.clock import Offload, Outcome, outcome_of
 from kafkalite.storage import producers
 from kafkalite.storage.trouble import is_transient
 
+Done: TypeAlias = Callable[[Outcome], object]
 logger = logging.getLogger(__name__)
 
 
@@ -38,6 +41,48 @@ class FlushPlan:
     directory: str | None = None
     snapshots: dict[int, bytes] = field(default_factory=dict)
     bases: list[int] = field(default_factory=list)
+
+
+class Syncer(Protocol):
+    """Whatever carries out plans."""
+
+    def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
+        """Bring all that the plans of a log directory name to the disk, then call `done(outcome)`."""
+
+
+class JobSyncer:
+    """Carries out the plans of a round as one job, file after file.
+
+    Arguments:
+        disk: sees every sync.
+        offload: runs the jobs.
+        end: called by `close`: ends what runs the jobs, having waited for them.
+    """
+
+    def __init__(self, disk: Disk, offload: Offload, end: Callable[[], object] | None = None) -> None:
+        self._disk = disk
+        self._offload = offload
+        self._end = end
+
+    def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
+        """See `Syncer`; a job does not care which directory it is."""
+        self._offload.run(sync, self._disk, plans, done=done)
+
+    def close(self) -> None:
+        """Take no more; every outcome is applied when this returns."""
+        if self._end is not None:
+            self._end()
+
+
+class SyncAtOnce:
+    """Carries out the plans of a round before `run` returns."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
+        """See `Syncer`."""
+        done(outcome_of(sync, (self._disk, plans)))
 
 
 def sync(disk: Disk, plans: Iterable[FlushPlan]) -> None:

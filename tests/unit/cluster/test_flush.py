@@ -17,6 +17,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.log import Log
+from kafkalite.storage.syncing import JobSyncer
 from kafkalite.testing.clock import InlineOffload, VirtualClock
 from kafkalite.testing.disk import FaultyDisk
 from tests.unit.storage.damage import batch
@@ -37,7 +38,7 @@ class Rig:
         self.clock = VirtualClock()
         self.offload = self.jobs = InlineOffload()
         self.jobs.held = True
-        self.flusher = Flusher(self.disk, self.clock, self.offload, self.fail)
+        self.flusher = Flusher(self.disk, self.clock, JobSyncer(self.disk, self.offload), self.fail)
         self.replicas = Replicas()
         self.replicas.flusher = self.flusher
         self.mark_dirty = self.replicas.mark_dirty

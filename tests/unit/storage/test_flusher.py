@@ -11,6 +11,7 @@ import pytest
 from kafkalite.clock import Clock
 from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.log import Log
+from kafkalite.storage.syncing import JobSyncer
 from kafkalite.testing.clock import InlineOffload, VirtualClock
 from kafkalite.testing.disk import FaultyDisk
 from tests.unit.storage.damage import CONFIG, batch, filled
@@ -31,7 +32,7 @@ class Rig:
         self.failed: list[tuple[str, int | None]] = []
         self.told: list[tuple[str, int]] = []
         clock: Clock = self.clock
-        self.flusher = Flusher(self.disk, clock, self.offload, self.fail)
+        self.flusher = Flusher(self.disk, clock, JobSyncer(self.disk, self.offload), self.fail)
         self.logs: list[Log] = []
 
     def fail(self, path: str, error: OSError) -> None:
