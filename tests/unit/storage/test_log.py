@@ -193,6 +193,26 @@ def test_a_failed_roll_is_taken_back(tmp_path: Path, log: Log, disk: FaultyDisk,
     assert [each.base_offset for each in read_all(log)] == list(range(0, 90, 3))
 
 
+def test_what_nobody_foresaw_in_a_write_leaves_no_gap_and_no_refused_record(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log, batch())
+    log.config = replace(CONFIG, segment_bytes=log.size * 3)
+    for _ in range(4):
+        log.append(batch(), None, 0)
+
+    def roll(base_offset: int) -> None:
+        raise RuntimeError(f"no segment at {base_offset}")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(log, "roll", roll)
+        with pytest.raises(RuntimeError, match="no segment at 9"):
+            log.write()
+    assert (log.log_end_offset, log.next_offset, log.failed) == (3, 3, False)
+    assert append(log, batch()) == [3]
+    assert [each.base_offset for each in read_all(log)] == [0, 3]
+
+
 def test_a_segment_file_made_by_a_failed_roll_is_removed(tmp_path: Path, log: Log, disk: FaultyDisk) -> None:
     append(log, *(batch() for _ in range(40)))
     log.config = replace(CONFIG, segment_bytes=log.size)
