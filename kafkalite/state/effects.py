@@ -1,0 +1,77 @@
+"""What a command of a group machine leads to: the whole vocabulary between the machines and their runtime.
+
+A machine is called with a command and the time, and returns `Effects`; it never sees a socket, a log or a clock. Laws
+that the runtime keeps, and on which the machines rely:
+1. No other command of the shard runs between a command and the `apply` of its records.
+2. All records of one command are appended as one batch, then applied in order, by the `apply` that replay uses too.
+3. Answers leave once the command's records are committed; where it has none, once all earlier ones of the shard are.
+4. Timers are set and cancelled in order, when the records are applied. A timer of the same name replaces the older one,
+   and one that was cancelled or replaced never fires.
+5. When an append fails, the shard is dropped and replayed: nothing that the command did in memory survives, and every
+   token that waits is answered with an error of the coordinator.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+__all__ = ["Answer", "CancelTimer", "Effects", "Now", "SetTimer", "TimerName", "Token"]
+
+Token = object  # who waits for an answer; a machine keeps it and hands it back, nothing more
+TimerName = tuple[str, ...]
+
+
+class Now(NamedTuple):
+    """The time of a command: timeouts count on the monotonic clock, records carry wall time (both ms)."""
+
+    ms: int
+    wall_ms: int
+
+
+class Answer(NamedTuple):
+    """The result for whoever waits under `token`: a plain dataclass of the machine."""
+
+    token: Token
+    result: object
+
+
+class SetTimer(NamedTuple):
+    """Call `expired(name, now)` at `at_ms` of the monotonic clock."""
+
+    name: TimerName
+    at_ms: int
+
+
+class CancelTimer(NamedTuple):
+    """Forget a timer; one that is not set is nothing to cancel."""
+
+    name: TimerName
+
+
+@dataclass(slots=True)
+class Effects:
+    """What one command led to, in order.
+
+    Arguments:
+        records: typed records of `group_records`, for one batch.
+        answers: results by token; every token is answered exactly once, by this command or by a later one.
+        timers: what to set and to cancel.
+    """
+
+    records: list[object] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    timers: list[SetTimer | CancelTimer] = field(default_factory=list)
+
+    def answer(self, token: Token, result: object) -> None:
+        self.answers.append(Answer(token, result))
+
+    def set_timer(self, name: TimerName, at_ms: int) -> None:
+        self.timers.append(SetTimer(name, at_ms))
+
+    def cancel_timer(self, name: TimerName) -> None:
+        self.timers.append(CancelTimer(name))
+
+    def extend(self, other: "Effects") -> None:
+        """Append what another machine of the same shard did for the same command."""
+        self.records += other.records
+        self.answers += other.answers
+        self.timers += other.timers
