@@ -27,8 +27,8 @@ from tests.rigs.garbage import garbage
 from tests.rigs.machine import CONFIG, US, Machine
 from tests.rigs.model import read_all
 
-MUTATIONS = 20_000
-BASE_MUTATIONS = 3_000
+MUTATIONS = 19_000
+BASE_MUTATIONS = 1_000
 PARTITIONS = 10
 TOPIC = "t0"
 TEXTS = ("leader-epoch-checkpoint", "partition.metadata")

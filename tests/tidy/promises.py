@@ -24,9 +24,7 @@ def read(root: Path) -> Promises:
     first, second, *_ = _tables(text)
     columns = first[0][2:]
     cells = [
-        (f"{row[0]} {row[1]}", column, cell)
-        for row in first[1:]
-        for column, cell in zip(columns, row[2:], strict=True)
+        (f"{row[0]} {row[1]}", column, cell) for row in first[1:] for column, cell in zip(columns, row[2:], strict=True)
     ]
     tests = {row[0]: (found[1], found[2]) for row in second[1:] if (found := _TEST.fullmatch(row[1]))}
     return Promises(cells, tests, [(found[1], found[2]) for found in _TEST.finditer(text)])
