@@ -5,6 +5,8 @@ A pure machine: it knows sessions, epochs and eviction, and holds of a partition
 2. An answer of an incremental session holds only the partitions that have news; one with an error always has.
 3. A partition that gave records moves to the end of the session, so that the next answer begins with others.
 4. A session can be evicted when it was idle for `EVICTION_MS`, or when it is that old and smaller than the new one.
+5. All sessions together hold so many partitions at most: who asks for more gets no session, or loses the one that grew.
+   Stricter than Kafka, which counts sessions only; a client without one names all its partitions each time.
 Source: FetchSession.java of Apache Kafka, KIP-227.
 """
 
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from kafkalite.errors import KafkaErrorCode
 
 EVICTION_MS = 120_000
+PARTITIONS_MAX = 250_000  # of all sessions; each takes some 300 bytes
 SESSION_NONE = 0
 EPOCH_INITIAL = 0
 EPOCH_FINAL = -1
@@ -93,7 +96,7 @@ class SessionPartition:
 class Session:
     """One client's fetch: its partitions in the order in which they are served."""
 
-    __slots__ = ("by_id", "created_ms", "epoch", "id", "last_used_ms", "partitions")
+    __slots__ = ("by_id", "counted", "created_ms", "epoch", "id", "last_used_ms", "partitions")
 
     def __init__(self, session_id: int, by_id: bool, now_ms: int) -> None:
         self.id = session_id
@@ -102,6 +105,7 @@ class Session:
         self.created_ms = now_ms
         self.last_used_ms = now_ms
         self.partitions: dict[PartitionKey, SessionPartition] = {}
+        self.counted = 0  # of its partitions, in those of all sessions
 
     def served(self, key: PartitionKey) -> None:
         """Move a partition that gave records to the end (law 3), unless a pipelined request has forgotten it since."""
@@ -116,11 +120,14 @@ class FetchSessions:
     Arguments:
         slots: how many sessions are kept (`max.incremental.fetch.session.cache.slots`).
         new_id: draws a positive int32, so that ids cannot be guessed from each other.
+        partitions_max: of all sessions together.
     """
 
-    def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
+    def __init__(self, slots: int, new_id: Callable[[], int], partitions_max: int = PARTITIONS_MAX) -> None:
         self._slots = slots
         self._new_id = new_id
+        self._partitions_max = partitions_max
+        self._partitions = 0
         self._sessions: dict[int, Session] = {}  # least recently used first
 
     def __len__(self) -> int:
@@ -152,11 +159,25 @@ class FetchSessions:
         session.epoch = 1
         session.partitions = kept
         self._sessions[session.id] = session
+        self.recount(session)
         return session.id
+
+    def recount(self, session: Session) -> bool:
+        """Take note of how many partitions a session has now; one that grew beyond the bound is closed: False."""
+        grown = len(session.partitions) - session.counted
+        if grown:
+            session.counted += grown
+            self._partitions += grown
+            if self._partitions > self._partitions_max:
+                self.close(session.id)
+                return False
+        return True
 
     def close(self, session_id: int) -> None:
         """Forget a session; an unknown id is nothing to close."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= session.counted
 
     def _fresh_id(self) -> int:
         while (session_id := self._new_id()) in self._sessions or session_id == SESSION_NONE:
@@ -164,20 +185,24 @@ class FetchSessions:
         return session_id
 
     def _make_room(self, partitions: int, now_ms: int) -> bool:
+        allowed = self._partitions_max - partitions
+        while self._partitions > allowed >= 0 and (idle := self._idle(now_ms)) is not None:
+            self.close(idle.id)
+        if self._partitions > allowed:
+            return False
         if len(self._sessions) < self._slots:
             return True
-        victim = self._victim(partitions, now_ms)
+        victim = self._idle(now_ms) or self._smaller(partitions, now_ms)
         if victim is None:
             return False
-        del self._sessions[victim.id]
+        self.close(victim.id)
         return True
 
-    def _victim(self, partitions: int, now_ms: int) -> Session | None:
-        if not self._sessions:
-            return None
-        idlest = next(iter(self._sessions.values()))
-        if now_ms - idlest.last_used_ms > EVICTION_MS:
-            return idlest
+    def _idle(self, now_ms: int) -> Session | None:
+        idlest = next(iter(self._sessions.values()), None)
+        return idlest if idlest is not None and now_ms - idlest.last_used_ms > EVICTION_MS else None
+
+    def _smaller(self, partitions: int, now_ms: int) -> Session | None:
         old = [s for s in self._sessions.values() if now_ms - s.created_ms > EVICTION_MS]
         smallest = min(old, key=lambda s: len(s.partitions), default=None)
         return smallest if smallest is not None and len(smallest.partitions) < partitions else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.reads import Read
 from kafkalite.cluster.replicas import Replicas
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.server.call import Call
 from kafkalite.state.fetch_sessions import (
@@ -77,6 +78,8 @@ def open_context(call: Call, request: FetchRequest) -> FetchContext | int:
     if isinstance(session, int):
         return session
     update(session, request, by_id)
+    if not sessions.recount(session):
+        return KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND  # the client begins anew, without a session
     if not session.partitions:
         sessions.close(session.id)
         return FetchContext(call.broker.replicas, by_id, [], None, SESSION_NONE)

@@ -6,6 +6,7 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.records import batches
+from kafkalite.state.fetch_sessions import FetchSessions
 from tests.kit.server import (
     Client,
     Hub,
@@ -282,6 +283,16 @@ async def test_session_errors(ready: Client) -> None:
         fetch_request(ready.topic_id("t"), (0, 0), session_id=full.session_id, session_epoch=1), 13
     )
     assert switched.error_code == KafkaErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+async def test_a_session_that_grows_beyond_all_bounds_is_gone_and_records_are_read_without_one(ready: Client) -> None:
+    ready.broker.fetch_sessions = FetchSessions(10, lambda: 7, partitions_max=1)
+    full = await ready.call(fetch_request("t", (0, 1), session_epoch=0), 12)
+    grown = await ready.call(fetch_request("t", (1, 0), session_id=full.session_id, session_epoch=1), 12)
+    assert (full.session_id, grown.error_code) == (7, KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    anew = await ready.call(fetch_request("t", (0, 0), (1, 0), session_epoch=0), 12)
+    assert (anew.error_code, anew.session_id) == (0, 0)
+    assert values_of(fetched(anew)["t", 0].records) == [b"0"]
 
 
 async def test_a_final_epoch_ends_the_session(ready: Client) -> None:

@@ -66,6 +66,34 @@ def test_an_old_busy_session_gives_way_only_to_a_larger_one(sessions: FetchSessi
     assert len(sessions) == 2
 
 
+def test_all_sessions_together_hold_so_many_partitions() -> None:
+    ids = count(1)
+    sessions = FetchSessions(10, lambda: next(ids), partitions_max=5)
+    assert sessions.open(parts(0, 1, 2, 3, 4, 5), False, 0) == 0
+    first, second = sessions.open(parts(0, 1), False, 0), sessions.open(parts(0, 1, 2), False, 0)
+    assert first and second and sessions.open(parts(0), False, 0) == 0
+    sessions.close(first)
+    assert sessions.open(parts(0, 1), False, 0)
+    assert sessions.open(parts(0, 1, 2, 3, 4), False, EVICTION_MS + 1), "idle ones make room"
+    assert len(sessions) == 1
+
+
+def test_a_session_that_grows_beyond_the_bound_is_closed() -> None:
+    ids = count(1)
+    sessions = FetchSessions(10, lambda: next(ids), partitions_max=5)
+    growing, other = sessions.open(parts(0, 1), False, 0), sessions.open(parts(0, 1), False, 0)
+    session = sessions.resume(growing, 1, False, 0)
+    assert not isinstance(session, int)
+    session.partitions.update(parts(2))
+    assert sessions.recount(session)
+    assert sessions.open(parts(0), False, 0) == 0, "the new partition counts"
+    session.partitions.update(parts(3))
+    assert not sessions.recount(session)
+    assert sessions.resume(growing, 2, False, 0) == KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert not isinstance(sessions.resume(other, 1, False, 0), int)
+    assert sessions.open(parts(0, 1, 2), False, 0), "what it held is free again"
+
+
 def test_only_news_is_told_and_errors_are_told_again() -> None:
     part = parts(0)[0][1]
     assert part.has_news(0, 0, 5, 0, False)
