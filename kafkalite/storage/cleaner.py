@@ -204,7 +204,7 @@ class LogCleaner:
         log = chosen.log
         plan = Plan(
             self._logs.disk, log.directory, log.config, chosen.segments, chosen.first_dirty, chosen.upper_offset,
-            log.recovery_point, self._clock.wall_ms(),
+            log.synced, self._clock.wall_ms(),
             tuple((segment.base_offset, segment.path(names.TXN_INDEX)) for segment in log.segments),
             tuple((each.producer_id, each.last_offset, each.epoch) for each in log.producers),
         )  # fmt: skip

@@ -1,7 +1,8 @@
 """One partition's log, owned by the loop thread.
 
 Laws:
-1. log start <= recovery point <= log end, at all times.
+1. log start <= recovery point <= log end, at all times. A log start that moves takes the recovery point along, but
+   nothing is on the disk for that: `synced` is what the checkpoints tell the next start.
 2. Closed segments never change but by deletion; the tuple of segments is replaced whole.
 3. What must wait for the disk (fsync, deletion) is a plan, run as a job by the caller, its result applied here.
 
@@ -82,8 +83,9 @@ class Log(LogCore):
         self.on_error: Callable[[Log, OSError], object] = report
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
         self.start(max(self.active.next_offset(), self.log_start_offset), epochs.latest)
-        self.recovery_point = min(max(recovery_point, self.log_start_offset), self.log_end_offset)
-        self.rolls = int(self.active.base_offset > self.recovery_point)  # before this start, and not flushed then
+        self.synced = min(recovery_point, self.log_end_offset)  # below it all that there is, is on the disk
+        self.recovery_point = max(self.synced, self.log_start_offset)
+        self.rolls = int(self.active.base_offset > self.synced)  # before this start, and not flushed then
 
     @classmethod
     def create(cls, disk: Disk, directory: str, topic: str, partition: int, config: TopicConfig) -> "Log":
@@ -317,6 +319,7 @@ class Log(LogCore):
         producers.rebuild(self.disk, self.directory, self.segments, offset, self.producers)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
+        self.synced = min(self.synced, offset)
         self.start(offset, self.epochs.latest)
 
     def drop_first(self, count: int) -> list[Segment]:
@@ -390,14 +393,14 @@ class Log(LogCore):
         plan.directory = self.directory
 
     def _plan_closed(self, plan: FlushPlan) -> None:
-        """Closed segments above the recovery point, the newest first; unloaded ones are synced by their path."""
+        """Closed segments that may not be on the disk, the newest first; unloaded ones are synced by their path."""
         for segment in reversed(self.segments[:-1]):
             if segment.file is not None:
                 plan.files.append(segment.file)
             else:
                 plan.paths.append(segment.path(names.LOG))
             plan.paths += [segment.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
-            if segment.base_offset <= self.recovery_point:
+            if segment.base_offset <= self.synced:
                 break
 
     def flushed(self, plan: FlushPlan) -> bool:
@@ -405,7 +408,8 @@ class Log(LogCore):
         if plan.truncations != self.truncations:
             producers.remove(self.disk, self.directory, plan.snapshots)
             return False
-        self.recovery_point = max(self.recovery_point, min(plan.offset, self.log_end_offset))
+        self.synced = max(self.synced, min(plan.offset, self.log_end_offset))
+        self.recovery_point = max(self.recovery_point, self.synced)
         self.rolls_flushed = max(self.rolls_flushed, plan.rolls)
         self.epochs.flushed = max(self.epochs.flushed, plan.epochs)
         return True

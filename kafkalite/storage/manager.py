@@ -148,10 +148,7 @@ class LogManager:
             raise DirectoryError(f"two log directories have one directory.id, one is a copy: {', '.join(sorted(ids))}")
 
     def load(self, config_of: Callable[[str], TopicConfig], threads: int = 2) -> list[Loaded]:
-        """Recover every log of every directory; blocks. `config_of` answers for a topic name.
-
-        Arguments:
-            threads: for each directory.
+        """Recover every log of every directory, `threads` at a time in each; blocks. `config_of` answers for a topic name.
 
         Answers what was found, for the lines at start. Raises DirectoryError; OSError of one log takes its directory
         offline.
@@ -338,7 +335,7 @@ class LogManager:
 
     def leave_alone(self, log: Log) -> None:
         """Look after a log no more; its files and what the checkpoints say of it stay."""
-        self._others[self.directory_of(log)][log.topic, log.partition] = log.recovery_point, log.log_start_offset
+        self._others[self.directory_of(log)][log.topic, log.partition] = log.synced, log.log_start_offset
         self.forget(log)
 
     def delete(self, log: Log) -> None:
@@ -442,6 +439,9 @@ class LogManager:
 
         def visit(log: Log) -> None:
             lines[log.root] += points.start_lines(log)
+            if log.log_start_offset > log.synced:  # it is written the next time, once the records up to it are synced
+                self._unhurried.ask(log)
+                self._unhurried.begin()
 
         self._walk(visit, lambda: self._write_lines(checkpoints.LOG_STARTS, lines))
 
@@ -454,7 +454,7 @@ class LogManager:
         now = self._clock.monotonic()
 
         def visit(log: Log) -> None:
-            if log.log_end_offset > log.recovery_point and (now - log.last_flush) * 1000 >= log.config.flush_ms:
+            if log.log_end_offset > log.synced and (now - log.last_flush) * 1000 >= log.config.flush_ms:
                 self._unhurried.ask(log)
 
         self._walk(visit, self._unhurried.begin)

@@ -67,11 +67,12 @@ def others_lines(others: checkpoints.Points, which: int) -> list[str]:
 
 def point_line(log: Log) -> str:
     """A log's entry in the checkpoint of recovery points."""
-    return checkpoints.line(log.topic, log.partition, log.recovery_point)
+    return checkpoints.line(log.topic, log.partition, log.synced)
 
 
 def start_lines(log: Log) -> list[str]:
     """A log's entry in the checkpoint of log starts; none where it begins with its first segment."""
-    if log.log_start_offset <= log.segments[0].base_offset:
+    start = min(log.log_start_offset, log.synced)
+    if start <= log.segments[0].base_offset:
         return []
-    return [checkpoints.line(log.topic, log.partition, log.log_start_offset)]
+    return [checkpoints.line(log.topic, log.partition, start)]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite._speedups.file import Disk
+from kafkalite.storage.checkpoints import LOG_STARTS, read_offsets
 from tests.rigs.machine import Machine
 
 Work = Callable[[Machine], None]
@@ -47,6 +49,22 @@ def delete_records(machine: Machine) -> None:
     machine.checkpoint()
 
 
+def delete_unsynced(machine: Machine) -> None:
+    """DeleteRecords of records that were never synced: the recovery point on the disk must not claim them."""
+    machine.append(2)
+    for _ in range(2):
+        machine.checkpoint()
+        machine.write([1, 1])
+        machine.delete_records()
+        machine.manager.checkpoint_starts()
+        machine.checkpoint()
+    machine.manager.checkpoint_starts()
+    machine.offload.drain()
+    log = machine.log()
+    starts = read_offsets(Disk(), str(machine.root / LOG_STARTS))
+    assert starts.get((log.topic, log.partition), log.segments[0].base_offset) == log.log_start_offset
+
+
 def delete_topic(machine: Machine) -> None:
     """A partition goes, and comes again under the same name."""
     machine.append(5)
@@ -74,7 +92,7 @@ def shutdown(machine: Machine) -> None:
         machine.restart()
 
 
-WORKS: list[Work] = [roll, truncate, delete_records, delete_topic, checkpoint, shutdown]
+WORKS: list[Work] = [roll, truncate, delete_records, delete_unsynced, delete_topic, checkpoint, shutdown]
 
 
 def begin(root: Path, seed: int) -> Machine:

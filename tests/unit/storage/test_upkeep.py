@@ -128,8 +128,11 @@ def test_log_starts_have_an_interval_of_their_own(kit: Kit) -> None:
     kit.manager.start(lambda log: 0, checkpoint_ms=10**9, starts_ms=1_000, initial_ms=0)
     kit.advance(1)
     log.delete_records_before(4)
+    starts = Path(log.root) / "log-start-offset-checkpoint"
     kit.advance(1_000)
-    assert (Path(log.root) / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 4\n"
+    assert starts.read_text() == "0\n0\n", "it must not claim records that were never synced"
+    kit.advance(1_000)
+    assert starts.read_text() == "0\n1\nt 0 4\n"
 
 
 # The clock.
