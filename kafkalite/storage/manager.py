@@ -148,7 +148,7 @@ class LogManager:
             raise DirectoryError(f"two log directories have one directory.id, one is a copy: {', '.join(sorted(ids))}")
 
     def load(self, config_of: Callable[[str], TopicConfig], threads: int = 2) -> list[Loaded]:
-        """Recover every log of every directory, `threads` at a time in each; blocks. `config_of` answers for a topic name.
+        """Recover every log of every directory, `threads` at a time in each; blocks. `config_of`: of a topic name.
 
         Answers what was found, for the lines at start. Raises DirectoryError; OSError of one log takes its directory
         offline.
