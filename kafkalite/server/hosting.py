@@ -6,6 +6,7 @@ silently empty, and a crash in between leaves an empty log and not a partition t
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -61,7 +62,7 @@ class Hosting:
     def load(self, topics: Iterable[TopicImage], noted: Callable[[bytes, int], str | None]) -> None:
         """Host every partition of these topics with the log that recovery found for it; `noted` tells who had files."""
         hosted = [self._host(topic) for topic in topics]
-        self._finish_deletions()
+        self._finish_deletions(noted)
         for topic in hosted:
             for partition in topic.partitions:
                 log = self._logs.find(topic.name, partition.index)
@@ -74,15 +75,31 @@ class Hosting:
                     where = self._logs.describe_directory(noted(topic.topic_id, partition.index) or "")
                     LOGGER.error("%s-%d is offline: its files are missing in %s", topic.name, partition.index, where)
 
-    def _finish_deletions(self) -> None:
-        """A log whose topic id the cluster does not know is of a topic whose deletion was not finished."""
+    def _finish_deletions(self, noted: Callable[[bytes, int], str | None]) -> None:
+        """A log whose topic id the cluster does not know is of a topic whose deletion was not finished.
+
+        Not so where the cluster has noted that very directory for a topic of the name: files are noted after they were
+        made, so it is the id in `partition.metadata` that is wrong, and the records are somebody's.
+        """
         for log in self._logs.all():
             topic_id = self._logs.topic_ids.get((log.topic, log.partition))
             if topic_id is None:
                 self._leave_alone(log)
-            elif isinstance(self._replicas.partition(log.topic, topic_id, log.partition, by_id=True), int):
+            elif not isinstance(self._replicas.partition(log.topic, topic_id, log.partition, by_id=True), int):
+                continue
+            elif self._is_noted(log, noted):
+                self._logs.leave_alone(log)
+                self.left_alone.add((log.topic, log.partition))
+                path = os.path.join(log.directory, "partition.metadata")
+                LOGGER.error("%s: not the id of its topic; left alone and not served", path)
+            else:
                 LOGGER.info("%s: its topic was deleted; deleting the files", log.directory)
                 self._logs.delete(log)
+
+    def _is_noted(self, log: Log, noted: Callable[[bytes, int], str | None]) -> bool:
+        topic = self._replicas.find(log.topic, b"", by_id=False)
+        directory = None if isinstance(topic, int) else noted(topic.topic_id, log.partition)
+        return directory in (log.root, self._logs.directory_id(log.root))
 
     def _leave_alone(self, log: Log) -> None:
         """Nobody knows whose records these are: they are neither served nor written over."""

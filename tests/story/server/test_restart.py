@@ -252,3 +252,15 @@ async def test_files_of_nobody_are_neither_served_nor_written_over(tmp_path: Pat
         assert (await client.produce("t", batch(b"x"))).error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
         assert (await client.produce("t", batch(b"x"), partition=1)).error_code == 0
     assert {file.name: file.read_bytes() for file in (tmp_path / "t-0").glob("*.log")} == files
+
+
+async def test_a_wrong_topic_id_beside_the_records_never_deletes_them(tmp_path: Path) -> None:
+    async with running(str(tmp_path)) as client:
+        await client.create("t")
+        await client.produce("t", batch(b"mine"))
+    metadata = tmp_path / "t-0" / "partition.metadata"
+    metadata.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    files = {file.name: file.read_bytes() for file in (tmp_path / "t-0").glob("*.log")}
+    async with running(str(tmp_path)) as client:
+        assert (await client.produce("t", batch(b"x"))).error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
+    assert {file.name: file.read_bytes() for file in (tmp_path / "t-0").glob("*.log")} == files
