@@ -11,6 +11,8 @@ from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
+from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
+from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.protocol.messages.produce import ProduceRequest
@@ -42,6 +44,19 @@ async def test_a_refusal_may_quote_the_longest_name(peer: Peer) -> None:
     topics = [CreatePartitionsRequest.CreatePartitionsTopic(name=LONGEST, count=3)]
     (result,) = (await peer.call(CreatePartitionsRequest(topics=topics, timeout_ms=1000))).results
     assert result.name == LONGEST and result.error_code == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_what_is_asked_for_a_thousand_times_is_described_once(peer: Peer) -> None:
+    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    await peer.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000))
+    entry = DescribeConfigsRequest.DescribeConfigsResource
+    everything = entry(resource_type=2, resource_name="t", configuration_keys=None)
+    one = entry(resource_type=2, resource_name="t", configuration_keys=["retention.ms"])
+    configs = await peer.call(DescribeConfigsRequest(resources=[everything, one] * 1000))
+    assert [len(found.configs) == 1 for found in configs.results] == [False, True]
+    asked = DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0, 1] * 1000)
+    producers = await peer.call(DescribeProducersRequest(topics=[asked] * 3))
+    assert [[each.partition_index for each in found.partitions] for found in producers.topics] == [[0, 1]]
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 6])

@@ -15,7 +15,12 @@ Synonym = Config.DescribeConfigsSynonym
 
 def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe every resource by itself."""
-    return DescribeConfigsResponse(results=[describe(call, request, resource) for resource in request.resources])
+    # Each once: an answer may be thousands of times as long as the name that asks for it.
+    asked = {
+        (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
+        for resource in request.resources
+    }
+    return DescribeConfigsResponse(results=[describe(call, request, resource) for resource in asked.values()])
 
 
 def describe(call: Call, request: DescribeConfigsRequest, resource: Resource) -> Result:

@@ -12,12 +12,14 @@ ProducerState = PartitionResponse.ProducerState
 
 def describe_producers(call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """List every partition's active producers."""
+    # Each once: an answer may be thousands of times as long as the number that asks for it.
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(
-                name=topic.name, partitions=[producers_of(call, topic.name, index) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
+            TopicResponse(name=name, partitions=[producers_of(call, name, index) for index in indexes])
+            for name, indexes in asked.items()
         ]
     )
 
