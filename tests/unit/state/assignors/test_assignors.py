@@ -1,0 +1,222 @@
+"""What the assignors promise, for any history of a group: members come and go, subscribe to other topics, topics grow.
+
+A failure prints how to replay it; KAFKALITE_SEED chooses other histories.
+"""
+
+import os
+from collections.abc import Callable
+from random import SystemRandom
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import seed as hypothesis_seed
+from hypothesis import strategies as st
+
+from kafkalite.state.assignors import ASSIGNORS, Assignment, Assignor, MemberSpec
+
+SEED = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**32))
+TOPIC_IDS = [bytes([topic]) * 16 for topic in range(1, 6)]
+MEMBER_IDS = [f"member-{number}" for number in range(8)]
+
+EVERYTHING = frozenset(TOPIC_IDS)
+subscriptions = st.frozensets(st.sampled_from(TOPIC_IDS), min_size=0, max_size=5)
+changes = st.one_of(
+    st.tuples(st.just("join"), st.sampled_from(MEMBER_IDS), subscriptions),
+    st.tuples(st.just("leave"), st.sampled_from(MEMBER_IDS)),
+    st.tuples(st.just("grow"), st.sampled_from(TOPIC_IDS), st.integers(0, 7)),
+    st.tuples(st.just("delete"), st.sampled_from(TOPIC_IDS)),
+)
+histories = st.lists(changes, min_size=1, max_size=25)
+sizes = st.dictionaries(st.sampled_from(TOPIC_IDS), st.integers(0, 12), max_size=5)
+
+Owned = dict[str, Assignment]
+Topics = dict[bytes, int]
+
+
+def many(test: Callable[..., None]) -> Callable[..., None]:
+    print(f"KAFKALITE_SEED={SEED}")
+    quick = settings(max_examples=200, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
+    return hypothesis_seed(SEED)(quick(test))
+
+
+class History:
+    """A group that goes through changes and is assigned anew after each."""
+
+    def __init__(self, assign: Assignor, topics: Topics, *, alike: bool = False) -> None:
+        self.assign, self.topics, self.alike = assign, dict(sorted(topics.items())), alike
+        self.members: dict[str, MemberSpec] = {}
+
+    def change(self, what: str, subject: Any, value: Any = None) -> None:
+        if what == "join":
+            topics = EVERYTHING if self.alike else value
+            old = self.members.get(subject)
+            self.members[subject] = MemberSpec(topics, old.target if old else {})
+        elif what == "leave":
+            self.members.pop(subject, None)
+        elif what == "grow":
+            self.topics[subject] = self.topics.get(subject, 0) + value
+        else:
+            self.topics.pop(subject, None)
+        self.topics = dict(sorted(self.topics.items()))
+
+    def settle(self) -> Owned:
+        """Assign, keep the outcome as targets, and answer it."""
+        owned = self.assign(self.members, self.topics)
+        self.members = {name: member._replace(target=owned[name]) for name, member in self.members.items()}
+        return owned
+
+    def kept(self) -> dict[str, set[tuple[bytes, int]]]:
+        """What every member owned and could keep."""
+        return {
+            name: {
+                (topic, partition)
+                for topic, partitions in member.target.items()
+                if topic in member.topics
+                for partition in partitions
+                if partition < self.topics.get(topic, 0)
+            }
+            for name, member in self.members.items()
+        }
+
+
+def flat(assignment: Assignment) -> set[tuple[bytes, int]]:
+    return {(topic, partition) for topic, partitions in assignment.items() for partition in partitions}
+
+
+def check_owners(history: History, owned: Owned) -> None:
+    assert set(owned) == set(history.members)
+    everything = [place for assignment in owned.values() for place in flat(assignment)]
+    assert len(everything) == len(set(everything)), "a partition has two owners"
+    wanted = {topic for member in history.members.values() for topic in member.topics}
+    assert set(everything) == {(t, p) for t, count in history.topics.items() if t in wanted for p in range(count)}
+    for name, assignment in owned.items():
+        assert set(assignment) <= history.members[name].topics, "a member owns what it is not subscribed to"
+        assert all(assignment.values()), "a topic without partitions is named"
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@many
+@given(topics=sizes, changes=histories)
+def test_every_partition_has_exactly_one_owner(name: str, topics: Topics, changes: list[Any]) -> None:
+    history = History(ASSIGNORS[name], topics)
+    for change in changes:
+        history.change(*change)
+        check_owners(history, history.settle())
+
+
+@pytest.mark.parametrize("name", ASSIGNORS)
+@many
+@given(topics=sizes, changes=histories)
+def test_the_same_group_gets_the_same_assignment(name: str, topics: Topics, changes: list[Any]) -> None:
+    history = History(ASSIGNORS[name], topics)
+    for change in changes:
+        history.change(*change)
+        turned = dict(reversed(history.members.items()))
+        assert ASSIGNORS[name](turned, history.topics) == history.settle()
+
+
+@pytest.mark.parametrize("name", ["uniform", "sticky"])
+@many
+@given(topics=sizes, changes=histories)
+def test_nothing_moves_when_nothing_changed(name: str, topics: Topics, changes: list[Any]) -> None:
+    history = History(ASSIGNORS[name], topics)
+    for change in changes:
+        history.change(*change)
+    assert history.settle() == history.settle()
+
+
+@pytest.mark.parametrize("name", ["uniform", "sticky"])
+@many
+@given(topics=sizes, changes=histories)
+def test_no_single_move_would_make_the_group_more_even(name: str, topics: Topics, changes: list[Any]) -> None:
+    history = History(ASSIGNORS[name], topics)
+    for change in changes:
+        history.change(*change)
+        owned = history.settle()
+        size = {member: len(flat(assignment)) for member, assignment in owned.items()}
+        for giver, assignment in owned.items():
+            for taker, member in history.members.items():
+                shared = set(assignment) & member.topics
+                assert not shared or size[giver] - size[taker] < 2, (giver, taker)
+
+
+@many
+@given(topics=sizes, changes=histories)
+def test_only_what_must_move_moves(topics: Topics, changes: list[Any]) -> None:
+    """With equal subscriptions the least number of moves is known: what each member owns above its share."""
+    history = History(ASSIGNORS["uniform"], topics, alike=True)
+    for change in changes:
+        history.change(*change)
+        kept = history.kept()
+        owned = history.settle()
+        if not owned:
+            continue
+        quota, surplus = divmod(sum(history.topics.values()), len(owned))
+        above = sorted((len(places) for places in kept.values()), reverse=True)
+        least = sum(max(0, held - quota - (place < surplus)) for place, held in enumerate(above))
+        assert sum(len(kept[member] - flat(owned[member])) for member in owned) == least
+
+
+@many
+@given(topics=sizes, changes=histories)
+def test_who_gives_a_partition_away_had_more_than_its_share(topics: Topics, changes: list[Any]) -> None:
+    history = History(ASSIGNORS["uniform"], topics, alike=True)
+    for change in changes:
+        history.change(*change)
+        kept = history.kept()
+        owned = history.settle()
+        share = sum(history.topics.values()) // max(1, len(owned))
+        for member, places in kept.items():
+            assert places <= flat(owned[member]) or len(places) > share
+
+
+@many
+@given(topics=sizes, changes=histories)
+def test_range_gives_neighbours_in_the_order_of_the_members(topics: Topics, changes: list[Any]) -> None:
+    history = History(ASSIGNORS["range"], topics)
+    for change in changes:
+        history.change(*change)
+        owned = history.settle()
+        for topic, count in history.topics.items():
+            runs = [
+                sorted(owned[name].get(topic, ())) for name in sorted(owned) if topic in history.members[name].topics
+            ]
+            assert [partition for run in runs for partition in run] == list(range(count if runs else 0))
+            assert [len(run) for run in runs] == sorted(map(len, runs), reverse=True)
+            assert not runs or len(runs[0]) - len(runs[-1]) <= 1
+
+
+@many
+@given(topics=sizes, changes=histories)
+def test_round_robin_is_even_when_all_want_the_same(topics: Topics, changes: list[Any]) -> None:
+    history = History(ASSIGNORS["roundrobin"], topics, alike=True)
+    for change in changes:
+        history.change(*change)
+        counts = [len(flat(assignment)) for assignment in history.settle().values()]
+        assert not counts or max(counts) - min(counts) <= 1
+
+
+def test_a_static_member_keeps_its_range_when_it_comes_back_with_a_new_id() -> None:
+    topics = {TOPIC_IDS[0]: 6}
+
+    def group(*ids: str) -> dict[str, MemberSpec]:
+        return {ids[at]: MemberSpec(EVERYTHING, instance_id=f"host-{at}") for at in range(len(ids))}
+
+    before = ASSIGNORS["range"](group("zz", "mm", "aa"), topics)
+    after = ASSIGNORS["range"](group("zz", "00", "aa"), topics)
+    assert after["00"] == before["mm"] == {TOPIC_IDS[0]: frozenset({2, 3})}
+
+
+def test_ranges_of_equal_topics_lie_beside_each_other() -> None:
+    members = {name: MemberSpec(EVERYTHING) for name in ("a", "b", "c")}
+    owned = ASSIGNORS["range"](members, {TOPIC_IDS[0]: 7, TOPIC_IDS[1]: 7})
+    assert all(assignment[TOPIC_IDS[0]] == assignment[TOPIC_IDS[1]] for assignment in owned.values())
+
+
+def test_what_two_members_claim_has_one_owner_afterwards() -> None:
+    claim = {TOPIC_IDS[0]: frozenset({0, 1})}
+    for name in ("uniform", "sticky"):
+        members = {"a": MemberSpec(EVERYTHING, claim), "b": MemberSpec(EVERYTHING, claim)}
+        owned = ASSIGNORS[name](members, {TOPIC_IDS[0]: 2})
+        assert sorted(map(len, map(flat, owned.values()))) == [1, 1]
