@@ -135,8 +135,10 @@ class Reader:
             for partition in wanted:
                 by_leader.setdefault(await self._leaders.leader(self._topic, partition), []).append(partition)
             answers = await asyncio.gather(*(self._fetch(peer, some) for peer, some in by_leader.items()))
-            for found in (partition for answer in answers for partition in answer):
-                self._take(found, follow)
+            for answer in answers:
+                nothing_more = not follow and not any(found.records for found in answer)
+                for found in answer:
+                    self._take(found, nothing_more)
             sys.stdout.buffer.flush()
 
     def _at_end(self, partition: int) -> bool:
@@ -155,14 +157,16 @@ class Reader:
         check(answer.error_code, None, self._topic)
         return [found for topic in answer.responses for found in topic.partitions]
 
-    def _take(self, found: Fetched, follow: bool) -> None:
+    def _take(self, found: Fetched, nothing_more: bool) -> None:
         partition, before = found.partition_index, self.positions[found.partition_index]
         check(found.error_code, None, f"{self._topic}-{partition} at offset {before}")
         # A copy of the records, as a view of the answer would have to outlive every traceback through here.
         for batch in committed(batches(bytes(found.records or b"")), found.aborted_transactions or []):
             self._show(partition, batch)
-        if self.positions[partition] == before and found.last_stable_offset >= self.ends[partition] and not follow:
-            # Nothing more is there though the end lies further on: compaction took the last records.
+        if self.positions[partition] > before:
+            self.positions[partition] = self.positions.pop(partition)  # the next answer begins with the others
+        elif nothing_more and found.last_stable_offset >= self.ends[partition]:
+            # The answer had room for records, and the end lies further on: compaction took the last ones.
             self.positions[partition] = self.ends[partition]
 
     def _show(self, partition: int, batch: Batch | int) -> None:

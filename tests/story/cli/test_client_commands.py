@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from kafkalite.cli.consume import BYTES_MAX
 from kafkalite.testing.thread import BrokerThread
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
 
@@ -59,6 +60,15 @@ def test_lines_come_back(kafkalite: Run, codec: str) -> None:
     assert kafkalite("consume", topic, "--from-beginning").stdout.splitlines() == lines
     assert kafkalite("consume", topic, "-e", "-n", "3").stdout.splitlines() == lines[:3]
     assert kafkalite("consume", topic, "-p", "0", "-o", "19998").stdout.splitlines() == lines[19_998:]
+
+
+def test_partitions_that_do_not_fit_one_answer_together_are_all_read(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "large", "-p", "3")
+    lines = [f"{i:02}" + "x" * 300_000 for i in range(BYTES_MAX // 300_000 + 1)]
+    for partition in ("0", "1", "2"):
+        kafkalite("produce", "large", "-p", partition, stdin="\n".join(lines))
+    read = Counter(line[:2] for line in kafkalite("consume", "large", "--from-beginning").stdout.splitlines())
+    assert read == {line[:2]: 3 for line in lines}
 
 
 def test_keys_choose_the_partition_and_are_shown(kafkalite: Run) -> None:
