@@ -9,7 +9,8 @@ from threading import Event
 import pytest
 
 from kafkalite._speedups.file import Disk
-from kafkalite.storage.directories import DirectoryError
+from kafkalite.storage import directories
+from kafkalite.storage.directories import FORMAT, FORMAT_VERSION, DirectoryError
 from kafkalite.storage.loading import load_directories
 from tests.unit.storage.damage import CONFIG, filled
 from tests.unit.storage.test_manager import US, Kit, fill
@@ -38,6 +39,26 @@ def test_a_failed_directory_takes_only_its_own_partitions(tmp_path: Path, kit: K
     fill(second, 2)
     kit.manager.fail(kit.manager.directory_of(second), OSError(errno.EIO, "broken"))
     assert not kit.manager.any_online
+
+
+def test_an_older_format_is_upgraded_step_by_step_with_a_line_each(
+    tmp_path: Path, kit: Kit, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit.manager.unlock()
+    taken: list[tuple[int, str]] = []
+    step = FORMAT_VERSION
+    monkeypatch.setattr(directories, "FORMAT_VERSION", step + 2)
+    monkeypatch.setitem(directories.UPGRADES, step, lambda disk, path: taken.append((step, path)))
+    monkeypatch.setitem(directories.UPGRADES, step + 1, lambda disk, path: taken.append((step + 1, path)))
+    (tmp_path / "b" / FORMAT).write_text(f"{step + 1}\n")
+    with caplog.at_level(logging.INFO):
+        kit.manager.lock()
+        kit.manager.claim(US)
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    assert taken == [(step, a), (step + 1, a), (step + 1, b)]
+    for older, path in taken:
+        assert f"{path}: upgraded from format {older} to {older + 1}" in caplog.messages
+    assert [(tmp_path / each / FORMAT).read_text() for each in "ab"] == [f"{step + 2}\n"] * 2
 
 
 @pytest.mark.parametrize("name", [".lock", "meta.properties", ".kafkalite-format", "recovery-point-offset-checkpoint"])
