@@ -143,7 +143,8 @@ class Broker:
             await self._open_store()
             await self._agree_on_identity()
             await self._recover()
-            self._serve(loop, inherited)
+            self._serve(loop)
+            await self._listen(loop, inherited)
         except (DirectoryError, JournalError, LayoutError) as error:
             self._release()
             raise StartError(str(error)) from error
@@ -218,7 +219,7 @@ class Broker:
         self.hosting = Hosting(self.config, self.clock, self.offload, self.replicas, self.logs, self.store)
         self.hosting.load(topics, self.store.noted_directory)
 
-    def _serve(self, loop: asyncio.AbstractEventLoop, inherited: Sequence[tuple[str, socket.socket]]) -> None:
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         self.topics = Topics(self, self.store)
         self.configs = ConfigResources(self)
         self.producer_ids = ProducerIds(self.store.take_producer_ids)
@@ -231,8 +232,6 @@ class Broker:
             "Repeated batches of idempotent producers that were answered with their first offset.",
             lambda: self.logs.duplicates,
         )
-        self.listening = Listening(loop, BrokerService(self.dispatcher, self.replicas), self.config)
-        self.listening.open(list(inherited))
         self.logs.cleaner = self._cleaner(loop)
         self.logs.start(
             self._high_watermark,
@@ -245,6 +244,15 @@ class Broker:
             producer_check_ms=self.config.producer_id_expiration_check_interval_ms,
             producer_silent_ms=self.config.producer_id_expiration_ms,
         )
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop, inherited: Sequence[tuple[str, socket.socket]]) -> None:
+        """Accept connections at every address, or at none."""
+        self.listening = Listening(loop, BrokerService(self.dispatcher, self.replicas), self.config)
+        try:
+            self.listening.open(list(inherited))
+        except BaseException:
+            await self.listening.close(0)
+            raise
 
     def _cleaner(self, loop: asyncio.AbstractEventLoop) -> LogCleaner | None:
         """The cleaner, with threads of its own."""

@@ -3,6 +3,8 @@
 Nothing that was in the directory is changed by the attempt, so that the right broker can still use it.
 """
 
+import asyncio
+import socket
 import struct
 import subprocess
 import sys
@@ -191,6 +193,23 @@ def test_a_directory_of_apache_kafka_with_other_identity_is_named(tmp_path: Path
     said = refused(data)
     assert str(data) in said and FOREIGN_CLUSTER in said
     assert (data / "meta.properties").read_text() == text
+
+
+# ---- an address that is in use
+
+
+async def test_a_broker_that_cannot_have_one_of_its_addresses_accepts_at_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            free = other.getsockname()[1]
+        settings = {
+            "listeners": f"ONE://127.0.0.1:{free},TWO://127.0.0.1:{taken.getsockname()[1]}",
+            "listener.security.protocol.map": "ONE:PLAINTEXT,TWO:PLAINTEXT",
+        }
+        with pytest.raises(OSError, match="cannot listen on"):
+            await Broker(settings=settings).start()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", free)
 
 
 # ---- a directory that is in use
