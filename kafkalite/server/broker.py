@@ -44,7 +44,7 @@ from kafkalite.server.service import BrokerService
 from kafkalite.state.fetch_sessions import FetchSessions
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.directories import DirectoryError, Identity
-from kafkalite.storage.lanes import syncer_for
+from kafkalite.storage.lanes import ROUNDS, syncer_for
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
 from kafkalite.storage.temporary import TemporaryDisk
@@ -129,7 +129,7 @@ class Broker:
         self.offload = ThreadOffload(loop, raised=self._raised)
         self.cold_reads = ColdReads(self.offload)
         # Syncs that acknowledgements wait for: no other job keeps them waiting, nor one log directory the others.
-        jobs = ThreadOffload(loop, len(self.config.log_dirs), raised=self._raised, name="kafkalite-sync")
+        jobs = ThreadOffload(loop, ROUNDS * len(self.config.log_dirs), raised=self._raised, name="kafkalite-sync")
         self.syncs = syncer_for(self.disk, self.config.log_dirs, loop, jobs, self._raised)
         self._log = LimitedLog(LOGGER, self.clock)
         self.logs = LogManager(

@@ -1,8 +1,9 @@
 """Group commit: logs ask for a sync, and one round after the other brings all who asked to the disk.
 
 Laws:
-1. One round per log directory at a time. Who asks while it runs gathers for the next one, so one sync covers all that
-   was appended meanwhile, of many partitions together.
+1. As many rounds per log directory at a time as the syncer takes; no log is in two of them, as the system tells an
+   error of writing to one sync of a file only. Who asks while that runs gathers for the next one, so one sync covers
+   all that was appended meanwhile, of many partitions together.
 2. A round begins when `begin` is called, at the end of a pass: its partitions are synced together.
 3. Nobody is told that a log is on the disk before the job of its round has succeeded.
 4. A round that failed is never repeated: its directory goes offline, and all who wait there are told
@@ -11,6 +12,7 @@ Laws:
 Sources: UnifiedLog.flush; group commit is our own (Kafka syncs once per append).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -52,7 +54,8 @@ class Flusher:
         self._syncer: Syncer = syncer
         self._fail = fail
         self._active = active
-        self._running: set[str] = set()
+        self._running: Counter[str] = Counter()
+        self._under_way: set[Log] = set()
 
     def ask(self, log: Log, told: Told | None = None) -> None:
         """Have all that `log` holds now synced in the next round; `told` gets 0 or a Kafka error code then, once,
@@ -67,8 +70,8 @@ class Flusher:
             asked[told] = None
 
     def begin(self) -> None:
-        """Start a round in every directory where somebody waits and none is under way."""
-        for root in [root for root in self.waiting if root not in self._running]:
+        """Start a round in every directory where somebody waits and there is room for one."""
+        for root in list(self.waiting):
             self._start(root)
 
     def finish(self) -> None:
@@ -77,14 +80,28 @@ class Flusher:
         self.begin()
 
     def _start(self, root: str) -> None:
-        asked = self.waiting.pop(root)
+        asked = self._take(root) if self._running[root] < self._syncer.rounds_max else None
+        if not asked:
+            return
         plans = {log: log.unflushed(active=self._active) for log in asked}
-        self._running.add(root)
+        self._under_way.update(plans)
+        self._running[root] += 1
         self.rounds += 1
         self._syncer.run(root, tuple(plans.values()), partial(self._ended, root, asked, plans))
 
+    def _take(self, root: str) -> Asked:
+        """Those who wait there for logs that are in no round."""
+        waiting = self.waiting[root]
+        asked = {log: told for log, told in waiting.items() if log not in self._under_way}
+        for log in asked:
+            del waiting[log]
+        if not waiting:
+            del self.waiting[root]
+        return asked
+
     def _ended(self, root: str, asked: Asked, plans: dict[Log, FlushPlan], outcome: Outcome) -> None:
-        self._running.discard(root)
+        self._running[root] -= 1
+        self._under_way.difference_update(plans)
         if outcome.error is not None:
             self._failed(root, asked, outcome.error)
             return

@@ -44,7 +44,9 @@ class FlushPlan:
 
 
 class Syncer(Protocol):
-    """Whatever carries out plans."""
+    """Whatever carries out plans; `rounds_max`: at the same time, of one log directory."""
+
+    rounds_max: int
 
     def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
         """Bring all that the plans of a log directory name to the disk, then call `done(outcome)`."""
@@ -58,6 +60,8 @@ class JobSyncer:
         offload: runs the jobs.
         end: called by `close`: ends what runs the jobs, having waited for them.
     """
+
+    rounds_max = 1
 
     def __init__(self, disk: Disk, offload: Offload, end: Callable[[], object] | None = None) -> None:
         self._disk = disk
@@ -76,6 +80,8 @@ class JobSyncer:
 
 class SyncAtOnce:
     """Carries out the plans of a round before `run` returns."""
+
+    rounds_max = 1
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

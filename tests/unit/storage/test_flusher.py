@@ -32,7 +32,8 @@ class Rig:
         self.failed: list[tuple[str, int | None]] = []
         self.told: list[tuple[str, int]] = []
         clock: Clock = self.clock
-        self.flusher = Flusher(self.disk, clock, JobSyncer(self.disk, self.offload), self.fail)
+        self.syncer = JobSyncer(self.disk, self.offload)
+        self.flusher = Flusher(self.disk, clock, self.syncer, self.fail)
         self.logs: list[Log] = []
 
     def fail(self, path: str, error: OSError) -> None:
@@ -123,6 +124,42 @@ def test_directories_do_not_wait_for_each_other(rig: Rig) -> None:
     rig.write(rig.log("b-0", root="two"))
     rig.flusher.begin()
     assert rig.offload.waiting == 2
+
+
+def test_two_rounds_of_a_directory_share_no_log(rig: Rig) -> None:
+    rig.syncer.rounds_max = 2
+    first, second, third = (rig.log(name) for name in ("a-0", "b-0", "c-0"))
+    rig.write(first)
+    rig.flusher.begin()
+    rig.write(first)
+    rig.flusher.begin()
+    assert rig.offload.waiting == 1, "an error of writing would be told to one of two syncs of a file only"
+    rig.write(second)
+    rig.flusher.begin()
+    rig.write(third)
+    rig.flusher.begin()
+    assert rig.offload.waiting == 2 and list(rig.flusher.waiting[first.root]) == [first, third]
+    assert rig.one() == [("a-0", 0), ("b-0", 0)]
+    assert (first.recovery_point, second.recovery_point) == (3, 3)
+    assert rig.run() == [("a-0", 0), ("c-0", 0)]
+    assert first.recovery_point == first.log_end_offset == 6
+    assert rig.flusher.rounds == 3
+
+
+def test_a_round_that_fails_beside_another_tells_those_who_wait_for_its_logs(rig: Rig) -> None:
+    rig.syncer.rounds_max = 2
+    first, second = rig.log("a-0"), rig.log("b-0")
+    rig.write(first)
+    rig.flusher.begin()
+    rig.write(first)
+    rig.write(second)
+    rig.flusher.begin()
+    rig.disk.fail("sync", errno.EIO, path="a-0")
+    assert rig.run() == [("a-0", STORAGE), ("a-0", STORAGE), ("b-0", 0)], "b-0 is on the disk"
+    assert rig.failed == [(first.root, errno.EIO)]
+    assert first.recovery_point == 0 and not rig.flusher.waiting
+    rig.flusher.begin()
+    assert rig.offload.waiting == 0
 
 
 def test_a_roll_brings_the_closed_segment_its_indexes_and_the_directory(rig: Rig) -> None:
