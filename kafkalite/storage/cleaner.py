@@ -57,6 +57,7 @@ class Logs(Protocol):
     def directory_of(self, log: Log) -> str: ...
     def is_online(self, path: str) -> bool: ...
     def fail(self, path: str, error: OSError) -> None: ...
+    def note(self, path: str, error: OSError) -> None: ...
     def remove_later(self, log: Log, paths: list[str]) -> None: ...
 
 
@@ -170,6 +171,9 @@ class LogCleaner:
     # Looking for work.
 
     def _tick(self) -> None:
+        unwritten, self._to_write = self._to_write, set()
+        for path in unwritten:
+            self._write(path)
         self._fill_slots()
         delay = max(self._config.backoff_ms, 1) / 1000
         self._timer = self._clock.call_at(self._clock.monotonic() + delay, self._tick)
@@ -197,7 +201,7 @@ class LogCleaner:
         try:
             return cleanable(log, self.clean_until(log), stable, self._clock.wall_ms())
         except OSError as error:
-            self._logs.fail(self._logs.directory_of(log), error)
+            self._logs.note(self._logs.directory_of(log), error)
             return None
 
     def _begin(self, slot: Slot, chosen: Cleanable) -> None:
@@ -282,7 +286,8 @@ class LogCleaner:
         def written(outcome: Outcome) -> None:
             self._writing.discard(path)
             if isinstance(outcome.error, OSError):
-                self._logs.fail(path, outcome.error)
+                self._to_write.add(path)  # tried again with the next look
+                self._logs.note(path, outcome.error)
                 return
             outcome.result()
             if path in self._to_write:

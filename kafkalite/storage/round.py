@@ -72,6 +72,7 @@ class Round:
         placing, self._placing = self._placing, None
         if touch and ready is not None:
             swap.remove(ready)
+            self.plan.disk.sync_dir(self.plan.directory)  # or it comes back after a power cut, over what changed since
         if touch and placing is not None:
             self.plan.disk.sync_dir(self.plan.directory)
             swap.take_place(placing)
@@ -138,7 +139,12 @@ class Round:
             swap.remove(cleaned)
             self._ended(self, Stopped())
             return
-        swap.make_ready(cleaned)
+        try:
+            swap.make_ready(cleaned)
+        except OSError as error:
+            swap.remove(cleaned)
+            self._ended(self, NoRoom(str(error)) if is_transient(error) else error)
+            return
         self._ready = cleaned
         self._sync(lambda: self._swap(group, cleaned))
 
