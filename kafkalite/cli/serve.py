@@ -7,6 +7,7 @@ or SIGINT ends it cleanly with code 0, the second one at once, whatever the brok
 
 import asyncio
 import errno
+import gc
 import ipaddress
 import logging
 import os
@@ -116,6 +117,7 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
 
     broker.on_failed = failed
     await broker.start(inherited=inherited)
+    gc.freeze()  # what exists now stays: collections need not look at it again; not for a process that is not ours
     try:
         say_ready(broker)
         notifier.ready(f"accepting on {broker.address}")

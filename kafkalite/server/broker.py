@@ -8,7 +8,6 @@ A broker without a data directory keeps its files in a temporary one and its coo
 """
 
 import asyncio
-import gc
 import logging
 import os
 import shutil
@@ -151,7 +150,6 @@ class Broker:
         except BaseException:
             self._release()
             raise
-        gc.freeze()  # what exists now stays: collections need not look at it again
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Drain the listeners for at most `grace_s` seconds, then leave everything as a clean start wants it."""

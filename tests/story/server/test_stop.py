@@ -1,6 +1,8 @@
-"""The end of a broker: parked fetches are answered at once, nobody waits for their deadlines."""
+"""The end of a broker: parked fetches are answered at once, nobody waits for their deadlines; nothing stays."""
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 
 from kafkalite.cluster.topics import NewTopic
@@ -33,3 +35,13 @@ async def test_a_parked_fetch_does_not_hold_up_the_end(tmp_path: Path) -> None:
         await broker.stop(grace_s=LONG_MS / 1000)
         answer = await parked
     assert answer.responses[0].partitions[0].error_code == 0
+
+
+async def test_a_broker_that_has_ended_is_forgotten_and_has_changed_nothing_for_its_process() -> None:
+    frozen = gc.get_freeze_count()
+    async with Broker() as broker:
+        assert gc.get_freeze_count() == frozen
+    ended = weakref.ref(broker)
+    del broker
+    gc.collect()
+    assert ended() is None
