@@ -27,6 +27,7 @@ from kafkalite.cluster.store import ClusterStore
 from kafkalite.cluster.topics import Refusal, Topics, applying
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordination.embedded import Embedded
+from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.layout import CLUSTER_ID, LayoutError, decode_cluster_id
 from kafkalite.coordination.tree import Tree
@@ -152,20 +153,34 @@ class Broker:
             raise
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Drain the listeners for at most `grace_s` seconds, then leave everything as a clean start wants it."""
+        """Drain the listeners for at most `grace_s` seconds, then leave everything as a clean start wants it.
+
+        Whatever is raised on the way, the directories are free afterwards.
+        """
+        try:
+            await self._end(grace_s)
+        finally:
+            self._release()
+
+    async def _end(self, grace_s: float) -> None:
         self.replicas.wake_all()  # parked fetches are answered now; their clients would hold up the drain
         await self.listening.close(grace_s)
         self.replicas.flush()
         self.logs.finish_flushes()
         self.syncs.close()
         if self._service is not None and self._service.failure is None:
-            await self.store.close()
+            await self._leave_store()
         self.offload.close()  # whatever is under way ends before the logs do
         if self.logs.cleaner is not None:
             self.logs.cleaner.close()
             self._cleaner_offload.close()
         self.logs.close()
-        self._release()
+
+    async def _leave_store(self) -> None:
+        try:
+            await self.store.close()
+        except CoordinationError as error:  # a full disk, say: no reason to leave the logs unclosed
+            LOGGER.warning("the session could not be ended, the next start does it: %s", error)
 
     # Steps of the start.
 

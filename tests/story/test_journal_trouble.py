@@ -12,6 +12,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.broker import JOURNAL, Broker, StartError
 from kafkalite.server.sd_notify import Notifier
+from kafkalite.storage.checkpoints import CLEAN_SHUTDOWN
 from kafkalite.testing.disk import FaultyDisk
 from tests.kit.server import batch, connected, running
 
@@ -77,6 +78,36 @@ async def test_a_journal_on_a_full_disk_refuses_the_change_and_all_else_goes_on(
         assert (await client.produce("t", batch(b"w"))).error_code == 0
         assert (await client.create("new"))[0].error_code == 0
         assert failures == []
+
+
+async def test_a_broker_on_a_full_disk_ends_cleanly_though_its_session_cannot(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, disk = broken_broker(tmp_path)
+    async with broker, connected(broker) as client:
+        await client.create("t")
+        assert (await client.produce("t", batch(b"v"))).error_code == 0
+        disk.fail("write", errno.ENOSPC, path=JOURNAL, repeat=True)
+    assert "the session could not be ended" in caplog.text
+    for directory in "ab":
+        assert (tmp_path / directory / CLEAN_SHUTDOWN).exists()
+    again = Broker(str(tmp_path), {"log.dirs": f"{tmp_path}/a,{tmp_path}/b"})
+    async with again, connected(again) as client:
+        assert await client.read("t") == [b"v"]
+
+
+async def test_an_end_that_fails_leaves_the_directories_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(str(tmp_path))
+    await broker.start()
+
+    def broken() -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(broker.logs, "finish_flushes", broken)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await broker.stop()
+    async with Broker(str(tmp_path)) as again:
+        assert again.address
 
 
 async def test_serve_ends_with_one_line_and_exit_code_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
