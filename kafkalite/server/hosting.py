@@ -104,7 +104,7 @@ class Hosting:
     def _leave_alone(self, log: Log) -> None:
         """Nobody knows whose records these are: they are neither served nor written over."""
         self._logs.leave_alone(log)
-        if log.log_end_offset:
+        if log.size:
             LOGGER.warning("%s: has records and no topic id; left alone and not served", log.directory)
             self.left_alone.add((log.topic, log.partition))
 

@@ -176,6 +176,11 @@ def _places(disk: Disk, loaded: Loaded, config_of: Callable[[str], TopicConfig])
                     points.get(found, 0), starts.get(found, 0), cleaned=cleaned is None or found in cleaned,
                 )
             )  # fmt: skip
+    present = {(place.topic, place.partition) for place in places}
+    for name, offsets in ((checkpoints.RECOVERY_POINTS, points), (checkpoints.LOG_STARTS, starts)):
+        if offsets.keys() - present:  # of deleted partitions: they must not count for later ones of their names
+            kept = {key: offset for key, offset in offsets.items() if key in present}
+            checkpoints.write_offsets(disk, os.path.join(loaded.path, name), kept)
     return places
 
 

@@ -91,6 +91,10 @@ class Log(LogCore):
     def create(cls, disk: Disk, directory: str, topic: str, partition: int, config: TopicConfig) -> "Log":
         """A new, empty log; makes the directory. Raises OSError."""
         disk.make_dir(directory)
+        for name in disk.list(directory):  # a making that was cut short may have been taken for a log meanwhile
+            left = names.parse_file_name(name)
+            if left is not None and left[0] > 0 and disk.size(os.path.join(directory, name)) == 0:
+                disk.remove(os.path.join(directory, name))
         segment = Segment(0, directory, disk, config).create()
         epochs = LeaderEpochCache(disk, os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT))
         return cls(disk, directory, topic, partition, config, [segment], epochs)
@@ -400,7 +404,7 @@ class Log(LogCore):
             else:
                 plan.paths.append(segment.path(names.LOG))
             plan.paths += [segment.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
-            if segment.base_offset <= self.synced:
+            if segment.base_offset < self.synced:  # one that ended there was synced without its last index entry
                 break
 
     def flushed(self, plan: FlushPlan) -> bool:

@@ -307,9 +307,10 @@ class LogManager:
         log.use_cache(self.cache)
         log.use_random(self._random)
         log.before_truncation = self._before_truncation
-        if (log.topic, log.partition) in self._gone:
-            # what the checkpoints say of a deleted partition must not count for a new one
-            self._gone.remove((log.topic, log.partition))
+        left = self._others[log.root].pop((log.topic, log.partition), None)
+        if left is not None or (log.topic, log.partition) in self._gone:
+            # What the checkpoints say of files that are gone, or were left alone, must not count for new ones.
+            self._gone.discard((log.topic, log.partition))
             for name, lines in points.both_lines(self._others[log.root], self.logs_of(log.root)):
                 self._files.write(log.root, name, lines)
 

@@ -195,7 +195,7 @@ class Recovery:
         self.progress.epochs += found.epochs
         whole = found.whole and not self._gap(found.next_offset, following)
         if whole and segment.closed:
-            segment.finish()
+            segment.finish(sync=synced)
             return True
         if not found.whole:
             self.progress.bytes_dropped += segment.opened.size() - found.end
@@ -235,11 +235,15 @@ class Recovery:
                 self.progress.set_aside.append(path + SET_ASIDE)
 
     def _drop(self, segments: Iterable[Segment]) -> None:
-        for segment in segments:
+        """Remove segments, the last ones first; no later crash may bring them back beside new records."""
+        dropped = list(segments)
+        for segment in reversed(dropped):
             self.progress.segments_dropped += 1
             self.progress.bytes_dropped += segment.size
             for path in segment.files():
                 self._disk.remove(path)
+        if dropped:
+            self._disk.sync_dir(self.place.directory)
 
     def _reach_log_start(self, kept: list[Segment]) -> list[Segment]:
         """A log that ends before its own start begins again there, empty, as in Apache Kafka.

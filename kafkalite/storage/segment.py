@@ -168,7 +168,7 @@ class Segment(SegmentCore):
             return
         self.size = before[2]
         if self.closed:
-            self.finish()
+            self.finish(sync=True)
 
     def read_indexes(self, size: int) -> None:
         """Load both index files of a segment of `size` bytes. Raises InsaneIndex, OSError."""
@@ -178,22 +178,27 @@ class Segment(SegmentCore):
         times.load(self.disk.read_bytes(self.path(names.TIME_INDEX)), self.base_offset + 2**31)
         self.offset_index, self.time_index = offsets, times
 
-    def write_indexes(self) -> None:
-        """Bring the index files up to what is in memory. Raises OSError; may be called again then."""
+    def write_indexes(self, *, sync: bool = False) -> None:
+        """Bring the index files up to what is in memory. Raises OSError; may be called again then.
+
+        `sync`: also to the disk, where no later flush of the log does.
+        """
         for index, suffix in zip(self.indexes, (names.INDEX, names.TIME_INDEX), strict=True):
             file = self.disk.open(self.path(suffix), create=True)
             try:
                 file.pwrite(index.tobytes(index.written), index.written * index.entry_size)
                 file.truncate(index.count * index.entry_size)
                 index.mark_written()
+                if sync:
+                    file.sync()
             finally:
                 file.close()
 
-    def finish(self) -> None:
+    def finish(self, *, sync: bool = False) -> None:
         """Nothing is appended any more: the time index gets its last entry, both go to their files. Raises OSError."""
         if self.max_timestamp >= 0:
             self.indexes[1].append(self.max_timestamp, self.max_timestamp_offset)
-        self.write_indexes()
+        self.write_indexes(sync=sync)
 
     def resume(self) -> None:
         """Count again what follows from indexes and batches: timestamps, bytes since the last entry."""

@@ -85,7 +85,7 @@ class Machine:
         path = self.manager.directories()[0]
         self.manager.add(self.manager.create(path, topic, partition, model.topic_id, self.config))
         self.manager.topic_ids[topic, partition] = model.topic_id
-        model.created = True
+        model.created = not self.disk.crashed  # a job that ended with the process is seen only when it is drained
 
     def log(self, partition: int = 0) -> Log:
         log = self.manager.find(topic_of(partition), partition)
@@ -140,7 +140,8 @@ class Machine:
             return
         model.truncates(offset)
         # The recovery point on the disk may never be above what is synced: who truncates lowers it first.
-        log.recovery_point = min(log.recovery_point, offset)
+        self.checkpoint()  # a sync that comes later would raise it again
+        log.synced = min(log.synced, offset)
         self.checkpoint()
         log.truncate_to(offset)
         model.producer_id, model.sequence = model.producer_id + 1, 0
@@ -203,8 +204,8 @@ class Machine:
             model.goes_on_from(log)
         known = [self.find(model) for model in self.models]
         for log in [log for log in self.manager.all() if log not in known]:
-            assert log.log_end_offset == 0, f"{log.directory}: nobody's records"
-            self.manager.forget(log)  # its making was cut short; a broker leaves it alone
+            assert log.size == 0, f"{log.directory}: nobody's records"
+            self.manager.leave_alone(log)  # its making was cut short; a broker leaves it alone
 
     def ends(
         self,
