@@ -1,0 +1,189 @@
+"""What every part of a classic group works on: its state, its members, and the table that moves it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.classic_members import Member, Members
+from kafkalite.state.classic_requests import Joined, JoinedMember, Synced
+from kafkalite.state.classic_table import TRANSITIONS, Event, State
+from kafkalite.state.effects import Effects, Now, TimerName, Token
+from kafkalite.state.group_records import CLASSIC, ClassicGroup
+
+__all__ = ["CONSUMER_PROTOCOL", "ClassicSettings", "GroupCore", "Step"]
+
+CONSUMER_PROTOCOL = "consumer"  # the protocol type whose subscriptions the broker can read
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicSettings:
+    """The broker's settings for classic groups (ms, members), and how to read a subscription.
+
+    Arguments:
+        topics_of: topics of a consumer's subscription bytes, None where they cannot be read.
+        new_member_join_ms: how long a new member's join may be parked, since it cannot send heartbeats yet.
+        trace: is told of each transition; for tests.
+    """
+
+    session_min_ms: int = 6_000
+    session_max_ms: int = 1_800_000
+    initial_delay_ms: int = 3_000
+    members_max: int = 2**31 - 1
+    new_member_join_ms: int = 300_000
+    topics_of: Callable[[bytes], frozenset[str] | None] = lambda _: None
+    trace: Callable[[str, State, Event, State], None] | None = None
+
+
+@dataclass(slots=True)
+class Step:
+    """One command on its way through the group: when, by whom, and what it led to so far."""
+
+    now: Now
+    effects: Effects = field(default_factory=Effects)
+    token: Token = None
+    member: Member | None = None
+    assignments: dict[str, bytes] = field(default_factory=dict)
+    can_skip_assignment: bool = True
+    replaced_id: str = ""  # of the static member that the request takes the place of
+
+
+class GroupCore:
+    """State and members of a group, and how it moves. `stored` is the last record that was applied."""
+
+    __slots__ = (
+        "delay",
+        "generation",
+        "grew",
+        "initial",
+        "members",
+        "name",
+        "protocol",
+        "protocol_type",
+        "settings",
+        "state",
+        "state_since_wall_ms",
+        "stored",
+        "topics",
+    )
+
+    def __init__(self, name: str, settings: ClassicSettings, state_since_wall_ms: int) -> None:
+        self.name = name
+        self.settings = settings
+        self.state = State.EMPTY
+        self.state_since_wall_ms = state_since_wall_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.members = Members()
+        self.topics: frozenset[str] | None = None  # subscribed topics, None = cannot be known
+        self.initial = False  # the rebalance that runs is the first one since the group was empty
+        self.grew = False  # a member came during the initial delay
+        self.delay = (0, 0)  # the initial delay that runs, and what may be added to it
+        self.stored: ClassicGroup | None = None
+
+    def take(self, event: Event, step: Step) -> None:
+        """Go where the table says and do what it says."""
+        before = self.state
+        row = TRANSITIONS[before, event]
+        if self.settings.trace is not None:
+            self.settings.trace(self.name, before, event, row.state)
+        if before is State.COMPLETING and row.state is State.PREPARING:
+            self._answer_syncs(KafkaErrorCode.REBALANCE_IN_PROGRESS, step)
+        if before is not row.state:
+            self.state = row.state
+            self.state_since_wall_ms = step.now.wall_ms
+        getattr(self, row.action)(step)
+
+    def record(self) -> ClassicGroup:
+        """The group as it is stored."""
+        return ClassicGroup(
+            self.name,
+            self.protocol_type or "",
+            self.generation,
+            self.protocol,
+            self.members.leader,
+            self.state_since_wall_ms,
+            tuple(member.stored(self.protocol) for member in self.members.all.values()),
+        )
+
+    def founding_record(self) -> ClassicGroup:
+        """A new group before its first generation, as Kafka writes it."""
+        return ClassicGroup(self.name, "", 0, None, None, self.state_since_wall_ms, ())
+
+    def restore(self, record: ClassicGroup) -> None:
+        """Become what a record says, at replay: Stable with members, Empty without."""
+        self.members = Members()
+        for stored in record.members:
+            self.members.remove(stored.member_id)  # a damaged record may name a member twice
+            self.members.remove(self.members.static.get(stored.group_instance_id or "", ""))
+            self.members.add(Member.restored(stored, record.protocol or ""))
+        self.members.leader = record.leader if record.leader in self.members.all else self.members.leader
+        self.state = State.STABLE if self.members else State.EMPTY
+        self.state_since_wall_ms = record.state_timestamp_ms
+        self.generation = record.generation
+        self.protocol_type = record.protocol_type or None
+        self.protocol = record.protocol
+        self.topics = self.subscribed_topics()
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics that the members subscribe to; None when a subscription cannot be read."""
+        if self.protocol_type != CONSUMER_PROTOCOL:
+            return None
+        topics: set[str] = set()
+        for member in self.members.all.values():
+            of_member = self.settings.topics_of(member.metadata(self.protocol))
+            if of_member is None:
+                return None
+            topics |= of_member
+        return frozenset(topics)
+
+    def _joined(self, member: Member, *, tell_members: bool = True) -> Joined:
+        leads = tell_members and member.member_id == self.members.leader
+        told = self.members.all.values() if leads else ()
+        return Joined(
+            0,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.members.leader or "",
+            members=tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(self.protocol)) for m in told),
+        )
+
+    def _keep_alive(self, member: Member, step: Step) -> None:
+        step.effects.set_timer(self._session_timer(member.member_id), step.now.ms + member.session_timeout_ms)
+
+    def _remove(self, member_id: str, step: Step) -> None:
+        member = self.members.all.get(member_id)
+        if member is not None:
+            self._answer_parked(member, KafkaErrorCode.UNKNOWN_MEMBER_ID, "", step)
+        step.effects.cancel_timer(self._session_timer(member_id))
+        self.members.remove(member_id)
+
+    def _answer_parked(self, member: Member, error: int, told_id: str, step: Step) -> None:
+        join = self.members.unpark_join(member)
+        if join is not None:
+            step.effects.answer(join, Joined(error, told_id))
+        sync, member.sync = member.sync, None
+        if sync is not None:
+            step.effects.answer(sync, Synced(error))
+
+    def _answer_syncs(self, error: int, step: Step) -> None:
+        for member in self.members.all.values():
+            if error:
+                member.assignment = b""
+            token, member.sync = member.sync, None
+            if token is None:
+                continue
+            good = Synced(0, self.protocol_type, self.protocol, member.assignment)
+            step.effects.answer(token, Synced(error) if error else good)
+            self._keep_alive(member, step)  # its session did not count while it was parked
+
+    def _session_timer(self, member_id: str) -> TimerName:
+        return (CLASSIC, self.name, "session", member_id)
+
+    def _join_timer(self) -> TimerName:
+        return (CLASSIC, self.name, "join")
+
+    def _sync_timer(self) -> TimerName:
+        return (CLASSIC, self.name, "sync")

@@ -1,0 +1,146 @@
+"""One classic group: members join, the broker waits for all of them, the leader assigns, all get their part.
+
+Pure: a request becomes an event of `classic_table`, the table says the next state and the action. Laws:
+1. A generation grows by one when its joins are complete; requests of another generation are refused.
+2. Every token is answered once: a parked join when its generation begins, a parked sync when the leader has assigned or
+   the rebalance starts anew, at the latest when the timer of the rebalance or of the member runs out.
+3. A record is written when a group is founded, when the leader has assigned, when a static member is replaced in a
+   Stable group and when the last member has gone. Only what it holds survives a restart.
+Differences from Kafka: a second join or sync of a member answers the first one (REBALANCE_IN_PROGRESS), where Kafka
+lets it hang; a member that is refused because the group is full no longer holds up the rebalance.
+Source: GroupMetadataManager.java, ClassicGroup.java of Apache Kafka; KIP-394, KIP-345, KIP-814.
+"""
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.classic_core import Step
+from kafkalite.state.classic_joins import Joins
+from kafkalite.state.classic_requests import Done, Heartbeat, Leave, LeaveOf, Left, LeftMember, Sync, Synced
+from kafkalite.state.classic_table import Event, State
+from kafkalite.state.effects import Effects, Now, Token
+
+__all__ = ["Group"]
+
+
+class Group(Joins):
+    """One classic group: what can be asked of it, and what its timers do."""
+
+    __slots__ = ()
+
+    def sync(self, request: Sync, token: Token, now: Now) -> Effects:
+        """Bring or fetch the assignment. The answer (`Synced`) waits for the leader."""
+        step = Step(now, token=token)
+        if error := self._sync_refusal(request):
+            step.effects.answer(token, Synced(error))
+            return step.effects
+        step.member = self.members.all[request.member_id]
+        if self.state is not State.PREPARING:
+            self._synced(request.member_id, step)
+        if request.member_id == self.members.leader:
+            step.assignments = dict(request.assignments)
+            self.take(Event.LEADER_SYNCED, step)
+        else:
+            self.take(Event.MEMBER_SYNCED, step)
+        return step.effects
+
+    def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
+        """A member is alive; the answer (`Done`) says whether it must rejoin."""
+        step = Step(now, token=token)
+        error = self.members.refusal(request.member_id, request.group_instance_id)
+        if not error and request.generation != self.generation:
+            error = KafkaErrorCode.ILLEGAL_GENERATION
+        if error:
+            step.effects.answer(token, Done(error))
+            return step.effects
+        step.member = self.members.all[request.member_id]
+        self._keep_alive(step.member, step)
+        self.take(Event.HEARTBEAT, step)
+        return step.effects
+
+    def leave(self, request: Leave, token: Token, now: Now) -> Effects:
+        """Members leave, or are removed by their instance ids; answers `Left`."""
+        step = Step(now, token=token)
+        left = tuple(self._leave_one(leaver, step) for leaver in request.members)
+        if any(not member.error for member in left):
+            self.take(Event.MEMBERS_LEFT, step)
+        step.effects.answer(token, Left(members=left))
+        return step.effects
+
+    def delete(self, now: Now) -> Effects:
+        """Write the tombstone of an empty group, and forget the ids given out."""
+        step = Step(now)
+        for member_id in self.members.pending:
+            step.effects.cancel_timer(self._session_timer(member_id))
+        self.take(Event.DELETED, step)
+        return step.effects
+
+    def session_over(self, member_id: str, now: Now) -> Effects:
+        """A member was silent for its session timeout, or an id that was given out was not used."""
+        step = Step(now)
+        if member_id in self.members.pending:
+            self.members.remove(member_id)
+            self.take(Event.PENDING_GONE, step)
+        elif member_id in self.members.all and not self.members.all[member_id].waits:
+            self._remove(member_id, step)
+            self.take(Event.MEMBER_SILENT, step)
+        return step.effects
+
+    def join_time_over(self, now: Now) -> Effects:
+        """The initial delay is over, or the time that members have to rejoin."""
+        step = Step(now)
+        extended = self.initial and self.grew and self.delay[1] > 0
+        self.take(Event.DELAY_EXTENDED if extended else Event.JOIN_TIME_OVER, step)
+        return step.effects
+
+    def sync_time_over(self, now: Now) -> Effects:
+        """Members that did not ask for their assignment in time are removed."""
+        step = Step(now)
+        for member_id in list(self.members.pending_sync):
+            self._remove(member_id, step)
+        self.take(Event.SYNC_TIME_OVER, step)
+        return step.effects
+
+    def loaded(self, now: Now) -> Effects:
+        """Start the members' sessions after replay; a group above its limit rebalances, so that it can shrink."""
+        step = Step(now)
+        for member in self.members.all.values():
+            self._keep_alive(member, step)
+        if len(self.members) > self.settings.members_max:
+            self.take(Event.OVERSIZED, step)
+        return step.effects
+
+    def committed(self, member_id: str, now: Now) -> Effects:
+        """A commit counts as a heartbeat, while the group is Stable or waits for its members."""
+        step = Step(now)
+        member = self.members.all.get(member_id)
+        if member is not None and self.state in (State.STABLE, State.PREPARING):
+            self._keep_alive(member, step)
+        return step.effects
+
+    def _leave_one(self, leaver: LeaveOf, step: Step) -> LeftMember:
+        member_id, instance = leaver
+        if not member_id:
+            found = self.members.static.get(instance) if instance is not None else None
+            error = KafkaErrorCode.NONE if found is not None else KafkaErrorCode.UNKNOWN_MEMBER_ID
+        elif member_id in self.members.pending:
+            found, error = member_id, KafkaErrorCode.NONE
+        else:
+            found, error = member_id, KafkaErrorCode(self.members.refusal(member_id, instance))
+        if not error and found is not None:
+            step.effects.cancel_timer(self._session_timer(found))
+            self._remove(found, step)
+        return LeftMember(member_id, instance, error)
+
+    def _sync_refusal(self, request: Sync) -> int:
+        if error := self.members.refusal(request.member_id, request.group_instance_id):
+            return error
+        if request.generation != self.generation:
+            return KafkaErrorCode.ILLEGAL_GENERATION
+        if request.protocol_type not in (None, self.protocol_type) or request.protocol not in (None, self.protocol):
+            return KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return KafkaErrorCode.NONE
+
+    def _synced(self, member_id: str, step: Step) -> None:
+        if member_id in self.members.pending_sync:
+            del self.members.pending_sync[member_id]
+            if not self.members.pending_sync:
+                step.effects.cancel_timer(self._sync_timer())

@@ -1,0 +1,240 @@
+"""All classic groups of a shard: which there are, who may do what with their offsets, and their part of the log.
+
+Pure. Laws:
+1. What is durable changes in `apply` alone. Before `loaded` it builds the groups from the records; later a living group
+   has already become what its record says, and `apply` notes that this is stored.
+2. A group that nobody could join is not kept: a refused first join leaves nothing behind.
+3. A token is any object but None.
+"""
+
+from collections.abc import Iterator
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.classic_core import CONSUMER_PROTOCOL, ClassicSettings
+from kafkalite.state.classic_group import Group
+from kafkalite.state.classic_requests import (
+    Described,
+    Done,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Left,
+    LeftMember,
+    Listed,
+    Sync,
+    Synced,
+)
+from kafkalite.state.classic_table import State
+from kafkalite.state.effects import Effects, Now, TimerName, Token
+from kafkalite.state.group_records import CLASSIC, ClassicGroup, GroupDeleted
+
+__all__ = ["ClassicGroups"]
+
+UNKNOWN_MEMBER_ID = KafkaErrorCode.UNKNOWN_MEMBER_ID
+
+
+class ClassicGroups:
+    """The classic groups of one shard.
+
+    Arguments:
+        settings: the broker's settings.
+    """
+
+    def __init__(self, settings: ClassicSettings) -> None:
+        self.settings = settings
+        self._groups: dict[str, Group] = {}
+        self._loaded = False
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups.values())
+
+    def get(self, group: str) -> Group | None:
+        """The group's machine, None when there is no such classic group."""
+        return self._groups.get(group)
+
+    # requests of members
+
+    def join(self, request: Join, token: Token, now: Now) -> Effects:
+        """Join a group, found it when need be; answers `Joined`, perhaps much later.
+
+        Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID,
+        INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, REBALANCE_IN_PROGRESS.
+        """
+        if error := self._refusal(request):
+            return _answer(token, Joined(error, request.member_id))
+        group = self._groups.get(request.group)
+        if group is not None:
+            return group.join(request, token, now)
+        group = Group(request.group, self.settings, now.wall_ms)
+        effects = group.join(request, token, now)
+        if group.members or group.members.pending:
+            self._groups[request.group] = group
+            effects.records.append(group.founding_record())
+        return effects
+
+    def sync(self, request: Sync, token: Token, now: Now) -> Effects:
+        """Bring or fetch an assignment; answers `Synced` once the leader has assigned.
+
+        Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
+        REBALANCE_IN_PROGRESS.
+        """
+        group = self._groups.get(request.group)
+        if group is None:
+            return _answer(token, Synced(_unknown(request.group)))
+        return group.sync(request, token, now)
+
+    def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
+        """Say that a member is alive; answers `Done`: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+        REBALANCE_IN_PROGRESS or no error."""
+        group = self._groups.get(request.group)
+        if group is None:
+            return _answer(token, Done(_unknown(request.group)))
+        return group.heartbeat(request, token, now)
+
+    def leave(self, request: Leave, token: Token, now: Now) -> Effects:
+        """Leave, or remove static members; answers `Left` with an error per member."""
+        group = self._groups.get(request.group)
+        if group is not None:
+            return group.leave(request, token, now)
+        if not request.group:
+            return _answer(token, Left(KafkaErrorCode.INVALID_GROUP_ID))
+        return _answer(token, Left(members=tuple(LeftMember(*one, UNKNOWN_MEMBER_ID) for one in request.members)))
+
+    # administration
+
+    def describe(self, name: str) -> Described | None:
+        """What DescribeGroups shows; None when there is no such group (to clients: state Dead)."""
+        group = self._groups.get(name)
+        if group is None:
+            return None
+        record = group.record()
+        if group.state is State.STABLE:
+            return Described(group.state.value, record.protocol_type, record.protocol or "", record.members)
+        bare = tuple(member._replace(subscription=b"", assignment=b"") for member in record.members)
+        return Described(group.state.value, record.protocol_type, "", bare)
+
+    def listed(self) -> list[Listed]:
+        """All groups, for ListGroups."""
+        return [Listed(group.name, group.protocol_type or "", group.state.value) for group in self]
+
+    def delete_refusal(self, name: str) -> int:
+        """GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or 0: the group may be deleted."""
+        group = self._groups.get(name)
+        if group is None:
+            return KafkaErrorCode.GROUP_ID_NOT_FOUND
+        return KafkaErrorCode.NONE if group.state is State.EMPTY else KafkaErrorCode.NON_EMPTY_GROUP
+
+    def delete(self, name: str, now: Now) -> Effects:
+        """The tombstone of a group that `delete_refusal` lets go. Its offsets are deleted by `Offsets.delete_all`."""
+        return self._groups[name].delete(now)
+
+    # what the offsets must know
+
+    def commit_refusal(
+        self, name: str, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
+    ) -> int:
+        """Whether a commit is taken: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+        REBALANCE_IN_PROGRESS or 0. A commit without a generation is one of a consumer that is no member."""
+        group = self._groups.get(name)
+        if group is None:
+            return KafkaErrorCode.NONE if generation < 0 else KafkaErrorCode.GROUP_ID_NOT_FOUND
+        empty = group.state is State.EMPTY
+        if generation < 0 and empty:
+            return KafkaErrorCode.NONE
+        if generation >= 0 or member_id or group_instance_id is not None:
+            if error := group.members.refusal(member_id, group_instance_id):
+                return error
+            if generation != group.generation:
+                return KafkaErrorCode.ILLEGAL_GENERATION
+        elif not transactional:
+            return UNKNOWN_MEMBER_ID
+        rebalancing = group.state is State.COMPLETING and not transactional
+        return KafkaErrorCode.REBALANCE_IN_PROGRESS if rebalancing else KafkaErrorCode.NONE
+
+    def committed(self, name: str, member_id: str, now: Now) -> Effects:
+        """A commit was taken: it keeps the member's session alive."""
+        group = self._groups.get(name)
+        return Effects() if group is None else group.committed(member_id, now)
+
+    def offset_delete_refusal(self, name: str) -> int:
+        """Whether offsets may be deleted one by one: only where the broker can tell who reads what."""
+        group = self._groups.get(name)
+        if group is None:
+            return KafkaErrorCode.GROUP_ID_NOT_FOUND
+        knows = group.state is State.EMPTY or group.protocol_type == CONSUMER_PROTOCOL
+        return KafkaErrorCode.NONE if knows else KafkaErrorCode.NON_EMPTY_GROUP
+
+    def reads_topic(self, name: str, topic: str) -> bool:
+        """Whether a member may read the topic; True when a consumer's subscription cannot be read."""
+        group = self._groups.get(name)
+        if group is None:
+            return False
+        if group.topics is None:
+            return group.protocol_type == CONSUMER_PROTOCOL
+        return topic in group.topics
+
+    def expire_since(self, name: str) -> int | None:
+        """From when on the retention of a group's offsets counts.
+
+        Returns: wall time in ms; -1 = from each offset's commit; None = they do not expire now.
+        """
+        group = self._groups.get(name)
+        if group is None or group.protocol_type is None:
+            return -1
+        if group.state is State.EMPTY:
+            return group.state_since_wall_ms
+        stable_consumers = group.state is State.STABLE and group.topics is not None
+        return -1 if stable_consumers else None
+
+    # time and the log
+
+    def expired(self, name: TimerName, now: Now) -> Effects:
+        """A timer of this machine has run out; one of a group that has gone is nothing."""
+        group = self._groups.get(name[1])
+        if group is None:
+            return Effects()
+        if name[2] == "session":
+            return group.session_over(name[3], now)
+        return group.join_time_over(now) if name[2] == "join" else group.sync_time_over(now)
+
+    def apply(self, record: ClassicGroup | GroupDeleted) -> None:
+        """Take a record of the log into the durable state (law 1)."""
+        if isinstance(record, GroupDeleted):
+            if record.kind == CLASSIC:
+                self._groups.pop(record.group, None)
+            return
+        group = self._groups.get(record.group)
+        if group is None or not self._loaded:
+            group = self._groups[record.group] = Group(record.group, self.settings, record.state_timestamp_ms)
+            group.restore(record)
+        group.stored = record
+
+    def loaded(self, now: Now) -> Effects:
+        """The log has been replayed: members have their whole session timeout to show that they live."""
+        self._loaded = True
+        effects = Effects()
+        for group in self:
+            effects.extend(group.loaded(now))
+        return effects
+
+    def _refusal(self, request: Join) -> int:
+        if not request.group:
+            return KafkaErrorCode.INVALID_GROUP_ID
+        if not self.settings.session_min_ms <= request.session_timeout_ms <= self.settings.session_max_ms:
+            return KafkaErrorCode.INVALID_SESSION_TIMEOUT
+        unknown = request.member_id and request.group not in self._groups
+        return UNKNOWN_MEMBER_ID if unknown else KafkaErrorCode.NONE
+
+
+def _answer(token: Token, result: object) -> Effects:
+    effects = Effects()
+    effects.answer(token, result)
+    return effects
+
+
+def _unknown(group: str) -> int:
+    return UNKNOWN_MEMBER_ID if group else KafkaErrorCode.INVALID_GROUP_ID

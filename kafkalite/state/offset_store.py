@@ -1,0 +1,87 @@
+"""The committed offsets themselves, in little memory: group -> topic -> partition -> one tuple.
+
+Many groups read the same topics, and one group commits many partitions at once: names, topic ids and times are shared
+between the tuples wherever the same value comes again.
+"""
+
+from collections.abc import Iterator, Mapping
+from sys import intern
+from typing import NamedTuple
+
+from kafkalite.model import ZERO_UUID
+from kafkalite.state.group_records import OffsetCommitted
+
+__all__ = ["OffsetStore", "Stored"]
+
+
+class Stored(NamedTuple):
+    """A committed offset without its name. Times are wall time in ms."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    topic_id: bytes
+
+
+_Topics = dict[str, dict[int, Stored]]
+_NOTHING: Mapping[str, Mapping[int, Stored]] = {}
+
+
+class OffsetStore:
+    """All committed offsets of a shard."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Topics] = {}
+        self._topic_ids: dict[str, bytes] = {}  # the last id of each topic, so that offsets share one object
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._groups)
+
+    def of_group(self, group: str) -> Mapping[str, Mapping[int, Stored]]:
+        """What a group has committed, by topic and partition."""
+        return self._groups.get(group, _NOTHING)
+
+    def put(self, record: OffsetCommitted) -> None:
+        """Keep the newest commit of a partition."""
+        topics = self._groups.setdefault(record.group, {})
+        partitions = topics.get(record.topic)
+        if partitions is None:
+            partitions = topics[intern(record.topic)] = {}
+        self._count += record.partition not in partitions
+        partitions[record.partition] = Stored(
+            record.offset,
+            record.leader_epoch,
+            record.metadata,
+            record.commit_timestamp_ms,
+            record.expire_timestamp_ms,
+            self._shared_id(record.topic, record.topic_id),
+        )
+
+    def remove(self, group: str, topic: str, partition: int) -> None:
+        """Forget a commit, if there is one."""
+        topics = self._groups.get(group)
+        partitions = None if topics is None else topics.get(topic)
+        if topics is None or partitions is None or partitions.pop(partition, None) is None:
+            return
+        self._count -= 1
+        if not partitions:
+            del topics[topic]
+        if not topics:
+            del self._groups[group]
+
+    def _shared_id(self, topic: str, topic_id: bytes) -> bytes:
+        if topic_id == ZERO_UUID:
+            return ZERO_UUID
+        known = self._topic_ids.get(topic)
+        if known != topic_id:
+            known = self._topic_ids[intern(topic)] = topic_id
+        return known

@@ -1,0 +1,312 @@
+"""Committed offsets of the groups of a shard: OffsetCommit, OffsetFetch and OffsetDelete without versions or bytes.
+
+Pure. What a group may do is asked of `GroupsOfOffsets`; here is what was committed. Laws:
+1. Offsets change in `apply` alone, at replay and in life.
+2. An offset committed in a transaction is pending until the marker: only `require_stable` sees that it is there. Of two
+   commits the later one in the log wins, also when its transaction ends first.
+3. A group that nobody is a member of, but that has offsets, exists: it is Empty and has no protocol type.
+4. Memory: one tuple per offset; names and topic ids are shared (at most 400 bytes each, measured by a test).
+Source: OffsetMetadataManager.java of Apache Kafka, KIP-211, KIP-447.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import ZERO_UUID
+from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.group_records import OffsetCommitted, OffsetDeleted, TransactionalOffset, TransactionEnded
+from kafkalite.state.offset_store import OffsetStore, Stored
+from kafkalite.state.pending_offsets import PendingOffsets
+
+__all__ = [
+    "Commit",
+    "CommitOf",
+    "CommitsDone",
+    "FetchOf",
+    "Found",
+    "GroupsOfOffsets",
+    "OffsetSettings",
+    "Offsets",
+    "OffsetsDeleted",
+]
+
+OffsetRecord = OffsetCommitted | OffsetDeleted | TransactionalOffset | TransactionEnded
+NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSettings:
+    """`offsets.retention.minutes` in ms, and `offset.metadata.max.bytes`."""
+
+    retention_ms: int = 7 * 24 * 3_600_000
+    metadata_max: int = 4_096
+
+
+class GroupsOfOffsets(Protocol):
+    """What the offsets must know of the groups, of whatever kind. Errors are codes, 0 = none."""
+
+    def commit_refusal(
+        self, name: str, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
+    ) -> int:
+        """Whether this sender may commit; GROUP_ID_NOT_FOUND when a member speaks of a group that is not there."""
+
+    def committed(self, name: str, member_id: str, now: Now) -> Effects:
+        """A commit was taken, which may keep a session alive."""
+
+    def offset_delete_refusal(self, name: str) -> int:
+        """Whether offsets of the group may be deleted one by one; GROUP_ID_NOT_FOUND when there is no group."""
+
+    def reads_topic(self, name: str, topic: str) -> bool:
+        """Whether a member of the group reads the topic."""
+
+    def expire_since(self, name: str) -> int | None:
+        """Wall time (ms) from which retention counts, -1 = from each commit, None = nothing expires now."""
+
+
+class CommitOf(NamedTuple):
+    """One partition of a commit; `metadata` None is stored as "", a topic id of zeros is not known."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+    topic_id: bytes = ZERO_UUID
+
+
+class Commit(NamedTuple):
+    """An OffsetCommit or TxnOffsetCommit request.
+
+    Arguments:
+        generation: of the member (classic) or its epoch (KIP-848), -1 = the sender is no member.
+        retention_ms: how long to keep the offsets (requests up to version 4), -1 = as the broker says.
+        producer_id: -1 = not in a transaction.
+    """
+
+    group: str
+    partitions: Sequence[CommitOf]
+    member_id: str = ""
+    generation: int = -1
+    group_instance_id: str | None = None
+    retention_ms: int = -1
+    producer_id: int = -1
+
+
+class CommitsDone(NamedTuple):
+    """The answer to a commit: an error for all, or one per partition in the order of the request."""
+
+    error: int = 0
+    errors: tuple[int, ...] = ()
+
+
+class FetchOf(NamedTuple):
+    """The partitions of one topic of which the offsets are wanted."""
+
+    topic: str
+    partitions: Sequence[int]
+    topic_id: bytes = ZERO_UUID
+
+
+class Found(NamedTuple):
+    """What is committed for a partition; offset -1 = nothing."""
+
+    topic: str
+    partition: int
+    offset: int = NO_OFFSET
+    leader_epoch: int = -1
+    metadata: str = ""
+    error: int = 0
+    topic_id: bytes = ZERO_UUID
+
+
+class OffsetsDeleted(NamedTuple):
+    """The answer to OffsetDelete: an error for all, or one per partition in the order of the request."""
+
+    error: int = 0
+    errors: tuple[int, ...] = ()
+
+
+class Offsets:
+    """The committed offsets of one shard.
+
+    Arguments:
+        settings: limits and retention.
+        groups: who may commit, and who reads what.
+    """
+
+    def __init__(self, settings: OffsetSettings, groups: GroupsOfOffsets) -> None:
+        self.settings = settings
+        self._groups = groups
+        self._store = OffsetStore()
+        self._pending = PendingOffsets()
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._store or group in self._pending
+
+    def __len__(self) -> int:
+        """How many offsets are committed."""
+        return len(self._store)
+
+    def groups(self) -> Iterator[str]:
+        """The groups that have committed offsets."""
+        return iter(self._store)
+
+    # requests
+
+    def commit(self, request: Commit, token: Token, now: Now) -> Effects:
+        """Commit offsets; answers `CommitsDone`. The records of one request are one batch.
+
+        Errors: INVALID_GROUP_ID, those of `GroupsOfOffsets.commit_refusal`; per partition OFFSET_METADATA_TOO_LARGE.
+        """
+        effects = Effects()
+        if error := self._commit_refusal(request):
+            effects.answer(token, CommitsDone(error))
+            return effects
+        if request.producer_id < 0:
+            effects.extend(self._groups.committed(request.group, request.member_id, now))
+        errors = []
+        for part in request.partitions:
+            too_large = part.metadata is not None and len(part.metadata) > self.settings.metadata_max
+            errors.append(int(KafkaErrorCode.OFFSET_METADATA_TOO_LARGE) if too_large else 0)
+            if not too_large:
+                effects.records.append(_record(request, part, now))
+        effects.answer(token, CommitsDone(errors=tuple(errors)))
+        return effects
+
+    def fetch(self, group: str, wanted: Sequence[FetchOf] | None, *, require_stable: bool) -> list[Found]:
+        """What the group has committed; a group that nobody knows has committed nothing.
+
+        Arguments:
+            wanted: None = all offsets of the group.
+            require_stable: say UNSTABLE_OFFSET_COMMIT where a transaction may still change the offset.
+        """
+        if wanted is None:
+            wanted = [FetchOf(topic, list(parts)) for topic, parts in self._store.of_group(group).items()]
+        unstable = self._pending.partitions(group) if require_stable else frozenset()
+        found = []
+        for topic, partitions, topic_id in wanted:
+            stored = self._store.of_group(group).get(topic, {})
+            for partition in partitions:
+                if unstable and (topic, partition) in unstable:
+                    error = KafkaErrorCode.UNSTABLE_OFFSET_COMMIT
+                    found.append(Found(topic, partition, error=error, topic_id=topic_id))
+                else:
+                    found.append(_found(topic, partition, stored.get(partition), topic_id))
+        return found
+
+    def delete(self, group: str, partitions: Sequence[tuple[str, int]], token: Token) -> Effects:
+        """Delete offsets that no member needs; answers `OffsetsDeleted`, per partition GROUP_SUBSCRIBED_TO_TOPIC."""
+        effects = Effects()
+        error = self._groups.offset_delete_refusal(group)
+        if error and not (error == KafkaErrorCode.GROUP_ID_NOT_FOUND and group in self):
+            effects.answer(token, OffsetsDeleted(error))
+            return effects
+        errors = []
+        for topic, partition in partitions:
+            in_use = self._groups.reads_topic(group, topic)
+            errors.append(int(KafkaErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if in_use else 0)
+            if not in_use and self._knows(group, topic, partition):
+                effects.records.append(OffsetDeleted(group, topic, partition))
+        effects.answer(token, OffsetsDeleted(errors=tuple(errors)))
+        return effects
+
+    # what ends offsets
+
+    def delete_all(self, group: str) -> list[OffsetDeleted]:
+        """Tombstones for all that a group has committed, pending offsets too: it is being deleted."""
+        known = {(topic, partition) for topic, parts in self._store.of_group(group).items() for partition in parts}
+        known |= self._pending.partitions(group)
+        return [OffsetDeleted(group, topic, partition) for topic, partition in sorted(known)]
+
+    def topic_deleted(self, topic: str) -> list[OffsetDeleted]:
+        """Tombstones for the offsets that any group has for a topic that is gone."""
+        known = {
+            (group, partition) for group in self._store for partition in self._store.of_group(group).get(topic, ())
+        }
+        known |= {(group, partition) for group, name, partition in self._pending if name == topic}
+        return [OffsetDeleted(group, topic, partition) for group, partition in sorted(known)]
+
+    def expire(self, group: str, wall_ms: int) -> tuple[list[OffsetDeleted], bool]:
+        """Tombstones for the group's offsets that nobody renewed within the retention.
+
+        Returns: the tombstones, and whether nothing is left then, so that an Empty group may go too.
+        """
+        stored = self._store.of_group(group)
+        since = self._groups.expire_since(group)
+        if not stored or since is None:
+            return [], not stored and group not in self._pending
+        pending = self._pending.partitions(group)
+        gone = []
+        for topic, partitions in stored.items():
+            if self._groups.reads_topic(group, topic):
+                continue
+            for partition, one in partitions.items():
+                if (topic, partition) not in pending and self._is_expired(one, since, wall_ms):
+                    gone.append(OffsetDeleted(group, topic, partition))
+        left = sum(map(len, stored.values())) - len(gone)
+        return gone, left == 0 and group not in self._pending
+
+    def apply(self, record: OffsetRecord) -> None:
+        """Take a record of the log into the offsets (law 1)."""
+        match record:
+            case OffsetCommitted():
+                self._store.put(record)
+                self._pending.supersede((record.group, record.topic, record.partition))
+            case OffsetDeleted(group, topic, partition):
+                self._store.remove(group, topic, partition)
+                self._pending.forget((group, topic, partition))
+            case TransactionalOffset(producer_id, committed):
+                self._pending.add(producer_id, committed)
+            case TransactionEnded(producer_id, was_committed):
+                for committed in self._pending.end(producer_id, materialise=was_committed):
+                    self._store.put(committed)
+
+    def _commit_refusal(self, request: Commit) -> int:
+        transactional = request.producer_id >= 0
+        if transactional and not request.group:  # only plain commits may go under the empty name, as of old
+            return KafkaErrorCode.INVALID_GROUP_ID
+        error = self._groups.commit_refusal(
+            request.group, request.member_id, request.group_instance_id, request.generation, transactional=transactional
+        )
+        if error == KafkaErrorCode.GROUP_ID_NOT_FOUND and request.group in self:
+            return KafkaErrorCode.UNKNOWN_MEMBER_ID  # law 3: the group is there, the member is not
+        return error
+
+    def _knows(self, group: str, topic: str, partition: int) -> bool:
+        stored = partition in self._store.of_group(group).get(topic, ())
+        return stored or (topic, partition) in self._pending.partitions(group)
+
+    def _is_expired(self, stored: Stored, since_ms: int, wall_ms: int) -> bool:
+        if stored.expire_timestamp_ms != -1:
+            return wall_ms >= stored.expire_timestamp_ms
+        counted_from = stored.commit_timestamp_ms if since_ms == -1 else since_ms
+        return wall_ms - counted_from >= self.settings.retention_ms
+
+
+def _record(request: Commit, part: CommitOf, now: Now) -> OffsetCommitted | TransactionalOffset:
+    expires = -1 if request.retention_ms == -1 else now.wall_ms + request.retention_ms
+    committed = OffsetCommitted(
+        request.group,
+        part.topic,
+        part.partition,
+        part.offset,
+        part.leader_epoch,
+        part.metadata or "",
+        now.wall_ms,
+        expires,
+        part.topic_id,
+    )
+    return committed if request.producer_id < 0 else TransactionalOffset(request.producer_id, committed)
+
+
+def _found(topic: str, partition: int, stored: Stored | None, topic_id: bytes) -> Found:
+    if stored is None or _of_another_topic(stored.topic_id, topic_id):
+        return Found(topic, partition, topic_id=topic_id)
+    known_id = topic_id if stored.topic_id == ZERO_UUID else stored.topic_id
+    return Found(topic, partition, stored.offset, stored.leader_epoch, stored.metadata, 0, known_id)
+
+
+def _of_another_topic(stored: bytes, wanted: bytes) -> bool:
+    return ZERO_UUID not in (stored, wanted) and stored != wanted

@@ -1,0 +1,140 @@
+"""Consumers of a simulated group: they join, sync, heartbeat, vanish and restart by a seeded dice."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.state.classic_groups import ClassicGroups
+from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, Leave, LeaveOf, Sync, Synced
+from kafkalite.state.effects import Token
+from tests.story.groups.shard import Shard
+
+PROTOCOLS = (
+    (("range", b"r"), ("roundrobin", b"rr")),
+    (("roundrobin", b"rr"), ("range", b"r")),
+    (("range", b"r"), ("roundrobin", b"new")),
+    (("range", b"r"),),
+)
+REBALANCE_MAX_MS = 20_000
+STARTS_ANEW = {Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.REBALANCE_IN_PROGRESS}
+
+
+@dataclass
+class Consumer:
+    """One client process. `step` does the next thing that a consumer would do, as far as it has an answer."""
+
+    shard: Shard[ClassicGroups]
+    group: str
+    dice: random.Random
+    leads_generation: Callable[[str, int, str], None]  # is told of each generation that this consumer must assign
+    instance: str | None = None
+    member_id: str = ""
+    generation: int = -1
+    working: bool = False
+    leads: tuple[str, ...] = ()
+    alive: bool = True
+    waits_for: Token = None
+    asked_in_life: int = 0
+    refusals: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.protocols = self.dice.choice(PROTOCOLS)
+        self.session_ms = self.dice.randrange(6_000, 30_000)
+        self.rebalance_ms = self.dice.randrange(2_000, REBALANCE_MAX_MS)
+        self.modern = self.dice.random() < 0.7
+
+    def step(self) -> None:
+        """Take the answer that came, and ask the next thing."""
+        if self.waits_for is not None:
+            if self.waits_for not in self.shard.answers:
+                if self.generation != -1 and self.dice.random() < 0.2:
+                    self._beat()  # beside what is parked, on its other connection
+                if self.dice.random() < 0.02:  # it lost patience, and asks again on another connection
+                    self.waits_for = None
+                return
+            answer = self.shard.answers[self.waits_for]
+            self.waits_for = None
+            self._take(answer)
+        if self.alive and self.waits_for is None:
+            self._ask()
+
+    def dropped(self, tokens: set[Token]) -> None:
+        """The broker stopped: what was asked is asked again."""
+        if self.waits_for in tokens:
+            self.waits_for = None
+
+    def leave(self) -> None:
+        """Go, and say so."""
+        self.alive = False
+        who = LeaveOf("", self.instance) if self.instance is not None else LeaveOf(self.member_id)
+        self.shard.ask(lambda machine, token, now: machine.leave(Leave(self.group, (who,)), token, now))
+
+    def _ask(self) -> None:
+        self.asked_in_life = self.shard.lives
+        if self.generation == -1:
+            self._join()
+        elif self.dice.random() < 0.03:
+            self._join()  # its subscription may have changed, or it lost the answer
+        elif not self.working:
+            self._sync()
+        else:
+            self.waits_for = self._beat()
+
+    def _beat(self) -> Token:
+        beat = Heartbeat(self.group, self.member_id, self.generation, self.instance)
+        return self.shard.ask(lambda machine, token, now: machine.heartbeat(beat, token, now))
+
+    def _join(self) -> None:
+        if self.dice.random() < 0.1:
+            self.protocols = self.dice.choice(PROTOCOLS)
+        request = Join(
+            self.group,
+            self.member_id,
+            f"{self.dice.getrandbits(64):x}",
+            "consumer",
+            self.protocols,
+            self.session_ms,
+            self.rebalance_ms,
+            "client",
+            "host",
+            self.instance,
+            member_id_required=self.modern,
+            can_skip_assignment=self.modern,
+        )
+        self.waits_for = self.shard.ask(lambda machine, token, now: machine.join(request, token, now))
+
+    def _sync(self) -> None:
+        parts = {member: f"{self.generation}:{member}".encode() for member in self.leads}
+        request = Sync(self.group, self.member_id, self.generation, parts, self.instance)
+        self.waits_for = self.shard.ask(lambda machine, token, now: machine.sync(request, token, now))
+
+    def _take(self, answer: object) -> None:
+        assert isinstance(answer, Joined | Synced | Done)
+        if answer.error:
+            self._refused(answer)
+        elif isinstance(answer, Joined):
+            self.member_id, self.generation = answer.member_id, answer.generation
+            self.leads = tuple(member.member_id for member in answer.members)
+            if self.leads and not answer.skip_assignment and self.asked_in_life == self.shard.lives:
+                self.leads_generation(self.group, self.generation, self.member_id)
+            self.working = False
+        elif isinstance(answer, Synced):
+            assert answer.assignment.startswith(f"{self.generation}:".encode()), answer
+            self.working = True
+
+    def _refused(self, answer: Joined | Synced | Done) -> None:
+        self.refusals.append(answer.error)
+        self.generation, self.working, self.leads = -1, False, ()
+        if answer.error == Error.MEMBER_ID_REQUIRED:
+            assert isinstance(answer, Joined)
+            self.member_id = answer.member_id
+        elif answer.error == Error.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+        elif answer.error not in STARTS_ANEW:
+            assert answer.error in (
+                Error.FENCED_INSTANCE_ID,
+                Error.GROUP_MAX_SIZE_REACHED,
+                Error.INCONSISTENT_GROUP_PROTOCOL,
+            )
+            self.alive = False

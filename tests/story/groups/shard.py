@@ -1,0 +1,89 @@
+"""A shard for tests: it appends, applies, answers and keeps timers as the runtime does, on virtual time."""
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from kafkalite.state.effects import CancelTimer, Effects, Now, TimerName, Token
+
+WALL_START_MS = 1_700_000_000_000
+
+
+class Machine(Protocol):
+    def apply(self, record: Any) -> None: ...
+    def expired(self, name: TimerName, now: Now) -> Effects: ...
+    def loaded(self, now: Now) -> Effects: ...
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class Shard(Generic[M]):
+    """One machine, its log and its clock."""
+
+    def __init__(self, make: Callable[[], M]) -> None:
+        self._make = make
+        self.log: list[object] = []
+        self.ms = 0
+        self.timers: dict[TimerName, int] = {}
+        self.answers: dict[Token, object] = {}
+        self.waiting: dict[Token, int] = {}  # token -> since when
+        self.lives = 1
+        self._tokens = 0
+        self.machine = make()
+        self.machine.loaded(self.now)
+
+    @property
+    def now(self) -> Now:
+        return Now(self.ms, WALL_START_MS + self.ms)
+
+    def ask(self, command: Callable[[M, Token, Now], Effects]) -> Token:
+        """Run a command; its token, under which `answers` has the answer now or later."""
+        self._tokens += 1
+        token = self._tokens
+        self.waiting[token] = self.ms
+        self.do(command(self.machine, token, self.now))
+        return token
+
+    def do(self, effects: Effects) -> None:
+        """What the runtime does: append and apply, set timers, answer."""
+        for record in effects.records:
+            self.log.append(record)
+            self.machine.apply(record)
+        for timer in effects.timers:
+            if isinstance(timer, CancelTimer):
+                self.timers.pop(timer.name, None)
+            else:
+                assert timer.at_ms >= self.ms, f"{timer} lies in the past"
+                self.timers[timer.name] = timer.at_ms
+        for token, result in effects.answers:
+            assert token in self.waiting, f"{token} was answered twice, or is unknown: {result}"
+            del self.waiting[token]
+            self.answers[token] = result
+
+    def advance(self, ms: int, after_each: Callable[[], None] = lambda: None) -> None:
+        """Let time pass; timers run out in their order."""
+        until = self.ms + ms
+        while due := [(at_ms, name) for name, at_ms in self.timers.items() if at_ms <= until]:
+            at_ms, name = min(due)
+            self.ms = at_ms
+            del self.timers[name]
+            self.do(self.machine.expired(name, self.now))
+            after_each()
+        self.ms = until
+
+    def replayed(self) -> M:
+        """Another machine that has read the log."""
+        machine = self._make()
+        for record in self.log:
+            machine.apply(record)
+        return machine
+
+    def restart(self) -> list[Token]:
+        """The broker stops and comes back: whoever waited is answered by the runtime, timers and memory are gone."""
+        self.lives += 1
+        dropped = list(self.waiting)
+        self.waiting.clear()
+        self.timers.clear()
+        self.machine = self.replayed()
+        self.do(self.machine.loaded(self.now))
+        return dropped

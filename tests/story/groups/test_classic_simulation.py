@@ -1,0 +1,247 @@
+"""Classic groups under random consumers and restarts of the broker, on virtual time; judged after every step.
+
+KAFKALITE_SEED replays one history. Every row of the table of transitions must be taken by some history.
+"""
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalite.state.classic_core import ClassicSettings, GroupCore
+from kafkalite.state.classic_group import Group
+from kafkalite.state.classic_groups import ClassicGroups
+from kafkalite.state.classic_requests import Joined
+from kafkalite.state.classic_table import TRANSITIONS, Event, State
+from kafkalite.state.effects import Effects
+from kafkalite.state.group_records import ClassicGroup
+from tests.story.groups.consumers import REBALANCE_MAX_MS, Consumer
+from tests.story.groups.shard import Shard
+
+FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+HISTORIES = 1 if "KAFKALITE_SEED" in os.environ else 200
+STEPS = 400
+DELAY_MS = 3_000
+NEW_MEMBER_JOIN_MS = 30_000
+PARKED_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
+GROUPS = ("g", "h")
+INSTANCES = ("i", "j", "k")
+
+Rows = set[tuple[State, Event]]
+
+
+class History:
+    """One random history of a shard."""
+
+    def __init__(self, seed: int, rows: Rows) -> None:
+        self.dice = random.Random(seed)
+        self.rows = rows
+        self.members_max = 6
+        self.shard = Shard(self._make)
+        self.consumers: list[Consumer] = []
+        self.generations: dict[str, int] = {}
+        self.leaders: dict[tuple[str, int], str] = {}
+
+    def _make(self) -> ClassicGroups:
+        return ClassicGroups(
+            ClassicSettings(
+                members_max=self.members_max,
+                initial_delay_ms=DELAY_MS,
+                new_member_join_ms=NEW_MEMBER_JOIN_MS,
+                topics_of=lambda _: frozenset({"orders"}),
+                trace=self._trace,
+            )
+        )
+
+    def _trace(self, _: str, state: State, event: Event, after: State) -> None:
+        assert TRANSITIONS[state, event].state is after
+        self.rows.add((state, event))
+
+    def run(self, steps: int) -> None:
+        actions: list[tuple[Callable[[], None], int]] = [
+            (self.consume, 60),
+            (self.start, 8),
+            (self.vanish, 3),
+            (self.leave, 3),
+            (self.leave_before_joining, 1),
+            (self.restart_static, 5),
+            (self.silence, 3),
+            (self.restart_broker, 2),
+            (self.delete, 2),
+        ]
+        choices, weights = zip(*actions, strict=True)
+        for _ in range(steps):
+            self.dice.choices(choices, weights)[0]()
+            self.judge()
+
+    # what happens
+
+    def consume(self) -> None:
+        """Time goes on, and nearly everybody does the next thing."""
+        for consumer in self.dice.sample(self.consumers, len(self.consumers)):
+            if consumer.alive and self.dice.random() < 0.9:
+                consumer.step()
+                self.judge()
+        self.shard.advance(self.dice.choice([1, 100, 1_000, 3_000]), self.judge)
+
+    def start(self) -> None:
+        if sum(consumer.alive for consumer in self.consumers) < 7:
+            taken = {consumer.instance for consumer in self.consumers}
+            instance = self.dice.choice([None, *(name for name in INSTANCES if name not in taken)])
+            self.consumers.append(Consumer(self.shard, self.dice.choice(GROUPS), self.dice, self._leads, instance))
+
+    def vanish(self) -> None:
+        if one := self._somebody():
+            one.alive = False
+
+    def leave(self) -> None:
+        if one := self._somebody():
+            one.leave()
+
+    def leave_before_joining(self) -> None:
+        """A client is told its id, and goes with it."""
+        shy = Consumer(self.shard, self.dice.choice(GROUPS), self.dice, self._leads)
+        shy.modern = True
+        shy.step()
+        if isinstance(answer := self.shard.answers.get(shy.waits_for), Joined):
+            shy.member_id = answer.member_id
+        if shy.member_id and self.dice.random() < 0.5:
+            shy.leave()
+
+    def restart_static(self) -> None:
+        """A static member's process is replaced by a new one, which may speak other protocols."""
+        static = [consumer for consumer in self.consumers if consumer.instance is not None]
+        if static:
+            old = self.dice.choice(static)
+            old.alive = False
+            self.consumers.remove(old)
+            new = Consumer(self.shard, old.group, self.dice, self._leads, old.instance)
+            self.consumers.append(new)
+            new.step()
+
+    def silence(self) -> None:
+        """Long enough for some sessions and rebalances to run out."""
+        self.shard.advance(self.dice.randrange(5_000, 40_000), self.judge)
+
+    def restart_broker(self) -> None:
+        self.members_max = self.dice.choice([2, 6, 6, 6])
+        dropped = set(self.shard.restart())
+        for consumer in self.consumers:
+            consumer.dropped(dropped)
+        self.generations.clear()
+        self.leaders.clear()
+
+    def delete(self) -> None:
+        name = self.dice.choice(GROUPS)
+        if not self.shard.machine.delete_refusal(name):
+            self.shard.do(self.shard.machine.delete(name, self.shard.now))
+            self.shard.lives += 1  # generations of the name begin anew; late answers speak of the old ones
+            self.generations.pop(name, None)
+            self.leaders = {key: leader for key, leader in self.leaders.items() if key[0] != name}
+
+    def _somebody(self) -> Consumer | None:
+        alive = [consumer for consumer in self.consumers if consumer.alive]
+        return self.dice.choice(alive) if alive else None
+
+    # what must hold
+
+    def judge(self) -> None:
+        for group in self.shard.machine:
+            self._judge_group(group)
+        for since in self.shard.waiting.values():
+            assert self.shard.ms - since <= PARKED_MAX_MS, "somebody waits for ever"
+        self._judge_replay()
+
+    def _judge_group(self, group: Group) -> None:
+        assert group.generation >= self.generations.get(group.name, 0), "a generation went back"
+        self.generations[group.name] = group.generation
+        if group.state in (State.STABLE, State.EMPTY):
+            assert group.stored == group.record(), "what is settled is stored"
+        if group.state is State.STABLE:
+            part = f"{group.generation}:".encode()
+            assert all(member.assignment.startswith(part) for member in group.members.all.values())
+        if group.state is State.PREPARING:
+            assert ("classic", group.name, "join") in self.shard.timers
+        parked = sum(member.join is not None for member in group.members.all.values())
+        assert group.members.awaiting == parked
+        assert (group.members.leader in group.members.all) == bool(group.members)
+        watched = {
+            name for name, member in group.members.all.items() if not member.waits
+        } | group.members.pending.keys()
+        for name in watched:
+            assert ("classic", group.name, "session", name) in self.shard.timers, f"nobody watches {name}"
+
+    def _leads(self, group: str, generation: int, member_id: str) -> None:
+        told = self.leaders.setdefault((group, generation), member_id)
+        assert told == member_id, "two leaders of one generation"
+
+    def _judge_replay(self) -> None:
+        if self.dice.random() < 0.05:
+            replayed = self.shard.replayed()
+            alive = {group.name: group.stored for group in self.shard.machine}
+            assert {group.name: group.stored for group in replayed} == alive
+            assert {group.name: group.record() for group in replayed} == alive
+
+
+def simulate(seed: int, rows: Rows) -> None:
+    try:
+        History(seed, rows).run(STEPS)
+    except BaseException:
+        print(f"KAFKALITE_SEED={seed}")
+        raise
+
+
+def test_random_histories_keep_the_laws_and_take_every_transition() -> None:
+    rows: Rows = set()
+    for seed in range(FIRST, FIRST + HISTORIES):
+        simulate(seed, rows)
+    if "KAFKALITE_SEED" not in os.environ:
+        assert rows == set(TRANSITIONS), f"never taken: {set(TRANSITIONS) - rows}; seeds from {FIRST}"
+
+
+def _no_timers_at_load(_: Group, __: object) -> Effects:
+    return Effects()
+
+
+def _same_generation(group: Any, step: Any) -> None:
+    group.generation -= 1
+    _BEGIN(group, step)
+
+
+def _forgotten_syncs(*_: object) -> None:
+    return None
+
+
+def _replacement_not_stored(group: Any, step: Any) -> None:
+    _REPLACE(group, step)
+    step.effects.records.clear()
+
+
+_BEGIN = Group.begin_generation
+_REPLACE = Group.store_replacement
+
+
+@pytest.mark.parametrize(
+    ("method", "broken"),
+    [
+        ("loaded", _no_timers_at_load),
+        ("begin_generation", _same_generation),
+        ("_answer_syncs", _forgotten_syncs),
+        ("store_replacement", _replacement_not_stored),
+    ],
+)
+def test_planted_bugs_are_found(method: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupCore if method in vars(GroupCore) else Group, method, broken, raising=False)
+    with pytest.raises(AssertionError):
+        for seed in range(200):
+            History(seed, set()).run(STEPS)
+
+
+def test_what_is_settled_is_a_whole_group() -> None:
+    """The histories do settle: a guard against a simulation in which nothing happens."""
+    history = History(1, set())
+    history.run(STEPS)
+    stable = [record for record in history.shard.log if isinstance(record, ClassicGroup) and record.members]
+    assert len(stable) > 5

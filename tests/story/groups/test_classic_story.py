@@ -1,0 +1,330 @@
+"""Classic groups in the words of those who use them: consumers that come, work, restart, fall silent and go."""
+
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.state.classic_core import ClassicSettings
+from kafkalite.state.classic_groups import ClassicGroups
+from kafkalite.state.classic_requests import (
+    Done,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    LeaveOf,
+    Left,
+    Sync,
+    Synced,
+)
+from kafkalite.state.effects import Token
+from kafkalite.state.group_records import ClassicGroup, GroupDeleted
+from tests.story.groups.shard import Shard
+
+DELAY_MS = 3_000
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+RANGE = (("range", b"orders"),)
+
+
+class Story:
+    """A group "g", and what its consumers do."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.shard = Shard(lambda: ClassicGroups(ClassicSettings(**settings)))
+        self._ids = 0
+
+    def ask_to_join(self, member_id: str = "", **changes: Any) -> Token:
+        self._ids += 1
+        request = Join(
+            group="g",
+            member_id=member_id,
+            fresh_id=str(self._ids),
+            protocol_type="consumer",
+            protocols=RANGE,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            client_id="c",
+            client_host="127.0.0.1",
+        )._replace(**changes)
+        return self.shard.ask(lambda machine, token, now: machine.join(request, token, now))
+
+    def join(self, member_id: str = "", **changes: Any) -> Joined:
+        return self.joined(self.ask_to_join(member_id, **changes))
+
+    def joined(self, token: Token) -> Joined:
+        answer = self.shard.answers[token]
+        assert isinstance(answer, Joined)
+        return answer
+
+    def ask_to_sync(self, member_id: str, generation: int, **assignments: bytes) -> Token:
+        parts = {name.replace("_", "-"): part for name, part in assignments.items()}
+        return self.shard.ask(lambda m, token, now: m.sync(Sync("g", member_id, generation, parts), token, now))
+
+    def synced(self, token: Token) -> Synced:
+        answer = self.shard.answers[token]
+        assert isinstance(answer, Synced)
+        return answer
+
+    def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> int:
+        request = Heartbeat("g", member_id, generation, instance)
+        answer = self.shard.answers[self.shard.ask(lambda m, token, now: m.heartbeat(request, token, now))]
+        assert isinstance(answer, Done)
+        return answer.error
+
+    def leave(self, *members: LeaveOf) -> Left:
+        answer = self.shard.answers[self.shard.ask(lambda m, t, now: m.leave(Leave("g", members), t, now))]
+        assert isinstance(answer, Left)
+        return answer
+
+    @property
+    def state(self) -> str:
+        described = self.shard.machine.describe("g")
+        return "Dead" if described is None else described.state
+
+    def stable(self, count: int = 1, **changes: Any) -> list[str]:
+        """Members of generation 1 of a group that is Stable; the first leads."""
+        ids = [self.join(**changes).member_id for _ in range(count)]
+        tokens = [self.ask_to_join(member_id, **changes) for member_id in ids]
+        self.shard.advance(2 * DELAY_MS)
+        assert all(self.joined(token).generation == 1 for token in tokens)
+        syncs = [self.ask_to_sync(member_id, 1) for member_id in ids[1:]]
+        assert not any(token in self.shard.answers for token in syncs), "they wait for the leader"
+        parts = {name.replace("-", "_"): name.encode() for name in ids}
+        syncs.insert(0, self.ask_to_sync(ids[0], 1, **parts))
+        assert [self.synced(token).assignment for token in syncs] == [name.encode() for name in ids]
+        assert self.state == "Stable"
+        return ids
+
+
+def test_two_consumers_form_a_group() -> None:
+    story = Story()
+    one, other = story.stable(2)
+    assert story.heartbeat(one, 1) == story.heartbeat(other, 1) == Error.NONE
+    founded, assigned = story.shard.log
+    assert isinstance(founded, ClassicGroup) and isinstance(assigned, ClassicGroup)
+    assert founded == ClassicGroup("g", "", 0, None, None, founded.state_timestamp_ms, ())
+    assert (assigned.generation, assigned.protocol, assigned.leader) == (1, "range", one)
+    assert [member.assignment for member in assigned.members] == [one.encode(), other.encode()]
+
+
+def test_a_new_consumer_first_gets_its_id() -> None:
+    story = Story()
+    told = story.join()
+    assert (told.error, told.member_id) == (Error.MEMBER_ID_REQUIRED, "c-1")
+    assert story.state == "Empty"
+    story.shard.advance(SESSION_MS)
+    assert story.join("c-1").error == Error.UNKNOWN_MEMBER_ID, "the id was not used in time"
+
+
+def test_an_old_client_joins_without_the_detour() -> None:
+    story = Story()
+    token = story.ask_to_join(member_id_required=False)
+    story.shard.advance(DELAY_MS)
+    assert story.joined(token).generation == 1
+
+
+def test_each_newcomer_extends_the_first_delay_up_to_the_rebalance_timeout() -> None:
+    story = Story()
+    first = story.ask_to_join(member_id_required=False, rebalance_timeout_ms=7_000)
+    for _ in range(2):
+        story.shard.advance(DELAY_MS - 1)
+        story.ask_to_join(member_id_required=False, rebalance_timeout_ms=7_000)
+        assert first in story.shard.waiting
+        story.shard.advance(1)
+        assert first in story.shard.waiting
+    story.shard.advance(999)
+    assert first in story.shard.waiting
+    story.shard.advance(1)
+    assert story.joined(first).generation == 1
+    assert len(story.joined(first).members) == 3
+
+
+def test_a_late_consumer_makes_all_rejoin() -> None:
+    story = Story()
+    (one,) = story.stable()
+    late = story.ask_to_join(story.join().member_id)
+    assert story.heartbeat(one, 1) == Error.REBALANCE_IN_PROGRESS
+    assert story.synced(story.ask_to_sync(one, 1)).error == Error.REBALANCE_IN_PROGRESS
+    again = story.ask_to_join(one)
+    assert story.joined(again).generation == story.joined(late).generation == 2
+    assert story.joined(late).members == () and len(story.joined(again).members) == 2
+    assert story.heartbeat(one, 1) == Error.ILLEGAL_GENERATION
+
+
+def test_who_does_not_rejoin_in_time_is_out() -> None:
+    story = Story()
+    one, other = story.stable(2, session_timeout_ms=120_000)
+    again = story.ask_to_join(one)
+    story.shard.advance(REBALANCE_MS)
+    assert story.joined(again).generation == 2
+    assert story.heartbeat(other, 1) == Error.UNKNOWN_MEMBER_ID
+
+
+def test_a_silent_member_is_removed_and_the_rest_rebalance() -> None:
+    story = Story()
+    one, other = story.stable(2)
+    story.shard.advance(SESSION_MS - 1)
+    assert story.heartbeat(other, 1) == Error.NONE
+    story.shard.advance(1)
+    assert story.heartbeat(one, 1) == Error.UNKNOWN_MEMBER_ID
+    assert story.heartbeat(other, 1) == Error.REBALANCE_IN_PROGRESS
+    rejoined = story.join(other)
+    assert (rejoined.generation, rejoined.leader) == (2, other)
+
+
+def test_the_last_one_leaves_an_empty_group_that_can_be_deleted() -> None:
+    story = Story()
+    (one,) = story.stable()
+    machine = story.shard.machine
+    assert machine.delete_refusal("g") == Error.NON_EMPTY_GROUP
+    assert story.leave(LeaveOf(one)).members[0].error == Error.NONE
+    emptied = story.shard.log[-1]
+    assert isinstance(emptied, ClassicGroup)
+    assert (emptied.generation, emptied.protocol_type, emptied.protocol, emptied.members) == (2, "consumer", None, ())
+    assert machine.delete_refusal("g") == Error.NONE
+    story.shard.do(machine.delete("g", story.shard.now))
+    assert story.shard.log[-1] == GroupDeleted("g", "classic")
+    assert story.state == "Dead" and machine.delete_refusal("g") == Error.GROUP_ID_NOT_FOUND
+
+
+def test_the_leader_must_assign_anew_after_it_rejoins_but_a_follower_need_not() -> None:
+    story = Story()
+    one, other = story.stable(2)
+    assert story.join(other).generation == 1, "nothing is new"
+    assert story.state == "Stable"
+    story.ask_to_join(one)
+    assert story.state == "PreparingRebalance"
+
+
+def test_members_that_do_not_sync_are_removed() -> None:
+    story = Story()
+    ids = [story.join(session_timeout_ms=120_000).member_id for _ in range(2)]
+    for member_id in ids:
+        story.ask_to_join(member_id, session_timeout_ms=120_000)
+    story.shard.advance(2 * DELAY_MS)
+    sync = story.ask_to_sync(ids[1], 1)
+    story.shard.advance(REBALANCE_MS)
+    assert story.synced(sync).error == Error.REBALANCE_IN_PROGRESS
+    assert story.heartbeat(ids[0], 1) == Error.UNKNOWN_MEMBER_ID
+    assert story.join(ids[1]).leader == ids[1]
+
+
+def test_a_restarted_static_member_keeps_its_partitions() -> None:
+    story = Story()
+    token = story.ask_to_join(group_instance_id="i")
+    story.shard.advance(DELAY_MS)
+    old = story.joined(token).member_id
+    assert story.synced(story.ask_to_sync(old, 1, **{old.replace("-", "_"): b"part"})).assignment == b"part"
+    back = story.join(group_instance_id="i")
+    assert (back.error, back.generation, back.skip_assignment, back.leader) == (0, 1, True, back.member_id)
+    assert len(back.members) == 1 and story.state == "Stable"
+    assert story.heartbeat(old, 1, "i") == Error.FENCED_INSTANCE_ID
+    assert story.heartbeat(old, 1) == Error.UNKNOWN_MEMBER_ID
+    assert story.synced(story.ask_to_sync(back.member_id, 1)).assignment == b"part"
+    stored = story.shard.log[-1]
+    assert isinstance(stored, ClassicGroup) and stored.members[0].member_id == back.member_id
+
+
+def test_an_old_static_leader_that_restarts_is_not_told_that_it_leads() -> None:
+    story = Story()
+    token = story.ask_to_join(group_instance_id="i")
+    story.shard.advance(DELAY_MS)
+    old = story.joined(token).member_id
+    story.ask_to_sync(old, 1)
+    back = story.join(group_instance_id="i", can_skip_assignment=False)
+    assert (back.leader, back.members, back.skip_assignment) == (old, (), False)
+
+
+def test_a_static_member_that_restarts_while_it_waits_fences_its_former_self() -> None:
+    story = Story()
+    first = story.ask_to_join(group_instance_id="i")
+    second = story.ask_to_join(group_instance_id="i")
+    assert story.joined(first).error == Error.FENCED_INSTANCE_ID
+    story.shard.advance(2 * DELAY_MS)
+    assert story.joined(second).generation == 1
+
+
+def test_a_static_member_is_removed_by_its_instance_id() -> None:
+    story = Story()
+    story.stable(1)
+    assert story.leave(LeaveOf("", "i")).members[0].error == Error.UNKNOWN_MEMBER_ID
+    story.ask_to_join(group_instance_id="i")
+    assert story.leave(LeaveOf("", "i"), LeaveOf("c-9")).members == (("", "i", 0), ("c-9", None, 25))
+
+
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001, -1])
+def test_session_timeouts_have_limits(session_ms: int) -> None:
+    assert Story().join(session_timeout_ms=session_ms).error == Error.INVALID_SESSION_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    "odd", [{"protocol_type": "connect"}, {"protocols": (("other", b""),)}, {"protocols": ()}, {"protocol_type": ""}]
+)
+def test_a_stranger_to_the_protocol_is_refused(odd: dict[str, Any]) -> None:
+    story = Story()
+    story.stable()
+    assert story.join(**odd).error == Error.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_refused_founder_leaves_nothing_behind() -> None:
+    story = Story()
+    assert story.join(protocols=()).error == Error.INCONSISTENT_GROUP_PROTOCOL
+    assert story.state == "Dead" and story.shard.log == []
+
+
+def test_the_protocol_that_most_prefer_wins() -> None:
+    story = Story()
+    both = (("a", b""), ("b", b""))
+    tokens = [story.ask_to_join(member_id_required=False, protocols=wish) for wish in (both, both[::-1], both[::-1])]
+    story.shard.advance(2 * DELAY_MS)
+    assert {story.joined(token).protocol for token in tokens} == {"b"}
+
+
+def test_a_full_group_takes_nobody() -> None:
+    story = Story(members_max=1)
+    story.stable()
+    assert story.join().error == Error.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_group_that_outgrew_its_limit_shrinks_after_a_restart() -> None:
+    limits = iter([10, 1])
+    story = Story()
+    story.shard = Shard(lambda: ClassicGroups(ClassicSettings(members_max=next(limits))))
+    one, other = story.stable(2)
+    story.shard.restart()
+    assert story.heartbeat(one, 1) == Error.REBALANCE_IN_PROGRESS
+    kept = story.ask_to_join(other)
+    assert story.join(one).error == Error.GROUP_MAX_SIZE_REACHED
+    assert story.joined(kept).generation == 2, "the one that was refused holds up nobody"
+
+
+def test_members_live_on_over_a_restart_of_the_broker() -> None:
+    story = Story()
+    one, other = story.stable(2)
+    story.shard.advance(SESSION_MS - 1)
+    story.shard.restart()
+    story.shard.advance(SESSION_MS - 1)
+    assert story.heartbeat(one, 1) == Error.NONE
+    assert story.synced(story.ask_to_sync(one, 1)).assignment == one.encode()
+    story.shard.advance(1)
+    assert story.heartbeat(other, 1) == Error.UNKNOWN_MEMBER_ID
+
+
+def test_a_repeated_join_answers_the_one_before() -> None:
+    story = Story()
+    one, _ = story.stable(2)
+    first = story.ask_to_join(one)
+    second = story.ask_to_join(one)
+    assert story.joined(first).error == Error.REBALANCE_IN_PROGRESS
+    assert second in story.shard.waiting
+
+
+def test_requests_to_a_group_that_nobody_knows() -> None:
+    story = Story()
+    assert story.join("x").error == Error.UNKNOWN_MEMBER_ID
+    assert story.heartbeat("x", 1) == Error.UNKNOWN_MEMBER_ID
+    assert story.synced(story.ask_to_sync("x", 1)).error == Error.UNKNOWN_MEMBER_ID
+    assert story.leave(LeaveOf("x")).members == (("x", None, Error.UNKNOWN_MEMBER_ID),)
+    assert story.join(group="").error == Error.INVALID_GROUP_ID
