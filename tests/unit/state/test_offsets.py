@@ -281,11 +281,9 @@ def test_an_offset_takes_little_memory(groups: int) -> None:
             story.classic.apply(ClassicGroup(name, "consumer", 3, None, None, WALL_MS + index, ()))
             for partition in range(10):
                 topic = "".join(["orders-of-", "the-shop"])
-                record = OffsetCommitted(
-                    name, topic, partition, 10**6 + index, 5, "", WALL_MS + index, -1, bytes(bytearray(ID))
-                )
-                story.offsets.apply(record)
-        del record, topic, name, fresh_id
+                offset, committed_ms, topic_id = 10**6 + index, WALL_MS + index, bytes(bytearray(ID))
+                story.offsets.apply(OffsetCommitted(name, topic, partition, offset, 5, "", committed_ms, -1, topic_id))
+        del topic, name, offset, committed_ms, topic_id
         gc.collect()
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
