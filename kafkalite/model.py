@@ -19,13 +19,6 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class TopicIdPartition(NamedTuple):
-    """A partition by the 16-byte id of its topic."""
-
-    topic_id: bytes
-    partition: int
-
-
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a listener is bound, or how it is advertised.

@@ -409,10 +409,14 @@ cdef class Reactor(Hub):
         connection.fd = fd
         connection.token = self.tokens
         connection.active_at = self.now
+        connection.interest = EPOLLIN
+        try:
+            self.control(EPOLL_CTL_ADD, fd, EPOLLIN, connection.token)
+        except OSError:
+            close(fd)
+            raise
         self.by_host[connection.peer_host] = self.by_host.get(connection.peer_host, 0) + 1
         self.by_fd[fd] = connection
-        connection.interest = EPOLLIN
-        self.control(EPOLL_CTL_ADD, fd, EPOLLIN, connection.token)
         self.connections_count += 1
         self.welcome(connection)
 

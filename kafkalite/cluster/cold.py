@@ -95,13 +95,18 @@ class ColdReads:
 
     def _opened(self, bringing: Bringing, twin: Segment, outcome: Outcome) -> None:
         cold = bringing.cold
-        if cold.segment.suffix != twin.suffix:  # compacted away meanwhile: whoever asked looks again
-            if isinstance(outcome.error, FileNotFoundError):
-                outcome = Outcome()
-        elif outcome.error is None:
-            cold.segment.take_over(twin)
-            cold = cold.placed(outcome.value)
-        self._end(bringing, cold, outcome)
+        try:
+            if cold.segment.suffix != twin.suffix:  # compacted away meanwhile: whoever asked looks again
+                if isinstance(outcome.error, FileNotFoundError):
+                    outcome = Outcome()
+            elif outcome.error is None:
+                cold.segment.take_over(twin)
+                cold = cold.placed(outcome.value)
+        except Exception as error:
+            outcome = Outcome(error=error)
+            raise
+        finally:
+            self._end(bringing, cold, outcome)
 
     def _end(self, bringing: Bringing, brought: Cold, outcome: Outcome) -> None:
         self._running -= 1

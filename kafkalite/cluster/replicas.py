@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition import Partition, each
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.flusher import Flusher
@@ -64,8 +64,7 @@ class Replicas:
         """Forget a topic; its partitions end with UNKNOWN_TOPIC_OR_PARTITION, parked fetches are answered."""
         topic = self._by_name.pop(name)
         del self._by_id[topic.topic_id]
-        for partition in topic.partitions:
-            partition.close(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        each(lambda partition: partition.close(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION), topic.partitions)
         return topic
 
     def wake_all(self) -> None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from kafkalite.coordination.tree import ANY_VERSION, Create, Delete, Operation, Set
 from kafkalite.model import Endpoint, uuid_from_text, uuid_text
@@ -82,11 +82,6 @@ def broker_config_path(broker_id: int | None) -> str:
     return f"{BROKER_CONFIGS}/{ALL_BROKERS if broker_id is None else broker_id}"
 
 
-def broker_path(broker_id: int) -> str:
-    """Node of a live broker."""
-    return f"{BROKER_IDS}/{broker_id}"
-
-
 def directories_path(topic_id: bytes) -> str:
     """Node above the noted directories of a topic's partitions."""
     return f"{DIRECTORIES}/{uuid_text(topic_id)}"
@@ -95,11 +90,6 @@ def directories_path(topic_id: bytes) -> str:
 def directory_path(topic_id: bytes, partition: int) -> str:
     """Node of the noted directory of one partition."""
     return f"{directories_path(topic_id)}/{partition}"
-
-
-def config_name(node: str) -> str:
-    """The topic, user or client behind the name of a config node."""
-    return unquote(node)
 
 
 # Text.

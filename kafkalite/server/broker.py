@@ -171,9 +171,7 @@ class Broker:
         if self._service is not None and self._service.failure is None:
             await self._leave_store()
         self.offload.close()  # whatever is under way ends before the logs do
-        if self.logs.cleaner is not None:
-            self.logs.cleaner.close()
-            self._cleaner_offload.close()
+        self._close_cleaner()
         self.logs.close()
 
     async def _leave_store(self) -> None:
@@ -283,8 +281,15 @@ class Broker:
         )
         return LogCleaner(self.logs, self.clock, self._cleaner_offload, self.random, wanted)
 
+    def _close_cleaner(self) -> None:
+        if self.logs.cleaner is not None:
+            self.logs.cleaner.close()
+            self._cleaner_offload.close()
+            self.logs.cleaner = None
+
     def _release(self) -> None:
         """Let go of what a start took, in reverse; also the end of a clean stop."""
+        self._close_cleaner()
         self.syncs.close()
         self.offload.close()
         self.clock.close()
