@@ -8,6 +8,7 @@ Pure. Laws:
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_core import CONSUMER_PROTOCOL, ClassicSettings
@@ -29,9 +30,19 @@ from kafkalite.state.classic_table import State
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.group_records import CLASSIC, ClassicGroup, GroupDeleted
 
-__all__ = ["ClassicGroups"]
+__all__ = ["ClassicGroups", "CommitJudged"]
 
 UNKNOWN_MEMBER_ID = KafkaErrorCode.UNKNOWN_MEMBER_ID
+
+
+class CommitJudged(NamedTuple):
+    """A judgement on a commit; in a classic group it is the same for all partitions."""
+
+    code: int
+
+    def of_partition(self, topic_id: bytes, partition: int) -> int:
+        """The judgement on one partition of a commit."""
+        return self.code
 
 
 class ClassicGroups:
@@ -134,26 +145,25 @@ class ClassicGroups:
 
     # what the offsets must know
 
-    def commit_refusal(
+    def check_commit(
         self, name: str, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
-    ) -> int:
+    ) -> CommitJudged:
         """Whether a commit is taken: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
         REBALANCE_IN_PROGRESS or 0. A commit without a generation is one of a consumer that is no member."""
         group = self._groups.get(name)
         if group is None:
-            return KafkaErrorCode.NONE if generation < 0 else KafkaErrorCode.GROUP_ID_NOT_FOUND
-        empty = group.state is State.EMPTY
-        if generation < 0 and empty:
-            return KafkaErrorCode.NONE
+            return CommitJudged(KafkaErrorCode.NONE if generation < 0 else KafkaErrorCode.GROUP_ID_NOT_FOUND)
+        if generation < 0 and group.state is State.EMPTY:
+            return CommitJudged(KafkaErrorCode.NONE)
         if generation >= 0 or member_id or group_instance_id is not None:
             if error := group.members.refusal(member_id, group_instance_id):
-                return error
+                return CommitJudged(error)
             if generation != group.generation:
-                return KafkaErrorCode.ILLEGAL_GENERATION
+                return CommitJudged(KafkaErrorCode.ILLEGAL_GENERATION)
         elif not transactional:
-            return UNKNOWN_MEMBER_ID
+            return CommitJudged(UNKNOWN_MEMBER_ID)
         rebalancing = group.state is State.COMPLETING and not transactional
-        return KafkaErrorCode.REBALANCE_IN_PROGRESS if rebalancing else KafkaErrorCode.NONE
+        return CommitJudged(KafkaErrorCode.REBALANCE_IN_PROGRESS if rebalancing else KafkaErrorCode.NONE)
 
     def committed(self, name: str, member_id: str, now: Now) -> Effects:
         """A commit was taken: it keeps the member's session alive."""

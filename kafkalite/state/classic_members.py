@@ -205,8 +205,8 @@ class Members:
         return max((name for name, _ in oldest.protocols if name in wishes), key=lambda name: wishes[name])
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member may take to rejoin."""
-        return max((member.rebalance_timeout_ms for member in self.all.values()), default=0)
+        """The longest that a member may take to rejoin; a negative one is none."""
+        return max(0, max((member.rebalance_timeout_ms for member in self.all.values()), default=0))
 
     def _vote(self, member: Member, count: int) -> None:
         for name, _ in member.protocols:

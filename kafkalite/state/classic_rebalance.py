@@ -9,6 +9,8 @@ from kafkalite.state.group_records import CLASSIC, GroupDeleted
 
 __all__ = ["Rebalance"]
 
+WAIT_AGAIN_MIN_MS = 1_000
+
 
 class Rebalance(GroupCore):
     """The way from one generation to the next."""
@@ -33,10 +35,12 @@ class Rebalance(GroupCore):
         if self.members.all_joined():
             self.complete_joins(step)
         else:
-            self.wait_again(step)
+            step.effects.set_timer(self._join_timer(), step.now.ms + self.members.rebalance_timeout_ms())
 
     def wait_again(self, step: Step) -> None:
-        step.effects.set_timer(self._join_timer(), step.now.ms + self.members.rebalance_timeout_ms())
+        """Until somebody joins, or the sessions are over; a rebalance timeout of 0 must not make the timer spin."""
+        wait_ms = max(WAIT_AGAIN_MIN_MS, self.members.rebalance_timeout_ms())
+        step.effects.set_timer(self._join_timer(), step.now.ms + wait_ms)
 
     def extend_delay(self, step: Step) -> None:
         """Members came during the initial delay: wait once more, up to the rebalance timeout in all."""

@@ -22,6 +22,7 @@ from kafkalite.state.pending_offsets import PendingOffsets
 
 __all__ = [
     "Commit",
+    "CommitCheck",
     "CommitOf",
     "CommitsDone",
     "FetchOf",
@@ -44,12 +45,21 @@ class OffsetSettings:
     metadata_max: int = 4_096
 
 
+class CommitCheck(Protocol):
+    """A judgement on a commit: of the whole request, and of each partition where that one is 0."""
+
+    @property
+    def code(self) -> int: ...
+
+    def of_partition(self, topic_id: bytes, partition: int) -> int: ...
+
+
 class GroupsOfOffsets(Protocol):
     """What the offsets must know of the groups, of whatever kind. Errors are codes, 0 = none."""
 
-    def commit_refusal(
+    def check_commit(
         self, name: str, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
-    ) -> int:
+    ) -> CommitCheck:
         """Whether this sender may commit; GROUP_ID_NOT_FOUND when a member speaks of a group that is not there."""
 
     def committed(self, name: str, member_id: str, now: Now) -> Effects:
@@ -143,7 +153,7 @@ class Offsets:
         self._pending = PendingOffsets()
 
     def __contains__(self, group: str) -> bool:
-        return group in self._store or group in self._pending
+        return group in self._store or bool(self._pending.partitions(group))
 
     def __len__(self) -> int:
         """How many offsets are committed."""
@@ -158,19 +168,28 @@ class Offsets:
     def commit(self, request: Commit, token: Token, now: Now) -> Effects:
         """Commit offsets; answers `CommitsDone`. The records of one request are one batch.
 
-        Errors: INVALID_GROUP_ID, those of `GroupsOfOffsets.commit_refusal`; per partition OFFSET_METADATA_TOO_LARGE.
+        Errors: INVALID_GROUP_ID, those of `GroupsOfOffsets.check_commit`; per partition OFFSET_METADATA_TOO_LARGE.
         """
         effects = Effects()
-        if error := self._commit_refusal(request):
+        check = self._groups.check_commit(
+            request.group,
+            request.member_id,
+            request.group_instance_id,
+            request.generation,
+            transactional=request.producer_id >= 0,
+        )
+        if error := self._commit_refusal(request, check.code):
             effects.answer(token, CommitsDone(error))
             return effects
         if request.producer_id < 0:
             effects.extend(self._groups.committed(request.group, request.member_id, now))
         errors = []
         for part in request.partitions:
-            too_large = part.metadata is not None and len(part.metadata) > self.settings.metadata_max
-            errors.append(int(KafkaErrorCode.OFFSET_METADATA_TOO_LARGE) if too_large else 0)
-            if not too_large:
+            if part.metadata is not None and len(part.metadata) > self.settings.metadata_max:
+                errors.append(int(KafkaErrorCode.OFFSET_METADATA_TOO_LARGE))
+                continue
+            errors.append(int(check.of_partition(part.topic_id, part.partition)))
+            if not errors[-1]:
                 effects.records.append(_record(request, part, now))
         effects.answer(token, CommitsDone(errors=tuple(errors)))
         return effects
@@ -263,13 +282,9 @@ class Offsets:
                 for committed in self._pending.end(producer_id, materialise=was_committed):
                     self._store.put(committed)
 
-    def _commit_refusal(self, request: Commit) -> int:
-        transactional = request.producer_id >= 0
-        if transactional and not request.group:  # only plain commits may go under the empty name, as of old
-            return KafkaErrorCode.INVALID_GROUP_ID
-        error = self._groups.commit_refusal(
-            request.group, request.member_id, request.group_instance_id, request.generation, transactional=transactional
-        )
+    def _commit_refusal(self, request: Commit, error: int) -> int:
+        if request.producer_id >= 0 and not request.group:
+            return KafkaErrorCode.INVALID_GROUP_ID  # only plain commits may go under the empty name, as of old
         if error == KafkaErrorCode.GROUP_ID_NOT_FOUND and request.group in self:
             return KafkaErrorCode.UNKNOWN_MEMBER_ID  # law 3: the group is there, the member is not
         return error

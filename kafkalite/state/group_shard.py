@@ -1,0 +1,117 @@
+"""The groups of one shard of `__consumer_offsets`, whole: classic groups, and the offsets of all groups.
+
+The machine that the runtime drives. It gives each record, timer and command to the part that it belongs to, and does
+what concerns several parts: deleting groups, expiring offsets, and groups that exist by their offsets alone (simple
+groups: Empty, without a protocol type). Pure, as its parts are.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.classic_core import ClassicSettings
+from kafkalite.state.classic_groups import ClassicGroups
+from kafkalite.state.classic_requests import Described, Listed
+from kafkalite.state.classic_table import State
+from kafkalite.state.effects import Effects, Now, TimerName, Token
+from kafkalite.state.group_records import CLASSIC, ClassicGroup, GroupDeleted
+from kafkalite.state.offsets import OffsetRecord, Offsets, OffsetSettings
+
+__all__ = ["GroupRecord", "GroupShard", "GroupsDeleted"]
+
+GroupRecord = ClassicGroup | GroupDeleted | OffsetRecord
+
+
+class GroupsDeleted(NamedTuple):
+    """The answer to DeleteGroups: an error per group, in the order of the request."""
+
+    errors: tuple[int, ...]
+
+
+class GroupShard:
+    """Requests of members go to `classic`, those for offsets to `offsets`; the rest is here."""
+
+    def __init__(self, classic: ClassicSettings, offsets: OffsetSettings) -> None:
+        self.classic = ClassicGroups(classic)
+        self.offsets = Offsets(offsets, self.classic)
+
+    def apply(self, record: GroupRecord) -> None:
+        """Take a record of the log, at replay and in life."""
+        if isinstance(record, ClassicGroup | GroupDeleted):
+            self.classic.apply(record)
+        else:
+            self.offsets.apply(record)
+
+    def loaded(self, now: Now) -> Effects:
+        """The log has been replayed."""
+        return self.classic.loaded(now)
+
+    def expired(self, name: TimerName, now: Now) -> Effects:
+        """A timer has run out; its name begins with the kind of group."""
+        assert name[0] == CLASSIC, name
+        return self.classic.expired(name, now)
+
+    def listed(self) -> list[Listed]:
+        """All groups of the shard, in no order."""
+        simple = [Listed(name, "", State.EMPTY.value) for name in self.offsets.groups() if name not in self.classic]
+        return self.classic.listed() + simple
+
+    def describe(self, name: str) -> Described | None:
+        """What DescribeGroups shows; None when there is no such group (to clients: state Dead)."""
+        described = self.classic.describe(name)
+        if described is None and name in self.offsets:
+            return Described(State.EMPTY.value)
+        return described
+
+    def delete_groups(self, names: Sequence[str], token: Token, now: Now) -> Effects:
+        """Delete groups without members, with all their offsets; answers `GroupsDeleted`.
+
+        Errors per group: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        effects = Effects()
+        errors = []
+        gone: set[str] = set()
+        for name in names:
+            error = KafkaErrorCode.GROUP_ID_NOT_FOUND if name in gone else self._delete_refusal(name)
+            errors.append(int(error))
+            if not error:
+                gone.add(name)
+                effects.records += self.offsets.delete_all(name)
+                self._delete(name, effects, now)
+        effects.answer(token, GroupsDeleted(tuple(errors)))
+        return effects
+
+    def names(self) -> list[str]:
+        """Every group there is: what `sweep` goes over, some at a time."""
+        return [group.name for group in self.classic] + [n for n in self.offsets.groups() if n not in self.classic]
+
+    def sweep(self, names: Sequence[str], now: Now) -> Effects:
+        """Expire the offsets of these groups; an Empty group that has none left goes with them.
+
+        A group of which an id was given out, but not yet used, stays: somebody is about to join.
+        """
+        effects = Effects()
+        for name in names:
+            tombstones, nothing_left = self.offsets.expire(name, now.wall_ms)
+            effects.records += tombstones
+            group = self.classic.get(name)
+            awaited = group is not None and bool(group.members.pending)
+            if nothing_left and not awaited and not self.classic.delete_refusal(name):
+                self._delete(name, effects, now)
+        return effects
+
+    def topic_deleted(self, topic: str) -> Effects:
+        """Forget all offsets of a topic that is gone."""
+        return Effects(records=list(self.offsets.topic_deleted(topic)))
+
+    def _delete_refusal(self, name: str) -> int:
+        if not name:
+            return KafkaErrorCode.INVALID_GROUP_ID
+        simple = name in self.offsets and name not in self.classic
+        return KafkaErrorCode.NONE if simple else self.classic.delete_refusal(name)
+
+    def _delete(self, name: str, effects: Effects, now: Now) -> None:
+        if name in self.classic:
+            effects.extend(self.classic.delete(name, now))
+        else:
+            effects.records.append(GroupDeleted(name, CLASSIC))
