@@ -14,7 +14,7 @@ that the runtime keeps, and on which the machines rely:
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Answer", "CancelTimer", "Effects", "Now", "SetTimer", "TimerName", "Token"]
+__all__ = ["Answer", "CancelTimer", "Effects", "Now", "ResolvePatterns", "SetTimer", "TimerName", "Token"]
 
 Token = object  # who waits for an answer; a machine keeps it and hands it back, nothing more
 TimerName = tuple[str, ...]
@@ -47,6 +47,13 @@ class CancelTimer(NamedTuple):
     name: TimerName
 
 
+class ResolvePatterns(NamedTuple):
+    """Find the topics that match each pattern of a consumer group; tell by `patterns_resolved` or `patterns_failed`."""
+
+    group: str
+    patterns: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Effects:
     """What one command led to, in order.
@@ -55,11 +62,13 @@ class Effects:
         records: typed records of `group_records`, for one batch.
         answers: results by token; every token is answered exactly once, by this command or by a later one.
         timers: what to set and to cancel.
+        questions: what the machine needs to know from outside; asked when the records are applied.
     """
 
     records: list[object] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
+    questions: list[ResolvePatterns] = field(default_factory=list)
 
     def answer(self, token: Token, result: object) -> None:
         self.answers.append(Answer(token, result))
@@ -75,3 +84,4 @@ class Effects:
         self.records += other.records
         self.answers += other.answers
         self.timers += other.timers
+        self.questions += other.questions

@@ -4,6 +4,7 @@
 Source: the files `*Key.json` and `*Value.json` of Apache Kafka's group coordinator.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.model import ZERO_UUID
@@ -13,9 +14,19 @@ __all__ = [
     "CONSUMER",
     "ClassicGroup",
     "ClassicMember",
+    "ClassicMemberMetadata",
+    "ConsumerGroupCurrentMemberAssignment",
+    "ConsumerGroupMemberMetadata",
+    "ConsumerGroupMetadata",
+    "ConsumerGroupPartitionMetadata",
+    "ConsumerGroupRegularExpression",
+    "ConsumerGroupTargetAssignmentMember",
+    "ConsumerGroupTargetAssignmentMetadata",
+    "ConsumerGroupTombstone",
     "GroupDeleted",
     "OffsetCommitted",
     "OffsetDeleted",
+    "PartitionEpochs",
     "TransactionEnded",
     "TransactionalOffset",
 ]
@@ -99,3 +110,101 @@ class GroupDeleted(NamedTuple):
 
     group: str
     kind: str
+
+
+PartitionEpochs = Mapping[bytes, Mapping[int, int]]
+"""By topic id and partition: the target epoch at which the member was given it."""
+
+
+class ClassicMemberMetadata(NamedTuple):
+    """What a member of a consumer group that speaks the classic protocol has said. `protocols`: (name, metadata)."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """The epoch of a consumer group (type 3). `metadata_hash` is of the topics it is subscribed to."""
+
+    group: str
+    epoch: int
+    metadata_hash: int = 0
+
+
+class ConsumerGroupPartitionMetadata(NamedTuple):
+    """The topics of a group, as Kafka before 4.1 kept them (type 4): read only to be deleted."""
+
+    group: str
+
+
+class ConsumerGroupMemberMetadata(NamedTuple):
+    """What a member has said of itself (type 5).
+
+    Arguments:
+        subscribed_topic_names: in order, each once.
+        subscribed_topic_regex: "" = none.
+        classic: only where it speaks the classic protocol.
+    """
+
+    group: str
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+    subscribed_topic_regex: str = ""
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    classic: ClassicMemberMetadata | None = None
+
+
+class ConsumerGroupTargetAssignmentMetadata(NamedTuple):
+    """The group epoch for which the target assignment was made, and when (type 6)."""
+
+    group: str
+    assignment_epoch: int
+    assignment_timestamp_ms: int = 0
+
+
+class ConsumerGroupTargetAssignmentMember(NamedTuple):
+    """What a member is to own (type 7): partitions by topic id."""
+
+    group: str
+    member_id: str
+    partitions: Mapping[bytes, frozenset[int]]
+
+
+class ConsumerGroupCurrentMemberAssignment(NamedTuple):
+    """What a member owns (type 8). `state` by the number that Kafka stores; epoch -2 = a static member is away."""
+
+    group: str
+    member_id: str
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned: PartitionEpochs
+    pending_revocation: PartitionEpochs
+
+
+class ConsumerGroupRegularExpression(NamedTuple):
+    """The topics that a pattern matched (type 16), in order, in the metadata of `version`."""
+
+    group: str
+    pattern: str
+    topics: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+
+
+class ConsumerGroupTombstone(NamedTuple):
+    """A tombstone of one of the records above; the one of the group itself is `GroupDeleted`.
+
+    Arguments:
+        of: the class of the record that is deleted.
+        key: the member id or the pattern; "" where the group is the whole key.
+    """
+
+    group: str
+    of: type
+    key: str = ""

@@ -1,0 +1,61 @@
+"""When the patterns that a consumer group is subscribed to are resolved anew, and what comes of it.
+
+Matching happens outside, where RE2 and the topics are; the machine asks by `ResolvePatterns` and is told. All patterns
+of a group are resolved together, so that one new topic leads to one new assignment.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kafkalite.state.consumer_messages import ConsumerGroupSettings, Topics
+from kafkalite.state.consumer_state import ConsumerGroup, Draft
+from kafkalite.state.consumer_target import refresh_epoch
+from kafkalite.state.effects import Now
+from kafkalite.state.group_records import ConsumerGroupRegularExpression
+
+__all__ = ["PATTERN_INTERVAL_MS", "Watch", "take_over", "want_resolved"]
+
+PATTERN_INTERVAL_MS = 10_000
+"""At least this lies between two resolutions for one group (Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """What a group has seen of the topics; not durable: after a replay everything is looked at again.
+
+    Arguments:
+        topics_seen: the group epoch takes account of all topics there are.
+        patterns_seen: so do the resolved patterns.
+        resolving: a question is out.
+        resolved_at_ms: when the last answer came, on the monotonic clock; None = never.
+    """
+
+    topics_seen: bool = False
+    patterns_seen: bool = False
+    resolving: bool = False
+    resolved_at_ms: int | None = None
+
+
+def want_resolved(group: ConsumerGroup, watch: Watch, settings: ConsumerGroupSettings, now: Now) -> tuple[str, ...]:
+    """Answer the patterns to ask for, in order; none where there is nothing to ask, or it is too early."""
+    patterns = group.subscribed_patterns()
+    if not patterns or watch.resolving:
+        return ()
+    age_ms = None if watch.resolved_at_ms is None else now.ms - watch.resolved_at_ms
+    if age_ms is not None and age_ms <= PATTERN_INTERVAL_MS:
+        return ()
+    stale = not watch.patterns_seen or age_ms is None or age_ms >= settings.regex_refresh_interval_ms
+    return tuple(sorted(patterns)) if stale or not patterns <= group.patterns.keys() else ()
+
+
+def take_over(draft: Draft, found: Mapping[str, Collection[str]], version: int, topics: Topics, now: Now) -> None:
+    """Note which topics the patterns match; a new group epoch starts where they are not those of before."""
+    changed = False
+    for pattern in sorted(found.keys() & draft.group.subscribed_patterns()):
+        names = tuple(sorted(set(found[pattern])))
+        before = draft.group.patterns.get(pattern)
+        changed = changed or names != (before.topics if before else ())
+        group_id = draft.group.group_id
+        draft.add(ConsumerGroupRegularExpression(group_id, pattern, names, version, now.wall_ms))
+    if draft.records:
+        refresh_epoch(draft, topics, bump=changed)
