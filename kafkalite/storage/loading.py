@@ -23,6 +23,7 @@ from kafkalite.storage import checkpoints, names
 from kafkalite.storage.log import Log
 from kafkalite.storage.recovery import Place, Progress, RecoveryError, ignore, recover
 from kafkalite.storage.syncing import sync
+from kafkalite.storage.trouble import is_transient
 
 Outcome = tuple[Log, Progress, bytes | None] | OSError | RecoveryError | checkpoints.BadCheckpoint
 logger = logging.getLogger(__name__)
@@ -30,7 +31,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Loaded:
-    """What was found in one log directory; `error` ended it early. Keys are directories of partitions."""
+    """What was found in one log directory; `error` ended it early. Keys are directories of partitions.
+
+    `gone`: partitions that the checkpoints name and that are not here.
+    """
 
     path: str
     clean: bool
@@ -40,6 +44,7 @@ class Loaded:
     refused: dict[str, str] = field(default_factory=dict)
     points_of_refused: checkpoints.Points = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
+    gone: set[tuple[str, int]] = field(default_factory=set)
     bytes_dropped: int = 0
     error: OSError | None = None
 
@@ -176,12 +181,28 @@ def _places(disk: Disk, loaded: Loaded, config_of: Callable[[str], TopicConfig])
                     points.get(found, 0), starts.get(found, 0), cleaned=cleaned is None or found in cleaned,
                 )
             )  # fmt: skip
-    present = {(place.topic, place.partition) for place in places}
-    for name, offsets in ((checkpoints.RECOVERY_POINTS, points), (checkpoints.LOG_STARTS, starts)):
-        if offsets.keys() - present:  # of deleted partitions: they must not count for later ones of their names
-            kept = {key: offset for key, offset in offsets.items() if key in present}
-            checkpoints.write_offsets(disk, os.path.join(loaded.path, name), kept)
+    _forget_others(disk, loaded, {(place.topic, place.partition) for place in places}, points, starts)
     return places
+
+
+def _forget_others(
+    disk: Disk,
+    loaded: Loaded,
+    present: set[tuple[str, int]],
+    points: checkpoints.Offsets,
+    starts: checkpoints.Offsets,
+) -> None:
+    """What the checkpoints say of deleted partitions must not count for later ones of their names. Raises OSError."""
+    loaded.gone = (points.keys() | starts.keys()) - present
+    try:
+        for name, offsets in ((checkpoints.RECOVERY_POINTS, points), (checkpoints.LOG_STARTS, starts)):
+            if offsets.keys() - present:
+                kept = {key: offset for key, offset in offsets.items() if key in present}
+                checkpoints.write_offsets(disk, os.path.join(loaded.path, name), kept)
+    except OSError as error:  # a full disk: then it is done when a partition of such a name is made
+        if not is_transient(error):
+            raise
+        logger.warning("%s: its checkpoints go on naming partitions that are gone: %s", loaded.path, error)
 
 
 def _try_recover(loaded: Loaded, place: Place) -> Outcome:

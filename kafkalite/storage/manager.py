@@ -103,10 +103,9 @@ class LogManager:
             raise
 
     def _on_each(self, do: Callable[[LogDirectory], object]) -> None:
-        """Do something with each directory that is online; its OSError takes it offline. DirectoryError: none is left.
+        """Do something with each directory that is online; its OSError takes it offline.
 
-        Raises what `do` raises besides.
-        """
+        Raises DirectoryError where none is left, and what `do` raises besides."""
         online = [directory for directory in self._directories.values() if directory.online]
         for directory in online:
             try:
@@ -150,8 +149,7 @@ class LogManager:
     def load(self, config_of: Callable[[str], TopicConfig], threads: int = 2) -> list[Loaded]:
         """Recover every log of every directory, `threads` at a time in each; blocks. `config_of`: of a topic name.
 
-        Answers what was found, for the lines at start. Raises DirectoryError; OSError of one log takes its directory
-        offline.
+        Answers what was found, for the lines at start. Raises DirectoryError; an OSError takes its directory offline.
         """
         online = [path for path, directory in self._directories.items() if directory.online]
         results = load_directories(self.disk, online, config_of, threads)
@@ -168,6 +166,7 @@ class LogManager:
             self._others[loaded.path].update(loaded.points_of_refused)
             if loaded.error is not None:
                 self.fail(loaded.path, loaded.error)
+        self._gone.update(*(loaded.gone for loaded in results))
         self._see_one_online()
         return results
 
@@ -210,6 +209,7 @@ class LogManager:
         """Bring to the disk what was asked for; from now on that is done at once."""
         for flusher in (self.flusher, self._unhurried, self._closed):
             flusher.finish()
+        self._files.close()
 
     def close(self) -> None:
         """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged."""

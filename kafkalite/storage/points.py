@@ -1,8 +1,8 @@
 """The recovery points and log starts of all logs, as the lines of their checkpoints.
 
 Laws:
-1. A checkpoint is written by one job at a time: two would rename each other's file. Who comes meanwhile is left out,
-   the next round writes again.
+1. A checkpoint is written by one job at a time: two would rename each other's file. What comes meanwhile is written
+   after it, the newest only; after `close` it is left to whoever writes all of them at the end.
 2. Partitions that are not served keep their entries.
 """
 
@@ -31,17 +31,30 @@ class PointFiles:
         self._offload = offload
         self._settled = settled
         self._writing: set[str] = set()
+        self._next: dict[str, tuple[str, str, list[str]]] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Write nothing any more that has to wait."""
+        self._closed = True
+        self._next.clear()
 
     def write(self, path: str, name: str, lines: list[str]) -> None:
-        """Replace the checkpoint `name` of the log directory `path`, unless it is being replaced."""
+        """Replace the checkpoint `name` of the log directory `path`."""
         target = os.path.join(path, name)
-        if target not in self._writing:
+        if target in self._writing:
+            if not self._closed:
+                self._next[target] = path, name, lines
+        else:
             self._writing.add(target)
             done = partial(self._written, path, target)
             self._offload.run(checkpoints.write_lines, self._disk, target, lines, done=done)
 
     def _written(self, path: str, target: str, outcome: Outcome) -> None:
         self._writing.discard(target)
+        waiting = self._next.pop(target, None)
+        if waiting is not None and outcome.error is None:
+            self.write(*waiting)
         self._settled(path, outcome)
 
 

@@ -15,6 +15,7 @@ from kafkalite.storage import checkpoints
 from kafkalite.storage.directories import DirectoryError, Identity
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
+from kafkalite.storage.points import PointFiles
 from kafkalite.testing.clock import START_WALL_MS, InlineOffload, SeededRandom, VirtualClock
 from kafkalite.testing.disk import FaultyDisk
 from tests.unit.storage.damage import CONFIG, batch
@@ -55,11 +56,15 @@ class Kit:
         self.clock.advance(ms)
         self.offload.drain()
 
-    def restart(self, clean: bool = True) -> "Kit":
+    def restart(self, clean: bool = True, full: bool = False) -> "Kit":
+        """End and start again; `full`: no checkpoint can be written meanwhile."""
         if clean:
             self.manager.close()
         self.manager.unlock()
-        return Kit(*map(Path, self.manager.directories()), config=self.config).open()
+        again = Kit(*map(Path, self.manager.directories()), config=self.config)
+        if full:
+            again.disk.fail("write", errno.ENOSPC, path="-checkpoint", repeat=True)
+        return again.open()
 
 
 def fill(log: Log, batches: int) -> None:
@@ -263,6 +268,44 @@ def test_the_periodic_work_runs(tmp_path: Path, kit: Kit) -> None:
     data = tmp_path / "data"
     points = checkpoints.read_offsets(Disk(), str(data / "recovery-point-offset-checkpoint"))
     assert points == {("t", 0): log.active.base_offset}
+
+
+@pytest.mark.parametrize(("killed", "full"), [(False, False), (True, False), (True, True)])
+def test_a_new_partition_does_not_inherit_the_checkpoints_of_a_deleted_one(kit: Kit, killed: bool, full: bool) -> None:
+    log = kit.create(batches=20)
+    log.delete_records_before(40)
+    log.flushed(log.unflushed())
+    kit.manager.checkpoint()
+    kit.manager.checkpoint_starts()
+    kit.offload.drain()
+    kit.manager.delete(log)
+    if killed:
+        kit = kit.restart(clean=False, full=full)
+        assert kit.loaded[0].error is None
+        kit.disk.heal()
+    kit.create(batches=2)
+    kit.offload.drain()
+    again = kit.restart(clean=False)
+    found = again.manager.find("t", 0)
+    assert found is not None
+    assert (found.log_start_offset, found.log_end_offset) == (0, 6)
+    again.manager.unlock()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_a_checkpoint_is_to_say_while_it_is_written_is_written_after_it(tmp_path: Path, closed: bool) -> None:
+    offload, outcomes = InlineOffload(), []
+    files = PointFiles(Disk(), offload, lambda path, outcome: outcomes.append((path, outcome.error)))
+    offload.held = True
+    for offset in range(3):
+        files.write(str(tmp_path), "points", [f"t 0 {offset}"])
+    assert offload.waiting == 1
+    if closed:
+        files.close()
+    offload.release()
+    offload.drain()
+    assert outcomes == [(str(tmp_path), None)] * (1 if closed else 2)
+    assert (tmp_path / "points").read_text() == f"0\n1\nt 0 {0 if closed else 2}\n"
 
 
 def test_silent_producers_are_forgotten_by_the_time_of_their_append(kit: Kit) -> None:
