@@ -150,8 +150,15 @@ class GroupCore:
             members=tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(self.protocol)) for m in told),
         )
 
-    def _keep_alive(self, member: Member, step: Step) -> None:
-        step.effects.set_timer(self._session_timer(member.member_id), step.now.ms + member.session_timeout_ms)
+    def _keep_alive(self, member: Member, step: Step, for_ms: int | None = None) -> None:
+        over_ms = step.now.ms + (member.session_timeout_ms if for_ms is None else for_ms)
+        member.session_over_ms = over_ms
+        if member.timer_ms is None or over_ms < member.timer_ms:
+            self._watch(member, step)
+
+    def _watch(self, member: Member, step: Step) -> None:
+        member.timer_ms = member.session_over_ms
+        step.effects.set_timer(self._session_timer(member.member_id), member.timer_ms)
 
     def _remove(self, member_id: str, step: Step) -> None:
         member = self.members.all.get(member_id)

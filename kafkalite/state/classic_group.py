@@ -76,12 +76,17 @@ class Group(Joins):
     def session_over(self, member_id: str, now: Now) -> Effects:
         """A member was silent for its session timeout, or an id that was given out was not used."""
         step = Step(now)
+        member = self.members.all.get(member_id)
         if member_id in self.members.pending:
             self.members.remove(member_id)
             self.take(Event.PENDING_GONE, step)
-        elif member_id in self.members.all and not self.members.all[member_id].waits:
-            self._remove(member_id, step)
-            self.take(Event.MEMBER_SILENT, step)
+        elif member is not None:
+            member.timer_ms = None
+            if member.session_over_ms > now.ms:
+                self._watch(member, step)
+            elif not member.waits:
+                self._remove(member_id, step)
+                self.take(Event.MEMBER_SILENT, step)
         return step.effects
 
     def join_time_over(self, now: Now) -> Effects:

@@ -71,7 +71,7 @@ class Joins(Rebalance):
         self.grew = True
         self.members.add(member)
         self.members.park_join(member, step.token)
-        step.effects.set_timer(self._session_timer(member_id), step.now.ms + self.settings.new_member_join_ms)
+        self._keep_alive(member, step, self.settings.new_member_join_ms)
         self.take(Event.MEMBER_ADDED, step)
 
     def _join_known(self, request: Join, step: Step) -> None:

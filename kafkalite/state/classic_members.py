@@ -17,7 +17,8 @@ __all__ = ["Member", "Members"]
 class Member:
     """One member. `join` and `sync` are the tokens of its parked requests, None = none is parked.
 
-    `is_new` holds until its first generation begins: only then can it send heartbeats.
+    `is_new` holds until its first generation begins: only then can it send heartbeats. The session ends at
+    `session_over_ms`; a timer is set for `timer_ms`, often earlier, and looks then: a heartbeat need not set one.
     """
 
     __slots__ = (
@@ -30,8 +31,10 @@ class Member:
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
+        "session_over_ms",
         "session_timeout_ms",
         "sync",
+        "timer_ms",
     )
 
     def __init__(self, member_id: str, request: Join, assignment: bytes = b"") -> None:
@@ -44,6 +47,8 @@ class Member:
         self.session_timeout_ms = request.session_timeout_ms
         self.assignment = assignment
         self.is_new = False
+        self.session_over_ms = 0
+        self.timer_ms: int | None = None
         self.join: Token | None = None
         self.sync: Token | None = None
 
@@ -135,10 +140,11 @@ class Members:
         self.pending_sync.pop(member_id, None)
 
     def replace(self, old_id: str, new_id: str) -> Member:
-        """Give a static member a new id in the old one's place; the old one's tokens must be answered before."""
+        """Give a static member a new id in the old one's place; tokens and timer of the old id must be gone before."""
         member = self.all.pop(old_id)
         assert member.join is None and member.sync is None, "a parked request would never be answered"
         member.member_id = new_id
+        member.timer_ms = None
         self.all[new_id] = member
         assert member.group_instance_id is not None
         self.static[member.group_instance_id] = new_id

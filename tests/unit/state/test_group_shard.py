@@ -4,7 +4,7 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_requests import Described, Join, Listed
 from kafkalite.state.effects import Effects, Now
-from kafkalite.state.group_records import ClassicGroup, GroupDeleted, OffsetCommitted, OffsetDeleted
+from kafkalite.state.group_records import ClassicGroup, ClassicMember, GroupDeleted, OffsetCommitted, OffsetDeleted
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard
 from kafkalite.state.offsets import OffsetSettings
 
@@ -81,3 +81,14 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     machine = shard(committed("g"), committed("h", "other"))
     assert run(machine, machine.topic_deleted("t")) == [OffsetDeleted("g", "t", 0)]
     assert machine.names() == ["h"]
+
+
+def test_a_record_that_names_members_twice_is_read_all_the_same() -> None:
+    one = ClassicMember("a", "i", "c", "h", -1, 10_000, b"", b"1")
+    twice = (one, one._replace(assignment=b"2"), one._replace(member_id="b"))
+    machine = shard(ClassicGroup("g", "consumer", 4, "range", "gone", 0, twice))
+    described = machine.describe("g")
+    assert described is not None
+    assert [(member.member_id, member.rebalance_timeout_ms) for member in described.members] == [("b", 10_000)]
+    group = machine.classic.get("g")
+    assert group is not None and group.members.leader == "b"

@@ -11,7 +11,7 @@ from kafkalite.model import ZERO_UUID
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_groups import ClassicGroups
 from kafkalite.state.classic_requests import Join, Leave, LeaveOf, Sync
-from kafkalite.state.effects import Effects, Now
+from kafkalite.state.effects import Effects, Now, SetTimer
 from kafkalite.state.group_records import (
     ClassicGroup,
     OffsetCommitted,
@@ -134,8 +134,13 @@ def test_a_commit_keeps_the_session_alive() -> None:
     story = Story()
     one = story.member()
     story.ms = 5_000
-    effects = story.offsets.commit(Commit("g", [CommitOf("orders", 0, 1)], one, 1), 1, story.now)
-    assert [(timer.name, timer.at_ms) for timer in effects.timers] == [(("classic", "g", "session", one), 15_000)]  # type: ignore[union-attr]
+    story.commit(1, member_id=one, generation=1)
+    story.ms = 10_000
+    timer = ("classic", "g", "session", one)
+    assert story.classic.expired(timer, story.now) == Effects(timers=[SetTimer(timer, 15_000)])
+    story.ms = 15_000
+    assert story.do(story.classic.expired(timer, story.now)) is None
+    assert story.commit(2, member_id=one, generation=1) == CommitsDone(Error.UNKNOWN_MEMBER_ID)
 
 
 def test_a_pending_offset_is_seen_after_its_marker() -> None:
