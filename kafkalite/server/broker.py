@@ -37,6 +37,7 @@ from kafkalite.model import Endpoint, Node, uuid_text
 from kafkalite.server.api import ROWS
 from kafkalite.server.config_resources import ConfigResources
 from kafkalite.server.dispatch import Dispatcher
+from kafkalite.server.handlers.described import Descriptions
 from kafkalite.server.hosting import Hosting
 from kafkalite.server.limited_log import LimitedLog
 from kafkalite.server.listening import Listening, raise_open_file_limit
@@ -233,6 +234,7 @@ class Broker:
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         self.topics = Topics(self, self.store)
         self.configs = ConfigResources(self)
+        self.descriptions = Descriptions()
         self.producer_ids = ProducerIds(self.store.take_producer_ids)
         self.fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)
@@ -343,6 +345,7 @@ class Broker:
     def topic_gone(self, name: str) -> None:
         """A topic was deleted, durably."""
         self.tables.remove(name)
+        self.descriptions.forget(name)
         self.hosting.drop(name)
 
     def configure_broker(

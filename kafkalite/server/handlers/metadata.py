@@ -13,7 +13,7 @@ from kafkalite.cluster.image import UNASSIGNED_ID, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.call import Call
-from kafkalite.server.handlers.described import describe_partitions
+from kafkalite.server.handlers.described import describe_all
 from kafkalite.state.topic_names import complaint, is_internal
 
 NAMES_EMPTY_MEANS_ALL = 0
@@ -105,5 +105,5 @@ def describe(call: Call, topic: TopicImage) -> Topic:
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=describe_partitions(call, topic, Partition, range(len(topic.partitions))),
+        partitions=describe_all(call, topic, Partition),
     )
