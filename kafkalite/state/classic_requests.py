@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafkalite.state.group_records import ClassicMember
+from kafkalite.state.group_records import CLASSIC, ClassicMember
 
 __all__ = [
     "Described",
@@ -137,11 +137,12 @@ class Left(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """A group in a list."""
+    """A group in a list; `kind` is "classic" or "consumer"."""
 
     group: str
     protocol_type: str
     state: str
+    kind: str = CLASSIC
 
 
 class Described(NamedTuple):

@@ -1,4 +1,4 @@
-"""The groups of one shard of `__consumer_offsets`, whole: classic groups, and the offsets of all groups.
+"""The groups of one shard of `__consumer_offsets`, whole: classic groups, consumer groups, and the offsets of all.
 
 The machine that the runtime drives. It gives each record, timer and command to the part that it belongs to, and does
 what concerns several parts: deleting groups, expiring offsets, and groups that exist by their offsets alone (simple
@@ -9,17 +9,28 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.classic_core import ClassicSettings
+from kafkalite.state.classic_core import CONSUMER_PROTOCOL, ClassicSettings
 from kafkalite.state.classic_groups import ClassicGroups
 from kafkalite.state.classic_requests import Described, Listed
 from kafkalite.state.classic_table import State
+from kafkalite.state.consumer_group import ConsumerGroups
 from kafkalite.state.effects import Effects, Now, TimerName, Token
-from kafkalite.state.group_records import CLASSIC, ClassicGroup, GroupDeleted
-from kafkalite.state.offsets import OffsetRecord, Offsets, OffsetSettings
+from kafkalite.state.group_kinds import GroupKinds
+from kafkalite.state.group_records import (
+    CLASSIC,
+    CONSUMER,
+    ClassicGroup,
+    GroupDeleted,
+    OffsetCommitted,
+    OffsetDeleted,
+    TransactionalOffset,
+    TransactionEnded,
+)
+from kafkalite.state.offsets import Offsets, OffsetSettings
 
-__all__ = ["GroupRecord", "GroupShard", "GroupsDeleted"]
+__all__ = ["GroupShard", "GroupsDeleted"]
 
-GroupRecord = ClassicGroup | GroupDeleted | OffsetRecord
+OFFSET_RECORDS = (OffsetCommitted, OffsetDeleted, TransactionalOffset, TransactionEnded)
 
 
 class GroupsDeleted(NamedTuple):
@@ -29,37 +40,51 @@ class GroupsDeleted(NamedTuple):
 
 
 class GroupShard:
-    """Requests of members go to `classic`, those for offsets to `offsets`; the rest is here."""
+    """Joins and the heartbeats of consumer groups go to `kinds`, other requests of members to `classic`, those for
+    offsets to `offsets`; the rest is here.
 
-    def __init__(self, classic: ClassicSettings, offsets: OffsetSettings) -> None:
+    Arguments:
+        classic, offsets: the broker's settings.
+        consumers: the consumer groups of the shard, still empty.
+    """
+
+    def __init__(self, classic: ClassicSettings, offsets: OffsetSettings, consumers: ConsumerGroups) -> None:
         self.classic = ClassicGroups(classic)
-        self.offsets = Offsets(offsets, self.classic)
+        self.consumers = consumers
+        self.kinds = GroupKinds(self.classic, consumers)
+        self.offsets = Offsets(offsets, self.kinds)
 
-    def apply(self, record: GroupRecord) -> None:
+    def apply(self, record: object) -> None:
         """Take a record of the log, at replay and in life."""
-        if isinstance(record, ClassicGroup | GroupDeleted):
+        if isinstance(record, OFFSET_RECORDS):
+            self.offsets.apply(record)
+        elif isinstance(record, ClassicGroup) or (isinstance(record, GroupDeleted) and record.kind == CLASSIC):
             self.classic.apply(record)
         else:
-            self.offsets.apply(record)
+            self.consumers.apply(record)
 
     def loaded(self, now: Now) -> Effects:
         """The log has been replayed."""
-        return self.classic.loaded(now)
+        effects = self.classic.loaded(now)
+        effects.extend(self.consumers.loaded(now))
+        return effects
 
     def expired(self, name: TimerName, now: Now) -> Effects:
         """A timer has run out; its name begins with the kind of group."""
-        assert name[0] == CLASSIC, name
-        return self.classic.expired(name, now)
+        return self.classic.expired(name, now) if name[0] == CLASSIC else self.consumers.expired(name, now)
 
     def listed(self) -> list[Listed]:
         """All groups of the shard, in no order."""
-        simple = [Listed(name, "", State.EMPTY.value) for name in self.offsets.groups() if name not in self.classic]
-        return self.classic.listed() + simple
+        consumers = [
+            Listed(name, CONSUMER_PROTOCOL, group.state.value, CONSUMER)
+            for name, group in self.consumers.groups.items()
+        ]
+        return self.classic.listed() + consumers + [Listed(name, "", State.EMPTY.value) for name in self._simple()]
 
     def describe(self, name: str) -> Described | None:
-        """What DescribeGroups shows; None when there is no such group (to clients: state Dead)."""
+        """What DescribeGroups shows; None when there is no such classic group (to clients: state Dead)."""
         described = self.classic.describe(name)
-        if described is None and name in self.offsets:
+        if described is None and name in self.offsets and name not in self.kinds:
             return Described(State.EMPTY.value)
         return described
 
@@ -83,7 +108,7 @@ class GroupShard:
 
     def names(self) -> list[str]:
         """Every group there is: what `sweep` goes over, some at a time."""
-        return [group.name for group in self.classic] + [n for n in self.offsets.groups() if n not in self.classic]
+        return self.kinds.names() + self._simple()
 
     def sweep(self, names: Sequence[str], now: Now) -> Effects:
         """Expire the offsets of these groups; an Empty group that has none left goes with them.
@@ -96,7 +121,7 @@ class GroupShard:
             effects.records += tombstones
             group = self.classic.get(name)
             awaited = group is not None and bool(group.members.pending)
-            if nothing_left and not awaited and not self.classic.delete_refusal(name):
+            if nothing_left and not awaited and not self.kinds.delete_refusal(name):
                 self._delete(name, effects, now)
         return effects
 
@@ -107,11 +132,14 @@ class GroupShard:
     def _delete_refusal(self, name: str) -> int:
         if not name:
             return KafkaErrorCode.INVALID_GROUP_ID
-        simple = name in self.offsets and name not in self.classic
-        return KafkaErrorCode.NONE if simple else self.classic.delete_refusal(name)
+        simple = name in self.offsets and name not in self.kinds
+        return KafkaErrorCode.NONE if simple else self.kinds.delete_refusal(name)
 
     def _delete(self, name: str, effects: Effects, now: Now) -> None:
-        if name in self.classic:
-            effects.extend(self.classic.delete(name, now))
+        if name in self.kinds:
+            effects.extend(self.kinds.delete(name, now))
         else:
             effects.records.append(GroupDeleted(name, CLASSIC))
+
+    def _simple(self) -> list[str]:
+        return [name for name in self.offsets.groups() if name not in self.kinds]

@@ -13,11 +13,14 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, Leave, LeaveOf, Left, Sync, Synced
 from kafkalite.state.classic_table import State
+from kafkalite.state.consumer_group import ConsumerGroups
+from kafkalite.state.consumer_messages import ConsumerGroupSettings
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_records import TransactionEnded
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, FetchOf, OffsetsDeleted, OffsetSettings
 from tests.story.groups.shard import Shard
+from tests.unit.state.test_group_shard import NoTopics
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
 HISTORIES = 1 if "KAFKALITE_SEED" in os.environ else 50
@@ -64,7 +67,8 @@ class Chaos:
             new_member_join_ms=NEW_MEMBER_JOIN_MS,
             topics_of=lambda raw: None if raw == b"garbage" else frozenset({"orders"}),
         )
-        return GroupShard(classic, OffsetSettings(retention_ms=200_000, metadata_max=METADATA_MAX))
+        consumers = ConsumerGroups(NoTopics(), lambda _: ConsumerGroupSettings())
+        return GroupShard(classic, OffsetSettings(retention_ms=200_000, metadata_max=METADATA_MAX), consumers)
 
     def run(self) -> None:
         doings: Sequence[tuple[Callable[[], object], int]] = (
@@ -103,7 +107,7 @@ class Chaos:
             member_id_required=self.dice.random() < 0.5,
             can_skip_assignment=self.dice.random() < 0.5,
         )
-        self.ask(lambda machine, token, now: machine.classic.join(request, token, now))
+        self.ask(lambda machine, token, now: machine.kinds.join(request, token, now))
 
     def sync(self) -> None:
         parts = {self.member(): b"part" for _ in range(3)}

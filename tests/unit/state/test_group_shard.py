@@ -2,7 +2,9 @@
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.classic_core import ClassicSettings
-from kafkalite.state.classic_requests import Described, Join, Listed
+from kafkalite.state.classic_requests import Described, Join, Joined, Listed
+from kafkalite.state.consumer_group import ConsumerGroups
+from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult, Topic
 from kafkalite.state.effects import Effects, Now
 from kafkalite.state.group_records import ClassicGroup, ClassicMember, GroupDeleted, OffsetCommitted, OffsetDeleted
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard
@@ -13,8 +15,19 @@ NOW = Now(5, RETENTION_MS)
 LATER = Now(6, 10 * RETENTION_MS)
 
 
+class NoTopics:
+    """A cluster without topics."""
+
+    def by_name(self, name: str) -> Topic | None:
+        return None
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        return None
+
+
 def shard(*records: ClassicGroup | OffsetCommitted) -> GroupShard:
-    made = GroupShard(ClassicSettings(), OffsetSettings(RETENTION_MS))
+    consumers = ConsumerGroups(NoTopics(), lambda _: ConsumerGroupSettings())
+    made = GroupShard(ClassicSettings(), OffsetSettings(RETENTION_MS), consumers)
     for record in records:
         made.apply(record)
     made.loaded(NOW)
@@ -31,7 +44,7 @@ def committed(group: str, topic: str = "t") -> OffsetCommitted:
 
 def run(machine: GroupShard, effects: Effects) -> list[object]:
     for record in effects.records:
-        machine.apply(record)  # type: ignore[arg-type]
+        machine.apply(record)
     return effects.records
 
 
@@ -92,3 +105,55 @@ def test_a_record_that_names_members_twice_is_read_all_the_same() -> None:
     assert [(member.member_id, member.rebalance_timeout_ms) for member in described.members] == [("b", 10_000)]
     group = machine.classic.get("g")
     assert group is not None and group.members.leader == "b"
+
+
+def beat(machine: GroupShard, epoch: int) -> tuple[list[object], HeartbeatResult]:
+    asked = ConsumerGroupHeartbeat("g", "m", epoch, None, None, 1_000, ("t",), owned={})
+    effects = machine.kinds.consumer_heartbeat(asked, "t", NOW)
+    result = effects.answers[-1].result
+    assert isinstance(result, HeartbeatResult)
+    return run(machine, effects), result
+
+
+def classic_join(machine: GroupShard) -> tuple[list[object], Joined]:
+    request = Join("g", "", "1", "consumer", (("range", b""),), 10_000, 10_000, "c", "h")
+    effects = machine.kinds.join(request, "j", NOW)
+    result = effects.answers[-1].result
+    assert isinstance(result, Joined)
+    return run(machine, effects), result
+
+
+def test_an_empty_group_changes_its_kind_with_who_joins_and_one_with_members_does_not() -> None:
+    machine = shard(emptied("g"), committed("g"))
+    records, result = beat(machine, 0)
+    assert result.error == Error.NONE and records[0] == GroupDeleted("g", "classic")
+    assert [(listed.group, listed.kind) for listed in machine.listed()] == [("g", "consumer")]
+    assert machine.describe("g") is None, "a consumer group is described by its own request"
+    assert machine.kinds.check_commit("g", "m", None, result.member_epoch).code == Error.NONE
+    assert machine.kinds.check_commit("g", "", None, -1).code == Error.UNKNOWN_MEMBER_ID
+    records, joined = classic_join(machine)
+    assert (records, joined.error) == ([], Error.INCONSISTENT_GROUP_PROTOCOL)
+    assert machine.delete_groups(["g"], "t", NOW).answers == [("t", GroupsDeleted((Error.NON_EMPTY_GROUP,)))]
+    beat(machine, -1)
+    records, joined = classic_join(machine)
+    assert joined.error == Error.MEMBER_ID_REQUIRED
+    assert GroupDeleted("g", "consumer") in records and isinstance(records[-1], ClassicGroup)
+    assert [(listed.group, listed.kind) for listed in machine.listed()] == [("g", "classic")]
+    assert len(machine.offsets) == 1, "the offsets stay with the name"
+
+
+def test_members_of_a_classic_group_keep_it_classic() -> None:
+    member = ClassicMember("a", None, "c", "h", 1_000, 10_000, b"", b"")
+    machine = shard(ClassicGroup("g", "consumer", 4, "range", "a", 0, (member,)))
+    records, result = beat(machine, 0)
+    assert (records, result.error) == ([], Error.GROUP_ID_NOT_FOUND)
+
+
+def test_an_empty_consumer_group_goes_with_its_last_offset() -> None:
+    machine = shard(committed("g"))
+    beat(machine, 0)
+    beat(machine, -1)
+    assert machine.names() == ["g"]
+    swept = run(machine, machine.sweep(["g"], LATER))
+    assert swept[0] == OffsetDeleted("g", "t", 0) and swept[-1] == GroupDeleted("g", "consumer")
+    assert machine.names() == []
