@@ -22,8 +22,9 @@ AGES_MS = 2**62  # an age above this is no bound: now plus or minus it is still 
 # Compressed bytes that take about a millisecond to decompress and walk; larger batches leave the loop. Index: codec id.
 JOB_BYTES = (2**31, 64 * 1024, 256 * 1024, 512 * 1024, 192 * 1024, 2**31, 2**31, 2**31)
 REWRITE_JOB_BYTES = 32 * 1024  # compressing is several times slower
-# What a smaller batch may decompress to on the loop, also about a millisecond: a few KiB can hold gigabytes.
-LOOP_BYTES = 1024 * 1024
+# What a smaller batch may decompress to on the loop, also about a millisecond: a few KiB can hold gigabytes. What comes
+# out larger is done again as a job, so the usual must fit: librdkafka's 10,000 records of 100 B are 1.07 MB.
+LOOP_BYTES = 5 * 256 * 1024
 REWRITE_LOOP_BYTES = 128 * 1024
 
 
