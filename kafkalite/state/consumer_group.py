@@ -12,10 +12,12 @@ from collections.abc import Callable, Collection, Mapping
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state import consumer_membership as membership
+from kafkalite.state import consumer_queries as queries
 from kafkalite.state.consumer_messages import (
     STATIC_LEAVE_EPOCH,
     ConsumerGroupHeartbeat,
     ConsumerGroupSettings,
+    GroupDescription,
     HeartbeatResult,
     Refused,
     Topics,
@@ -30,7 +32,8 @@ from kafkalite.state.group_records import CONSUMER, ConsumerGroupTombstone, Grou
 
 __all__ = ["REBALANCE", "SESSION", "ConsumerGroups"]
 
-SESSION, REBALANCE = "consumer-session", "consumer-rebalance"
+SESSION, REBALANCE = "session", "rebalance"
+"""Timers are named (CONSUMER, one of these, group, member)."""
 
 
 class ConsumerGroups:
@@ -74,9 +77,10 @@ class ConsumerGroups:
         replaced = membership.admit(draft, request)
         before = draft.group.current(member_id)
         new_names, new_pattern = membership.describe_itself(draft, request)
-        known_pattern = draft.group.members[member_id].subscribed_topic_regex in draft.group.patterns
+        unresolved = draft.group.members[member_id].subscribed_topic_regex not in {"", *draft.group.patterns}
         watch = self._watches.get(group_id) or Watch()
-        bump = draft.group.epoch == INITIAL_EPOCH or new_names or (new_pattern and known_pattern)
+        # a pattern that is still to be resolved starts an epoch when it is: one assignment instead of two
+        bump = draft.group.epoch == INITIAL_EPOCH or new_names or (new_pattern and not unresolved)
         if bump or not watch.topics_seen:
             refresh_epoch(draft, self._topics, bump=bump)
         refresh_target(draft, self._topics, settings, now)
@@ -122,7 +126,7 @@ class ConsumerGroups:
         if moved == current:
             return
         draft.add(moved)
-        timer = (REBALANCE, group.group_id, member_id)
+        timer = (CONSUMER, REBALANCE, group.group_id, member_id)
         if moved.state == MemberState.UNREVOKED_PARTITIONS:
             effects.set_timer(timer, now.ms + group.members[member_id].rebalance_timeout_ms)
         elif current.state == MemberState.UNREVOKED_PARTITIONS:
@@ -133,7 +137,7 @@ class ConsumerGroups:
         member_id = membership.leaving_member(draft.group, request)
         if request.member_epoch == STATIC_LEAVE_EPOCH:
             membership.step_aside(draft, member_id)
-            effects.cancel_timer((REBALANCE, request.group, member_id))
+            effects.cancel_timer((CONSUMER, REBALANCE, request.group, member_id))
         else:
             membership.remove(draft, [member_id], self._topics)
             self._forget(effects, request.group, member_id)
@@ -142,7 +146,7 @@ class ConsumerGroups:
 
     def expired(self, name: TimerName, now: Now) -> Effects:
         """A timer of this machine has fired."""
-        kind, group_id, member_id = name
+        _, kind, group_id, member_id = name
         effects = Effects()
         group = self.groups.get(group_id)
         if group is None or member_id not in group.members:
@@ -165,7 +169,7 @@ class ConsumerGroups:
             for member_id, member in group.members.items():
                 self._keep_session(effects, group_id, member_id, now.ms + session_ms)
                 if _is_revoking(group, member_id):
-                    effects.set_timer((REBALANCE, group_id, member_id), now.ms + member.rebalance_timeout_ms)
+                    effects.set_timer((CONSUMER, REBALANCE, group_id, member_id), now.ms + member.rebalance_timeout_ms)
         return effects
 
     def topics_changed(self, names: Collection[str]) -> None:
@@ -205,6 +209,56 @@ class ConsumerGroups:
         if watch is not None:
             watch.resolving = watch.patterns_seen = False
 
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self.groups
+
+    def describe(self, group_id: str) -> GroupDescription | None:
+        """What ConsumerGroupDescribe shows; None where there is no such group."""
+        group = self.groups.get(group_id)
+        return None if group is None else queries.describe(group, self._settings(group_id))
+
+    def check_commit(
+        self, name: str, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
+    ) -> queries.CommitCheck:
+        """Whether this sender may commit (see `offsets.GroupsOfOffsets`); `generation` is its member epoch."""
+        group = self.groups.get(name)
+        if group is None:
+            return queries.CommitCheck(KafkaErrorCode.GROUP_ID_NOT_FOUND)
+        return queries.check_commit(group, member_id, generation)
+
+    def check_fetch(self, name: str, member_id: str | None, member_epoch: int) -> KafkaErrorCode:
+        """Whether this sender may fetch offsets; of a group that is not there nothing is to be protected."""
+        group = self.groups.get(name)
+        return KafkaErrorCode.NONE if group is None else queries.check_fetch(group, member_id, member_epoch)
+
+    def committed(self, name: str, member_id: str, now: Now) -> Effects:
+        """A commit was taken: it keeps no session alive, only heartbeats do."""
+        return Effects()
+
+    def offset_delete_refusal(self, name: str) -> int:
+        """Offsets may be deleted in any state; those of topics that a member reads are kept by `reads_topic`."""
+        return KafkaErrorCode.NONE if name in self.groups else KafkaErrorCode.GROUP_ID_NOT_FOUND
+
+    def reads_topic(self, name: str, topic: str) -> bool:
+        """Whether a member of the group is subscribed to the topic."""
+        group = self.groups.get(name)
+        return group is not None and topic in group.subscribed_topics()
+
+    def expire_since(self, name: str) -> int | None:
+        """Retention counts from each commit, in every state."""
+        return -1
+
+    def delete_refusal(self, name: str) -> int:
+        """Whether the group may be deleted: NONE, GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
+        group = self.groups.get(name)
+        if group is None:
+            return KafkaErrorCode.GROUP_ID_NOT_FOUND
+        return KafkaErrorCode.NON_EMPTY_GROUP if group.members else KafkaErrorCode.NONE
+
+    def delete(self, name: str) -> Effects:
+        """Delete a group without members; the caller deletes its offsets."""
+        return Effects(records=queries.deletion(self.groups[name]))
+
     def apply(self, record: object) -> None:
         """Take over one record, in replay and in life alike."""
         group_id: str = record.group  # type: ignore[attr-defined]
@@ -222,13 +276,13 @@ class ConsumerGroups:
 
     def _keep_session(self, effects: Effects, group_id: str, member_id: str, over_at_ms: int) -> None:
         if (group_id, member_id) not in self._sessions:
-            effects.set_timer((SESSION, group_id, member_id), over_at_ms)
+            effects.set_timer((CONSUMER, SESSION, group_id, member_id), over_at_ms)
         self._sessions[group_id, member_id] = over_at_ms
 
     def _forget(self, effects: Effects, group_id: str, member_id: str) -> None:
         self._sessions.pop((group_id, member_id), None)
-        effects.cancel_timer((SESSION, group_id, member_id))
-        effects.cancel_timer((REBALANCE, group_id, member_id))
+        effects.cancel_timer((CONSUMER, SESSION, group_id, member_id))
+        effects.cancel_timer((CONSUMER, REBALANCE, group_id, member_id))
 
 
 def _is_revoking(group: ConsumerGroup, member_id: str) -> bool:

@@ -49,12 +49,15 @@ def want_resolved(group: ConsumerGroup, watch: Watch, settings: ConsumerGroupSet
 
 
 def take_over(draft: Draft, found: Mapping[str, Collection[str]], version: int, topics: Topics, now: Now) -> None:
-    """Note which topics the patterns match; a new group epoch starts where they are not those of before."""
+    """Note which topics the patterns match; a new group epoch starts where they are not those of before.
+
+    It starts with the first answer in any case: whoever subscribed to the pattern may have dropped other topics for it.
+    """
     changed = False
     for pattern in sorted(found.keys() & draft.group.subscribed_patterns()):
         names = tuple(sorted(set(found[pattern])))
         before = draft.group.patterns.get(pattern)
-        changed = changed or names != (before.topics if before else ())
+        changed = changed or before is None or names != before.topics
         group_id = draft.group.group_id
         draft.add(ConsumerGroupRegularExpression(group_id, pattern, names, version, now.wall_ms))
     if draft.records:

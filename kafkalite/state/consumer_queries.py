@@ -17,7 +17,7 @@ from kafkalite.state.consumer_messages import (
     MemberDescription,
 )
 from kafkalite.state.consumer_reconciliation import MemberState
-from kafkalite.state.consumer_state import ConsumerGroup, ConsumerGroupState
+from kafkalite.state.consumer_state import ConsumerGroup
 from kafkalite.state.consumer_target import assignor_of
 from kafkalite.state.group_records import (
     CONSUMER,
@@ -119,10 +119,9 @@ def _owned(current: ConsumerGroupCurrentMemberAssignment) -> Assignment:
     }
 
 
-def deletion(group: ConsumerGroup) -> list[object] | KafkaErrorCode:
-    """Answer the records that delete the group, or NON_EMPTY_GROUP; its offsets are the caller's."""
-    if group.state != ConsumerGroupState.EMPTY:
-        return KafkaErrorCode.NON_EMPTY_GROUP
+def deletion(group: ConsumerGroup) -> list[object]:
+    """Answer the records that delete a group without members."""
+    assert not group.members, "the caller asks delete_refusal first"
     records: list[object] = []
     for of, keys in (
         (ConsumerGroupCurrentMemberAssignment, group.currents),

@@ -1,0 +1,272 @@
+"""Random lives of a consumer group on virtual time: members come, fall silent, lose answers, are replaced and rewound;
+topics come, grow and go; the broker restarts. After every step the laws below hold; at rest everybody owns its target.
+
+KAFKALITE_SEED replays one life; KAFKALITE_SEEDS says how many to run.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from random import Random, SystemRandom
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state import consumer_reconciliation
+from kafkalite.state.consumer_group import SESSION, ConsumerGroups
+from kafkalite.state.consumer_messages import ConsumerGroupSettings
+from kafkalite.state.consumer_queries import check_commit, fence_owners
+from kafkalite.state.consumer_reconciliation import TRANSITIONS
+from kafkalite.state.consumer_state import ConsumerGroupState
+from kafkalite.state.effects import Effects
+from tests.kit.consumer_groups import Client, FakeTopics, Shard, durable
+
+FIRST = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**31))
+LIVES = 1 if "KAFKALITE_SEED" in os.environ else int(os.environ.get("KAFKALITE_SEEDS", "200"))
+STEPS = 150
+NAMES = ["aa", "ab", "ba", "bb"]
+FINAL = {
+    KafkaErrorCode.FENCED_INSTANCE_ID,
+    KafkaErrorCode.UNRELEASED_INSTANCE_ID,
+    KafkaErrorCode.GROUP_MAX_SIZE_REACHED,
+}
+
+
+class Life:
+    """One group with all that can happen to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.topics = FakeTopics(aa=5, ba=3)
+        interval_ms = self.random.choice([0, 1_000, 15_000])
+        self.shard = Shard(self.topics, ConsumerGroupSettings(assignment_interval_ms=interval_ms, max_size=6))
+        self.clients: list[Client] = []
+        self.made = 0
+        self.epoch = 0
+
+    def client(self) -> Client | None:
+        return self.random.choice(self.clients) if self.clients else None
+
+    def step(self) -> None:
+        actions: dict[Callable[[], Any], int] = {
+            self.beat: 60, self.keep_what_is_not_its_own: 6, self.lose_answer: 6, self.join: 8, self.leave: 3,
+            self.step_aside: 3, self.crash: 3, self.subscribe: 4, self.change_topics: 4, self.advance: 12,
+            self.restart: 2, self.rewind: 3, self.resolve: 6, self.fail_to_resolve: 1, self.store_the_future: 3,
+            self.delete_group: 1,
+        }  # fmt: skip
+        (action,) = self.random.choices(list(actions), list(actions.values()))
+        action()
+
+    def beat(self) -> None:
+        if client := self.client():
+            result = client.beat()
+            if result.error == KafkaErrorCode.FENCED_INSTANCE_ID:
+                self.clients.remove(client)
+
+    def keep_what_is_not_its_own(self) -> None:
+        if client := self.client():
+            client.beat(revokes=False)
+
+    def lose_answer(self) -> None:
+        if client := self.client():
+            client.lose_answer()
+
+    def wants(self) -> tuple[tuple[str, ...], dict[str, Any]]:
+        pattern = self.random.choice(["", "", "a.*", "b.*"])
+        names = self.random.sample(NAMES, self.random.randint(0 if pattern else 1, 3))
+        return tuple(names), {"subscribed_topic_regex": pattern}
+
+    def join(self) -> None:
+        names, more = self.wants()
+        self.made += 1
+        if self.random.random() < 0.4:
+            more["instance_id"] = f"host-{self.random.randint(1, 3)}"
+        if self.random.random() < 0.3:
+            more["server_assignor"] = self.random.choice(["range", "uniform"])
+        client = Client(self.shard, f"member-{self.made}", *names, rebalance_timeout_ms=30_000, **more)
+        if client.beat().error == KafkaErrorCode.NONE:
+            self.clients.append(client)
+
+    def leave(self) -> None:
+        if client := self.client():
+            self.clients.remove(client)
+            client.leave()
+
+    def step_aside(self) -> None:
+        client = self.client()
+        if client and "instance_id" in client.more:
+            self.clients.remove(client)
+            client.step_aside()
+
+    def crash(self) -> None:
+        """The process is gone; another may come up with the same member id, and perhaps other topics."""
+        if client := self.client():
+            if self.random.random() < 0.3:
+                self.clients.remove(client)
+                return
+            client.start_anew()
+            if self.random.random() < 0.7:
+                names, more = self.wants()
+                client.more |= more
+                client.subscribe(*names)
+
+    def subscribe(self) -> None:
+        if client := self.client():
+            names, more = self.wants()
+            client.more |= more
+            client.subscribe(*names)
+
+    def change_topics(self) -> None:
+        name = self.random.choice(NAMES)
+        known = self.topics.topics.get(name)
+        if known is None:
+            self.topics.make(name, self.random.randint(1, 6))
+        elif self.random.random() < 0.3:
+            del self.topics.topics[name]
+        else:
+            self.topics.grow(name, known.partitions + self.random.randint(1, 3))
+        self.shard.machine.topics_changed([name])
+
+    def advance(self) -> None:
+        self.shard.advance(self.random.choice([10, 1_000, 5_000, 12_000, 40_000]))
+
+    def restart(self) -> None:
+        self.shard.restart()
+
+    def rewind(self) -> None:
+        group = self.shard.machine.groups.get("g")
+        if group and group.owners:
+            self.shard.append(fence_owners(group, [self.random.choice(sorted(group.owners))]))
+
+    def resolve(self) -> None:
+        self.shard.answer_questions()
+
+    def fail_to_resolve(self) -> None:
+        self.shard.questions.clear()
+        self.shard.machine.patterns_failed("g")
+
+    def store_the_future(self) -> None:
+        group = self.shard.machine.groups.get("g")
+        if group and group.currents:
+            member_id = self.random.choice(sorted(group.currents))
+            self.shard.append([group.currents[member_id]._replace(state=42)])
+
+    def delete_group(self) -> None:
+        group = self.shard.machine.groups.get("g")
+        if group and group.state is ConsumerGroupState.EMPTY:
+            self.shard.append(self.shard.machine.delete("g").records)
+            self.epoch = 0
+
+    def check(self) -> None:
+        group = self.shard.machine.groups.get("g")
+        if group is None:
+            return
+        assert group.epoch >= self.epoch, "the group epoch went back"
+        assert group.assignment_epoch <= group.epoch
+        self.epoch = group.epoch
+        owned = Counter(
+            (topic, partition)
+            for current in group.currents.values()
+            for epochs_by_topic in (current.assigned, current.pending_revocation)
+            for topic, epochs in epochs_by_topic.items()
+            for partition in epochs
+        )
+        assert not [place for place, owners in owned.items() if owners > 1], "a partition was given to two members"
+        assert owned.keys() == group.owners.keys()
+        believed = Counter(
+            place
+            for client in self.clients
+            for place in client.places
+            if check_commit(group, client.member_id, client.epoch).of_partition(*place) == KafkaErrorCode.NONE
+        )
+        assert not [place for place, owners in believed.items() if owners > 1], "two members may commit one partition"
+        timers = {name[3] for name in self.shard.timers if name[1] == SESSION}
+        assert group.members.keys() <= timers, "a member without a session timer lives for ever"
+
+    def check_replay(self) -> None:
+        assert durable(self.shard.replayed()) == durable(self.shard.machine)
+
+    def come_to_rest(self) -> None:
+        """Nothing happens any more but heartbeats: after this everybody owns what it is to own."""
+        for _ in range(30):
+            for client in list(self.clients):
+                result = client.beat()
+                if result.error in FINAL:
+                    self.clients.remove(client)
+                self.check()
+            self.shard.answer_questions()
+            self.shard.advance(4_000)
+        self.check_replay()
+        group = self.shard.machine.groups.get("g")
+        if group is None or not self.clients:
+            return
+        assert group.state is ConsumerGroupState.STABLE
+        assert {client.member_id for client in self.clients} == set(group.members)
+        for client in self.clients:
+            assert client.owned == dict(group.targets[client.member_id])
+        found = filter(None, map(self.topics.by_name, group.subscribed_topics()))
+        assert group.owners.keys() == {(t.topic_id, p) for t in found for p in range(t.partitions)}
+
+
+def live(seed: int) -> None:
+    life = Life(seed)
+    for step in range(STEPS):
+        life.step()
+        life.check()
+        if step % 10 == 0:
+            life.check_replay()
+    life.come_to_rest()
+
+
+class Taken(dict[Any, Any]):
+    """The table of transitions, which remembers the rows that were taken."""
+
+    def __init__(self) -> None:
+        super().__init__(TRANSITIONS)
+        self.rows: set[Any] = set()
+
+    def __getitem__(self, key: Any) -> Any:
+        self.rows.add(key)
+        return super().__getitem__(key)
+
+
+def test_no_life_breaks_a_law_and_every_transition_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = Taken()
+    monkeypatch.setattr(consumer_reconciliation, "TRANSITIONS", taken)
+    for seed in range(FIRST, FIRST + LIVES):
+        print(f"KAFKALITE_SEED={seed}")
+        live(seed)
+    assert taken.rows == set(TRANSITIONS) or LIVES == 1
+
+
+def hand_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits until the old owner has given a partition up."""
+    monkeypatch.setattr(consumer_reconciliation, "_holds", lambda owned, partitions: False)
+
+
+def overlook_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who owns a partition now does not count."""
+    towards_target = consumer_reconciliation._towards_target
+
+    def blind(current: Any, now: Any) -> Any:
+        return towards_target(current, now._replace(owners={}))
+
+    monkeypatch.setattr(consumer_reconciliation, "_towards_target", blind)
+
+
+def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart no session is watched."""
+    monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: Effects())
+
+
+@pytest.mark.parametrize("plant", [hand_over_at_once, overlook_owners, lose_timers_at_load])
+def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    for seed in range(FIRST, FIRST + 200):
+        print(f"KAFKALITE_SEED={seed}")
+        try:
+            live(seed)
+        except AssertionError:
+            return
+    pytest.fail(f"{plant.__name__} was not found in 200 lives")

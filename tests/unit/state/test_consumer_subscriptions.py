@@ -1,0 +1,178 @@
+"""Stories of consumer groups: what members are subscribed to, by name or by pattern, and how topics come and go."""
+
+import pytest
+
+from kafkalite.state.consumer_messages import ConsumerGroupSettings
+from kafkalite.state.consumer_queries import describe
+from kafkalite.state.consumer_reconciliation import MemberState
+from kafkalite.state.consumer_state import ConsumerGroupState
+from kafkalite.state.group_records import (
+    ConsumerGroupRegularExpression,
+    ConsumerGroupTombstone,
+)
+from tests.kit.consumer_groups import Client, FakeTopics, Shard, settle
+
+
+@pytest.fixture
+def shard() -> Shard:
+    return Shard(FakeTopics(flights=4, weather=3))
+
+
+def state_of(shard: Shard, member_id: str) -> MemberState:
+    return MemberState(shard.group().current(member_id).state)
+
+
+def test_a_new_subscription_starts_a_new_epoch(shard: Shard) -> None:
+    alice = Client(shard, "alice", "flights")
+    settle(alice)
+    alice.subscribe("weather", "flights")
+    settle(alice)
+    assert shard.group().epoch == 3 and len(alice.places) == 7
+    alice.subscribe("flights", "weather")
+    settle(alice)
+    assert shard.group().epoch == 3, "the order of topics means nothing"
+
+
+def test_an_unsubscribed_topic_is_given_up_even_before_the_next_assignment() -> None:
+    shard = Shard(FakeTopics(flights=4, weather=3), ConsumerGroupSettings(assignment_interval_ms=10_000))
+    alice = Client(shard, "alice", "flights", "weather")
+    settle(alice)
+    alice.subscribe("weather")
+    assert set(alice.beat().assignment or ()) == {shard.topics.topics["weather"].topic_id}
+    assert state_of(shard, "alice") is MemberState.UNREVOKED_PARTITIONS
+    assert shard.group().state is ConsumerGroupState.ASSIGNING
+    alice.beat()
+    assert state_of(shard, "alice") is MemberState.STABLE
+    shard.advance(10_000)
+    settle(alice)
+    assert len(alice.places) == 3 and shard.group().state is ConsumerGroupState.STABLE
+
+
+def test_assignments_are_not_made_more_often_than_the_interval() -> None:
+    shard = Shard(FakeTopics(flights=4), ConsumerGroupSettings(assignment_interval_ms=1_000))
+    alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
+    alice.beat()
+    assert bob.beat().member_epoch == 2 and shard.group().state is ConsumerGroupState.ASSIGNING
+    shard.advance(1_000)
+    settle(alice, bob)
+    assert (len(alice.places), len(bob.places)) == (2, 2)
+
+
+def test_new_partitions_and_new_topics_are_found(shard: Shard) -> None:
+    alice = Client(shard, "alice", "flights", "later")
+    settle(alice)
+    shard.topics.grow("flights", 6)
+    shard.machine.topics_changed(["flights"])
+    settle(alice)
+    assert len(alice.places) == 6
+    shard.topics.make("later", 2)
+    shard.machine.topics_changed(["later"])
+    settle(alice)
+    assert len(alice.places) == 8
+    epoch = shard.group().epoch
+    shard.machine.topics_changed(["somebody-elses"])
+    settle(alice)
+    assert shard.group().epoch == epoch
+
+
+def test_a_deleted_topic_is_taken_away(shard: Shard) -> None:
+    alice = Client(shard, "alice", "flights", "weather")
+    settle(alice)
+    del shard.topics.topics["weather"]
+    shard.machine.topics_changed(["weather"])
+    settle(alice)
+    assert len(alice.places) == 4
+
+
+def test_the_assignor_that_most_members_ask_for_is_taken(shard: Shard) -> None:
+    asked = {"a": "range", "b": "range", "c": "uniform"}
+    clients = [Client(shard, name, "flights", server_assignor=assignor) for name, assignor in asked.items()]
+    settle(*clients)
+    assert describe(shard.group(), shard.settings).assignor == "range"
+    assert sorted(sorted(c.owned[shard.topics.topics["flights"].topic_id]) for c in clients) == [[0, 1], [2], [3]]
+    clients[0].leave()
+    clients[1].leave()
+    assert describe(shard.group(), shard.settings).assignor == "uniform"
+
+
+def test_a_pattern_is_asked_for_and_then_assigned(shard: Shard) -> None:
+    alice = Client(shard, "alice", subscribed_topic_regex="fli.*")
+    settle(alice)
+    assert [question.patterns for question in shard.questions] == [("fli.*",)]
+    assert not alice.places
+    shard.answer_questions()
+    settle(alice)
+    assert len(alice.places) == 4
+    bob = Client(shard, "bob", subscribed_topic_regex="fli.*")
+    settle(alice, bob)
+    assert not shard.questions, "known already"
+    assert len(bob.places) == 2
+
+
+def test_a_topic_that_matches_later_is_found_at_most_every_ten_seconds(shard: Shard) -> None:
+    alice = Client(shard, "alice", subscribed_topic_regex="fli.*")
+    settle(alice)
+    shard.answer_questions()
+    settle(alice)
+    shard.topics.make("flies", 1)
+    shard.machine.topics_changed(["flies"])
+    alice.beat()
+    assert not shard.questions
+    shard.advance(10_001)
+    alice.beat()
+    alice.beat()
+    assert len(shard.questions) == 1
+    shard.answer_questions()
+    settle(alice)
+    assert len(alice.places) == 5
+
+
+def test_a_question_that_failed_is_asked_again(shard: Shard) -> None:
+    alice = Client(shard, "alice", subscribed_topic_regex="fli.*")
+    settle(alice)
+    shard.questions.clear()
+    shard.machine.patterns_failed("g")
+    alice.beat()
+    assert len(shard.questions) == 1
+
+
+def test_the_last_one_who_drops_a_pattern_deletes_it(shard: Shard) -> None:
+    alice = Client(shard, "alice", subscribed_topic_regex="fli.*")
+    settle(alice)
+    shard.answer_questions()
+    settle(alice)
+    shard.log.clear()
+    alice.more["subscribed_topic_regex"] = ""
+    alice.subscribe("weather")
+    settle(alice)
+    assert ConsumerGroupTombstone("g", ConsumerGroupRegularExpression, "fli.*") in shard.log
+    assert not shard.group().patterns and len(alice.places) == 3
+
+
+def test_a_topic_that_was_dropped_for_a_pattern_without_a_match_goes_to_others(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
+    settle(alice, bob)
+    alice.more["subscribed_topic_regex"] = "nothing.*"
+    alice.subscribe()
+    settle(alice, bob)
+    shard.answer_questions()
+    settle(alice, bob)
+    assert not alice.places and len(bob.places) == 4
+    alice.more["subscribed_topic_regex"] = "flights.*"
+    alice.subscribe()
+    shard.advance(10_001)
+    settle(alice, bob)
+    shard.answer_questions()
+    settle(alice, bob)
+    alice.more["subscribed_topic_regex"] = ""
+    alice.subscribe()
+    settle(alice, bob)
+    assert not alice.places and len(bob.places) == 4
+
+
+def test_a_member_that_leaves_takes_its_pattern_along(shard: Shard) -> None:
+    alice = Client(shard, "alice", subscribed_topic_regex="fli.*")
+    settle(alice)
+    shard.answer_questions()
+    alice.leave()
+    assert not shard.group().patterns
