@@ -209,55 +209,15 @@ class ConsumerGroups:
         if watch is not None:
             watch.resolving = watch.patterns_seen = False
 
-    def __contains__(self, group_id: str) -> bool:
-        return group_id in self.groups
-
     def describe(self, group_id: str) -> GroupDescription | None:
         """What ConsumerGroupDescribe shows; None where there is no such group."""
         group = self.groups.get(group_id)
         return None if group is None else queries.describe(group, self._settings(group_id))
 
-    def check_commit(
-        self, name: str, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
-    ) -> queries.CommitCheck:
-        """Whether this sender may commit (see `offsets.GroupsOfOffsets`); `generation` is its member epoch."""
-        group = self.groups.get(name)
-        if group is None:
-            return queries.CommitCheck(KafkaErrorCode.GROUP_ID_NOT_FOUND)
-        return queries.check_commit(group, member_id, generation)
-
     def check_fetch(self, name: str, member_id: str | None, member_epoch: int) -> KafkaErrorCode:
         """Whether this sender may fetch offsets; of a group that is not there nothing is to be protected."""
         group = self.groups.get(name)
         return KafkaErrorCode.NONE if group is None else queries.check_fetch(group, member_id, member_epoch)
-
-    def committed(self, name: str, member_id: str, now: Now) -> Effects:
-        """A commit was taken: it keeps no session alive, only heartbeats do."""
-        return Effects()
-
-    def offset_delete_refusal(self, name: str) -> int:
-        """Offsets may be deleted in any state; those of topics that a member reads are kept by `reads_topic`."""
-        return KafkaErrorCode.NONE if name in self.groups else KafkaErrorCode.GROUP_ID_NOT_FOUND
-
-    def reads_topic(self, name: str, topic: str) -> bool:
-        """Whether a member of the group is subscribed to the topic."""
-        group = self.groups.get(name)
-        return group is not None and topic in group.subscribed_topics()
-
-    def expire_since(self, name: str) -> int | None:
-        """Retention counts from each commit, in every state."""
-        return -1
-
-    def delete_refusal(self, name: str) -> int:
-        """Whether the group may be deleted: NONE, GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP."""
-        group = self.groups.get(name)
-        if group is None:
-            return KafkaErrorCode.GROUP_ID_NOT_FOUND
-        return KafkaErrorCode.NON_EMPTY_GROUP if group.members else KafkaErrorCode.NONE
-
-    def delete(self, name: str) -> Effects:
-        """Delete a group without members; the caller deletes its offsets."""
-        return Effects(records=queries.deletion(self.groups[name]))
 
     def apply(self, record: object) -> None:
         """Take over one record, in replay and in life alike."""

@@ -119,9 +119,10 @@ def _owned(current: ConsumerGroupCurrentMemberAssignment) -> Assignment:
     }
 
 
-def deletion(group: ConsumerGroup) -> list[object]:
-    """Answer the records that delete a group without members."""
-    assert not group.members, "the caller asks delete_refusal first"
+def deletion(group: ConsumerGroup) -> list[object] | KafkaErrorCode:
+    """Answer the records that delete the group, or NON_EMPTY_GROUP; its offsets are the caller's."""
+    if group.members:
+        return KafkaErrorCode.NON_EMPTY_GROUP
     records: list[object] = []
     for of, keys in (
         (ConsumerGroupCurrentMemberAssignment, group.currents),

@@ -16,7 +16,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state import consumer_reconciliation
 from kafkalite.state.consumer_group import SESSION, ConsumerGroups
 from kafkalite.state.consumer_messages import ConsumerGroupSettings
-from kafkalite.state.consumer_queries import check_commit, fence_owners
+from kafkalite.state.consumer_queries import check_commit, deletion, fence_owners
 from kafkalite.state.consumer_reconciliation import TRANSITIONS
 from kafkalite.state.consumer_state import ConsumerGroupState
 from kafkalite.state.effects import Effects
@@ -155,7 +155,9 @@ class Life:
     def delete_group(self) -> None:
         group = self.shard.machine.groups.get("g")
         if group and group.state is ConsumerGroupState.EMPTY:
-            self.shard.append(self.shard.machine.delete("g").records)
+            records = deletion(group)
+            assert isinstance(records, list)
+            self.shard.append(records)
             self.epoch = 0
 
     def check(self) -> None:

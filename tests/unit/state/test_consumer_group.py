@@ -4,7 +4,7 @@ import pytest
 
 from kafkalite.errors import KafkaErrorCode as Code
 from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, ConsumerGroupSettings
-from kafkalite.state.consumer_queries import check_commit, check_fetch, describe, fence_owners
+from kafkalite.state.consumer_queries import check_commit, check_fetch, deletion, describe, fence_owners
 from kafkalite.state.consumer_reconciliation import MemberState
 from kafkalite.state.consumer_state import ConsumerGroupState
 from kafkalite.state.group_records import (
@@ -313,26 +313,19 @@ def test_fetches_of_offsets_are_judged_by_member_epoch(shard: Shard) -> None:
 def test_a_group_with_members_is_not_deleted(shard: Shard) -> None:
     alice = Client(shard, "alice", "flights")
     settle(alice)
-    assert shard.machine.delete_refusal("g") == Code.NON_EMPTY_GROUP
+    assert deletion(shard.group()) == Code.NON_EMPTY_GROUP
     alice.leave()
-    assert shard.machine.delete_refusal("g") == Code.NONE
-    records = shard.machine.delete("g").records
+    records = deletion(shard.group())
+    assert isinstance(records, list)
     assert shape(records) == [(ConsumerGroupTombstone, ConsumerGroupTargetAssignmentMetadata), GroupDeleted]
     shard.append(records)
-    assert "g" not in shard.machine and not shard.replayed().groups
-    assert shard.machine.delete_refusal("g") == Code.GROUP_ID_NOT_FOUND
+    assert not shard.machine.groups and not shard.replayed().groups
 
 
-def test_offsets_of_topics_that_a_member_reads_are_known(shard: Shard) -> None:
-    assert shard.machine.offset_delete_refusal("g") == Code.GROUP_ID_NOT_FOUND
-    assert shard.machine.check_commit("g", "alice", None, 2).code == Code.GROUP_ID_NOT_FOUND
+def test_a_group_that_is_not_there_has_nothing_to_protect(shard: Shard) -> None:
     assert shard.machine.check_fetch("g", "alice", 2) == Code.NONE
     assert shard.machine.describe("g") is None
-    alice = Client(shard, "alice", "flights")
-    settle(alice)
-    assert shard.machine.reads_topic("g", "flights") and not shard.machine.reads_topic("g", "weather")
-    assert shard.machine.offset_delete_refusal("g") == Code.NONE
-    assert shard.machine.check_commit("g", "alice", None, 2).code == Code.NONE
+    settle(Client(shard, "alice", "flights"))
     assert shard.machine.check_fetch("g", "alice", 1) == Code.STALE_MEMBER_EPOCH
     shown = shard.machine.describe("g")
     assert shown is not None and shown.state == "Stable"
