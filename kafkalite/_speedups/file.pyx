@@ -359,7 +359,10 @@ cdef class Disk:
             file.close()
 
     def write_atomic(self, str path, data, *, bint sync):
-        """Replace the file at once: write `<path>.tmp`, rename; with `sync` also fsync file and directory."""
+        """Replace the file at once: write `<path>.tmp`, rename; with `sync` also fsync file and directory.
+
+        Nothing is left of one that fails: it would lie there until the next start, and take room on a full disk.
+        """
         cdef str temporary = path + ".tmp"
         cdef File file = self.open(temporary, create=True)
         try:
@@ -367,9 +370,12 @@ cdef class Disk:
             file.pwrite(data, 0)
             if sync:
                 file.sync()
+            self.rename(temporary, path)
+        except OSError:
+            self.remove(temporary)
+            raise
         finally:
             file.close()
-        self.rename(temporary, path)
         if sync:
             self.sync_dir(os.path.dirname(path) or ".")
 

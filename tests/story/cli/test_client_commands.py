@@ -63,11 +63,11 @@ def test_lines_come_back(kafkalite: Run, codec: str) -> None:
 
 
 def test_partitions_that_do_not_fit_one_answer_together_are_all_read(kafkalite: Run) -> None:
-    kafkalite("topic", "create", "large", "-p", "3")
+    kafkalite("topic", "create", "three-answers", "-p", "3")
     lines = [f"{i:02}" + "x" * 300_000 for i in range(BYTES_MAX // 300_000 + 1)]
     for partition in ("0", "1", "2"):
-        kafkalite("produce", "large", "-p", partition, stdin="\n".join(lines))
-    read = Counter(line[:2] for line in kafkalite("consume", "large", "--from-beginning").stdout.splitlines())
+        kafkalite("produce", "three-answers", "-p", partition, stdin="\n".join(lines))
+    read = Counter(line[:2] for line in kafkalite("consume", "three-answers", "--from-beginning").stdout.splitlines())
     assert read == {line[:2]: 3 for line in lines}
 
 
