@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kafkalite.state.assignors import Assignment
 from kafkalite.state.group_records import ConsumerGroupCurrentMemberAssignment, PartitionEpochs
 
-__all__ = ["TRANSITIONS", "Finding", "MemberState", "Owners", "Situation", "find", "reconcile"]
+__all__ = ["TRANSITIONS", "Finding", "MemberState", "Owners", "Situation", "drawn", "find", "reconcile"]
 
 Owners = Mapping[tuple[bytes, int], str]
 """Who owns a partition now, or has still to give it up."""
@@ -191,6 +191,23 @@ TRANSITIONS: dict[tuple[MemberState, Finding], tuple[MemberState, Action]] = {
     (_UNKNOWN, Finding.COMPLETE): (_STABLE, _advance),
 }
 """State and finding -> next state, and what is done. What is not here cannot happen."""
+
+
+def drawn() -> str:
+    """The table as Markdown, for docs/groups.md."""
+    rows = ["| member is | when its heartbeat shows | then | what is done |", "|---|---|---|---|"]
+    for (before, finding), (after, action) in TRANSITIONS.items():
+        rows.append(f"| {before.name} | {finding.value} | {after.name} | {_DONE[action]} |")
+    return "\n".join(rows)
+
+
+_DONE: dict[Action, str] = {
+    _keep: "nothing",
+    _ask: "keep the epoch, ask it to give them up",
+    _shrink: "keep the epoch, note what it dropped",
+    _advance: "give it the target epoch and all that nobody else owns",
+    _fence: "fence it: it must drop everything and join anew",
+}
 
 
 def reconcile(current: Current, now: Situation) -> Current | None:
