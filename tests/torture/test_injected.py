@@ -74,7 +74,8 @@ async def test_a_write_without_space_is_taken_back(
     ("call", "calls_before", "flush"),
     [
         pytest.param(WRITE, 50, {}, id="write"),
-        pytest.param(SYNC, 20, {"flush_messages": "1"}, id="sync before the answer"),
+        # strace counts the calls of each thread by itself, and several carry out the syncs
+        pytest.param(SYNC, 3, {"flush_messages": "1"}, id="sync before the answer"),
         pytest.param(SYNC, 0, {}, id="sync of a closed segment"),
     ],
 )
