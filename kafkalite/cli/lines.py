@@ -33,20 +33,28 @@ class Line(NamedTuple):
 
 async def chunks(source: BinaryIO) -> AsyncIterator[bytes]:
     """The bytes of a file, pipe or terminal as they come; the loop goes on meanwhile and Ctrl-C is heard."""
-    loop, fd = asyncio.get_running_loop(), source.fileno()
-    ready = asyncio.Event()
+    fd = source.fileno()
     try:
-        loop.add_reader(fd, ready.set)
+        await readable(fd)
     except PermissionError:  # a regular file is always ready, and no selector takes it
         while data := os.read(fd, CHUNK_BYTES * 16):
             yield data
         return
+    while data := os.read(fd, CHUNK_BYTES):
+        yield data
+        await readable(fd)
+
+
+async def readable(fd: int) -> None:
+    """Until a read would not block. Watches for one read only: a note from before a read would let the next one block.
+
+    Raises PermissionError for a regular file.
+    """
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(fd, lambda: ready.done() or ready.set_result(None))
     try:
-        while await ready.wait():
-            ready.clear()
-            if not (data := os.read(fd, CHUNK_BYTES)):
-                return
-            yield data
+        await ready
     finally:
         loop.remove_reader(fd)
 
