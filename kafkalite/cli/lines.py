@@ -51,10 +51,10 @@ async def readable(fd: int) -> None:
     Raises PermissionError for a regular file.
     """
     loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(fd, lambda: ready.done() or ready.set_result(None))
+    ready = asyncio.Event()
+    loop.add_reader(fd, ready.set)
     try:
-        await ready
+        await ready.wait()
     finally:
         loop.remove_reader(fd)
 
