@@ -48,8 +48,9 @@ def test_our_client_is_answered(extended: BrokerThread) -> None:
         host, port = extended.address.split(":")
         async with Peer(host, int(port)) as peer:
             assert await peer.call(BEAT) == HeartbeatPlusResponse(error_code=27, generation_id=5)
+            asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
             for version in range(5):
-                answer = await peer.call(ApiVersionsRequest(), version_max=version)
+                answer = await peer.call(asked, version_max=version)
                 assert [each.max_version for each in answer.api_keys if each.api_key == KEY] == [0]
 
     asyncio.run(speak())

@@ -1,6 +1,8 @@
 """DeleteTopics, key 20, v1-6. Topics by name, from v6 also by id; fetches parked on them are answered at once.
 
-A topic that is asked for twice in one request is INVALID_REQUEST and stays, as in Kafka. Source: ControllerApis.
+A topic that is asked for twice in one request is INVALID_REQUEST and stays, as in Kafka. Where `delete.topic.enable`
+is off every topic is refused, known or not: TOPIC_DELETION_DISABLED since v3, INVALID_REQUEST before. Source:
+ControllerApis.
 """
 
 from collections import Counter
@@ -11,6 +13,7 @@ from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest, Delet
 from kafkalite.server.call import Call
 
 BOTH_FORMS_SINCE = 6
+DISABLED_SINCE = 3  # older clients do not know the code
 
 Result = DeleteTopicsResponse.DeletableTopicResult
 Asked = tuple[str | None, bytes]
@@ -22,6 +25,10 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> None:
         asked: list[Asked] = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, bytes(16)) for name in request.topic_names]
+    if not call.broker.config.delete_topic_enable:
+        refusal = disabled(call.version)
+        call.answer(DeleteTopicsResponse(responses=[result(name, topic_id, refusal) for name, topic_id in asked]))
+        return
     found = find_each(call, asked)
     names = [outcome for outcome in found.values() if isinstance(outcome, str)]
     ids = {name: call.broker.image.topics[name].topic_id for name in names}
@@ -37,6 +44,13 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> None:
         call.answer(DeleteTopicsResponse(responses=results))
 
     call.broker.topics.delete(names, then=call.later(deleted))
+
+
+def disabled(version: int) -> Refusal:
+    """What a client of this version is told where topics may not be deleted."""
+    known = version >= DISABLED_SINCE
+    code = KafkaErrorCode.TOPIC_DELETION_DISABLED if known else KafkaErrorCode.INVALID_REQUEST
+    return Refusal(code, "Topic deletion is disabled.")
 
 
 def find_each(call: Call, asked: list[Asked]) -> dict[Asked, str | Refusal]:

@@ -241,6 +241,18 @@ async def test_a_topic_whose_deletion_is_asked_for_twice_stays(client: Client) -
     assert set(client.broker.image.topics) == {"named", "by-id"}
 
 
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_where_topics_may_not_be_deleted_each_version_is_told_in_its_words(version: int) -> None:
+    async with running(settings={"delete.topic.enable": "false"}) as client:
+        await client.create("t")
+        asked = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in ("t", "nowhere")]
+        request = DeleteTopicsRequest(topics=asked, topic_names=["t", "nowhere"], timeout_ms=1000)
+        answers = (await client.call(request, version)).responses
+        code = KafkaErrorCode.INVALID_REQUEST if version < 3 else KafkaErrorCode.TOPIC_DELETION_DISABLED
+        assert [(each.name, each.error_code) for each in answers] == [("t", code), ("nowhere", code)]
+        assert set(client.broker.image.topics) == {"t"}
+
+
 async def test_a_topic_created_again_is_empty_and_another_one(client: Client) -> None:
     await client.create("t")
     await client.produce("t", batch(b"old"))

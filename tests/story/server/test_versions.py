@@ -40,6 +40,22 @@ async def test_what_is_served_is_announced_and_nothing_else(client: Client) -> N
     assert all(announced[row.api_key] == (row.version_min, row.version_max) for row in ROWS if row.api_key)
 
 
+@pytest.mark.parametrize("text", ["", "-a", "a.", "a b", "a_b", "ä", "a\n", "a" * 2000 + "!"])
+async def test_software_whose_name_or_version_is_ill_formed_is_refused(wire: Wire, text: str) -> None:
+    for name, version in ((text, "1"), ("client", text)):
+        request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+        wire.send((request, 3), (request, 4), (request, 2))
+        old, new, unnamed = wire.answers()
+        assert (old.error_code, old.api_keys) == (new.error_code, new.api_keys) == (KafkaErrorCode.INVALID_REQUEST, [])
+        assert unnamed.error_code == 0, "version 2 names no software"
+
+
+@pytest.mark.parametrize("text", ["a", "apache-kafka-java", "librdkafka", "2.8.0-1.el9", "1..2--3"])
+async def test_software_with_a_proper_name_is_told_the_versions(client: Client, text: str) -> None:
+    answer = await client.call(ApiVersionsRequest(client_software_name=text, client_software_version=text))
+    assert answer.error_code == 0 and len(answer.api_keys) == len(SERVED)
+
+
 async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
     client: Client, wire: Wire, hub: Hub
 ) -> None:
