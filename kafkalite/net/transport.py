@@ -9,6 +9,7 @@ are read piece by piece here, as sendfile does not exist under TLS.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import socket
@@ -193,25 +194,37 @@ class TransportHub(Hub):
         self.loop.call_soon(self.run)
 
     def adopt(self, fd: int, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
-        task = self.loop.create_task(self._shake(fd, listener, peer, local))
+        try:
+            connected = socket.socket(fileno=fd)
+        except OSError:
+            os.close(fd)
+            raise
+        protocol = TransportProtocol(self, listener, peer, local)
+        shake = self._shake(connected, protocol, peer)
+        try:
+            task = self.loop.create_task(shake)
+        except BaseException:
+            shake.close()
+            connected.close()
+            raise
         self._hosts[peer[0]] += 1
         self._shaking.add(task)
-        task.add_done_callback(self._shaken)
+        task.add_done_callback(functools.partial(self._shaken, connected, protocol, peer[0]))
 
-    async def _shake(self, fd: int, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
-        connected = socket.socket(fileno=fd)
-        protocol = TransportProtocol(self, listener, peer, local)
+    async def _shake(self, connected: socket.socket, protocol: TransportProtocol, peer: tuple[str, int]) -> None:
         try:
             await self.loop.connect_accepted_socket(lambda: protocol, connected, ssl=self._ssl)
         except OSError as error:  # ssl.SSLError and every failure of the socket are OSErrors
             LOGGER.info("%s:%d: the connection failed before its first request: %s", *peer, error)
-        finally:
-            if protocol.connection is None:
-                connected.close()
-                self._left(peer[0])
 
-    def _shaken(self, task: asyncio.Task[None]) -> None:
+    def _shaken(
+        self, connected: socket.socket, protocol: TransportProtocol, host: str, task: asyncio.Task[None]
+    ) -> None:
+        # Not within the task: one that is cancelled before its first step runs none of its lines.
         self._shaking.discard(task)
+        if protocol.connection is None:
+            connected.close()
+            self._left(host)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fault("handshake", error)
         if self.on_closed is not None:

@@ -227,6 +227,61 @@ async def test_no_descriptor_is_left_behind():
     assert counts[0] == counts[2]  # the loop itself opens some on its first use
 
 
+def handed_over():
+    """A connected descriptor as a listener gives it away, the other end of it, and the addresses."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.settimeout(10)
+    return ours.detach(), theirs, ("LISTENER", ("127.0.0.1", 1), ("127.0.0.1", 2))
+
+
+def nothing_is_kept(rig):
+    reactor = rig.listener.reactor
+    return not (reactor.connections_count or reactor.connections() or reactor.connections_of("127.0.0.1"))
+
+
+@both_loops
+async def test_a_descriptor_that_cannot_be_served_is_closed(tmp_path):
+    async with Rig() as rig:
+        fd = os.open(tmp_path / "no socket", os.O_CREAT | os.O_RDWR)
+        with pytest.raises(OSError):
+            rig.listener.reactor.adopt(fd, "LISTENER", ("127.0.0.1", 1), ("127.0.0.1", 2))
+        with pytest.raises(OSError) as closed:
+            os.fstat(fd)
+        assert closed.value.errno == errno.EBADF
+        assert nothing_is_kept(rig)
+        (await round_trip(rig)).close()
+
+
+@both_loops(drivers=["transport"])
+async def test_a_connection_for_which_no_task_can_be_made_is_closed():
+    loop = asyncio.get_running_loop()
+    async with Rig() as rig:
+        fd, theirs, names = handed_over()
+        loop.set_task_factory(lambda *_, **__: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            rig.listener.reactor.adopt(fd, *names)
+        loop.set_task_factory(None)
+        assert theirs.recv(1) == b""
+        assert nothing_is_kept(rig)
+        (await round_trip(rig)).close()
+        theirs.close()
+
+
+@both_loops(drivers=["transport"])
+async def test_a_connection_that_is_given_up_before_its_first_step_is_closed():
+    async with Rig() as rig:
+        fd, theirs, names = handed_over()
+        rig.listener.reactor.adopt(fd, *names)
+        assert rig.listener.reactor.connections_of("127.0.0.1") == 1
+        rig.listener.reactor.abort("the test says so")
+        await until(lambda: not rig.listener.reactor.connections_count)
+        assert nothing_is_kept(rig)
+        assert theirs.recv(1) == b""
+        assert rig.echo.connections == []
+        theirs.close()
+
+
 EXHAUSTED = """
 import asyncio, json, logging, resource, socket, sys, uvloop
 from kafkalite.net.listener import Listener
