@@ -12,6 +12,7 @@ import ipaddress
 import logging
 import os
 import platform
+import resource
 import signal
 import socket
 from collections.abc import Iterable
@@ -67,6 +68,7 @@ def command(
     """Run a broker until it is told to end (Ctrl-C, or SIGTERM)."""
     set_up_logging(log_level, as_json=log_json)
     keep_freed(KEPT_BYTES, KEPT_BYTES)
+    raise_open_file_limit()
     config = None
     try:
         notifier, inherited = Notifier.from_environment(), inherited_sockets()
@@ -77,6 +79,16 @@ def command(
         fail(str(error))
     except OSError as error:
         fail(why(error, config))
+
+
+def raise_open_file_limit() -> None:
+    """Lift the soft limit of open files to the hard one: segments and connections both need descriptors.
+
+    Here and not in the broker, which may live in a process whose limits are not ours to change.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def static_config(file: str | None, listen: str | None, data: str | None, settings: Iterable[str]) -> StaticConfig:

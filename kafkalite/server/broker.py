@@ -40,7 +40,7 @@ from kafkalite.server.dispatch import Dispatcher
 from kafkalite.server.handlers.described import Descriptions
 from kafkalite.server.hosting import Hosting
 from kafkalite.server.limited_log import LimitedLog
-from kafkalite.server.listening import Listening, raise_open_file_limit
+from kafkalite.server.listening import Listening
 from kafkalite.server.service import BrokerService
 from kafkalite.state.fetch_sessions import FetchSessions
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
@@ -139,7 +139,6 @@ class Broker:
         )  # fmt: skip
         self.replicas.flusher = self.logs.flusher
         try:
-            raise_open_file_limit()
             self.logs.lock()
             await self._open_store()
             await self._agree_on_identity()

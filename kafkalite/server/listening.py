@@ -8,7 +8,6 @@ import asyncio
 import errno
 import logging
 import os
-import resource
 import socket
 from collections.abc import Mapping
 
@@ -126,10 +125,3 @@ def memory_bytes() -> int:
     except OSError:  # not Linux, or no control groups of version 2
         return machine
     return min(machine, int(given)) if given.isdigit() else machine
-
-
-def raise_open_file_limit() -> None:
-    """Lift the soft limit of open files to the hard one: segments and connections both need descriptors."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -113,6 +115,13 @@ def test_it_starts_serves_and_ends_cleanly(serve: Serve, tmp_path: Path, sign: s
     ):
         assert log.count(line) == 1, log
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_the_daemon_takes_all_the_open_files_it_may_have(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    tight = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft - 1, hard))
+    with started(tmp_path / "log.txt", ["--listen", "127.0.0.1:0"], {}, preexec_fn=tight) as server:
+        assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
 
 
 def test_without_listen_only_this_machine_reaches_it(serve: Serve) -> None:
