@@ -1,34 +1,13 @@
-"""Plain counters, gauges and histograms, and the registry that a page walks when it is asked.
+"""Plain counters and gauges, and the registry that a page walks when it is asked.
 
 Laws: whoever counts holds the object and adds to it; nothing is looked up on the way. Names follow
 Prometheus: `kafkalite_bytes_in_total`, units in the name, labels with few values (never a client's text).
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 Labels = tuple[tuple[str, str], ...]
-
-# Seconds: from below one request on the loop to beyond the longest wait that a client asks for.
-LATENCY_BOUNDS_S = (
-    0.0001,
-    0.00025,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    30.0,
-)
 
 
 class Counter:
@@ -67,34 +46,7 @@ class Gauge:
         self._value = value
 
 
-class Histogram:
-    """How many observations fell below each bound.
-
-    Arguments:
-        bounds: upper bounds, rising; one more bucket holds what is above the last.
-    """
-
-    __slots__ = ("bounds", "buckets", "sum")
-
-    def __init__(self, bounds: Sequence[float] = LATENCY_BOUNDS_S) -> None:
-        if list(bounds) != sorted(set(bounds)):
-            raise ValueError(f"the bounds of a histogram rise, {bounds} do not")
-        self.bounds = tuple(bounds)
-        self.buckets = [0] * (len(self.bounds) + 1)
-        self.sum = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count one observation; a value equal to a bound belongs to that bound's bucket."""
-        self.buckets[bisect_left(self.bounds, value)] += 1
-        self.sum += value
-
-    @property
-    def count(self) -> int:
-        """How many observations there were."""
-        return sum(self.buckets)
-
-
-Metric = Counter | Gauge | Histogram
+Metric = Counter | Gauge
 
 
 @dataclass(slots=True)
@@ -124,19 +76,6 @@ class Registry:
         metric = self._member(name, help, Gauge, labels, lambda: Gauge(read))
         assert isinstance(metric, Gauge)
         return metric
-
-    def histogram(self, name: str, help: str, bounds: Sequence[float] = LATENCY_BOUNDS_S, **labels: str) -> Histogram:
-        """The histogram of that name and these labels, made at the first call."""
-        metric = self._member(name, help, Histogram, labels, lambda: Histogram(bounds))
-        assert isinstance(metric, Histogram)
-        return metric
-
-    def drop(self, **labels: str) -> None:
-        """Forget every metric that carries all these labels, such as those of a deleted topic."""
-        gone = set(labels.items())
-        for family in self._families.values():
-            for key in [key for key in family.members if gone <= set(key)]:
-                del family.members[key]
 
     def walk(self) -> Iterator[Family]:
         """Every family, by name."""

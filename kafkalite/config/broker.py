@@ -106,10 +106,6 @@ class BrokerConfig:
         """The value of every topic key of a topic that sets none."""
         return {name: topic_default(key, self.values) for name, key in TOPIC_KEYS.items()}
 
-    def is_set(self, name: str) -> bool:
-        """Whether anybody set this key."""
-        return name in self.static or name in self.dynamic_default or name in self.dynamic
-
     def without_effect(self) -> list[str]:
         """Keys of Kafka that are set and have no effect here, for one line at the start."""
         rows = {name: BROKER_KEYS[name] for name in self.static if name in BROKER_KEYS}

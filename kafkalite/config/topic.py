@@ -4,7 +4,7 @@ A log holds its snapshot and gets a new one on change. Attributes are named as K
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from kafkalite.config.definitions import TOPIC_KEYS, nearest, refuse_unsafe
 from kafkalite.config.keys import ConfigError, Key, Value
@@ -52,9 +52,6 @@ class TopicConfig:
     def compacted(self) -> bool:
         """Whether only the last record of each key is kept."""
         return "compact" in self.cleanup_policy
-
-
-ATTRIBUTES = {field.name for field in fields(TopicConfig)}
 
 
 def attribute(name: str) -> str:

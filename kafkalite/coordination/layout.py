@@ -8,16 +8,13 @@ Reading takes what Kafka's older versions wrote, and fields that it does not kno
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from kafkalite.coordination.tree import ANY_VERSION, Create, Delete, Operation, Set
-from kafkalite.model import Endpoint, uuid_from_text, uuid_text
+from kafkalite.model import uuid_from_text, uuid_text
 
 CLUSTER_ID = "/cluster/id"
-CONTROLLER = "/controller"
-CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
@@ -157,13 +154,6 @@ class Reader:
             raise self.wrong(name)
         return value
 
-    def list_of_texts(self, name: str) -> list[str]:
-        """A list of texts."""
-        value = self._fields.get(name)
-        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-            raise self.wrong(name)
-        return value
-
     def optional_text(self, name: str) -> str | None:
         """A text, or None when it is missing or null."""
         return None if self._fields.get(name) is None else self.text(name)
@@ -277,14 +267,6 @@ def encode_config_change(entity_path: str) -> bytes:
     return dump({"version": 2, "entity_path": entity_path})
 
 
-def decode_config_change(path: str, data: bytes) -> str:
-    """`/config/changes/config_change_*`, both versions; raises LayoutError."""
-    fields = Reader(path, parse(path, data))
-    if fields.optional_text("entity_path") is not None:
-        return fields.text("entity_path")
-    return f"{fields.text('entity_type')}/{fields.text('entity_name')}"
-
-
 class ProducerIdBlock(NamedTuple):
     """`/latest_producer_id_block`: the ids a broker took, both ends included."""
 
@@ -306,65 +288,6 @@ def decode_producer_ids(data: bytes) -> ProducerIdBlock | None:
         return None
     fields = Reader(PRODUCER_ID_BLOCK, parse(PRODUCER_ID_BLOCK, data))
     return ProducerIdBlock(fields.whole("broker"), fields.whole_text("block_start"), fields.whole_text("block_end"))
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerNode:
-    """`/brokers/ids/<id>`, version 5. `timestamp_ms`: when it registered; `features`: name -> (least, greatest)."""
-
-    endpoints: tuple[Endpoint, ...]
-    timestamp_ms: int
-    rack: str | None = None
-    jmx_port: int = -1
-    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-
-
-def encode_broker(broker: BrokerNode) -> bytes:
-    """The registration of a broker."""
-    plain = next((one for one in broker.endpoints if one.security_protocol == "PLAINTEXT"), None)
-    fields: dict[str, Any] = {
-        "version": 5,
-        "host": None if plain is None else plain.host,
-        "port": -1 if plain is None else plain.port,
-        "jmx_port": broker.jmx_port,
-        "timestamp": str(broker.timestamp_ms),
-        "endpoints": [str(endpoint) for endpoint in broker.endpoints],
-    }
-    if broker.rack is not None:
-        fields["rack"] = broker.rack
-    fields["listener_security_protocol_map"] = {one.listener: one.security_protocol for one in broker.endpoints}
-    fields["features"] = {
-        name: {"min_version": least, "max_version": greatest} for name, (least, greatest) in broker.features.items()
-    }
-    return dump(fields)
-
-
-def decode_broker(path: str, data: bytes) -> BrokerNode:
-    """The registration of a broker, version 4 or 5; raises LayoutError."""
-    raw = parse(path, data)
-    fields = Reader(path, raw)
-    protocols = fields.texts("listener_security_protocol_map")
-    endpoints = tuple(decode_endpoint(fields, text, protocols) for text in fields.list_of_texts("endpoints"))
-    features = raw.get("features", {})
-    if not isinstance(features, dict) or not all(isinstance(entry, dict) for entry in features.values()):
-        raise fields.wrong("features")
-    limits = {name: Reader(path, entry) for name, entry in features.items()}
-    return BrokerNode(
-        endpoints,
-        fields.whole_text("timestamp"),
-        fields.optional_text("rack"),
-        fields.whole("jmx_port", -1),
-        {name: (entry.whole("min_version"), entry.whole("max_version")) for name, entry in limits.items()},
-    )
-
-
-def decode_endpoint(fields: Reader, text: str, protocols: Mapping[str, str]) -> Endpoint:
-    """`NAME://host:port` of a registration; raises LayoutError."""
-    name, separator, rest = text.partition("://")
-    host, colon, port = rest.rpartition(":")
-    if not separator or not colon or not port.isdecimal() or len(port) > 5 or name not in protocols:
-        raise fields.wrong("endpoints")
-    return Endpoint(name, host.removeprefix("[").removesuffix("]"), int(port), protocols[name])
 
 
 def encode_directory(broker_id: int, directory: str) -> bytes:

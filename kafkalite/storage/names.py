@@ -11,12 +11,10 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 DELETE_DIRECTORY = "-delete"
-FUTURE_DIRECTORY = "-future"
 STRAY_DIRECTORY = "-stray"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
-TOPIC_LENGTH_MAX = 249
 _OFFSET = re.compile(r"(\d{20})(\.[a-z]+)")
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d{1,10})")
 _UNIQUE = re.compile(r"(.+)\.([0-9a-f]{32})-delete")

@@ -11,7 +11,7 @@ import struct
 
 from kafkalite._speedups.file import Disk
 from kafkalite._speedups.logscan import checksum
-from kafkalite._speedups.producers import Producer, ProducerState
+from kafkalite._speedups.producers import Producer
 from kafkalite.storage import names
 
 VERSION = 1
@@ -22,11 +22,6 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 class BadSnapshot(ValueError):
     """The bytes are no producer snapshot; the text names the file."""
-
-
-def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerState) -> None:
-    """Note the producers as of `offset`. Raises OSError."""
-    write_packed(disk, directory, offset, producers.pack())
 
 
 def write_packed(disk: Disk, directory: str, offset: int, packed: bytes) -> None:

@@ -1,6 +1,7 @@
 """The tables: each key once, defaults within their own limits, Kafka's values, and classes that are true."""
 
 import ast
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ import kafkalite
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, by_name, markdown, nearest
 from kafkalite.config.keys import ConfigError, Key, Standing, Type, Update
-from kafkalite.config.topic import ATTRIBUTES, TopicConfig
+from kafkalite.config.topic import TopicConfig
 
 EVERY = [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]
+ATTRIBUTES = {field.name for field in fields(TopicConfig)}
 PACKAGE = Path(kafkalite.__file__).parent
 
 # Attributes of the snapshots whose key has another name.

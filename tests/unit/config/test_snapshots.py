@@ -107,7 +107,6 @@ class TestBroker:
         config = BrokerConfig({"num.io.threads": "4", "log.retention.hour": "3", "my.own": "1", "num.partitions": "2"})
         assert config.without_effect() == ["num.io.threads"]
         assert config.unknown() == [("log.retention.hour", "log.retention.hours"), ("my.own", None)]
-        assert config.is_set("num.partitions") and not config.is_set("listeners")
 
 
 class TestRefused:

@@ -8,13 +8,11 @@ import pytest
 
 from kafkalite.coordination import layout, reading
 from kafkalite.coordination.embedded import Embedded
-from kafkalite.coordination.layout import BrokerNode, PartitionState, ProducerIdBlock, TopicNode
+from kafkalite.coordination.layout import PartitionState, ProducerIdBlock, TopicNode
 from kafkalite.coordination.tree import Create
-from kafkalite.model import Endpoint
 from kafkalite.testing.clock import VirtualClock
 
 TOPIC_ID = bytes.fromhex("d8b2dc1ea94943149ca1a2ff2f0d1a51")
-PLAIN = Endpoint("PLAINTEXT", "h", 9092)
 TEXTS = [
     (layout.encode_cluster_id("MkU3OEVBNTcwNTJENDM2Qg"), b'{"version":"1","id":"MkU3OEVBNTcwNTJENDM2Qg"}'),
     (
@@ -39,17 +37,6 @@ TEXTS = [
         layout.encode_producer_ids(ProducerIdBlock(1, 0, 999)),
         b'{"version":1,"broker":1,"block_start":"0","block_end":"999"}',
     ),
-    (
-        layout.encode_broker(BrokerNode((PLAIN,), 1700000000000, "r1", features={"f": (1, 3)})),
-        b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1700000000000",'
-        b'"endpoints":["PLAINTEXT://h:9092"],"rack":"r1","listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
-        b'"features":{"f":{"min_version":1,"max_version":3}}}',
-    ),
-    (
-        layout.encode_broker(BrokerNode((Endpoint("TLS", "::1", 1, "SSL"),), 5)),
-        b'{"version":5,"host":null,"port":-1,"jmx_port":-1,"timestamp":"5","endpoints":["TLS://[::1]:1"],'
-        b'"listener_security_protocol_map":{"TLS":"SSL"},"features":{}}',
-    ),
 ]  # fmt: skip
 
 
@@ -66,10 +53,6 @@ def test_what_is_written_is_read_back() -> None:
     block = ProducerIdBlock(2, 1000, 1999)
     assert layout.decode_producer_ids(layout.encode_producer_ids(block)) == block
     assert layout.decode_producer_ids(b"") is None
-    broker = BrokerNode(
-        (Endpoint("A", "h", 1), Endpoint("B", "::1", 2, "SASL_SSL")), 99, None, 7, {"metadata.version": (1, 2)}
-    )
-    assert layout.decode_broker("/b", layout.encode_broker(broker)) == broker
     assert layout.decode_directory("/d", layout.encode_directory(4, "dir")) == {4: "dir"}
     assert layout.decode_configs("/c", layout.encode_configs({"a": "b"})) == {"a": "b"}
     assert layout.decode_cluster_id(layout.encode_cluster_id("x")) == "x"
@@ -78,11 +61,6 @@ def test_what_is_written_is_read_back() -> None:
 def test_older_versions_are_read() -> None:
     old = layout.decode_topic("/t", b'{"version":1,"partitions":{"0":[1]}}')
     assert old == TopicNode(None, {0: (1,)}, {}, {})
-    assert (
-        layout.decode_config_change("/c", b'{"version":1,"entity_type":"topics","entity_name":"foo"}') == "topics/foo"
-    )
-    four = b'{"version":4,"timestamp":"1","endpoints":["P://h:1"],"listener_security_protocol_map":{"P":"PLAINTEXT"}}'
-    assert layout.decode_broker("/b", four).features == {}
 
 
 DECODERS: list[Callable[[bytes], object]] = [
@@ -90,9 +68,7 @@ DECODERS: list[Callable[[bytes], object]] = [
     lambda data: layout.decode_topic("/t", data),
     lambda data: layout.decode_state("/s", data),
     lambda data: layout.decode_configs("/c", data),
-    lambda data: layout.decode_config_change("/c", data),
     lambda data: layout.decode_producer_ids(data) or data,
-    lambda data: layout.decode_broker("/b", data),
     lambda data: layout.decode_directory("/d", data),
 ]
 

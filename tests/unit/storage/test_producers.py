@@ -8,7 +8,7 @@ import pytest
 from kafkalite._speedups.file import Disk
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.log import Log
-from kafkalite.storage.snapshots import BadSnapshot, read_snapshot, snapshot_offsets, write_snapshot
+from kafkalite.storage.snapshots import BadSnapshot, read_snapshot, snapshot_offsets, write_packed
 from kafkalite.testing.disk import FaultyDisk
 from tests.unit.storage.damage import CONFIG, batch
 
@@ -131,7 +131,7 @@ def test_snapshot_there_and_back(tmp_path: Path, log: Log) -> None:
     send(log, 0)
     send(log, 3)
     send(log, 0, producer=9, epoch=4)
-    write_snapshot(Disk(), str(tmp_path), 9, log.producers)
+    write_packed(Disk(), str(tmp_path), 9, log.producers.pack())
     assert snapshot_offsets(Disk(), str(tmp_path)) == [9]
     found = {entry.producer_id: entry for entry in read_snapshot(Disk(), str(tmp_path / f"{9:020d}.snapshot"))}
     assert found[7].seen() == [(5, 5, 2, 1_002)]
@@ -141,7 +141,7 @@ def test_snapshot_there_and_back(tmp_path: Path, log: Log) -> None:
 @pytest.mark.parametrize("cut", range(0, 56, 5))
 def test_a_damaged_snapshot_is_none(tmp_path: Path, log: Log, cut: int) -> None:
     send(log, 0)
-    write_snapshot(Disk(), str(tmp_path), 3, log.producers)
+    write_packed(Disk(), str(tmp_path), 3, log.producers.pack())
     path = tmp_path / f"{3:020d}.snapshot"
     whole = path.read_bytes()
     for damaged in (whole[:cut], whole[:cut] + bytes([whole[cut] ^ 4]) + whole[cut + 1 :], whole + b"x"):

@@ -4,7 +4,7 @@ A failure prints how to replay it; KAFKALITE_SEED chooses other histories.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import SystemRandom
 from typing import Any
 
@@ -31,13 +31,15 @@ histories = st.lists(changes, min_size=1, max_size=25)
 sizes = st.dictionaries(st.sampled_from(TOPIC_IDS), st.integers(0, 12), max_size=5)
 
 Owned = dict[str, Assignment]
+Kept = dict[str, set[tuple[bytes, int]]]
 Topics = dict[bytes, int]
 
 
 def many(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test on many topics with many changes."""
     print(f"KAFKALITE_SEED={SEED}")
     quick = settings(max_examples=200, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
-    return hypothesis_seed(SEED)(quick(test))
+    return hypothesis_seed(SEED)(quick(given(topics=sizes, changes=histories)(test)))
 
 
 class History:
@@ -60,13 +62,20 @@ class History:
             self.topics.pop(subject, None)
         self.topics = dict(sorted(self.topics.items()))
 
+    def through(self, changes: list[Any]) -> Iterator[tuple[Kept, Owned]]:
+        """After each change what every member could keep, and what it owns now."""
+        for change in changes:
+            self.change(*change)
+            kept = self.kept()
+            yield kept, self.settle()
+
     def settle(self) -> Owned:
         """Assign, keep the outcome as targets, and answer it."""
         owned = self.assign(self.members, self.topics)
         self.members = {name: member._replace(target=owned[name]) for name, member in self.members.items()}
         return owned
 
-    def kept(self) -> dict[str, set[tuple[bytes, int]]]:
+    def kept(self) -> Kept:
         """What every member owned and could keep."""
         return {
             name: {
@@ -97,17 +106,14 @@ def check_owners(history: History, owned: Owned) -> None:
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @many
-@given(topics=sizes, changes=histories)
 def test_every_partition_has_exactly_one_owner(name: str, topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS[name], topics)
-    for change in changes:
-        history.change(*change)
-        check_owners(history, history.settle())
+    for _, owned in history.through(changes):
+        check_owners(history, owned)
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @many
-@given(topics=sizes, changes=histories)
 def test_the_same_group_gets_the_same_assignment(name: str, topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS[name], topics)
     for change in changes:
@@ -118,7 +124,6 @@ def test_the_same_group_gets_the_same_assignment(name: str, topics: Topics, chan
 
 @pytest.mark.parametrize("name", ["uniform", "sticky"])
 @many
-@given(topics=sizes, changes=histories)
 def test_nothing_moves_when_nothing_changed(name: str, topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS[name], topics)
     for change in changes:
@@ -128,12 +133,9 @@ def test_nothing_moves_when_nothing_changed(name: str, topics: Topics, changes: 
 
 @pytest.mark.parametrize("name", ["uniform", "sticky"])
 @many
-@given(topics=sizes, changes=histories)
 def test_no_single_move_would_make_the_group_more_even(name: str, topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS[name], topics)
-    for change in changes:
-        history.change(*change)
-        owned = history.settle()
+    for _, owned in history.through(changes):
         size = {member: len(flat(assignment)) for member, assignment in owned.items()}
         for giver, assignment in owned.items():
             for taker, member in history.members.items():
@@ -142,14 +144,10 @@ def test_no_single_move_would_make_the_group_more_even(name: str, topics: Topics
 
 
 @many
-@given(topics=sizes, changes=histories)
 def test_only_what_must_move_moves(topics: Topics, changes: list[Any]) -> None:
     """With equal subscriptions the least number of moves is known: what each member owns above its share."""
     history = History(ASSIGNORS["uniform"], topics, alike=True)
-    for change in changes:
-        history.change(*change)
-        kept = history.kept()
-        owned = history.settle()
+    for kept, owned in history.through(changes):
         if not owned:
             continue
         quota, surplus = divmod(sum(history.topics.values()), len(owned))
@@ -159,25 +157,18 @@ def test_only_what_must_move_moves(topics: Topics, changes: list[Any]) -> None:
 
 
 @many
-@given(topics=sizes, changes=histories)
 def test_who_gives_a_partition_away_had_more_than_its_share(topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS["uniform"], topics, alike=True)
-    for change in changes:
-        history.change(*change)
-        kept = history.kept()
-        owned = history.settle()
+    for kept, owned in history.through(changes):
         share = sum(history.topics.values()) // max(1, len(owned))
         for member, places in kept.items():
             assert places <= flat(owned[member]) or len(places) > share
 
 
 @many
-@given(topics=sizes, changes=histories)
 def test_range_gives_neighbours_in_the_order_of_the_members(topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS["range"], topics)
-    for change in changes:
-        history.change(*change)
-        owned = history.settle()
+    for _, owned in history.through(changes):
         for topic, count in history.topics.items():
             runs = [
                 sorted(owned[name].get(topic, ())) for name in sorted(owned) if topic in history.members[name].topics
@@ -188,12 +179,10 @@ def test_range_gives_neighbours_in_the_order_of_the_members(topics: Topics, chan
 
 
 @many
-@given(topics=sizes, changes=histories)
 def test_round_robin_is_even_when_all_want_the_same(topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS["roundrobin"], topics, alike=True)
-    for change in changes:
-        history.change(*change)
-        counts = [len(flat(assignment)) for assignment in history.settle().values()]
+    for _, owned in history.through(changes):
+        counts = [len(flat(assignment)) for assignment in owned.values()]
         assert not counts or max(counts) - min(counts) <= 1
 
 
