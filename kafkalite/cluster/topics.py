@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Random
 from kafkalite.cluster.image import ClusterTables, PartitionImage, TopicImage
+from kafkalite.cluster.internal import INTERNAL_TOPICS, InternalTopic
 from kafkalite.cluster.turns import Turns
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import ConfigError, check_topic_configs
@@ -151,12 +152,16 @@ class Topics:
         if not self._host.config.auto_create_topics_enable:
             then({})
             return
-        asked = [NewTopic(name) for name in dict.fromkeys(names)]
+        asked = [self._on_demand(name) for name in dict.fromkeys(names)]
 
         def created(outcomes: list[Refusal | None]) -> None:
             then({new.name: refusal.error for new, refusal in zip(asked, outcomes, strict=True) if refusal is not None})
 
         self.create(asked, validate_only=False, then=created)
+
+    def create_internal(self, topic: InternalTopic, then: Settle) -> None:
+        """Create an internal topic as its coordinator needs it; `then` gets None, or why it was not."""
+        self.create([self._internal(topic)], validate_only=False, then=lambda outcomes: then(outcomes[0]))
 
     def delete(self, names: list[str], then: Outcomes) -> None:
         """Delete topics that exist; `then` gets one outcome each, None = gone."""
@@ -180,6 +185,15 @@ class Topics:
             then: gets None when it is done.
         """
         self._in_turn(name, then, partial(self._configure, name, change, validate_only))
+
+    def _on_demand(self, name: str) -> NewTopic:
+        internal = INTERNAL_TOPICS.get(name)
+        return NewTopic(name) if internal is None else self._internal(internal)
+
+    def _internal(self, topic: InternalTopic) -> NewTopic:
+        config = self._host.config
+        replicas = topic.replication_factor(config, len(self._host.tables.brokers))
+        return NewTopic(topic.name, topic.partitions(config), replicas, configs=topic.configs(config))
 
     def _wanted(self, new: NewTopic) -> int:
         default = self._host.config.num_partitions if new.partitions is None else new.partitions

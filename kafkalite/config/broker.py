@@ -75,6 +75,13 @@ class BrokerConfig:
     log_cleaner_io_max_bytes_per_second: float = field(init=False, repr=False, compare=False)
     producer_id_expiration_ms: int = field(init=False, repr=False, compare=False)
     producer_id_expiration_check_interval_ms: int = field(init=False, repr=False, compare=False)
+    offsets_topic_num_partitions: int = field(init=False, repr=False, compare=False)
+    offsets_topic_replication_factor: int = field(init=False, repr=False, compare=False)
+    offsets_topic_segment_bytes: int = field(init=False, repr=False, compare=False)
+    offsets_topic_compression_codec: int = field(init=False, repr=False, compare=False)
+    offsets_retention_minutes: int = field(init=False, repr=False, compare=False)
+    offsets_retention_check_interval_ms: int = field(init=False, repr=False, compare=False)
+    offsets_load_buffer_size: int = field(init=False, repr=False, compare=False)
     fetch_max_bytes: int = field(init=False, repr=False, compare=False)
     max_incremental_fetch_session_cache_slots: int = field(init=False, repr=False, compare=False)
     max_request_partition_size_limit: int = field(init=False, repr=False, compare=False)
@@ -184,6 +191,13 @@ PLAIN = (
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.backoff.ms",
     "log.cleaner.io.max.bytes.per.second",
+    "offsets.topic.num.partitions",
+    "offsets.topic.replication.factor",
+    "offsets.topic.segment.bytes",
+    "offsets.topic.compression.codec",
+    "offsets.retention.minutes",
+    "offsets.retention.check.interval.ms",
+    "offsets.load.buffer.size",
     "producer.id.expiration.ms",
     "producer.id.expiration.check.interval.ms",
     "fetch.max.bytes",

@@ -1,6 +1,6 @@
 """Keys of groups, offsets, transactions and share groups (GroupCoordinatorConfig and its like).
 
-None has an effect until the group coordinator is there.
+Those without an effect belong to what is not served yet.
 """
 
 from functools import partial
@@ -52,15 +52,15 @@ SHARE_AND_STREAMS = (
     idle("group.streams.initial.rebalance.delay.ms", INT, 3000, "How long an empty group waits.", low=0),
 )
 OFFSETS = (
-    idle("offsets.topic.num.partitions", INT, 50, "Partitions of the offsets topic.", low=1),
-    idle("offsets.topic.replication.factor", Type.SHORT, 3, "Replicas of the offsets topic.", low=1),
-    idle("offsets.topic.segment.bytes", INT, 104_857_600, "Segments of the offsets topic.", low=1),
-    idle("offsets.topic.compression.codec", INT, 0, "Codec of the offsets topic.", low=0, high=4),
-    idle("offsets.retention.minutes", INT, 10_080, "How long offsets of an empty group are kept.", low=1),
-    idle("offsets.retention.check.interval.ms", LONG, 600_000, "How often that is looked at.", low=1),
+    Key("offsets.topic.num.partitions", INT, 50, "Partitions of the offsets topic.", low=1),
+    Key("offsets.topic.replication.factor", Type.SHORT, 3, "Replicas of the offsets topic.", low=1),
+    Key("offsets.topic.segment.bytes", INT, 104_857_600, "Segments of the offsets topic.", low=1),
+    Key("offsets.topic.compression.codec", INT, 0, "Codec of the offsets topic.", low=0, high=4),
+    Key("offsets.retention.minutes", INT, 10_080, "How long offsets of an empty group are kept.", low=1),
+    Key("offsets.retention.check.interval.ms", LONG, 600_000, "How often that is looked at.", low=1),
     idle("offsets.commit.timeout.ms", INT, 5000, "How long a commit may take.", low=1),
     idle("offsets.commit.required.acks", Type.SHORT, -1, "Acknowledgements a commit waits for."),
-    idle("offsets.load.buffer.size", INT, 5_242_880, "Bytes read at once while loading.", low=1),
+    Key("offsets.load.buffer.size", INT, 5_242_880, "Bytes read at once while loading.", low=1),
     idle("offset.metadata.max.bytes", INT, 4096, "The longest text with an offset."),
 )
 TRANSACTIONS = (

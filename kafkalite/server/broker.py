@@ -21,6 +21,7 @@ from kafkalite._speedups.framing import Connection
 from kafkalite.clock import LoopClock, Random, SystemRandom, ThreadOffload
 from kafkalite.cluster.cold import ColdReads
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, ClusterTables, TopicImage
+from kafkalite.cluster.internal import OFFSETS
 from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.cluster.store import ClusterStore
@@ -31,6 +32,9 @@ from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.layout import CLUSTER_ID, LayoutError, decode_cluster_id
 from kafkalite.coordination.tree import Tree
+from kafkalite.coordinators.runtime import Runtime
+from kafkalite.coordinators.stored import GroupCodec
+from kafkalite.coordinators.upkeep import Upkeep
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.metrics import Registry
 from kafkalite.model import Endpoint, Node, uuid_text
@@ -42,7 +46,12 @@ from kafkalite.server.hosting import Hosting
 from kafkalite.server.limited_log import LimitedLog
 from kafkalite.server.listening import Listening
 from kafkalite.server.service import BrokerService
+from kafkalite.state.classic_core import ClassicSettings
+from kafkalite.state.consumer_group import ConsumerGroups
+from kafkalite.state.consumer_messages import ConsumerGroupSettings, Topic
 from kafkalite.state.fetch_sessions import FetchSessions
+from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.offsets import OffsetSettings
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.directories import DirectoryError, Identity
 from kafkalite.storage.lanes import ROUNDS, syncer_for
@@ -60,6 +69,23 @@ EMBEDDED = {
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
+
+
+class TopicsNow:
+    """The topics as consumer groups see them."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def by_name(self, name: str) -> Topic | None:
+        return known(self._broker.tables.topics.get(name))
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        return known(self._broker.image.topics_by_id.get(topic_id))
+
+
+def known(topic: TopicImage | None) -> Topic | None:
+    return None if topic is None else Topic(topic.topic_id, topic.name, len(topic.partitions))
 
 
 class StartError(Exception):
@@ -144,6 +170,7 @@ class Broker:
             await self._agree_on_identity()
             await self._recover()
             self._serve(loop)
+            self._coordinate()
             await self._listen(loop, inherited)
         except (DirectoryError, JournalError, LayoutError) as error:
             self._release()
@@ -164,6 +191,8 @@ class Broker:
 
     async def _end(self, grace_s: float) -> None:
         self.replicas.wake_all()  # parked fetches are answered now; their clients would hold up the drain
+        self.group_upkeep.close()
+        self.group_runtime.close()  # and so are parked joins
         await self.listening.close(grace_s)
         self.replicas.flush()
         self.logs.finish_flushes()
@@ -238,6 +267,8 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)
         )
+        self.group_runtime = Runtime(self, OFFSETS, self._new_groups, GroupCodec())
+        self.group_upkeep = Upkeep(self.group_runtime, self.clock, self.config)
         self.dispatcher = Dispatcher(self, ROWS, self._log)
         self.metrics.gauge(
             "kafkalite_duplicate_batches",
@@ -256,6 +287,16 @@ class Broker:
             producer_check_ms=self.config.producer_id_expiration_check_interval_ms,
             producer_silent_ms=self.config.producer_id_expiration_ms,
         )
+
+    def _coordinate(self) -> None:
+        """Load the groups, in the background."""
+        self.group_runtime.follow()
+        self.group_upkeep.start()
+
+    def _new_groups(self) -> GroupShard:
+        settings = ConsumerGroupSettings()
+        offsets = OffsetSettings(retention_ms=self.config.offsets_retention_minutes * 60_000)
+        return GroupShard(ClassicSettings(), offsets, ConsumerGroups(TopicsNow(self), lambda _: settings))
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, inherited: Sequence[tuple[str, socket.socket]]) -> None:
         """Accept connections at every address, or at none."""
@@ -340,12 +381,15 @@ class Broker:
         """A topic is new or was changed, durably."""
         self.tables.put(topic)
         self.hosting.apply(topic)
+        self.group_runtime.follow()
+        self.group_upkeep.topic_changed(topic.name)
 
     def topic_gone(self, name: str) -> None:
         """A topic was deleted, durably."""
         self.tables.remove(name)
         self.descriptions.forget(name)
         self.hosting.drop(name)
+        self.group_upkeep.topic_gone(name)
 
     def configure_broker(
         self, texts: Mapping[str, str], *, all_brokers: bool, then: Callable[[Refusal | None], None]

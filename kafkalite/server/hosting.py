@@ -12,11 +12,13 @@ from typing import Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.image import TopicImage
+from kafkalite.cluster.internal import InternalPartition
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.cluster.turns import Turns
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.topic_names import is_internal
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
 
@@ -145,7 +147,8 @@ class Hosting:
 
     def _partition(self, hosted: HostedTopic, topic: TopicImage, index: int) -> Partition:
         image = topic.partitions[index]
-        return Partition(topic.name, topic.topic_id, index, hosted.config, self, image.leader_epoch, image.isr)
+        kind = InternalPartition if is_internal(topic.name) else Partition
+        return kind(topic.name, topic.topic_id, index, hosted.config, self, image.leader_epoch, image.isr)
 
 
 class Opening:

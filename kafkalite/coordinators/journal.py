@@ -1,0 +1,133 @@
+"""The records of a shard as batches of its partition: appended in order, and read again from the beginning.
+
+One command's records are one batch, cut only where it would be larger than `max.message.bytes`; a single record may be
+larger than that. All batches of a command are written by the same system call or have none of their answers sent.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from kafkalite.cluster.append import Append, OwnAppend
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.coordinators.loading import Host as LoadingHost
+from kafkalite.coordinators.loading import Loading
+from kafkalite.records import Builder
+from kafkalite.state.effects import Now
+
+__all__ = ["PartitionJournal", "StoredCodec"]
+
+
+class StoredCodec(Protocol):
+    """Records of a machine from and to the bytes of the log."""
+
+    unordered: frozenset[bytes]
+    """Record types, as keys begin with them, of which the last value of a key counts, whatever stands between."""
+
+    def compression(self, config: BrokerConfig) -> int:
+        """The codec id of batches."""
+
+    def encode(self, record: object) -> tuple[bytes, bytes | None]:
+        """Key and value."""
+
+    def producer(self, record: object) -> int:
+        """The producer id of the transaction that the record is part of, -1 = none."""
+
+    def decode(self, key: bytes, value: bytes | None) -> object | None:
+        """The record; None for a type that is not known. Raises: DecodeError, `loading.RecordError`."""
+
+    def in_transaction(self, producer_id: int, record: object) -> object | None:
+        """The record as part of an open transaction; None where such a record has no place."""
+
+    def ended(self, producer_id: int, *, committed: bool) -> object:
+        """The record that stands for the marker of a transaction."""
+
+
+class Host(LoadingHost, Protocol):
+    """The broker around."""
+
+    replicas: Replicas
+
+
+class _Fields(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+class PartitionJournal:
+    """`shard.Journal` on a partition of this broker.
+
+    Arguments:
+        host: the broker.
+        partition: led by this broker.
+        codec: of the topic.
+    """
+
+    def __init__(self, host: Host, partition: Partition, codec: StoredCodec) -> None:
+        self._host = host
+        self._partition = partition
+        self._codec = codec
+
+    def append(self, records: list[object], now: Now, producer_epoch: int, done: Callable[[int], None]) -> None:
+        """Append the records of one command; `done(error)` when all are committed, or one of them failed.
+
+        Raises: EncodeError, BatchError for what cannot be stored; nothing was appended then.
+        """
+        batches = list(self._batches(records, now, producer_epoch))
+        if len(batches) == 1:
+            self._partition.append_own(OwnAppend(batches[0], lambda append: done(append.error)))
+        else:
+            gather = _Gather(len(batches), done)
+            for batch in batches:
+                self._partition.append_own(OwnAppend(batch, gather.ended))
+
+    def replay(self, apply: Callable[[object], None], done: Callable[[int], None]) -> Callable[[], None]:
+        """Read all that is committed into `apply`, in the background; `done(error)` at the end. Answers how to stop."""
+        loading = Loading(self._host, self._partition, self._codec, apply, done)
+        loading.start()
+        return loading.stop
+
+    def flush(self) -> None:
+        """Write what was appended outside a pass."""
+        self._host.replicas.flush()
+
+    def _batches(self, records: list[object], now: Now, producer_epoch: int) -> Iterator[bytearray]:
+        builder = Builder(self._partition.config.max_message_bytes)
+        fields = _Fields(-1, -1)
+        for record in records:
+            producer_id = self._codec.producer(record)
+            key, value = self._codec.encode(record)
+            if producer_id != fields.producer_id:
+                if len(builder):
+                    yield self._built(builder, fields)
+                fields = _Fields(producer_id, producer_epoch if producer_id >= 0 else -1)
+            if builder.append(now.wall_ms, key, value) < 0:
+                yield self._built(builder, fields)
+                builder.append(now.wall_ms, key, value)
+        yield self._built(builder, fields)
+
+    def _built(self, builder: Builder, fields: _Fields) -> bytearray:
+        batch = builder.build(
+            self._codec.compression(self._host.config),
+            producer_id=fields.producer_id,
+            producer_epoch=fields.producer_epoch,
+            transactional=fields.producer_id >= 0,
+        )
+        builder.clear()
+        return bytearray(batch)
+
+
+class _Gather:
+    """Several appends that count as one: told when the last has ended, with the first error."""
+
+    def __init__(self, count: int, done: Callable[[int], None]) -> None:
+        self._open = count
+        self._error = 0
+        self._done = done
+
+    def ended(self, append: Append) -> None:
+        self._error = self._error or append.error
+        self._open -= 1
+        if not self._open:
+            self._done(self._error)

@@ -1,0 +1,277 @@
+"""The replay of a shard: its partition is read from the beginning, in the background.
+
+Laws:
+1. Memory is bounded: one chunk of `offsets.load.buffer.size` at a time, or one batch where that is larger. Reading is a
+   job; records are applied in slices of about a millisecond, between which the loop serves others.
+2. What cannot be read as a record is skipped: one warning names offset and type of the first, one line counts all.
+   Only a partition that cannot be read fails the replay.
+3. While any shard is loading, the garbage collector is off: what is loaded stays, and is then frozen.
+4. Of the records of a type that has no order among its keys the last of a chunk counts, and only it is decoded.
+"""
+
+import gc
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from kafkalite.clock import Clock, Offload, Outcome, Timer
+from kafkalite.cluster.cold import ColdReads
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.reads import read
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.errors import DecodeError, KafkaErrorCode
+from kafkalite.records import Batch, BatchError, Record
+from kafkalite.records.control import ControlType, read_marker
+
+if TYPE_CHECKING:
+    from kafkalite.coordinators.journal import StoredCodec
+
+__all__ = ["Loading", "RecordError"]
+
+LOGGER = logging.getLogger("kafkalite.coordinators")
+TYPE_SIZE = 2
+NOTHING = object()
+# A slice takes a millisecond or two: so many records are looked at, or applied.
+SLICE_WEIGHT = 2_000
+ORDERED_WEIGHT = 20  # a record that is applied at once, against one that is only looked at
+APPLIED_PER_SLICE = 100
+
+
+class RecordError(ValueError):
+    """A record that decodes, but says what cannot be."""
+
+
+class Host(Protocol):
+    """The broker around."""
+
+    config: BrokerConfig
+    cold_reads: ColdReads
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def offload(self) -> Offload: ...
+
+
+class Region(Protocol):
+    """A run of bytes in a file."""
+
+    def read(self) -> bytes: ...
+
+
+class _Collector:
+    """The garbage collector, which rests while anything is loading (law 3)."""
+
+    def __init__(self) -> None:
+        self._loading = 0
+        self._was_on = False
+
+    def rest(self) -> None:
+        if not self._loading:
+            self._was_on = gc.isenabled()
+            gc.disable()
+        self._loading += 1
+
+    def go_on(self) -> None:
+        self._loading -= 1
+        if not self._loading and self._was_on:
+            gc.freeze()
+            gc.enable()
+
+
+COLLECTOR = _Collector()
+
+
+class Loading:
+    """One replay.
+
+    Arguments:
+        host: the broker.
+        partition: what is read, up to its high watermark of now.
+        codec: records from bytes.
+        apply: gets each record, in order.
+        done: called once with 0 or an error code, unless stopped before; perhaps before `start` returns.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        partition: Partition,
+        codec: "StoredCodec",
+        apply: Callable[[object], None],
+        done: Callable[[int], None],
+    ) -> None:
+        self._host = host
+        self._partition = partition
+        self._codec = codec
+        self._apply = apply
+        self._done: Callable[[int], None] | None = done
+        self._offset = 0
+        self._end = 0
+        self._name = f"{partition.topic}-{partition.index}"
+        self._skipped = 0
+        self._slice: Timer | None = None
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._offset = self._partition.log_start_offset
+        self._end = self._partition.high_watermark
+        COLLECTOR.rest()
+        self._next()
+
+    def stop(self) -> None:
+        """Give up; nobody is told."""
+        if self._done is not None:
+            self._done = None
+            COLLECTOR.go_on()
+        if self._slice is not None:
+            self._slice.cancel()
+
+    def _finish(self, error: int) -> None:
+        done, self._done = self._done, None
+        assert done is not None, "a replay ends once"
+        COLLECTOR.go_on()
+        if self._skipped > 1:
+            LOGGER.warning("%s: %d records were skipped", self._name, self._skipped)
+        done(error)
+
+    def _next(self, brought: Outcome | None = None) -> None:
+        if self._done is None:
+            return
+        if brought is not None and brought.error is not None:
+            self._unreadable(brought.error)
+            return
+        if self._offset >= self._end and not self._partition.error:
+            self._finish(0)
+            return
+        size = self._host.config.offsets_load_buffer_size
+        cold = None if brought is None else brought.value
+        found = read(self._partition, self._offset, size, min_one=True, committed_only=False, brought=cold)
+        if found.error:
+            self._finish(found.error)
+        elif found.cold is not None:
+            self._host.cold_reads.bring(found.cold, self._next)
+        elif not found.regions:  # compaction has emptied the rest
+            self._finish(0)
+        else:
+            self._host.offload.run(read_all, found.regions, done=self._chunk)
+
+    def _unreadable(self, error: BaseException) -> None:
+        LOGGER.error("%s: cannot be loaded: %s", self._name, error)
+        self._finish(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+        if not isinstance(error, OSError):
+            raise error
+
+    def _chunk(self, outcome: Outcome) -> None:
+        if self._done is None:
+            return
+        if outcome.error is not None:
+            self._unreadable(outcome.error)
+        else:
+            self._go_on(self._records(outcome.value))
+
+    def _go_on(self, steps: Iterator[None]) -> None:
+        """Apply a slice, then let the loop serve others."""
+        self._slice = None
+        try:
+            next(steps)
+        except StopIteration:
+            self._next()
+        except BatchError as error:  # no batch begins where one should
+            self._unreadable(OSError(f"damaged behind offset {self._offset}: {error}"))
+        else:
+            self._slice = self._host.clock.call_at(self._host.clock.monotonic(), self._go_on, steps)
+
+    def _records(self, chunk: bytes) -> Iterator[None]:
+        """Apply the records of a chunk, with a pause after each slice."""
+        latest: dict[bytes, Record] = {}  # of types without an order (law 4)
+        unordered, taken, position = self._codec.unordered, 0, 0
+        while position < len(chunk):
+            batch = Batch(chunk, position)
+            position += batch.size
+            if latest and batch.transactional:  # what is pending has an order
+                yield from self._apply_latest(latest)
+            for record in self._readable(batch):
+                key = record.key
+                if key is not None and key[:TYPE_SIZE] in unordered and not batch.transactional:
+                    latest[key] = record
+                    taken += 1
+                else:
+                    self._take(batch, record)
+                    taken += ORDERED_WEIGHT
+            if taken >= SLICE_WEIGHT:
+                taken = 0
+                yield
+            self._offset = batch.last_offset + 1
+        yield from self._apply_latest(latest)
+
+    def _apply_latest(self, latest: dict[bytes, Record]) -> Iterator[None]:
+        for at, record in enumerate(latest.values()):
+            self._decode(record, self._codec.decode)
+            if at % APPLIED_PER_SLICE == APPLIED_PER_SLICE - 1:
+                yield
+        latest.clear()
+
+    def _readable(self, batch: Batch) -> list[Record]:
+        try:
+            batch.check_crc()
+            records = batch.records()
+        except BatchError as error:
+            self._skip(batch.base_offset, f"a batch that cannot be read ({error})")
+            return []
+        return records if batch.base_offset >= self._offset else [r for r in records if r.offset >= self._offset]
+
+    def _take(self, batch: Batch, record: Record) -> None:
+        if batch.control:
+            self._decode(record, partial(self._marker, batch, record))
+        elif batch.transactional:
+            self._decode(record, partial(self._pending, batch.producer_id))
+        else:
+            self._decode(record, self._codec.decode)
+
+    def _marker(self, batch: Batch, record: Record, _key: bytes, _value: bytes | None) -> object | None:
+        marker = read_marker(record)
+        if marker is None:
+            return NOTHING
+        return self._codec.ended(batch.producer_id, committed=marker.type is ControlType.COMMIT)
+
+    def _pending(self, producer_id: int, key: bytes, value: bytes | None) -> object | None:
+        decoded = self._codec.decode(key, value)
+        return None if decoded is None else self._codec.in_transaction(producer_id, decoded)
+
+    def _decode(self, record: Record, decode: Callable[[bytes, bytes | None], object | None]) -> None:
+        if record.key is None:
+            self._skip(record.offset, "a record without a key")
+            return
+        try:
+            decoded = decode(record.key, record.value)
+        except (DecodeError, RecordError, BatchError) as error:
+            self._skip(record.offset, f"a record of type {type_of(record.key)} ({error})")
+            return
+        if decoded is None:
+            self._skip(record.offset, f"a record of type {type_of(record.key)}, which is not known here")
+        elif decoded is not NOTHING:
+            self._apply_one(record, decoded)
+
+    def _apply_one(self, record: Record, decoded: object) -> None:
+        try:
+            self._apply(decoded)
+        except Exception:  # one record must not keep all groups of the shard from their members
+            LOGGER.exception("%s at offset %d cannot be taken: %r", self._name, record.offset, decoded)
+
+    def _skip(self, offset: int, what: str) -> None:
+        if not self._skipped:
+            LOGGER.warning("%s: skipped at offset %d: %s", self._name, offset, what)
+        self._skipped += 1
+
+
+def read_all(regions: Sequence[Region]) -> bytes:
+    """A job: the bytes of a chunk."""
+    return b"".join([region.read() for region in regions])
+
+
+def type_of(key: bytes) -> int:
+    """The record type that a key names, -1 where it is too short to name one."""
+    return int.from_bytes(key[:TYPE_SIZE], "big", signed=True) if len(key) >= TYPE_SIZE else -1

@@ -1,0 +1,170 @@
+"""All shards of one coordinator: one for each partition of its internal topic, loaded from it and kept in it.
+
+```python
+runtime.submit(
+    runtime.shard_for(group), lambda machine, token, now: machine.classic.heartbeat(request, token, now), waiting
+)
+```
+A command decides, its records are appended as one batch and applied, its answers leave when they are committed; `shard`
+holds the laws. The topic is made on first use, and nothing is kept before that.
+Source: CoordinatorRuntime.java, AutoTopicCreationManager of Apache Kafka.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from kafkalite.cluster.internal import InternalTopic
+from kafkalite.cluster.partition import each
+from kafkalite.cluster.topics import Refusal, Topics
+from kafkalite.coordinators.journal import Host as JournalHost
+from kafkalite.coordinators.journal import PartitionJournal, StoredCodec
+from kafkalite.coordinators.shard import Command, Machine, Shard, Waiting
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.effects import ResolvePatterns
+
+__all__ = ["Runtime", "Waiting", "java_hash"]
+
+LOGGER = logging.getLogger("kafkalite.coordinators")
+M = TypeVar("M", bound=Machine)
+
+
+class Host(JournalHost, Protocol):
+    """The broker around."""
+
+    topics: Topics
+
+
+class Runtime(Generic[M]):
+    """The shards of a coordinator.
+
+    Arguments:
+        host: the broker.
+        topic: the internal topic that holds the records.
+        make_machine: an empty machine for a shard.
+        codec: records from and to bytes.
+
+    Attributes:
+        ask: called with a shard and a question of its machine; answer it by `submit`.
+    """
+
+    def __init__(self, host: Host, topic: InternalTopic, make_machine: Callable[[], M], codec: StoredCodec) -> None:
+        self._host = host
+        self._topic = topic
+        self._make_machine = make_machine
+        self._codec = codec
+        self._shards: list[Shard[M]] = []
+        self._closed = False
+        self._creating: list[Callable[[int], None]] | None = None
+        self.ask: Callable[[int, ResolvePatterns], None] = unasked
+
+    # What callers need.
+
+    def shard_for(self, key: str) -> int:
+        """The shard of a group or a transactional id, as every Kafka finds it."""
+        count = len(self._shards) or self._topic.partitions(self._host.config)
+        return abs(java_hash(key)) % count if count > 1 else 0
+
+    def shards(self) -> Sequence[int]:
+        """All shards of this broker, loaded or not; none while the topic does not exist."""
+        return range(len(self._shards))
+
+    def machine(self, shard: int) -> M | None:
+        """What a loaded shard knows, to look at and not to change: for metrics. Clients are answered by `submit`."""
+        return self._shards[shard].machine
+
+    def ready(self, then: Callable[[int], None]) -> None:
+        """Make the topic if there is none; `then(error)` when it is there: 0 or COORDINATOR_NOT_AVAILABLE."""
+        if self._closed:
+            then(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif self._shards:
+            then(0)
+        elif self._creating is not None:
+            self._creating.append(then)
+        else:
+            self._creating = [then]
+            self._host.topics.create_internal(self._topic, self._created)
+
+    def submit(
+        self, shard: int, command: Command[M], waiting: Waiting | None = None, *, producer_epoch: int = -1
+    ) -> None:
+        """Run a command on a shard's machine; `waiting` is the token, and hears of it now or later, exactly once.
+
+        Arguments:
+            shard: from `shard_for` or `shards`.
+            command: called with the machine, the token and the time, at once or never.
+            waiting: None = nobody waits; such a command waits itself until the shard is loaded.
+            producer_epoch: of the transaction that the records belong to.
+
+        `waiting.fail` gets COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or
+        UNKNOWN_SERVER_ERROR when the command raised; what it raised is raised, too. In a pass the records are written
+        at its end; who comes outside one calls `flush`.
+        """
+        if shard < len(self._shards):
+            self._shards[shard].submit(command, waiting, producer_epoch)
+        elif self._closed:
+            if waiting is not None:
+                waiting.fail(KafkaErrorCode.NOT_COORDINATOR)
+        elif waiting is not None:
+            self.ready(partial(self._submit_created, shard, command, waiting, producer_epoch))
+
+    def flush(self) -> None:
+        """Write what commands outside a pass have appended."""
+        self._host.replicas.flush()
+
+    # What the broker tells.
+
+    def follow(self) -> None:
+        """Have a shard for each partition of the topic there is; called at start and when the topic changes."""
+        topic = self._host.replicas.find(self._topic.name, b"", by_id=False)
+        if isinstance(topic, int) or self._closed:
+            return
+        for partition in topic.partitions[len(self._shards) :]:
+            journal = PartitionJournal(self._host, partition, self._codec)
+            shard = Shard(partition.index, self._make_machine, journal, self._host.clock, self._ask)
+            self._shards.append(shard)
+            shard.load()
+
+    def close(self) -> None:
+        """Take no command any more; all who wait hear NOT_COORDINATOR."""
+        self._closed = True
+        each(Shard.close, self._shards)
+        creating, self._creating = self._creating or [], None
+        each(lambda then: then(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE), creating)
+
+    def _ask(self, shard: int, question: ResolvePatterns) -> None:
+        self.ask(shard, question)
+
+    def _created(self, refusal: Refusal | None) -> None:
+        self.follow()  # it may have been there already
+        error = 0
+        if not self._shards:
+            reason = "it is not hosted here" if refusal is None else refusal.message
+            LOGGER.error("%s cannot be made: %s", self._topic.name, reason)
+            error = int(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+        creating, self._creating = self._creating or [], None
+        each(lambda then: then(error), creating)
+        self.flush()
+
+    def _submit_created(
+        self, shard: int, command: Command[M], waiting: Waiting, producer_epoch: int, error: int
+    ) -> None:
+        if error or shard >= len(self._shards):
+            waiting.fail(error or KafkaErrorCode.NOT_COORDINATOR)
+        else:
+            self._shards[shard].submit(command, waiting, producer_epoch)
+
+
+def unasked(shard: int, question: ResolvePatterns) -> None:
+    """Nobody resolves patterns yet."""
+    raise RuntimeError(f"nobody answers {question} of shard {shard}")
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode of Java, over UTF-16 units: a signed 32-bit number, 0 for the one without an absolute value."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    total = 0
+    for at in range(0, len(units), 2):
+        total = (total * 31 + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return total - 2**32 if total > 2**31 else total % 2**31

@@ -1,0 +1,310 @@
+"""One shard of a coordinator: a machine, the partition that holds its records, and who waits for it.
+
+Laws (`state.effects` says what the machines rely on):
+1. A command, its records in the machine and their append are one step of the loop: nothing runs between them.
+2. Answers leave when the records before them are committed, in the order of the commands.
+3. An append that fails ends this life of the machine: all who wait hear an error of the coordinator, and the log is
+   read again. So does a command that raises: nobody knows how far it came.
+4. What comes back from an earlier life, an append or a timer, is nothing to a later one. The log is read again when
+   the last append of the earlier one has ended.
+Source: CoordinatorRuntime.java of Apache Kafka.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from kafkalite.clock import Clock, Timer
+from kafkalite.cluster.partition import each
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.effects import Answer, CancelTimer, Effects, Now, ResolvePatterns, SetTimer, TimerName, Token
+
+__all__ = ["Command", "Journal", "Machine", "Shard", "Waiting", "coordinator_error"]
+
+LOGGER = logging.getLogger("kafkalite.coordinators")
+LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+NOT_HERE: int = KafkaErrorCode.NOT_COORDINATOR
+RETRY_MS = 10_000  # after a log could not be read: nobody else could read it
+
+
+class Machine(Protocol):
+    """A pure machine, as the shard drives it."""
+
+    def apply(self, record: Any) -> None: ...
+    def loaded(self, now: Now) -> Effects: ...
+    def expired(self, name: TimerName, now: Now) -> Effects: ...
+
+
+M = TypeVar("M", bound=Machine)
+Command = Callable[[M, Token, Now], Effects]
+
+
+class Waiting(Protocol):
+    """Who waits for an answer: the token of a command. Told exactly once."""
+
+    def answer(self, result: object) -> None:
+        """The machine's result."""
+
+    def fail(self, error: int) -> None:
+        """There will be no result; a Kafka error code."""
+
+
+class Journal(Protocol):
+    """The log behind a shard."""
+
+    def append(self, records: list[object], now: Now, producer_epoch: int, done: Callable[[int], None]) -> None:
+        """Append the records of one command; `done(error)` once they are committed, perhaps before it returns."""
+
+    def replay(self, apply: Callable[[object], None], done: Callable[[int], None]) -> Callable[[], None]:
+        """Read all that is committed into `apply`, in the background; `done(error)` at the end. Answers how to stop."""
+
+    def flush(self) -> None:
+        """Write what was appended outside a pass."""
+
+
+class Entry:
+    """An append, and the answers that wait for it."""
+
+    __slots__ = ("answers", "ended")
+
+    def __init__(self, answers: list[Answer]) -> None:
+        self.answers = answers
+        self.ended = False
+
+
+class Life(Generic[M]):
+    """A machine from its replay until an append fails, or the shard is closed."""
+
+    def __init__(self, machine: M) -> None:
+        self.machine = machine
+        self.entries: deque[Entry] = deque()
+        self.waiting: dict[Waiting, None] = {}
+        self.timers: dict[TimerName, Timer] = {}
+
+
+class Shard(Generic[M]):
+    """A shard that this broker coordinates; loads itself when `load` is called.
+
+    Arguments:
+        index: the partition, for the log.
+        make_machine: an empty machine.
+        journal: its log.
+        clock: for timers and `Now`.
+        ask: gets the questions of the machine.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        make_machine: Callable[[], M],
+        journal: Journal,
+        clock: Clock,
+        ask: Callable[[int, ResolvePatterns], None],
+    ) -> None:
+        self.index = index
+        self._make_machine = make_machine
+        self._journal = journal
+        self._clock = clock
+        self._ask = ask
+        self._life: Life[M] | None = None
+        self._error = LOADING
+        self._open = 0  # appends of all lives that have not ended
+        self._stop: Callable[[], None] | None = None  # the replay that runs
+        self._retry: Timer | None = None
+        self._later: list[Command[M]] = []  # own commands that came while it was loading
+        self._closed = False
+
+    @property
+    def machine(self) -> M | None:
+        """The machine, None while it is not loaded. Read only: commands go through `submit`."""
+        return None if self._life is None else self._life.machine
+
+    @property
+    def error(self) -> int:
+        """Why nothing is answered now; 0 = it is loaded."""
+        return 0 if self._life is not None else self._error
+
+    def now(self) -> Now:
+        return Now(int(self._clock.monotonic() * 1000), self._clock.wall_ms())
+
+    # commands
+
+    def submit(self, command: Command[M], waiting: Waiting | None, producer_epoch: int = -1) -> None:
+        """Run a command; see `Runtime.submit`. Without `waiting` it is one of our own, which waits for loading."""
+        life = self._life
+        if life is None:
+            self._refuse(command, waiting)
+            return
+        if waiting is not None:
+            life.waiting[waiting] = None
+        with self._ending(life, waiting):
+            now = self.now()
+            answers = self._carry_out(life, command(life.machine, waiting, now), now, producer_epoch)
+        self._tell(life, answers)
+
+    def _refuse(self, command: Command[M], waiting: Waiting | None) -> None:
+        if waiting is not None:
+            waiting.fail(self._error)
+        elif not self._closed:
+            self._later.append(command)
+
+    @contextmanager
+    def _ending(self, life: Life[M], waiting: Waiting | None = None) -> Iterator[None]:
+        """What is raised inside ends the life (law 3)."""
+        try:
+            yield
+        except Exception:
+            if waiting is not None and waiting in life.waiting:
+                del life.waiting[waiting]
+                waiting.fail(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
+            self._drop(life, NOT_HERE)
+            raise
+
+    def _carry_out(self, life: Life[M], effects: Effects, now: Now, producer_epoch: int = -1) -> Sequence[Answer]:
+        """Law 1; returns the answers that may leave now."""
+        for record in effects.records:
+            life.machine.apply(record)
+        for change in effects.timers:
+            self._set(life, change)
+        ready: Sequence[Answer] = ()
+        if effects.records:
+            self._append(life, Entry(effects.answers), effects.records, now, producer_epoch)
+        elif life.entries:
+            life.entries[-1].answers += effects.answers  # after those of the appends that are under way
+        else:
+            ready = effects.answers
+        for question in effects.questions:
+            self._ask(self.index, question)
+        return ready
+
+    def _append(self, life: Life[M], entry: Entry, records: list[object], now: Now, producer_epoch: int) -> None:
+        life.entries.append(entry)
+        self._open += 1
+        try:
+            self._journal.append(records, now, producer_epoch, partial(self._appended, life, entry))
+        except Exception:
+            if not entry.ended:  # it was not taken
+                entry.ended = True
+                self._open -= 1
+            raise
+
+    # answers
+
+    def _appended(self, life: Life[M], entry: Entry, error: int) -> None:
+        entry.ended = True
+        self._open -= 1
+        if self._life is not life:
+            self._begin_replay()
+        elif error:
+            LOGGER.error("shard %d: an append failed with %s; replaying", self.index, KafkaErrorCode(error).name)
+            self._drop(life, coordinator_error(error))
+        else:
+            ready: list[Answer] = []
+            while life.entries and life.entries[0].ended:
+                ready += life.entries.popleft().answers
+            self._tell(life, ready)
+
+    def _tell(self, life: Life[M], answers: Iterable[Answer]) -> None:
+        each(partial(self._tell_one, life), answers)
+
+    def _tell_one(self, life: Life[M], answer: Answer) -> None:
+        token: Any = answer.token
+        if token is not None and token in life.waiting:  # else: told by the end of this life
+            del life.waiting[token]
+            token.answer(answer.result)
+
+    # timers
+
+    def _set(self, life: Life[M], change: SetTimer | CancelTimer) -> None:
+        old = life.timers.pop(change.name, None)
+        if old is not None:
+            old.cancel()
+        if isinstance(change, SetTimer):
+            life.timers[change.name] = self._clock.call_at(change.at_ms / 1000, self._expired, life, change)
+
+    def _expired(self, life: Life[M], timer: SetTimer) -> None:
+        if self._life is not life:
+            return
+        del life.timers[timer.name]
+        with self._ending(life):
+            now = self.now()
+            now = now._replace(ms=max(now.ms, timer.at_ms))  # a float may lie a hair below
+            answers = self._carry_out(life, life.machine.expired(timer.name, now), now)
+        self._tell(life, answers)
+        self._journal.flush()
+
+    # lives
+
+    def load(self) -> None:
+        """Read the log; until then everybody hears COORDINATOR_LOAD_IN_PROGRESS."""
+        self._error = LOADING
+        self._begin_replay()
+
+    def close(self) -> None:
+        """Stop for good: all who wait hear NOT_COORDINATOR, now and later."""
+        self._closed = True
+        self._later.clear()
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._stop is not None:
+            self._stop()
+        self._error = NOT_HERE
+        if self._life is not None:
+            self._drop(self._life, NOT_HERE)
+
+    def _drop(self, life: Life[M], error: int) -> None:
+        if self._life is not life:
+            return
+        self._life = None
+        for timer in life.timers.values():
+            timer.cancel()
+        waiting, life.waiting = list(life.waiting), {}
+        if not self._closed:
+            self._error = LOADING
+            self._begin_replay()
+        each(lambda one: one.fail(error), waiting)
+
+    def _begin_replay(self) -> None:
+        if self._closed or self._open or self._life is not None or self._stop is not None:
+            return
+        machine = self._make_machine()
+        self._stop = stop_nothing
+        stop = self._journal.replay(machine.apply, partial(self._replayed, machine))
+        if self._stop is stop_nothing:  # it has not ended meanwhile
+            self._stop = stop
+
+    def _replayed(self, machine: M, error: int) -> None:
+        self._stop = None
+        if self._closed:
+            return
+        if error:
+            self._error = NOT_HERE
+            self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_MS / 1000, self.load)
+            return
+        life = self._life = Life(machine)
+        later, self._later = self._later, []
+        with self._ending(life):
+            now = self.now()
+            self._carry_out(life, machine.loaded(now), now)  # it has nobody to answer
+        each(lambda command: self.submit(command, None), later)
+        self._journal.flush()
+
+
+def stop_nothing() -> None:
+    """A replay that has only begun."""
+
+
+def coordinator_error(error: int) -> int:
+    """What a member hears of an append that failed with `error` (CoordinatorOperationExceptionHelper.java)."""
+    if error in (KafkaErrorCode.NOT_LEADER_OR_FOLLOWER, KafkaErrorCode.KAFKA_STORAGE_ERROR):
+        return KafkaErrorCode.NOT_COORDINATOR
+    if error in (
+        KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        KafkaErrorCode.NOT_ENOUGH_REPLICAS,
+        KafkaErrorCode.REQUEST_TIMED_OUT,
+    ):
+        return KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
+    return KafkaErrorCode.UNKNOWN_SERVER_ERROR

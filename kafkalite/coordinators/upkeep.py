@@ -1,0 +1,113 @@
+"""What happens to groups without a request: offsets expire, those of deleted topics go, topics change under them.
+
+Each is a command of a shard like any other. Groups are swept some at a time, so that no sweep holds the loop, nor fills
+one batch with tombstones: the next ones follow when those of the last are committed.
+Source: GroupCoordinatorShard.java (cleanupExpiredOffsets), GroupCoordinatorService.java (onPartitionsDeleted).
+"""
+
+from functools import partial
+
+from kafkalite.clock import Clock, Timer
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.coordinators.runtime import Runtime
+from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.group_shard import GroupShard
+
+__all__ = ["Upkeep"]
+
+GROUPS_AT_ONCE = 200
+
+
+class Upkeep:
+    """The upkeep of all groups of a broker.
+
+    Arguments:
+        runtime: their shards.
+        clock: when to sweep.
+        config: `offsets.retention.check.interval.ms`.
+    """
+
+    def __init__(self, runtime: Runtime[GroupShard], clock: Clock, config: BrokerConfig) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._interval_s = config.offsets_retention_check_interval_ms / 1000
+        self._timer: Timer | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Sweep from now on."""
+        self._timer = self._clock.call_at(self._clock.monotonic() + self._interval_s, self._sweep)
+
+    def close(self) -> None:
+        """Sweep no more."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def topic_changed(self, name: str) -> None:
+        """A topic is new or has grown: whoever reads it is to be given its partitions."""
+        for shard in self._runtime.shards():
+            machine = self._runtime.machine(shard)
+            if machine is not None:  # one that is loading has seen nothing yet
+                machine.consumers.topics_changed((name,))
+
+    def topic_gone(self, name: str) -> None:
+        """A topic was deleted: nobody has read anything of one that is made anew."""
+        self.topic_changed(name)
+        for shard in self._runtime.shards():
+            self._runtime.submit(shard, partial(forget_topic, name))
+        self._runtime.flush()
+
+    def _sweep(self) -> None:
+        self.start()
+        for shard in self._runtime.shards():
+            machine = self._runtime.machine(shard)
+            if machine is not None:
+                Sweep(self, self._runtime, shard, machine.names()).go_on()
+        self._runtime.flush()
+
+    def soon(self, sweep: "Sweep") -> None:
+        """Go on with a sweep in the next turn of the loop."""
+        if not self._closed:
+            self._clock.call_at(self._clock.monotonic(), sweep.next_turn)
+
+
+class Sweep:
+    """One sweep over a shard: `shard.Waiting` for each of its commands."""
+
+    def __init__(self, upkeep: Upkeep, runtime: Runtime[GroupShard], shard: int, names: list[str]) -> None:
+        self._upkeep = upkeep
+        self._runtime = runtime
+        self._shard = shard
+        self._names = names
+
+    def go_on(self) -> None:
+        """Sweep the next groups."""
+        if self._names:
+            names, self._names = self._names[:GROUPS_AT_ONCE], self._names[GROUPS_AT_ONCE:]
+            self._runtime.submit(self._shard, partial(sweep, names), self)
+
+    def next_turn(self) -> None:
+        """As `go_on`, outside a pass."""
+        self.go_on()
+        self._runtime.flush()
+
+    def answer(self, _result: object) -> None:
+        """The tombstones are committed."""
+        self._upkeep.soon(self)
+
+    def fail(self, _error: int) -> None:
+        """The shard is being read again; the next sweep is in time for these groups."""
+        self._names = []
+
+
+def forget_topic(name: str, machine: GroupShard, _token: Token, _now: Now) -> Effects:
+    """A command: forget all offsets of a topic."""
+    return machine.topic_deleted(name)
+
+
+def sweep(names: list[str], machine: GroupShard, token: Token, now: Now) -> Effects:
+    """A command: expire the offsets of these groups."""
+    effects = machine.sweep(names, now)
+    effects.answer(token, None)
+    return effects
