@@ -3,7 +3,7 @@
 1. Batches travel whole. `inspect` reads, it changes nothing; patches touch header fields and the CRC only.
 2. Every byte is bounded before it is read (`wire.pxd`, `records_walk.pxd`); a bad batch is an answer, not an exception.
 3. The CRC is the `crc32c` package's, one call per batch. The GIL is kept while the work is short: handing it over and
-   getting it back beside a busy thread costs more than checking a batch.
+   getting it back beside a busy thread costs more than checking a batch. No copy keeps it for a millisecond.
 4. Compressed records are decompressed by the functions that `kafkalite.records` hands in through `use_codecs`.
 
 Sources: DefaultRecordBatch.java, DefaultRecord.java, LogValidator.java, UnifiedLog.java, ProduceRequest.java.
@@ -11,10 +11,9 @@ Sources: DefaultRecordBatch.java, DefaultRecord.java, LogValidator.java, Unified
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 from kafkalite._speedups.records_walk cimport (
     FAULT_FRAMING_LAST,
@@ -52,6 +51,8 @@ from kafkalite._speedups.wire cimport (
     store_u32,
     store_u64,
 )
+
+from kafkalite._speedups.gather import gathered
 
 
 cdef extern from "Python.h":
@@ -434,7 +435,7 @@ cdef bint _set_timestamp(batch, int64_t timestamp, bint log_append_time) except 
 def recompress(batch, int codec, level=None, int64_t decompressed_max=0):
     """One whole batch again with another codec; header fields stay, length, attributes and CRC follow."""
     cdef Py_buffer view
-    cdef bytes records, out
+    cdef bytes out
     cdef uint8_t *p
     PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
     try:
@@ -444,20 +445,19 @@ def recompress(batch, int codec, level=None, int64_t decompressed_max=0):
         records = plain_records(p, view.len, decompressed_limit(decompressed_max, 0))
         if codec != CODEC_NONE:
             records = codecs_in_use()[0](codec, records, level)
-        out = PyBytes_FromStringAndSize(NULL, HEADER_SIZE + len(records))
-        memcpy(PyBytes_AS_STRING(out), p, HEADER_SIZE)
+        out = gathered([PyMemoryView_FromMemory(<char *> p, HEADER_SIZE, PyBUF_READ), records])
     finally:
         PyBuffer_Release(&view)
     p = <uint8_t *> PyBytes_AS_STRING(out)
-    memcpy(p + HEADER_SIZE, PyBytes_AS_STRING(records), PyBytes_GET_SIZE(records))
     store_u32(p + BATCH_LENGTH_AT, <uint32_t> (PyBytes_GET_SIZE(out) - LENGTH_OVERHEAD))
     store_u16(p + ATTRIBUTES_AT, (load_u16(p + ATTRIBUTES_AT) & ~CODEC_MASK) | codec)
     store_u32(p + CRC_AT, <uint32_t> crc_of(p, PyBytes_GET_SIZE(out)))
     return out
 
 
-cdef bytes plain_records(const uint8_t *p, Py_ssize_t size, int64_t limit):
+cdef object plain_records(const uint8_t *p, Py_ssize_t size, int64_t limit):
+    """The records of a whole batch, decompressed: bytes, or a view that is valid as long as the batch."""
     cdef int codec = load_u16(p + ATTRIBUTES_AT) & CODEC_MASK
     if codec == CODEC_NONE:
-        return PyBytes_FromStringAndSize(<const char *> p + HEADER_SIZE, size - HEADER_SIZE)
+        return PyMemoryView_FromMemory(<char *> p + HEADER_SIZE, size - HEADER_SIZE, PyBUF_READ)
     return decompressed(codec, p + HEADER_SIZE, size - HEADER_SIZE, limit)

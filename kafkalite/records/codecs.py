@@ -5,7 +5,8 @@
    the compressed bytes claim are checked before anything is reserved for them.
 3. Bad bytes raise `BatchError` with INVALID_RECORD, too many MESSAGE_TOO_LARGE: never what the library below raises.
 4. Snappy is written in xerial framing, which every client reads, and read in both framings (franz-go writes raw).
-5. The libraries are loaded with the first batch that needs them: a broker starts without.
+5. No step keeps the interpreter's lock for more than about a millisecond: decompression runs in a job, beside the loop.
+6. The libraries are loaded with the first batch that needs them: a broker starts without.
 """
 
 import struct
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple, Protocol
 
+from kafkalite._speedups.gather import gathered
 from kafkalite._speedups.records import BatchError
 
 Data = bytes | bytearray | memoryview
@@ -131,7 +133,7 @@ def _decompress_frames(name: str, new_stream: Callable[[], Stream], data: Data, 
             data = b""
         data = stream.unused_data or b""
         if not data:
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return gathered(pieces)
     raise malformed(name, f"more than {FRAMES_MAX} frames")
 
 
@@ -142,8 +144,8 @@ def _decompress_snappy(data: Data, size_max: int) -> bytes:
         for block in _xerial_blocks(memoryview(data)):
             pieces.append(_decompress_block(block, room, size_max))
             room -= len(pieces[-1])
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    return _decompress_block(data, size_max, size_max)
+        return gathered(pieces)
+    return gathered([_decompress_block(data, size_max, size_max)])
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
@@ -165,7 +167,7 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
         position += size
 
 
-def _decompress_block(block: Data, room: int, size_max: int) -> bytes:
+def _decompress_block(block: Data, room: int, size_max: int) -> memoryview:
     """One raw snappy block. The length it claims is believed only if snappy could produce it from so few bytes."""
     import cramjam
 
@@ -175,7 +177,7 @@ def _decompress_block(block: Data, room: int, size_max: int) -> bytes:
             raise malformed("snappy", f"{len(block)} bytes claim to hold {claimed}")
         if claimed > room:
             raise too_large(size_max)
-        return bytes(cramjam.snappy.decompress_raw(block))
+        return memoryview(cramjam.snappy.decompress_raw(block))  # seen where it is: `gathered` copies it
     except cramjam.DecompressionError as error:
         raise malformed("snappy", error) from error
 
@@ -200,11 +202,11 @@ def compress(codec: int, data: Data, level: int | None = None) -> bytes:
 def _compress_snappy(data: memoryview) -> bytes:
     import cramjam
 
-    parts = [XERIAL_HEADER]
+    parts: list[Data] = [XERIAL_HEADER]
     for at in range(0, len(data), XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(data[at : at + XERIAL_BLOCK_BYTES]))
+        block = memoryview(cramjam.snappy.compress_raw(data[at : at + XERIAL_BLOCK_BYTES]))
         parts += (INT32.pack(len(block)), block)
-    return b"".join(parts)
+    return gathered(parts)
 
 
 def _compress_lz4(data: Data, level: int) -> bytes:

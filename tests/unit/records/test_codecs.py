@@ -17,6 +17,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+from kafkalite._speedups.gather import gathered
 from kafkalite.records import BatchError, codecs
 from kafkalite.records.codecs import GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, compress, decompress
 
@@ -39,6 +40,20 @@ def test_round_trip(codec: int) -> None:
         for data in (PLAIN[:size], bytearray(PLAIN[:size]), memoryview(PLAIN)[:size]):
             assert decompress(codec, compress(codec, data), size) == PLAIN[:size]
             assert decompress(codec, memoryview(compress(codec, data)), size) == PLAIN[:size]
+
+
+def test_pieces_are_gathered_whatever_holds_them() -> None:
+    whole = PLAIN * 2  # both sides of the size from which on the lock is given away
+    for size in (0, 1, 1000, len(whole)):
+        for step in (1 << 30, 100_000, 7_777):
+            cuts = [whole[:size][at : at + step] for at in range(0, size, step)]
+            for kind in (bytes, bytearray, memoryview, cramjam.Buffer):
+                assert gathered([kind(cut) for cut in cuts]) == whole[:size]
+    assert gathered([whole]) is whole
+    assert gathered([b"", bytearray(b"a"), memoryview(b"b"), b""]) == b"ab"
+    for wrong in (["text"], [b"a", None], [b"ab", memoryview(b"abcd")[::2]]):
+        with pytest.raises((TypeError, BufferError)):
+            gathered(wrong)  # type: ignore[arg-type]
 
 
 @EACH
