@@ -64,7 +64,7 @@ def _run_load(plan: Plan, load: Load, progress: Progress) -> LoadResult:
                 turn = Turn(kind, directory / kind.name, number, plan.quick, running.get(kind.name))
                 if number == 0:
                     load.prepare(turn)
-                _settle(plan, load)
+                _settle(plan, load, directory)
                 sample = load.run(turn)
                 if number:
                     result.samples[kind.name].append(sample)
@@ -77,13 +77,13 @@ def _rotated(brokers: Sequence[Broker], number: int) -> list[Broker]:
     return [*brokers[first:], *brokers[:first]]
 
 
-def _settle(plan: Plan, load: Load) -> None:
+def _settle(plan: Plan, load: Load, directory: Path) -> None:
     """Nothing of the turn before may be written back during this one."""
     gc.collect()  # clients of the turn before hold connections and threads until they are collected
     os.sync()
     time.sleep(plan.idle_s)
     if load.fills_bytes and not plan.quick:
-        back_free_memory(load.fills_bytes)
+        back_free_memory(load.fills_bytes, directory)
 
 
 @contextmanager

@@ -78,7 +78,7 @@ class RdkafkaProduce(Load):
         with_codec = f", {codec}" if codec != "none" else ""
         self.title = f"librdkafka produce {size} B{with_codec}, 4 partitions, acks=all, linger {LINGER_MS}"
         self._size, self._codec, self._records, self._quick = size, codec, records, quick
-        self.fills_bytes = 2 * size * records
+        self.fills_bytes = size * records * 5 // 4
 
     def missing(self) -> str | None:
         return build_missing()
