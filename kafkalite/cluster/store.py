@@ -9,6 +9,7 @@ retriable error and the next look tells the truth. Sources: ZkData.scala, KafkaZ
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from kafkalite.clock import Outcome
@@ -82,6 +83,16 @@ class ClusterStore:
             return {}
         return layout.decode_configs(path, data)
 
+    async def group_configs(self) -> dict[str, dict[str, str]]:
+        """The configs of every group that has any."""
+        names, _stat = await settled(lambda then: self._session.children(layout.GROUP_CONFIGS, then))
+        found: dict[str, dict[str, str]] = {}
+        for name in names:
+            path = f"{layout.GROUP_CONFIGS}/{name}"
+            data, _stat = await settled(partial(self._session.get, path))
+            found[layout.group_of(name)] = layout.decode_configs(path, data)
+        return found
+
     async def close(self) -> None:
         """End the session."""
         await settled(self._session.close)
@@ -140,7 +151,22 @@ class ClusterStore:
 
     def configure_broker(self, broker_id: int | None, configs: Mapping[str, str], then: Done) -> None:
         """Keep the dynamic configs of one broker, or of all (None)."""
-        path, data = layout.broker_config_path(broker_id), layout.encode_configs(configs)
+        self._configure(layout.broker_config_path(broker_id), configs, then)
+
+    def configure_group(self, group: str, configs: Mapping[str, str], then: Done) -> None:
+        """Keep the configs of a group, which need not exist; none = forget it."""
+        if configs:
+            self._configure(layout.group_config_path(group), configs, then)
+            return
+
+        def gone(outcome: Outcome) -> None:
+            answered(then)(Outcome() if isinstance(outcome.error, NoNodeError) else outcome)
+
+        path = layout.group_config_path(group)
+        self._session.delete(path, continuing(gone, lambda: then(KafkaErrorCode.UNKNOWN_SERVER_ERROR)))
+
+    def _configure(self, path: str, configs: Mapping[str, str], then: Done) -> None:
+        data = layout.encode_configs(configs)
 
         def made(outcome: Outcome) -> None:
             if isinstance(outcome.error, NodeExistsError):

@@ -7,6 +7,7 @@ environment, command line), these over Kafka's defaults.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from types import MappingProxyType
 
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, nearest, refuse_unsafe
@@ -85,6 +86,22 @@ class BrokerConfig:
     fetch_max_bytes: int = field(init=False, repr=False, compare=False)
     max_incremental_fetch_session_cache_slots: int = field(init=False, repr=False, compare=False)
     max_request_partition_size_limit: int = field(init=False, repr=False, compare=False)
+    group_min_session_timeout_ms: int = field(init=False, repr=False, compare=False)
+    group_max_session_timeout_ms: int = field(init=False, repr=False, compare=False)
+    group_initial_rebalance_delay_ms: int = field(init=False, repr=False, compare=False)
+    group_max_size: int = field(init=False, repr=False, compare=False)
+    group_consumer_session_timeout_ms: int = field(init=False, repr=False, compare=False)
+    group_consumer_min_session_timeout_ms: int = field(init=False, repr=False, compare=False)
+    group_consumer_max_session_timeout_ms: int = field(init=False, repr=False, compare=False)
+    group_consumer_heartbeat_interval_ms: int = field(init=False, repr=False, compare=False)
+    group_consumer_min_heartbeat_interval_ms: int = field(init=False, repr=False, compare=False)
+    group_consumer_max_heartbeat_interval_ms: int = field(init=False, repr=False, compare=False)
+    group_consumer_max_size: int = field(init=False, repr=False, compare=False)
+    group_consumer_assignment_interval_ms: int = field(init=False, repr=False, compare=False)
+    group_consumer_regex_refresh_interval_ms: int = field(init=False, repr=False, compare=False)
+    offset_metadata_max_bytes: int = field(init=False, repr=False, compare=False)
+    group_coordinator_rebalance_protocols: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    group_consumer_assignors: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         values = {name: key.default for name, key in BROKER_KEYS.items()}
@@ -101,6 +118,7 @@ class BrokerConfig:
         assert isinstance(overrides, str)
         put(self, "max_connections_per_ip_overrides", MappingProxyType(parse_overrides(overrides)))
         self._check_queued()
+        check_groups(self)
         defaults = {name: topic_default(key, values) for name, key in TOPIC_KEYS.items()}
         put(self, "topic_defaults", build_topic_config(defaults, {}))
 
@@ -203,6 +221,22 @@ PLAIN = (
     "fetch.max.bytes",
     "max.incremental.fetch.session.cache.slots",
     "max.request.partition.size.limit",
+    "group.min.session.timeout.ms",
+    "group.max.session.timeout.ms",
+    "group.initial.rebalance.delay.ms",
+    "group.max.size",
+    "group.consumer.session.timeout.ms",
+    "group.consumer.min.session.timeout.ms",
+    "group.consumer.max.session.timeout.ms",
+    "group.consumer.heartbeat.interval.ms",
+    "group.consumer.min.heartbeat.interval.ms",
+    "group.consumer.max.heartbeat.interval.ms",
+    "group.consumer.max.size",
+    "group.consumer.assignment.interval.ms",
+    "group.consumer.regex.refresh.interval.ms",
+    "offset.metadata.max.bytes",
+    "group.coordinator.rebalance.protocols",
+    "group.consumer.assignors",
 )
 
 
@@ -218,3 +252,26 @@ def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
         refuse_unsafe(name, text, value, key)
         values[name] = value
     return values
+
+
+def check_groups(config: BrokerConfig) -> None:
+    """Raise ConfigError where the limits of groups contradict each other (GroupCoordinatorConfig.java)."""
+    for low, name, high in (
+        ("group.min.session.timeout.ms", None, "group.max.session.timeout.ms"),
+        ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms",
+         "group.consumer.max.session.timeout.ms"),
+        ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms",
+         "group.consumer.max.heartbeat.interval.ms"),
+    ):  # fmt: skip
+        in_order = [each for each in (low, name, high) if each is not None]
+        for less, more in pairwise(in_order):
+            below, above = config.values[less], config.values[more]
+            assert isinstance(below, int) and isinstance(above, int)
+            if below > above:
+                raise ConfigError(more, f"{more} ({above}) must not be below {less} ({below})")
+    protocols = config.group_coordinator_rebalance_protocols
+    if "classic" not in protocols:
+        name = "group.coordinator.rebalance.protocols"
+        raise ConfigError(name, f"{name}: the classic protocol cannot be switched off")
+    if not config.group_consumer_assignors:
+        raise ConfigError("group.consumer.assignors", "group.consumer.assignors must name at least one assignor")

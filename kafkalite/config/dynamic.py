@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kafkalite.config.broker import BrokerConfig, parse_broker_values
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, nearest
+from kafkalite.config.group import GROUP_CONFIG_KEYS, check_group_configs, group_values
 from kafkalite.config.keys import ConfigError, Key, Standing, Type, Update, Value
 from kafkalite.errors import KafkaErrorCode
 
@@ -20,10 +21,13 @@ __all__ = [
     "Setting",
     "Source",
     "alter_broker",
+    "alter_group",
     "alter_topic",
     "check_broker_configs",
+    "check_group_configs",
     "check_topic_configs",
     "describe_broker",
+    "describe_group",
     "describe_topic",
 ]
 
@@ -36,6 +40,7 @@ class Source(enum.IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 class Operation(enum.IntEnum):
@@ -85,20 +90,24 @@ def describe_topic(
     """Every setting of a topic, or those of `names` that exist, by name."""
     effective = config.topic_config(overrides)
     return [
-        topic_setting(config, key, key.text(getattr(effective, key.name.replace(".", "_"))), overrides)
+        synonymous_setting(
+            config, key, key.text(getattr(effective, key.name.replace(".", "_"))), overrides, Source.TOPIC
+        )
         for key in chosen(TOPIC_KEYS, names)
     ]
 
 
-def topic_setting(config: BrokerConfig, key: Key, value: str | None, overrides: Mapping[str, str]) -> Setting:
-    """One setting of a topic."""
+def synonymous_setting(
+    config: BrokerConfig, key: Key, value: str | None, overrides: Mapping[str, str], own: Source
+) -> Setting:
+    """One setting of a topic or a group, which has a broker's keys behind it; `own`: it was set there itself."""
     synonyms = [
         entry
         for at, synonym in enumerate(key.synonyms)
         for entry in broker_synonyms(config, BROKER_KEYS[synonym.name], with_default=at == 0)
     ]
     if key.name in overrides:
-        synonyms.insert(0, SettingSynonym(key.name, value, Source.TOPIC))
+        synonyms.insert(0, SettingSynonym(key.name, value, own))
     source = synonyms[0].source if synonyms else Source.DEFAULT
     return Setting(key.name, value, source, False, key.sensitive, key.type, key.doc, tuple(synonyms))
 
@@ -114,6 +123,17 @@ def broker_setting(config: BrokerConfig, key: Key) -> Setting:
     source = synonyms[0].source if synonyms else Source.DEFAULT
     value = None if key.sensitive else key.text(config.values[key.name])
     return Setting(key.name, value, source, not changeable(key), key.sensitive, key.type, key.doc, synonyms)
+
+
+def describe_group(
+    config: BrokerConfig, overrides: Mapping[str, str], names: Iterable[str] | None = None
+) -> list[Setting]:
+    """Every setting of a group, or those of `names` that exist, by name."""
+    values = group_values(config, overrides)
+    return [
+        synonymous_setting(config, key, key.text(values[key.name]), overrides, Source.GROUP)
+        for key in chosen(GROUP_CONFIG_KEYS, names)
+    ]
 
 
 def broker_synonyms(config: BrokerConfig, key: Key, *, with_default: bool) -> list[SettingSynonym]:
@@ -157,6 +177,13 @@ def alter_topic(config: BrokerConfig, current: Mapping[str, str], alterations: S
 
     changed = apply_alterations(TOPIC_KEYS, current, alterations, value_of, "topic")
     return check_topic_configs(config, changed)
+
+
+def alter_group(config: BrokerConfig, current: Mapping[str, str], alterations: Sequence[Alteration]) -> dict[str, str]:
+    """The texts of a group after these operations on the current ones; raises ConfigError."""
+    values = group_values(config, current)
+    changed = apply_alterations(GROUP_CONFIG_KEYS, current, alterations, lambda key: values[key.name], "group")
+    return check_group_configs(config, changed)
 
 
 # Changing a broker.

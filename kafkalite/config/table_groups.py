@@ -1,6 +1,6 @@
 """Keys of groups, offsets, transactions and share groups (GroupCoordinatorConfig and its like).
 
-Those without an effect belong to what is not served yet.
+Those of transactions, of share groups and of streams groups have no effect: these are not served.
 """
 
 from functools import partial
@@ -11,28 +11,29 @@ BOOLEAN, STRING, INT, LONG, LIST = Type.BOOLEAN, Type.STRING, Type.INT, Type.LON
 idle = partial(Key, standing=Standing.WITHOUT_EFFECT)
 
 CLASSIC = (
-    idle("group.min.session.timeout.ms", INT, 6000, "The shortest session a member may ask for."),
-    idle("group.max.session.timeout.ms", INT, 1_800_000, "The longest session a member may ask for."),
-    idle("group.initial.rebalance.delay.ms", INT, 3000, "How long an empty group waits for more members."),
-    idle("group.max.size", INT, INT_MAX, "Members of a group.", low=1),
+    Key("group.min.session.timeout.ms", INT, 6000, "The shortest session a member may ask for."),
+    Key("group.max.session.timeout.ms", INT, 1_800_000, "The longest session a member may ask for."),
+    Key("group.initial.rebalance.delay.ms", INT, 3000, "How long an empty group waits for more members."),
+    Key("group.max.size", INT, INT_MAX, "Members of a group.", low=1),
 )
 CONSUMER = (
-    idle("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer", "streams"), "Protocols served.",
-         allowed=("classic", "consumer", "streams", "share")),
+    Key("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer", "streams"), "Protocols served.",
+        allowed=("classic", "consumer", "streams", "share")),
     idle("group.coordinator.threads", INT, 4, "Threads of the coordinator.", low=1),
     idle("group.coordinator.append.linger.ms", INT, -1, "How long appends are gathered.", low=-1),
-    idle("group.consumer.session.timeout.ms", INT, 45_000, "A member's session.", low=1),
-    idle("group.consumer.min.session.timeout.ms", INT, 45_000, "The shortest session of a group.", low=1),
-    idle("group.consumer.max.session.timeout.ms", INT, 60_000, "The longest session of a group.", low=1),
-    idle("group.consumer.heartbeat.interval.ms", INT, 5000, "How often members report.", low=1),
-    idle("group.consumer.min.heartbeat.interval.ms", INT, 5000, "The shortest interval of a group.", low=1),
-    idle("group.consumer.max.heartbeat.interval.ms", INT, 15_000, "The longest interval of a group.", low=1),
-    idle("group.consumer.max.size", INT, INT_MAX, "Members of a group.", low=1),
-    idle("group.consumer.assignors", LIST, ("uniform", "range"), "Assignors, the default first."),
+    Key("group.consumer.session.timeout.ms", INT, 45_000, "A member's session.", low=1),
+    Key("group.consumer.min.session.timeout.ms", INT, 45_000, "The shortest session of a group.", low=1),
+    Key("group.consumer.max.session.timeout.ms", INT, 60_000, "The longest session of a group.", low=1),
+    Key("group.consumer.heartbeat.interval.ms", INT, 5000, "How often members report.", low=1),
+    Key("group.consumer.min.heartbeat.interval.ms", INT, 5000, "The shortest interval of a group.", low=1),
+    Key("group.consumer.max.heartbeat.interval.ms", INT, 15_000, "The longest interval of a group.", low=1),
+    Key("group.consumer.max.size", INT, INT_MAX, "Members of a group.", low=1),
+    Key("group.consumer.assignors", LIST, ("uniform", "range"), "Assignors, the default first.",
+        allowed=("uniform", "range")),
     idle("group.consumer.migration.policy", STRING, "bidirectional", "Which way groups may be converted.",
          allowed=("bidirectional", "upgrade", "downgrade", "disabled")),
-    idle("group.consumer.assignment.interval.ms", INT, 1000, "Time between two assignments.", low=0),
-    idle("group.consumer.regex.refresh.interval.ms", INT, 600_000, "How often patterns are looked at.", low=1),
+    Key("group.consumer.assignment.interval.ms", INT, 1000, "Time between two assignments.", low=0),
+    Key("group.consumer.regex.refresh.interval.ms", INT, 600_000, "How often patterns are looked at.", low=1),
 )  # fmt: skip
 SHARE_AND_STREAMS = (
     idle("group.share.session.timeout.ms", INT, 45_000, "A share member's session.", low=1),
@@ -61,7 +62,7 @@ OFFSETS = (
     idle("offsets.commit.timeout.ms", INT, 5000, "How long a commit may take.", low=1),
     idle("offsets.commit.required.acks", Type.SHORT, -1, "Acknowledgements a commit waits for."),
     Key("offsets.load.buffer.size", INT, 5_242_880, "Bytes read at once while loading.", low=1),
-    idle("offset.metadata.max.bytes", INT, 4096, "The longest text with an offset."),
+    Key("offset.metadata.max.bytes", INT, 4096, "The longest text with an offset."),
 )
 TRANSACTIONS = (
     idle("transactional.id.expiration.ms", INT, 604_800_000, "After how long an idle id is forgotten.", low=1),

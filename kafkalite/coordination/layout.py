@@ -1,7 +1,7 @@
 """Kafka's nodes: paths, and what stands in them, byte for byte as Apache Kafka 3.9 writes it (ZkData.scala).
 
 What is ours lives below `/kafkalite`: for each partition, the log directory that was chosen for it before its first
-append.
+append; and the configs of groups, for which Kafka 3.9 has no node.
 
 Reading takes what Kafka's older versions wrote, and fields that it does not know; garbage raises `LayoutError`.
 """
@@ -9,7 +9,7 @@ Reading takes what Kafka's older versions wrote, and fields that it does not kno
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from kafkalite.coordination.tree import ANY_VERSION, Create, Delete, Operation, Set
 from kafkalite.model import uuid_from_text, uuid_text
@@ -25,6 +25,7 @@ CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 DIRECTORIES = "/kafkalite/directories"
+GROUP_CONFIGS = "/kafkalite/groups"
 ALL_BROKERS = "<default>"
 
 # Made at every start if missing (PersistentZkPaths), and ours.
@@ -44,6 +45,7 @@ PERSISTENT = (
     BROKER_CONFIGS,
     "/config/ips",
     DIRECTORIES,
+    GROUP_CONFIGS,
 )
 
 
@@ -77,6 +79,16 @@ def topic_config_path(topic: str) -> str:
 def broker_config_path(broker_id: int | None) -> str:
     """Node of a broker's dynamic configs; None = those of all brokers."""
     return f"{BROKER_CONFIGS}/{ALL_BROKERS if broker_id is None else broker_id}"
+
+
+def group_config_path(group: str) -> str:
+    """Node of a group's configs. The names of groups are free: "." and ".." are written otherwise, too."""
+    return f"{GROUP_CONFIGS}/{quote(group, safe='').replace('.', '%2E')}"
+
+
+def group_of(node: str) -> str:
+    """The group whose configs stand in this node below `GROUP_CONFIGS`."""
+    return unquote(node)
 
 
 def directories_path(topic_id: bytes) -> str:

@@ -12,44 +12,68 @@ from typing import Any
 
 from kafkalite.protocol.messages import alter_configs as alter
 from kafkalite.protocol.messages import api_versions as versions
+from kafkalite.protocol.messages import consumer_group_describe as consumer_groups
+from kafkalite.protocol.messages import consumer_group_heartbeat as consumer_heartbeats
 from kafkalite.protocol.messages import create_partitions as partitions
 from kafkalite.protocol.messages import create_topics as creation
+from kafkalite.protocol.messages import delete_groups as groups_deleted
 from kafkalite.protocol.messages import delete_records as records
 from kafkalite.protocol.messages import delete_topics as deletion
 from kafkalite.protocol.messages import describe_cluster as cluster
 from kafkalite.protocol.messages import describe_configs as configs
+from kafkalite.protocol.messages import describe_groups as described
 from kafkalite.protocol.messages import describe_log_dirs as log_dirs
 from kafkalite.protocol.messages import describe_producers as producers
 from kafkalite.protocol.messages import describe_topic_partitions as topic_partitions
 from kafkalite.protocol.messages import fetch as fetching
 from kafkalite.protocol.messages import find_coordinator as coordinator
+from kafkalite.protocol.messages import heartbeat as heartbeats
 from kafkalite.protocol.messages import incremental_alter_configs as incremental
 from kafkalite.protocol.messages import init_producer_id as producer_id
+from kafkalite.protocol.messages import join_group as joining
+from kafkalite.protocol.messages import leave_group as leaving
+from kafkalite.protocol.messages import list_groups as groups_listed
 from kafkalite.protocol.messages import list_offsets as offsets
 from kafkalite.protocol.messages import list_partition_reassignments as reassignments
 from kafkalite.protocol.messages import metadata as metadata_messages
+from kafkalite.protocol.messages import offset_commit as commits
+from kafkalite.protocol.messages import offset_delete as offsets_deleted
+from kafkalite.protocol.messages import offset_fetch as committed
 from kafkalite.protocol.messages import offset_for_leader_epoch as epochs
 from kafkalite.protocol.messages import produce as producing
+from kafkalite.protocol.messages import sync_group as syncing
 from kafkalite.server.handlers.alter_configs import alter_configs
 from kafkalite.server.handlers.api_versions import api_versions
+from kafkalite.server.handlers.consumer_group_describe import consumer_group_describe
+from kafkalite.server.handlers.consumer_group_heartbeat import consumer_group_heartbeat
 from kafkalite.server.handlers.create_partitions import create_partitions
 from kafkalite.server.handlers.create_topics import create_topics
+from kafkalite.server.handlers.delete_groups import delete_groups
 from kafkalite.server.handlers.delete_records import delete_records
 from kafkalite.server.handlers.delete_topics import delete_topics
 from kafkalite.server.handlers.describe_cluster import describe_cluster
 from kafkalite.server.handlers.describe_configs import describe_configs
+from kafkalite.server.handlers.describe_groups import describe_groups
 from kafkalite.server.handlers.describe_log_dirs import describe_log_dirs
 from kafkalite.server.handlers.describe_producers import describe_producers
 from kafkalite.server.handlers.describe_topic_partitions import describe_topic_partitions
 from kafkalite.server.handlers.fetch import fetch
 from kafkalite.server.handlers.find_coordinator import find_coordinator
+from kafkalite.server.handlers.heartbeat import heartbeat
 from kafkalite.server.handlers.incremental_alter_configs import incremental_alter_configs
 from kafkalite.server.handlers.init_producer_id import init_producer_id
+from kafkalite.server.handlers.join_group import join_group
+from kafkalite.server.handlers.leave_group import leave_group
+from kafkalite.server.handlers.list_groups import list_groups
 from kafkalite.server.handlers.list_offsets import list_offsets
 from kafkalite.server.handlers.list_partition_reassignments import list_partition_reassignments
 from kafkalite.server.handlers.metadata import metadata
+from kafkalite.server.handlers.offset_commit import offset_commit
+from kafkalite.server.handlers.offset_delete import offset_delete
+from kafkalite.server.handlers.offset_fetch import offset_fetch
 from kafkalite.server.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from kafkalite.server.handlers.produce import produce
+from kafkalite.server.handlers.sync_group import sync_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +113,15 @@ ROWS = (
     Row(fetching.FetchRequest, fetching.FetchResponse, fetch, "Read Topic"),
     Row(offsets.ListOffsetsRequest, offsets.ListOffsetsResponse, list_offsets, "Describe Topic"),
     Row(metadata_messages.MetadataRequest, metadata_messages.MetadataResponse, metadata, "Describe Topic"),
+    Row(commits.OffsetCommitRequest, commits.OffsetCommitResponse, offset_commit, "Read Group"),
+    Row(committed.OffsetFetchRequest, committed.OffsetFetchResponse, offset_fetch, "Describe Group"),
     Row(coordinator.FindCoordinatorRequest, coordinator.FindCoordinatorResponse, find_coordinator, "Describe Group"),
+    Row(joining.JoinGroupRequest, joining.JoinGroupResponse, join_group, "Read Group"),
+    Row(heartbeats.HeartbeatRequest, heartbeats.HeartbeatResponse, heartbeat, "Read Group"),
+    Row(leaving.LeaveGroupRequest, leaving.LeaveGroupResponse, leave_group, "Read Group"),
+    Row(syncing.SyncGroupRequest, syncing.SyncGroupResponse, sync_group, "Read Group"),
+    Row(described.DescribeGroupsRequest, described.DescribeGroupsResponse, describe_groups, "Describe Group"),
+    Row(groups_listed.ListGroupsRequest, groups_listed.ListGroupsResponse, list_groups, "Describe Group"),
     Row(versions.ApiVersionsRequest, versions.ApiVersionsResponse, api_versions, ""),
     Row(creation.CreateTopicsRequest, creation.CreateTopicsResponse, create_topics, "Create Topic"),
     Row(deletion.DeleteTopicsRequest, deletion.DeleteTopicsResponse, delete_topics, "Delete Topic"),
@@ -110,6 +142,7 @@ ROWS = (
     Row(alter.AlterConfigsRequest, alter.AlterConfigsResponse, alter_configs, "AlterConfigs Topic"),
     Row(log_dirs.DescribeLogDirsRequest, log_dirs.DescribeLogDirsResponse, describe_log_dirs, "Describe Cluster"),
     Row(partitions.CreatePartitionsRequest, partitions.CreatePartitionsResponse, create_partitions, "Alter Topic"),
+    Row(groups_deleted.DeleteGroupsRequest, groups_deleted.DeleteGroupsResponse, delete_groups, "Delete Group"),
     Row(
         incremental.IncrementalAlterConfigsRequest,
         incremental.IncrementalAlterConfigsResponse,
@@ -122,7 +155,20 @@ ROWS = (
         list_partition_reassignments,
         "Describe Cluster",
     ),
+    Row(offsets_deleted.OffsetDeleteRequest, offsets_deleted.OffsetDeleteResponse, offset_delete, "Delete Group"),
     Row(cluster.DescribeClusterRequest, cluster.DescribeClusterResponse, describe_cluster, "Describe Cluster"),
+    Row(
+        consumer_heartbeats.ConsumerGroupHeartbeatRequest,
+        consumer_heartbeats.ConsumerGroupHeartbeatResponse,
+        consumer_group_heartbeat,
+        "Read Group",
+    ),
+    Row(
+        consumer_groups.ConsumerGroupDescribeRequest,
+        consumer_groups.ConsumerGroupDescribeResponse,
+        consumer_group_describe,
+        "Describe Group",
+    ),
     Row(producers.DescribeProducersRequest, producers.DescribeProducersResponse, describe_producers, "Read Topic"),
     Row(
         topic_partitions.DescribeTopicPartitionsRequest,

@@ -14,6 +14,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 
 from kafkalite._speedups.file import Disk
@@ -32,6 +33,9 @@ from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.layout import CLUSTER_ID, LayoutError, decode_cluster_id
 from kafkalite.coordination.tree import Tree
+from kafkalite.coordinators.group_settings import machine as group_machine
+from kafkalite.coordinators.groups import Groups
+from kafkalite.coordinators.patterns import Patterns
 from kafkalite.coordinators.runtime import Runtime
 from kafkalite.coordinators.stored import GroupCodec
 from kafkalite.coordinators.upkeep import Upkeep
@@ -46,12 +50,7 @@ from kafkalite.server.hosting import Hosting
 from kafkalite.server.limited_log import LimitedLog
 from kafkalite.server.listening import Listening
 from kafkalite.server.service import BrokerService
-from kafkalite.state.classic_core import ClassicSettings
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupSettings, Topic
 from kafkalite.state.fetch_sessions import FetchSessions
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import OffsetSettings
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.directories import DirectoryError, Identity
 from kafkalite.storage.lanes import ROUNDS, syncer_for
@@ -69,23 +68,6 @@ EMBEDDED = {
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-
-
-class TopicsNow:
-    """The topics as consumer groups see them."""
-
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-
-    def by_name(self, name: str) -> Topic | None:
-        return known(self._broker.tables.topics.get(name))
-
-    def by_id(self, topic_id: bytes) -> Topic | None:
-        return known(self._broker.image.topics_by_id.get(topic_id))
-
-
-def known(topic: TopicImage | None) -> Topic | None:
-    return None if topic is None else Topic(topic.topic_id, topic.name, len(topic.partitions))
 
 
 class StartError(Exception):
@@ -247,6 +229,7 @@ class Broker:
         self.store.register(self.broker_id)
         dynamic_default, dynamic = await self.store.broker_configs()
         self.config = BrokerConfig(self.config.static, dynamic_default, dynamic)
+        self.group_configs = await self.store.group_configs()
 
     async def _recover(self) -> None:
         topics = await self.store.topics()
@@ -267,7 +250,9 @@ class Broker:
         self.fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)
         )
-        self.group_runtime = Runtime(self, OFFSETS, self._new_groups, GroupCodec())
+        self.group_runtime = Runtime(self, OFFSETS, partial(group_machine, self), GroupCodec())
+        self.group_runtime.ask = Patterns(self, self.group_runtime).ask
+        self.groups = Groups(self.group_runtime)
         self.group_upkeep = Upkeep(self.group_runtime, self.clock, self.config)
         self.dispatcher = Dispatcher(self, ROWS, self._log)
         self.metrics.gauge(
@@ -292,11 +277,6 @@ class Broker:
         """Load the groups, in the background."""
         self.group_runtime.follow()
         self.group_upkeep.start()
-
-    def _new_groups(self) -> GroupShard:
-        settings = ConsumerGroupSettings()
-        offsets = OffsetSettings(retention_ms=self.config.offsets_retention_minutes * 60_000)
-        return GroupShard(ClassicSettings(), offsets, ConsumerGroups(TopicsNow(self), lambda _: settings))
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, inherited: Sequence[tuple[str, socket.socket]]) -> None:
         """Accept connections at every address, or at none."""
@@ -405,3 +385,14 @@ class Broker:
             self.logs.producer_silent_ms = self.config.producer_id_expiration_ms
 
         self.store.configure_broker(None if all_brokers else self.broker_id, texts, applying(configured, then))
+
+    def configure_group(self, group: str, texts: Mapping[str, str], then: Callable[[Refusal | None], None]) -> None:
+        """Replace the settings of a group, and put them into force once they are durable."""
+
+        def configured() -> None:
+            if texts:
+                self.group_configs[group] = dict(texts)
+            else:
+                self.group_configs.pop(group, None)
+
+        self.store.configure_group(group, texts, applying(configured, then))

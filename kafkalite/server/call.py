@@ -1,6 +1,7 @@
 """One request being served: what a handler may know of it, and how it is answered."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from kafkalite._speedups.codec import RequestHeader, encode_parts, response_header
@@ -42,6 +43,16 @@ class Call:
     def connection(self) -> Connection:
         return self.reply.connection
 
+    @property
+    def client_id(self) -> str:
+        """What the client calls itself, "" where it does not."""
+        return self.header.client_id or ""
+
+    @property
+    def client_host(self) -> str:
+        """Where the client is, as Kafka writes it: `/127.0.0.1`."""
+        return f"/{self.connection.peer_host}"
+
     def answer(self, response: Any) -> None:
         """Send the response; once per call. A connection that is gone by now is no error.
 
@@ -67,6 +78,13 @@ class Call:
                 self.fail(error)
 
         return guarded
+
+    def answering(self, make: Callable[[Any], Any]) -> Callable[[Any], None]:
+        """A callback that answers with the response that `make` makes of what it is told."""
+        return self.later(partial(self._answer_made, make))
+
+    def _answer_made(self, make: Callable[[Any], Any], told: object) -> None:
+        self.answer(make(told))
 
     def fail(self, error: Exception) -> None:
         """End a request in which something unforeseen was raised, as one whose handler raised it; never raises it."""

@@ -1,4 +1,4 @@
-"""What DescribeConfigs, AlterConfigs and IncrementalAlterConfigs speak of: the settings of topics and of brokers.
+"""What DescribeConfigs, AlterConfigs and IncrementalAlterConfigs speak of: the settings of topics, brokers and groups.
 
 Texts are checked by `config.dynamic`; the change is made durable by the store, then put into force. Broker settings by
 request are kept for this broker, or, under the empty name, for all.
@@ -15,10 +15,13 @@ from kafkalite.config.dynamic import (
     ConfigError,
     Setting,
     alter_broker,
+    alter_group,
     alter_topic,
     check_broker_configs,
+    check_group_configs,
     check_topic_configs,
     describe_broker,
+    describe_group,
     describe_topic,
 )
 from kafkalite.errors import KafkaErrorCode
@@ -26,11 +29,12 @@ from kafkalite.errors import KafkaErrorCode
 if TYPE_CHECKING:
     from kafkalite.server.broker import Broker
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 ALL_BROKERS = ""
 
 Then = Callable[[Refusal | None], None]
 TopicChange = Callable[[Mapping[str, str]], dict[str, str]]
+GroupChange = Callable[[Mapping[str, str]], dict[str, str]]
 BrokerChange = Callable[[bool], dict[str, str]]
 
 
@@ -46,6 +50,9 @@ class ConfigResources:
         if kind == TOPIC:
             self._check_topic(name)
             return describe_topic(self._broker.config, dict(self._broker.image.topics[name].configs), keys)
+        if kind == GROUP:
+            check_group(name)
+            return describe_group(self._broker.config, self._broker.group_configs.get(name, {}), keys)
         self._check_broker(kind, name)
         settings = describe_broker(self._broker.config, keys)
         if name == ALL_BROKERS:
@@ -59,6 +66,7 @@ class ConfigResources:
             name,
             lambda current: alter_topic(self._broker.config, current, alterations),
             lambda all_brokers: alter_broker(self._broker.config, alterations, all_brokers=all_brokers),
+            lambda current: alter_group(self._broker.config, current, alterations),
             validate_only,
             then,
         )
@@ -70,15 +78,26 @@ class ConfigResources:
             name,
             lambda _current: check_topic_configs(self._broker.config, configs),
             lambda all_brokers: check_broker_configs(self._broker.config, configs, all_brokers=all_brokers),
+            lambda _current: check_group_configs(self._broker.config, configs),
             validate_only,
             then,
         )
 
     def _change(
-        self, kind: int, name: str, of_topic: TopicChange, of_broker: BrokerChange, validate_only: bool, then: Then
+        self,
+        kind: int,
+        name: str,
+        of_topic: TopicChange,
+        of_broker: BrokerChange,
+        of_group: GroupChange,
+        validate_only: bool,
+        then: Then,
     ) -> None:
         if kind == TOPIC:
             self._broker.topics.configure(name, of_topic, validate_only=validate_only, then=then)
+            return
+        if kind == GROUP:
+            self._turns.take((GROUP, name), partial(self._change_group, name, of_group, validate_only, then))
             return
         try:
             self._check_broker(kind, name)
@@ -86,6 +105,24 @@ class ConfigResources:
             then(error.refusal)
             return
         self._turns.take(BROKER, partial(self._change_broker, name == ALL_BROKERS, of_broker, validate_only, then))
+
+    def _change_group(
+        self, name: str, of_group: GroupChange, validate_only: bool, then: Then, end: Callable[[], None]
+    ) -> None:
+        settle = settling(then, end)
+
+        def change() -> None:
+            check_group(name)
+            try:
+                texts = of_group(self._broker.group_configs.get(name, {}))
+            except ConfigError as error:
+                raise RefusedError(error.code, str(error)) from error
+            if validate_only:
+                settle(None)
+            else:
+                self._broker.configure_group(name, texts, then=settle)
+
+        attempt(change, settle)
 
     def _change_broker(
         self, all_brokers: bool, of_broker: BrokerChange, validate_only: bool, then: Then, end: Callable[[], None]
@@ -113,10 +150,16 @@ class ConfigResources:
         if kind != BROKER:
             raise RefusedError(
                 KafkaErrorCode.INVALID_REQUEST,
-                f"Configs of resource type {kind} are not kept here; topics (2) and brokers (4) are.",
+                f"Configs of resource type {kind} are not kept here; topics (2), brokers (4) and groups (32) are.",
             )
         if name not in (own, ALL_BROKERS):
             raise RefusedError(
                 KafkaErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {own} or empty string, but received {name}",
             )
+
+
+def check_group(name: str) -> None:
+    """Groups may be configured before they exist; raises RefusedError."""
+    if not name:
+        raise RefusedError(KafkaErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")

@@ -1,7 +1,9 @@
-"""FindCoordinator, key 10, v0-6. The broker that coordinates a group or a transactional id: none yet.
+"""FindCoordinator, key 10, v0-6. The broker that coordinates a group or a transactional id.
 
-It is served before groups are, because librdkafka compresses with lz4 only for brokers that know FindCoordinator v0
-(rdkafka_feature.c). The answer is retriable, as from an Apache Kafka whose `__consumer_offsets` is still being made.
+Version notes: v1 key type, before that a group; v4 several keys at once (KIP-699); v6 share groups (KIP-932), which
+are not served: INVALID_REQUEST, as from an Apache Kafka without them. The topic of the groups is made when somebody
+asks for the first one; unlike Kafka, which lets him ask again, the answer waits for it. Transactions are not
+coordinated yet: COORDINATOR_NOT_AVAILABLE, which is retriable.
 """
 
 from kafkalite.errors import KafkaErrorCode
@@ -9,20 +11,39 @@ from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest,
 from kafkalite.server.call import Call
 
 SEVERAL_KEYS_SINCE = 4
+GROUP, TRANSACTION = 0, 1
 NO_NODE = -1
-REASON = "Consumer groups and transactions are not served yet; read by assignment."
+NO_TRANSACTIONS = "Transactions are not served yet."
+NOT_SERVED = "Keys of type {} are not served: groups (0) are."
+NO_TOPIC = "The topic of the groups cannot be made now; the broker's log says why."
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
 
-def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Say for every key that no coordinator is available."""
-    error = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
+def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | None:
+    """Say for every key who coordinates it."""
+    if request.key_type == TRANSACTION:
+        return answer(call, request, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, NO_TRANSACTIONS)
+    if request.key_type != GROUP:
+        return answer(call, request, KafkaErrorCode.INVALID_REQUEST, NOT_SERVED.format(request.key_type))
+
+    def ready(error: int) -> None:
+        call.answer(answer(call, request, error, NO_TOPIC if error else None))
+
+    call.broker.groups.ready(call.later(ready))
+    return None
+
+
+def answer(call: Call, request: FindCoordinatorRequest, error: int, reason: str | None) -> FindCoordinatorResponse:
+    """The same for every key: this broker, or why there is none."""
+    node_id, host, port = NO_NODE, "", NO_NODE
+    if not error:
+        own = next(node for node in call.broker.nodes(call.connection) if node.broker_id == call.broker.broker_id)
+        node_id, host, port = own.broker_id, own.host, own.port
     if call.version < SEVERAL_KEYS_SINCE:
-        return FindCoordinatorResponse(error_code=error, error_message=REASON, node_id=NO_NODE, host="", port=NO_NODE)
-    return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=NO_NODE, host="", port=NO_NODE, error_code=error, error_message=REASON)
-            for key in request.coordinator_keys
-        ]
-    )
+        return FindCoordinatorResponse(error_code=error, error_message=reason, node_id=node_id, host=host, port=port)
+    coordinators = [
+        Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=reason)
+        for key in request.coordinator_keys
+    ]
+    return FindCoordinatorResponse(coordinators=coordinators)

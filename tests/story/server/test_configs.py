@@ -111,7 +111,8 @@ async def test_what_is_refused(client: Client) -> None:
         assert text.startswith("Cannot update these configs dynamically: ") and "log.dirs" in text
     assert (await alter(client, TOPIC, "nowhere", ("retention.ms", SET, "1")))[0] == 3
     assert (await alter(client, BROKER, "7", ("log.retention.ms", SET, "1")))[0] == KafkaErrorCode.INVALID_REQUEST
-    assert (await alter(client, GROUP, "g", ("x", SET, "1")))[0] == KafkaErrorCode.INVALID_REQUEST
+    assert (await alter(client, GROUP, "g", ("x", SET, "1")))[0] == KafkaErrorCode.INVALID_CONFIG
+    assert (await alter(client, 16, "g", ("x", SET, "1")))[0] == KafkaErrorCode.INVALID_REQUEST
     assert client.broker.image.topics["t"].configs == {}
 
 

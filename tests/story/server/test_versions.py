@@ -9,7 +9,9 @@ from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.server.api import ROWS, Row
 from tests.kit.server import Client, Hub, Wire
 
-SERVED = {0, 1, 2, 3, 10, 18, 19, 20, 21, 22, 23, 32, 33, 35, 37, 44, 46, 60, 61, 75}
+CLASSIC_GROUPS = {8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47}
+CONSUMER_GROUPS = {68, 69}
+SERVED = {0, 1, 2, 3, 18, 19, 20, 21, 22, 23, 32, 33, 35, 37, 44, 46, 60, 61, 75} | CLASSIC_GROUPS | CONSUMER_GROUPS
 ENDS = [(row, version) for row in ROWS for version in sorted({row.version_min, row.version_max})]
 
 

@@ -9,6 +9,8 @@ import pytest
 import kafkalite
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, by_name, markdown, nearest
+from kafkalite.config.group import GROUP_CONFIG_KEYS
+from kafkalite.config.group import LIMITS as GROUP_LIMITS
 from kafkalite.config.keys import ConfigError, Key, Standing, Type, Update
 from kafkalite.config.topic import TopicConfig
 
@@ -73,7 +75,9 @@ def test_honoured_keys_are_read_by_somebody() -> None:
     """A key that nobody reads is not honoured: its row would be a lie."""
     read = attributes_read()
     honoured = {key.name.replace(".", "_") for key in EVERY if key.standing is Standing.HONOURED}
-    behind = {synonym.name.replace(".", "_") for key in TOPIC_KEYS.values() for synonym in key.synonyms}
+    own_of_others = (*TOPIC_KEYS.values(), *GROUP_CONFIG_KEYS.values())
+    behind = {synonym.name.replace(".", "_") for key in own_of_others for synonym in key.synonyms}
+    behind |= {name.replace(".", "_") for limits in GROUP_LIMITS.values() for name in limits}
     names = {ALIASES.get(name, name) for name in honoured - behind} | (honoured & ATTRIBUTES)
     assert sorted(name for name in names if name not in read) == []
 

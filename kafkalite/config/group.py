@@ -1,0 +1,72 @@
+"""The settings that single groups may have (resource type GROUP of DescribeConfigs and IncrementalAlterConfigs).
+
+A group may set them before it exists; they stay when it is gone. Source: GroupConfig.java, GroupConfigManager.java.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkalite.config.keys import ConfigError, Key, Synonym, Type
+
+if TYPE_CHECKING:
+    from kafkalite.config.broker import BrokerConfig
+
+__all__ = ["GROUP_CONFIG_KEYS", "check_group_configs", "group_values"]
+
+KEYS = (
+    Key("consumer.assignment.interval.ms", Type.INT, 1000, "Time between two assignments of a consumer group.",
+        low=0, synonyms=(Synonym("group.consumer.assignment.interval.ms"),)),
+    Key("consumer.heartbeat.interval.ms", Type.INT, 5000, "How often members of a consumer group report.",
+        low=1, synonyms=(Synonym("group.consumer.heartbeat.interval.ms"),)),
+    Key("consumer.session.timeout.ms", Type.INT, 45_000, "A member's session in a consumer group.",
+        low=1, synonyms=(Synonym("group.consumer.session.timeout.ms"),)),
+)  # fmt: skip
+GROUP_CONFIG_KEYS: Mapping[str, Key] = {key.name: key for key in KEYS}
+
+LIMITS = {
+    "consumer.heartbeat.interval.ms": (
+        "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms",
+    ),
+    "consumer.session.timeout.ms": (
+        "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms",
+    ),
+}  # fmt: skip
+
+
+def group_values(config: "BrokerConfig", texts: Mapping[str, str]) -> dict[str, int]:
+    """Every setting of a group for which these texts are set. What lies outside the broker's limits by now is moved to
+    the nearest that is allowed; raises ConfigError for what was never checked.
+    """
+    found: dict[str, int] = {}
+    for name, key in GROUP_CONFIG_KEYS.items():
+        value = key.parse(texts[name]) if name in texts else config.values[key.synonyms[0].name]
+        assert isinstance(value, int)
+        found[name] = value
+        if name in texts and name in LIMITS:
+            low, high = limits(config, name)
+            found[name] = min(max(value, low), high)
+    return found
+
+
+def check_group_configs(config: "BrokerConfig", texts: Mapping[str, str | None]) -> dict[str, str]:
+    """The texts to store for a group that is set to exactly these; raises ConfigError when one cannot be used."""
+    for name, text in texts.items():
+        key = GROUP_CONFIG_KEYS.get(name)
+        if key is None:
+            raise ConfigError(name, f"Unknown group config name: {name}")
+        value = 0 if text is None else key.parse(text)
+        assert isinstance(value, int)
+        if name in LIMITS and text is not None:
+            low, high = limits(config, name)
+            if not low <= value <= high:
+                raise ConfigError(
+                    name, f"{name} must be between {low} and {high}, as the broker allows; it was {value}"
+                )
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def limits(config: "BrokerConfig", name: str) -> tuple[int, int]:
+    """The least and the greatest value that the broker allows."""
+    low, high = (config.values[each] for each in LIMITS[name])
+    assert isinstance(low, int) and isinstance(high, int)
+    return low, high

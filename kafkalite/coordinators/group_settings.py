@@ -1,0 +1,110 @@
+"""What the machine of a shard of groups is made from: the broker's settings, those of single groups, and the topics."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.group import group_values
+from kafkalite.errors import DecodeError
+from kafkalite.protocol.stored.consumer_protocol import read_subscription
+from kafkalite.state.classic_core import ClassicSettings
+from kafkalite.state.consumer_group import ConsumerGroups
+from kafkalite.state.consumer_messages import ConsumerGroupSettings, Topic
+from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.offsets import OffsetSettings
+
+__all__ = ["GroupHost", "GroupSettings", "TopicsNow", "machine", "topics_of"]
+
+MINUTE_MS = 60_000
+
+
+class GroupHost(Protocol):
+    """The broker around: its settings, what was set for single groups, and the cluster as it is."""
+
+    config: BrokerConfig
+
+    @property
+    def group_configs(self) -> Mapping[str, Mapping[str, str]]: ...
+
+    @property
+    def tables(self) -> ClusterTables: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+
+class TopicsNow:
+    """The topics of the cluster, as consumer groups look at them."""
+
+    def __init__(self, host: GroupHost) -> None:
+        self._host = host
+
+    def by_name(self, name: str) -> Topic | None:
+        """The topic of this name, None where there is none."""
+        return seen(self._host.tables.topics.get(name))
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic of this id, None where there is none."""
+        return seen(self._host.image.topics_by_id.get(topic_id))
+
+
+def seen(topic: TopicImage | None) -> Topic | None:
+    """A topic as the machines know it."""
+    return None if topic is None else Topic(topic.topic_id, topic.name, len(topic.partitions))
+
+
+class GroupSettings:
+    """What holds for each consumer group: the broker's settings under those of the group itself (KIP-848)."""
+
+    def __init__(self, host: GroupHost) -> None:
+        self._host = host
+        self._made: dict[str, tuple[BrokerConfig, Mapping[str, str], ConsumerGroupSettings]] = {}
+        self._broker: tuple[BrokerConfig, ConsumerGroupSettings] | None = None
+
+    def of(self, group: str) -> ConsumerGroupSettings:
+        """The settings of a group. Every heartbeat asks: they are made once for each configuration."""
+        config, texts = self._host.config, self._host.group_configs.get(group)
+        if not texts:
+            if self._broker is None or self._broker[0] is not config:
+                self._broker = config, settings_of(config, {})
+            return self._broker[1]
+        made = self._made.get(group)
+        if made is None or made[0] is not config or made[1] is not texts:
+            made = self._made[group] = config, texts, settings_of(config, texts)
+        return made[2]
+
+
+def settings_of(config: BrokerConfig, texts: Mapping[str, str]) -> ConsumerGroupSettings:
+    """The settings of a group for which these texts are set."""
+    values = group_values(config, texts)
+    return ConsumerGroupSettings(
+        session_timeout_ms=values["consumer.session.timeout.ms"],
+        heartbeat_interval_ms=values["consumer.heartbeat.interval.ms"],
+        assignment_interval_ms=values["consumer.assignment.interval.ms"],
+        regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        max_size=config.group_consumer_max_size,
+        assignors=config.group_consumer_assignors,
+    )
+
+
+def topics_of(subscription: bytes) -> frozenset[str] | None:
+    """The topics of a consumer's subscription in a classic group, None where it cannot be read."""
+    try:
+        return frozenset(read_subscription(subscription).topics)
+    except DecodeError:
+        return None
+
+
+def machine(host: GroupHost) -> GroupShard:
+    """The machine of one shard, still empty."""
+    config = host.config
+    classic = ClassicSettings(
+        session_min_ms=config.group_min_session_timeout_ms,
+        session_max_ms=config.group_max_session_timeout_ms,
+        initial_delay_ms=config.group_initial_rebalance_delay_ms,
+        members_max=config.group_max_size,
+        topics_of=topics_of,
+    )
+    offsets = OffsetSettings(config.offsets_retention_minutes * MINUTE_MS, config.offset_metadata_max_bytes)
+    return GroupShard(classic, offsets, ConsumerGroups(TopicsNow(host), GroupSettings(host).of))

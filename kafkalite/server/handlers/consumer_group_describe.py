@@ -1,0 +1,110 @@
+"""ConsumerGroupDescribe, key 69, v0-1. Consumer groups with their members (KIP-848).
+
+Version notes: v1 whether a member speaks the classic or the consumer protocol (KIP-1099). What is not there, and
+what is a classic group, is GROUP_ID_NOT_FOUND.
+"""
+
+from functools import partial
+
+from kafkalite.cluster.image import ClusterImage
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from kafkalite.server.call import Call
+from kafkalite.state.assignors import Assignment
+from kafkalite.state.consumer_messages import GroupDescription, MemberDescription
+from kafkalite.state.group_shard import GroupShard
+
+CONSUMER_MEMBER = 1
+
+Group = ConsumerGroupDescribeResponse.DescribedGroup
+Member = Group.Member
+AssignmentMessage = Member.Assignment
+TopicPartitions = AssignmentMessage.TopicPartitions
+
+
+def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse | None:
+    """Describe every group by itself."""
+    names = list(dict.fromkeys(request.group_ids))  # each once: an answer may be far longer than a name
+    if "consumer" not in call.broker.config.group_coordinator_rebalance_protocols:
+        return ConsumerGroupDescribeResponse(
+            groups=[refused(each, KafkaErrorCode.UNSUPPORTED_VERSION) for each in names]
+        )
+    call.broker.groups.look_each(
+        names,
+        [partial(describe, call.broker.image, name) for name in names],
+        [partial(refused, name) for name in names],
+        call.answering(lambda groups: ConsumerGroupDescribeResponse(groups=groups)),
+    )
+    return None
+
+
+def describe(image: ClusterImage, name: str, shard: GroupShard) -> Group:
+    """One group as its shard knows it."""
+    if not name:
+        return refused(name, KafkaErrorCode.INVALID_GROUP_ID)
+    described = shard.consumers.describe(name)
+    if described is not None:
+        return shown(image, described)
+    is_classic = name in shard.kinds or name in shard.offsets
+    text = f"Group {name} is not a consumer group." if is_classic else f"Group {name} not found."
+    return refused(name, KafkaErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
+def shown(image: ClusterImage, group: GroupDescription) -> Group:
+    """A group in the words of the answer."""
+    return Group(
+        group_id=group.group,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+        members=[shown_member(image, member) for member in group.members],
+    )
+
+
+def shown_member(image: ClusterImage, member: MemberDescription) -> Member:
+    """A member in the words of the answer."""
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex or None,
+        assignment=shown_assignment(image, member.assignment),
+        target_assignment=shown_assignment(image, member.target_assignment),
+        member_type=CONSUMER_MEMBER,
+    )
+
+
+def shown_assignment(image: ClusterImage, assignment: Assignment) -> AssignmentMessage:
+    """Partitions by topic; a topic that has gone meanwhile is left out."""
+    topics = []
+    for topic_id, partitions in assignment.items():
+        topic = image.topics_by_id.get(topic_id)
+        if topic is not None:
+            topics.append(TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions)))
+    return AssignmentMessage(topic_partitions=topics)
+
+
+def refused(name: str, error: int, message: str | None = None) -> Group:
+    """A group that cannot be shown."""
+    shown = None if message is None else message[:MESSAGE_CHARACTERS_MAX]
+    return Group(
+        error_code=error,
+        error_message=shown,
+        group_id=name,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+MESSAGE_CHARACTERS_MAX = 1000  # a name may be too long for a message that holds it

@@ -1,0 +1,17 @@
+"""DeleteGroups, key 42, v0-2. Removes groups without members, with all their offsets (KIP-229)."""
+
+from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kafkalite.server.call import Call
+
+Result = DeleteGroupsResponse.DeletableGroupResult
+
+
+def delete_groups(call: Call, request: DeleteGroupsRequest) -> None:
+    """Delete every group by itself; those of one shard in one batch."""
+    names = request.groups_names
+
+    def deleted(errors: list[int]) -> None:
+        results = [Result(group_id=name, error_code=error) for name, error in zip(names, errors, strict=True)]
+        call.answer(DeleteGroupsResponse(results=results))
+
+    call.broker.groups.delete(names, call.later(deleted))

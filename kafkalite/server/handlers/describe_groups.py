@@ -1,0 +1,75 @@
+"""DescribeGroups, key 15, v0-6. Classic groups with their members; anything else is Dead.
+
+Version notes: v4 instance ids; v6 GROUP_ID_NOT_FOUND with a message for what is not there, no error before (KIP-1043).
+Consumer groups are not shown here, but by ConsumerGroupDescribe. Source: ClassicGroup.asDescribedGroup.
+"""
+
+from functools import partial
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kafkalite.server.call import Call
+from kafkalite.state.classic_requests import Described
+from kafkalite.state.group_shard import GroupShard
+
+NOT_FOUND_SINCE = 6
+DEAD = "Dead"
+
+Group = DescribeGroupsResponse.DescribedGroup
+Member = Group.DescribedGroupMember
+
+
+def describe_groups(call: Call, request: DescribeGroupsRequest) -> None:
+    """Describe every group by itself."""
+    names = list(dict.fromkeys(request.groups))  # each once: an answer may be far longer than a name
+    call.broker.groups.look_each(
+        names,
+        [partial(describe, call.version, name) for name in names],
+        [partial(refused, name) for name in names],
+        call.answering(lambda groups: DescribeGroupsResponse(groups=groups)),
+    )
+
+
+def describe(version: int, name: str, shard: GroupShard) -> Group:
+    """One group as its shard knows it."""
+    described = shard.describe(name)
+    if described is not None:
+        return shown(name, described)
+    group = refused(name, 0)
+    if version >= NOT_FOUND_SINCE:
+        group.error_code, group.error_message = KafkaErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found."
+    return group
+
+
+def shown(name: str, described: Described) -> Group:
+    """A group in the words of the answer."""
+    members = [
+        Member(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.subscription,
+            member_assignment=member.assignment,
+        )
+        for member in described.members
+    ]
+    return Group(
+        group_id=name,
+        group_state=described.state,
+        protocol_type=described.protocol_type,
+        protocol_data=described.protocol,
+        members=members,
+    )
+
+
+def refused(name: str, error: int) -> Group:
+    """A group of which nothing is known here."""
+    return Group(
+        error_code=error,
+        group_id=name,
+        group_state="" if error else DEAD,
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )

@@ -1,0 +1,23 @@
+"""Heartbeat, key 12, v0-4. A member of a classic group is alive, and hears whether it must rejoin.
+
+Version notes: v3 static members (KIP-345). While the group is loaded, every heartbeat is good, as in Kafka: sessions
+begin anew when it has been.
+"""
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafkalite.server.call import Call
+from kafkalite.state.classic_requests import Heartbeat
+
+LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def heartbeat(call: Call, request: HeartbeatRequest) -> None:
+    """Keep a member's session."""
+    beat = Heartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
+    call.broker.groups.ask(
+        request.group_id,
+        lambda shard, token, now: shard.classic.heartbeat(beat, token, now),
+        call.answering(lambda done: HeartbeatResponse(error_code=done.error)),
+        call.answering(lambda error: HeartbeatResponse(error_code=0 if error == LOADING else error)),
+    )

@@ -1,0 +1,65 @@
+"""JoinGroup, key 11, v0-9. A member of a classic group registers for the next generation; the answer waits for the
+others.
+
+Version notes: v0 the rebalance timeout is the session timeout; from v4 on a new member is first told its id (KIP-394);
+v7 protocol type and a protocol that may be null; v9 a leader that need not assign (KIP-814). Member ids are the client
+id, or the instance id, and a random UUID, as Kafka's. The machine is `state/classic_group.py`.
+"""
+
+from uuid import UUID
+
+from kafkalite.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kafkalite.server.call import Call
+from kafkalite.state.classic_requests import Join, Joined
+
+REBALANCE_TIMEOUT_SINCE = 1
+MEMBER_ID_REQUIRED_SINCE = 4
+NULL_PROTOCOL_SINCE = 7
+SKIP_ASSIGNMENT_SINCE = 9
+
+Member = JoinGroupResponse.JoinGroupResponseMember
+
+
+def join_group(call: Call, request: JoinGroupRequest) -> None:
+    """Join, or rejoin, a group; ended by the generation, a refusal, or the end of this coordinator."""
+    join = Join(
+        group=request.group_id,
+        member_id=request.member_id,
+        fresh_id=str(UUID(bytes=call.broker.random.uuid())),
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=rebalance_timeout_ms(call, request),
+        client_id=call.client_id,
+        client_host=call.client_host,
+        group_instance_id=request.group_instance_id,
+        member_id_required=call.version >= MEMBER_ID_REQUIRED_SINCE,
+        can_skip_assignment=call.version >= SKIP_ASSIGNMENT_SINCE,
+    )
+    call.broker.groups.ask(
+        request.group_id,
+        lambda shard, token, now: shard.kinds.join(join, token, now),
+        call.answering(lambda joined: answer(call, joined)),
+        call.answering(lambda error: answer(call, Joined(error, request.member_id))),
+    )
+
+
+def rebalance_timeout_ms(call: Call, request: JoinGroupRequest) -> int:
+    """How long the others wait for this member."""
+    given = request.rebalance_timeout_ms if call.version >= REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms
+    return max(0, given)
+
+
+def answer(call: Call, joined: Joined) -> JoinGroupResponse:
+    """The generation, or the refusal, in the words of this version."""
+    protocol = joined.protocol
+    return JoinGroupResponse(
+        error_code=joined.error,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=protocol if call.version >= NULL_PROTOCOL_SINCE else protocol or "",
+        leader=joined.leader,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=[Member(**member._asdict()) for member in joined.members],
+    )

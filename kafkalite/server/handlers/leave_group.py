@@ -1,0 +1,37 @@
+"""LeaveGroup, key 13, v0-5. Members leave a classic group; an administrator removes static ones by their instance ids.
+
+Version notes: up to v2 one member, whose error is that of the whole; v3 several, each with its own (KIP-345).
+"""
+
+from kafkalite.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from kafkalite.server.call import Call
+from kafkalite.state.classic_requests import Leave, LeaveOf, Left
+
+SEVERAL_SINCE = 3
+
+Member = LeaveGroupResponse.MemberResponse
+
+
+def leave_group(call: Call, request: LeaveGroupRequest) -> None:
+    """Take members out of a group."""
+    if call.version >= SEVERAL_SINCE:
+        members = tuple(LeaveOf(member.member_id, member.group_instance_id) for member in request.members)
+    else:
+        members = (LeaveOf(request.member_id),)
+    call.broker.groups.ask(
+        request.group_id,
+        lambda shard, token, now: shard.classic.leave(Leave(request.group_id, members), token, now),
+        call.answering(lambda left: answer(call, left)),
+        call.answering(lambda error: answer(call, Left(error))),
+    )
+
+
+def answer(call: Call, left: Left) -> LeaveGroupResponse:
+    """What became of each member."""
+    if call.version < SEVERAL_SINCE:
+        return LeaveGroupResponse(error_code=left.error or left.members[0].error)
+    members = [
+        Member(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=each.error)
+        for each in left.members
+    ]
+    return LeaveGroupResponse(error_code=left.error, members=members)

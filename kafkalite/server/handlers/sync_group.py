@@ -1,0 +1,44 @@
+"""SyncGroup, key 14, v0-5. The leader of a classic group brings the assignment; every member gets its part, once the
+leader has brought it.
+
+Version notes: v3 static members (KIP-345); v5 protocol type and name, which must be given and be the group's (KIP-559).
+"""
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafkalite.server.call import Call
+from kafkalite.state.classic_requests import Sync, Synced
+
+PROTOCOL_NEEDED_SINCE = 5
+
+
+def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse | None:
+    """Bring or fetch an assignment; ended by the leader, a rebalance, or the end of this coordinator."""
+    if call.version >= PROTOCOL_NEEDED_SINCE and None in (request.protocol_type, request.protocol_name):
+        return answer(Synced(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    sync = Sync(
+        group=request.group_id,
+        member_id=request.member_id,
+        generation=request.generation_id,
+        assignments={each.member_id: each.assignment for each in request.assignments},
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+    )
+    call.broker.groups.ask(
+        request.group_id,
+        lambda shard, token, now: shard.classic.sync(sync, token, now),
+        call.answering(lambda synced: answer(synced)),
+        call.answering(lambda error: answer(Synced(error))),
+    )
+    return None
+
+
+def answer(synced: Synced) -> SyncGroupResponse:
+    """The member's part, or the refusal."""
+    return SyncGroupResponse(
+        error_code=synced.error,
+        protocol_type=synced.protocol_type,
+        protocol_name=synced.protocol,
+        assignment=synced.assignment,
+    )
