@@ -1,12 +1,14 @@
 """The replay of a shard: its partition is read from the beginning, in the background.
 
 Laws:
-1. Memory is bounded: one chunk of `offsets.load.buffer.size` at a time, or one batch where that is larger. Reading is a
-   job; records are applied in slices of about a millisecond, between which the loop serves others.
+1. Memory is bounded: one chunk of `offsets.load.buffer.size` at a time, or one batch where that is larger, and what
+   law 4 holds back. Reading is a job; records are applied in slices of about a millisecond, between which the loop
+   serves others.
 2. What cannot be read as a record is skipped: one warning names offset and type of the first, one line counts all.
    Only a partition that cannot be read fails the replay.
 3. While any shard is loading, the garbage collector is off: what is loaded stays, and is then frozen.
-4. Of the records of a type that has no order among its keys the last of a chunk counts, and only it is decoded.
+4. Of the records of a type that has no order among its keys only the last one of each key counts. They are held back,
+   up to a bound, so that one that a later record replaces is never decoded: that is most of a log of commits.
 """
 
 import gc
@@ -35,6 +37,8 @@ NOTHING = object()
 # A slice takes a millisecond or two: so many records are looked at, or applied.
 SLICE_WEIGHT = 2_000
 ORDERED_WEIGHT = 20  # a record that is applied at once, against one that is only looked at
+HELD_RECORDS_MAX = 200_000
+HELD_BYTES_MAX = 32 * 1024 * 1024
 APPLIED_PER_SLICE = 100
 
 
@@ -112,6 +116,8 @@ class Loading:
         self._end = 0
         self._name = f"{partition.topic}-{partition.index}"
         self._skipped = 0
+        self._held: dict[bytes, Record] = {}  # by key (law 4)
+        self._held_bytes = 0
         self._slice: Timer | None = None
 
     def start(self) -> None:
@@ -144,7 +150,7 @@ class Loading:
             self._unreadable(brought.error)
             return
         if self._offset >= self._end and not self._partition.error:
-            self._finish(0)
+            self._go_on(self._apply_held(), partial(self._finish, 0))
             return
         size = self._host.config.offsets_load_buffer_size
         cold = None if brought is None else brought.value
@@ -154,7 +160,7 @@ class Loading:
         elif found.cold is not None:
             self._host.cold_reads.bring(found.cold, self._next)
         elif not found.regions:  # compaction has emptied the rest
-            self._finish(0)
+            self._go_on(self._apply_held(), partial(self._finish, 0))
         else:
             self._host.offload.run(read_all, found.regions, done=self._chunk)
 
@@ -170,33 +176,35 @@ class Loading:
         if outcome.error is not None:
             self._unreadable(outcome.error)
         else:
-            self._go_on(self._records(outcome.value))
+            self._go_on(self._records(outcome.value), self._next)
 
-    def _go_on(self, steps: Iterator[None]) -> None:
-        """Apply a slice, then let the loop serve others."""
+    def _go_on(self, steps: Iterator[None], then: Callable[[], None]) -> None:
+        """Apply a slice, then let the loop serve others; `then` after the last one."""
         self._slice = None
         try:
             next(steps)
         except StopIteration:
-            self._next()
+            then()
         except BatchError as error:  # no batch begins where one should
             self._unreadable(OSError(f"damaged behind offset {self._offset}: {error}"))
         else:
-            self._slice = self._host.clock.call_at(self._host.clock.monotonic(), self._go_on, steps)
+            self._slice = self._host.clock.call_at(self._host.clock.monotonic(), self._go_on, steps, then)
 
     def _records(self, chunk: bytes) -> Iterator[None]:
         """Apply the records of a chunk, with a pause after each slice."""
-        latest: dict[bytes, Record] = {}  # of types without an order (law 4)
-        unordered, taken, position = self._codec.unordered, 0, 0
+        held, unordered, taken, position = self._held, self._codec.unordered, 0, 0
         while position < len(chunk):
             batch = Batch(chunk, position)
             position += batch.size
-            if latest and batch.transactional:  # what is pending has an order
-                yield from self._apply_latest(latest)
+            ordered = batch.transactional
+            if held and ordered:  # what is pending has an order
+                yield from self._apply_held()
             for record in self._readable(batch):
                 key = record.key
-                if key is not None and key[:TYPE_SIZE] in unordered and not batch.transactional:
-                    latest[key] = record
+                if key is not None and key[:TYPE_SIZE] in unordered and not ordered:
+                    if key not in held:
+                        self._held_bytes += len(key) + len(record.value or b"")
+                    held[key] = record
                     taken += 1
                 else:
                     self._take(batch, record)
@@ -205,14 +213,16 @@ class Loading:
                 taken = 0
                 yield
             self._offset = batch.last_offset + 1
-        yield from self._apply_latest(latest)
+        if len(held) > HELD_RECORDS_MAX or self._held_bytes > HELD_BYTES_MAX:
+            yield from self._apply_held()
 
-    def _apply_latest(self, latest: dict[bytes, Record]) -> Iterator[None]:
-        for at, record in enumerate(latest.values()):
+    def _apply_held(self) -> Iterator[None]:
+        for at, record in enumerate(self._held.values()):
             self._decode(record, self._codec.decode)
             if at % APPLIED_PER_SLICE == APPLIED_PER_SLICE - 1:
                 yield
-        latest.clear()
+        self._held.clear()
+        self._held_bytes = 0
 
     def _readable(self, batch: Batch) -> list[Record]:
         try:
