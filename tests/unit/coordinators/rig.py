@@ -1,0 +1,199 @@
+"""A coordinator over a real partition: a faulty disk, virtual time, and jobs that a test may hold back."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from kafkalite.cluster.cold import ColdReads
+from kafkalite.cluster.internal import OFFSETS, InternalPartition, InternalTopic
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.replicas import HostedTopic, Replicas
+from kafkalite.cluster.topics import Refusal
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.topic import TopicConfig
+from kafkalite.coordinators.runtime import Runtime
+from kafkalite.coordinators.shard import Command, Machine
+from kafkalite.coordinators.stored import GroupCodec
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.classic_core import ClassicSettings
+from kafkalite.state.consumer_group import ConsumerGroups
+from kafkalite.state.consumer_messages import ConsumerGroupSettings, Topic
+from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.offsets import Commit, CommitOf, OffsetSettings
+from kafkalite.storage.flusher import Flusher
+from kafkalite.storage.log import Log
+from kafkalite.storage.syncing import JobSyncer
+from kafkalite.testing.clock import InlineOffload, VirtualClock
+from kafkalite.testing.disk import FaultyDisk
+
+M = TypeVar("M", bound=Machine)
+COMPACTED = replace(TopicConfig(), cleanup_policy=("compact",))
+NOT_HERE, LOADING = KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class NoTopics:
+    """Topics as consumer groups see them: none."""
+
+    def by_name(self, name: str) -> Topic | None:
+        return None
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        return None
+
+
+def groups() -> GroupShard:
+    settings = ConsumerGroupSettings()
+    return GroupShard(ClassicSettings(), OffsetSettings(), ConsumerGroups(NoTopics(), lambda _: settings))
+
+
+class Answered:
+    """Who waits: the result, or the error code; told once."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def answer(self, result: object) -> None:
+        assert not self.told, f"told {result} after {self.told}"
+        self.told.append(result)
+
+    def fail(self, error: int) -> None:
+        self.answer(KafkaErrorCode(error))
+
+
+class FakeTopics:
+    """Creates the internal topic when the test lets it."""
+
+    def __init__(self, create: Callable[[InternalTopic], Refusal | None]) -> None:
+        self.asked: list[Callable[[Refusal | None], None]] = []
+        self._create = create
+        self.topic: InternalTopic | None = None
+
+    def create_internal(self, topic: InternalTopic, then: Callable[[Refusal | None], None]) -> None:
+        self.topic = topic
+        self.asked.append(then)
+
+    def settle(self) -> None:
+        assert self.topic is not None
+        self.asked.pop(0)(self._create(self.topic))
+
+
+class Rig(Generic[M]):
+    """The broker around a runtime, with one partition of `__consumer_offsets` unless a test wants none."""
+
+    def __init__(
+        self,
+        path: Path,
+        make_machine: Callable[[], M],
+        *,
+        config: TopicConfig = COMPACTED,
+        settings: Mapping[str, str] | None = None,
+        partitions: int = 1,
+    ) -> None:
+        self.path = path
+        self.topic_config = config
+        self.disk = FaultyDisk()
+        self.clock = VirtualClock()
+        self.offload = InlineOffload()
+        self.sync_jobs = InlineOffload()
+        self.flusher = Flusher(self.disk, self.clock, JobSyncer(self.disk, self.sync_jobs), self.offline)
+        self.replicas = Replicas()
+        self.replicas.flusher = self.flusher
+        self.mark_dirty = self.replicas.mark_dirty
+        self.config = BrokerConfig({"log.dirs": str(path), **(settings or {})})
+        self.cold_reads = ColdReads(self.offload)
+        self.topics = FakeTopics(self._created)
+        self.make_machine = make_machine
+        if partitions:
+            self.host(partitions)
+        self.runtime = self.new_runtime()
+
+    def new_runtime(self) -> Runtime[M]:
+        """A runtime that begins with what is in the logs, as after a restart."""
+        return Runtime(self, OFFSETS, self.make_machine, GroupCodec())  # type: ignore[arg-type]
+
+    def host(self, partitions: int) -> None:
+        topic = HostedTopic(OFFSETS.name, bytes(16), self.topic_config)
+        for index in range(partitions):
+            partition = InternalPartition(OFFSETS.name, bytes(16), index, self.topic_config, self, 0, (1,))
+            directory = str(self.path / f"{OFFSETS.name}-{index}")
+            partition.adopt(Log.create(self.disk, directory, OFFSETS.name, index, self.topic_config))
+            topic.partitions.append(partition)
+        self.replicas.add(topic)
+
+    def _created(self, topic: InternalTopic) -> Refusal | None:
+        self.host(topic.partitions(self.config))
+        return None
+
+    def offline(self, _path: str, _error: OSError) -> None:
+        assert self.partition.log is not None
+        self.partition.log.fail()
+        self.partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+
+    def open_log(self, partition: Partition, opened: Callable[[Log | int], None]) -> None:
+        raise AssertionError("every partition has a log")
+
+    @property
+    def partition(self) -> Partition:
+        found = self.replicas.partition(OFFSETS.name, b"", 0, by_id=False)
+        assert isinstance(found, Partition)
+        return found
+
+    @property
+    def log(self) -> Log:
+        assert self.partition.log is not None
+        return self.partition.log
+
+    def load(self) -> None:
+        """Begin to load, and let it end."""
+        self.runtime.follow()
+        self.work()
+
+    def work(self) -> None:
+        """Let jobs and what they lead to run, at this moment."""
+        while self.offload.drain() + self.sync_jobs.drain():
+            self.clock.advance(0)
+        self.clock.advance(0)
+
+    def restart(self) -> None:
+        """What is not in the log is lost."""
+        self.runtime.close()
+        self.runtime = self.new_runtime()
+        self.load()
+
+    def do(self, command: Command[M], shard: int = 0) -> Answered:
+        """Submit, in a pass that has not ended yet."""
+        waiting = Answered()
+        self.runtime.submit(shard, command, waiting)
+        return waiting
+
+    def now(self, command: Command[M], shard: int = 0) -> Any:
+        """Submit in a pass of its own, and the answer."""
+        waiting = self.do(command, shard)
+        self.replicas.flush()
+        self.work()
+        assert len(waiting.told) == 1
+        return waiting.told[0]
+
+
+def commit(group: str, offset: int, partitions: int = 1, topic: str = "t") -> Command[GroupShard]:
+    wanted = [CommitOf(topic, index, offset) for index in range(partitions)]
+    return lambda machine, token, now: machine.offsets.commit(Commit(group, wanted), token, now)
+
+
+def offsets_of(group: str) -> Command[GroupShard]:
+    """Answers {(topic, partition): offset}."""
+
+    def command(machine: GroupShard, token: Token, now: Now) -> Effects:
+        found = machine.offsets.fetch(group, None, require_stable=False)
+        effects = Effects()
+        effects.answer(token, {(one.topic, one.partition): one.offset for one in found})
+        return effects
+
+    return command
+
+
+def warnings(caplog: Any) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]

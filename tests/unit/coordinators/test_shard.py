@@ -1,0 +1,304 @@
+"""Commands, appends and answers of a shard: in order, committed, and never lost between two lives."""
+
+import errno
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.classic_requests import Heartbeat, Join, Joined, Sync
+from kafkalite.state.effects import Effects, Now, TimerName, Token
+from kafkalite.state.group_records import OffsetCommitted
+from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.offsets import CommitsDone
+from tests.unit.coordinators.rig import (
+    COMPACTED,
+    LOADING,
+    NOT_HERE,
+    Answered,
+    Rig,
+    commit,
+    groups,
+    offsets_of,
+    warnings,
+)
+from tests.unit.protocol.values import seed
+
+TAKEN = CommitsDone(errors=(0,))
+STORAGE = KafkaErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig[GroupShard]]:
+    rig = Rig(tmp_path, groups)
+    rig.load()
+    yield rig
+
+
+def test_a_commit_is_answered_when_it_is_in_the_file(rig: Rig[GroupShard]) -> None:
+    waiting = rig.do(commit("g", 5))
+    assert not waiting.told and rig.log.log_end_offset == 0
+    rig.replicas.flush()
+    assert waiting.told == [TAKEN] and rig.log.log_end_offset == 1
+    assert rig.now(offsets_of("g")) == {("t", 0): 5}
+
+
+def test_with_a_flush_per_message_it_is_answered_when_it_is_on_the_disk(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, groups, config=replace(COMPACTED, flush_messages=1))
+    rig.load()
+    rig.sync_jobs.held = True
+    first, second = rig.do(commit("g", 5)), rig.do(offsets_of("g"))
+    rig.replicas.flush()
+    assert not first.told and not second.told and rig.log.log_end_offset == 1
+    rig.sync_jobs.release()
+    rig.work()
+    assert first.told == [TAKEN] and second.told == [{("t", 0): 5}]
+
+
+def test_what_was_seen_before_it_was_committed_is_told_after_it(rig: Rig[GroupShard]) -> None:
+    order: list[str] = []
+    told = [Told(order, name) for name in ("commit", "read", "commit again")]
+    rig.runtime.submit(0, commit("g", 5), told[0])
+    rig.runtime.submit(0, offsets_of("g"), told[1])
+    rig.runtime.submit(0, commit("g", 6), told[2])
+    assert order == []
+    rig.replicas.flush()
+    assert order == ["commit", "read", "commit again"] and told[1].told == [{("t", 0): 5}]
+
+
+class Told(Answered):
+    def __init__(self, order: list[str], name: str) -> None:
+        super().__init__()
+        self.order = order
+        self.name = name
+
+    def answer(self, result: object) -> None:
+        super().answer(result)
+        self.order.append(self.name)
+
+
+def test_a_write_that_fails_ends_everybody_who_waits_and_the_log_is_read_again(
+    rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert rig.now(commit("g", 5)) == TAKEN
+    parked = rig.do(join("members"))
+    rig.clock.advance(2_999)
+    rig.disk.fail("write", errno.ENOSPC, path=".log")
+    failed, behind = rig.do(commit("g", 6)), rig.do(offsets_of("g"))
+    rig.replicas.flush()
+    assert failed.told == behind.told == parked.told == [NOT_HERE]
+    assert rig.do(offsets_of("g")).told == [LOADING]
+    assert any("KAFKA_STORAGE_ERROR" in line for line in warnings(caplog))
+    rig.work()
+    assert rig.now(offsets_of("g")) == {("t", 0): 5}
+    assert rig.now(commit("g", 7)) == TAKEN
+    assert rig.now(offsets_of("g")) == {("t", 0): 7}
+
+
+def test_an_append_that_is_still_on_its_way_keeps_the_next_life_waiting(tmp_path: Path) -> None:
+    """What was written before the failure is in the log, and must be in the next life."""
+    rig = Rig(tmp_path, groups, config=replace(COMPACTED, flush_messages=1))
+    rig.load()
+    rig.sync_jobs.held = True
+    written = rig.do(commit("g", 5))
+    rig.replicas.flush()
+    rig.disk.fail("write", errno.ENOSPC, path=".log")
+    failed = rig.do(commit("h", 6))
+    rig.replicas.flush()
+    assert written.told == failed.told == [NOT_HERE]
+    rig.work()
+    assert rig.do(offsets_of("g")).told == [LOADING]
+    rig.sync_jobs.release()
+    rig.work()
+    rig.sync_jobs.held = False
+    assert rig.now(offsets_of("g")) == {("t", 0): 5} and rig.now(offsets_of("h")) == {}
+
+
+def test_a_disk_that_is_gone_is_said_and_asked_again(rig: Rig[GroupShard]) -> None:
+    rig.offline("", OSError())
+    assert rig.now(commit("g", 5)) == NOT_HERE
+    assert rig.do(commit("g", 5)).told == [NOT_HERE]
+    rig.partition.error = 0
+    rig.clock.advance(10_000)
+    rig.work()
+    assert rig.now(offsets_of("g")) == {}
+
+
+def test_a_command_that_raises_ends_this_life_only(rig: Rig[GroupShard]) -> None:
+    assert rig.now(commit("g", 5)) == TAKEN
+    parked, raised = rig.do(join("members")), Answered()
+
+    def broken(_machine: GroupShard, _token: Token, _now: Now) -> Effects:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        rig.runtime.submit(0, broken, raised)
+    assert raised.told == [KafkaErrorCode.UNKNOWN_SERVER_ERROR]
+    rig.replicas.flush()
+    rig.work()
+    assert parked.told == [NOT_HERE]
+    assert rig.now(offsets_of("g")) == {("t", 0): 5}
+
+
+def test_a_record_that_cannot_be_stored_leaves_nothing(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Ticking)
+    rig.load()
+    waiting = Answered()
+
+    def strange(_machine: Ticking, token: Token, now: Now) -> Effects:
+        effects = Effects(records=[OffsetCommitted("g", "t", 0, 1, -1, "", now.wall_ms), object()])
+        effects.answer(token, None)
+        return effects
+
+    with pytest.raises(TypeError, match="object"):
+        rig.runtime.submit(0, strange, waiting)
+    rig.work()
+    assert waiting.told == [KafkaErrorCode.UNKNOWN_SERVER_ERROR] and rig.log.next_offset == 0
+    assert rig.now(set_timers(one=50)) is None
+
+
+def test_a_large_commit_is_cut_into_batches_and_answered_once(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, groups, config=replace(COMPACTED, max_message_bytes=2_000))
+    rig.load()
+    assert rig.now(commit("g", 5, partitions=300)) == CommitsDone(errors=(0,) * 300)
+    rig.restart()
+    assert rig.now(offsets_of("g")) == {("t", index): 5 for index in range(300)}
+
+
+# timers
+
+
+class Ticking:
+    """A machine of timers: each command sets or cancels some, each one that fires is written down."""
+
+    def __init__(self) -> None:
+        self.fired: list[tuple[str, int]] = []
+
+    def apply(self, record: object) -> None: ...
+
+    def loaded(self, now: Now) -> Effects:
+        effects = Effects()
+        effects.set_timer(("loaded",), now.ms + 10)
+        return effects
+
+    def expired(self, name: TimerName, now: Now) -> Effects:
+        self.fired.append((name[0], now.ms))
+        return Effects(records=[OffsetCommitted("g", name[0], 0, now.ms, -1, "", 0)])
+
+
+def set_timers(**at_ms: int | None) -> Any:
+    def command(_machine: Ticking, token: Token, _now: Now) -> Effects:
+        effects = Effects()
+        for name, at in at_ms.items():
+            if at is None:
+                effects.cancel_timer((name,))
+            else:
+                effects.set_timer((name,), at)
+        effects.answer(token, None)
+        return effects
+
+    return command
+
+
+def test_timers_fire_at_their_time_and_write_by_themselves(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Ticking)
+    rig.load()
+    machine = rig.runtime.machine(0)
+    assert machine is not None
+    rig.now(set_timers(one=50, two=20, three=30))
+    rig.now(set_timers(one=15, three=None, four=None))
+    rig.clock.advance(100)
+    assert machine.fired == [("loaded", 10), ("one", 15), ("two", 20)]
+    assert rig.log.log_end_offset == 3
+    rig.runtime.close()
+
+
+def test_timers_end_with_the_life_that_set_them(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Ticking)
+    rig.load()
+    old = rig.runtime.machine(0)
+    rig.now(set_timers(one=50, two=60))
+    rig.disk.fail("write", errno.EIO, path=".log")
+    rig.clock.advance(10)  # its append fails
+    rig.work()
+    new = rig.runtime.machine(0)
+    assert old is not None and new is not None and new is not old and old.fired == [("loaded", 10)]
+    rig.clock.advance(100)
+    assert old.fired == [("loaded", 10)] and new.fired == [("loaded", 20)]
+    rig.runtime.close()
+    assert rig.clock.timers == 0
+
+
+# stop
+
+
+def test_a_stop_ends_everybody_who_waits(rig: Rig[GroupShard]) -> None:
+    parked, behind = rig.do(join("members")), rig.do(commit("g", 5))
+    rig.runtime.close()
+    assert parked.told == behind.told == [NOT_HERE]
+    rig.replicas.flush()
+    assert rig.do(commit("g", 6)).told == [NOT_HERE]
+    assert rig.clock.timers == 0
+
+
+# members, over the whole stack
+
+
+def join(group: str, member_id: str = "") -> Any:
+    request = Join(group, member_id, "fresh", "consumer", (("range", b""),), 10_000, 10_000, "c", "h", None, False)
+    return lambda machine, token, now: machine.kinds.join(request, token, now)
+
+
+def test_a_member_joins_after_the_delay_and_is_there_after_a_restart(rig: Rig[GroupShard]) -> None:
+    joining = rig.do(join("members"))
+    rig.replicas.flush()
+    assert not joining.told
+    rig.clock.advance(3_000)
+    rig.work()
+    (joined,) = joining.told
+    assert isinstance(joined, Joined) and joined.generation == 1
+    sync = Sync("members", joined.member_id, 1, {joined.member_id: b"all"}, None, "consumer", "range")
+    assert rig.now(lambda machine, token, now: machine.classic.sync(sync, token, now)).assignment == b"all"
+    rig.restart()
+    beat = Heartbeat("members", joined.member_id, 1)
+    assert rig.now(lambda machine, token, now: machine.classic.heartbeat(beat, token, now)).error == 0
+    rig.clock.advance(10_001)
+    rig.work()
+    assert rig.now(lambda machine, token, now: machine.classic.heartbeat(beat, token, now)).error != 0
+
+
+@pytest.mark.parametrize("flush_messages", [1, 3, 2**63 - 1])
+def test_what_was_answered_is_kept_whatever_fails(tmp_path: Path, flush_messages: int) -> None:
+    """Random commits, reads and deletions with writes that fail: an acknowledged commit is never undone."""
+    rng = random.Random(f"{seed()} {flush_messages}")
+    rig = Rig(tmp_path, groups, config=replace(COMPACTED, flush_messages=flush_messages))
+    rig.load()
+    known: dict[str, int] = {}  # by group, as acknowledged
+    unsure: dict[str, set[int | None]] = {}  # what a failed command may have left
+    failures = 0
+    for step in range(400):
+        if rng.random() < 0.1:
+            rig.disk.fail("write", rng.choice((errno.ENOSPC, errno.EIO)), when=rng.randint(1, 3), path=".log")
+        commits = [(f"g{rng.randrange(4)}", step * 10 + at) for at in range(rng.randint(1, 3))]
+        waiting = [(group, offset, rig.do(commit(group, offset))) for group, offset in commits]
+        rig.replicas.flush()
+        rig.work()
+        for group, offset, one in waiting:
+            if one.told == [TAKEN]:
+                known[group] = offset
+                unsure.pop(group, None)
+            else:
+                assert one.told[0] in (NOT_HERE, LOADING)
+                failures += 1
+                unsure.setdefault(group, set()).add(offset)
+        if rng.random() < 0.1:
+            rig.disk.heal()
+            rig.restart()
+        for group, offset in known.items():
+            seen = rig.now(offsets_of(group))[("t", 0)]
+            assert seen == offset or seen in unsure.get(group, ()), (group, step)
+    assert failures > 10
