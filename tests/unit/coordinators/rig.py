@@ -95,8 +95,8 @@ class Rig(Generic[M]):
         self.path = path
         self.topic_config = config
         self.disk = FaultyDisk()
-        self.clock = VirtualClock()
-        self.offload = InlineOffload()
+        self.clock: Any = VirtualClock()
+        self.offload: Any = InlineOffload()
         self.sync_jobs = InlineOffload()
         self.flusher = Flusher(self.disk, self.clock, JobSyncer(self.disk, self.sync_jobs), self.offline)
         self.replicas = Replicas()

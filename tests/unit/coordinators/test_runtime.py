@@ -1,0 +1,139 @@
+"""Where a group belongs, the topic that is made on first use, and what happens to groups without a request."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkalite.cluster.topics import Refusal
+from kafkalite.coordinators.runtime import java_hash
+from kafkalite.coordinators.upkeep import Upkeep
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.offsets import CommitsDone
+from tests.unit.coordinators.rig import NOT_HERE, Answered, Rig, commit, groups, offsets_of, warnings
+
+TAKEN = CommitsDone(errors=(0,))
+NOT_AVAILABLE = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
+HOUR_MS = 3_600_000
+WEEK_MS = 7 * 24 * HOUR_MS
+
+
+# The hashes are Java's: "...".hashCode()
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("my-group", -1_906_497_762),
+        ("Zürich ✓ 𝄞", -1_398_177_095),
+        ("polygenelubricants", 0),  # -2**31, which has no absolute value
+        ("AaAaBB", 1_952_508_096),
+    ],
+)
+def test_the_hash_is_javas(text: str, hashed: int) -> None:
+    assert java_hash(text) == hashed
+
+
+def test_the_topic_is_made_once_when_it_is_needed(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "5"})
+    rig.load()
+    told: list[int] = []
+    assert list(rig.runtime.shards()) == [] and rig.runtime.shard_for("g") == 103 % 5
+    rig.runtime.ready(told.append)
+    committing = rig.do(commit("g", 5), rig.runtime.shard_for("g"))
+    assert told == [] and not committing.told and len(rig.topics.asked) == 1
+    rig.topics.settle()
+    assert told == [0] and committing.told == [TAKEN] and list(rig.runtime.shards()) == [0, 1, 2, 3, 4]
+    rig.runtime.ready(told.append)
+    assert told == [0, 0] and not rig.topics.asked
+    assert rig.now(offsets_of("g"), rig.runtime.shard_for("g")) == {("t", 0): 5}
+
+
+def test_a_topic_that_cannot_be_made_is_said_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "1"})
+    committing = rig.do(commit("g", 5))
+    rig.topics.asked.pop()(Refusal(KafkaErrorCode.INVALID_REPLICATION_FACTOR, "too few"))
+    assert committing.told == [NOT_AVAILABLE] and "too few" in warnings(caplog)[-1]
+    again = rig.do(commit("g", 5))
+    rig.topics.settle()
+    assert again.told == [TAKEN]
+
+
+def test_a_stop_while_the_topic_is_made(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "1"})
+    committing, told = rig.do(commit("g", 5)), list[int]()
+    rig.runtime.close()
+    assert committing.told == [NOT_AVAILABLE]
+    rig.topics.settle()
+    rig.runtime.ready(told.append)
+    assert told == [NOT_AVAILABLE] and rig.do(commit("g", 5)).told == [NOT_HERE]
+    assert list(rig.runtime.shards()) == []
+
+
+# upkeep
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig[GroupShard]:
+    settings = {"offsets.retention.minutes": str(60), "offsets.retention.check.interval.ms": str(HOUR_MS)}
+    rig = Rig(tmp_path, groups, settings=settings, partitions=2)
+    rig.load()
+    return rig
+
+
+def test_offsets_that_nobody_renews_expire(rig: Rig[GroupShard], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalite.coordinators.upkeep.GROUPS_AT_ONCE", 3)
+    upkeep = Upkeep(rig.runtime, rig.clock, rig.config)
+    upkeep.start()
+    for at in range(10):
+        assert rig.now(commit(f"g{at}", 5), at % 2) == TAKEN
+    rig.clock.advance(WEEK_MS - HOUR_MS)
+    for at in range(4):
+        assert rig.now(commit(f"g{at}", 6), at % 2) == TAKEN
+    rig.clock.advance(2 * HOUR_MS)
+    rig.work()
+    left = {at for at in range(10) if rig.now(offsets_of(f"g{at}"), at % 2)}
+    assert left == {0, 1, 2, 3}
+    rig.restart()
+    assert {at for at in range(10) if rig.now(offsets_of(f"g{at}"), at % 2)} == left
+    upkeep.close()
+    rig.runtime.close()
+    assert rig.clock.timers == 0
+
+
+def test_offsets_of_a_deleted_topic_go_also_while_the_shard_is_loading(rig: Rig[GroupShard]) -> None:
+    upkeep = Upkeep(rig.runtime, rig.clock, rig.config)
+    for shard in (0, 1):
+        assert rig.now(commit("g", 5), shard) == TAKEN
+        assert rig.now(commit("g", 7, topic="other"), shard) == TAKEN
+    upkeep.topic_gone("t")
+    assert rig.now(offsets_of("g")) == {("other", 0): 7}
+    rig.restart()
+    assert rig.now(offsets_of("g")) == {("other", 0): 7}
+    rig.runtime.close()
+    rig.runtime = rig.new_runtime()
+    rig.offload.held = True
+    rig.runtime.follow()
+    Upkeep(rig.runtime, rig.clock, rig.config).topic_gone("other")
+    rig.offload.release()
+    rig.work()
+    assert rig.now(offsets_of("g"), 0) == rig.now(offsets_of("g"), 1) == {}
+
+
+def test_a_sweep_goes_on_after_a_shard_was_read_again(rig: Rig[GroupShard]) -> None:
+    upkeep = Upkeep(rig.runtime, rig.clock, rig.config)
+    upkeep.start()
+    assert rig.now(commit("g", 5)) == TAKEN
+    rig.clock.advance(WEEK_MS - 1)
+    rig.disk.fail("write", 28, path=".log")
+    rig.clock.advance(1 + HOUR_MS)
+    rig.work()
+    assert rig.now(offsets_of("g")) == {("t", 0): 5}
+    rig.clock.advance(HOUR_MS)
+    rig.work()
+    assert rig.now(offsets_of("g")) == {}
+    waiting = Answered()
+    rig.runtime.submit(0, commit("g", 6), waiting)
+    upkeep.close()
+    rig.runtime.close()
+    assert waiting.told == [NOT_HERE] and rig.clock.timers == 0
