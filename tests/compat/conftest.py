@@ -12,12 +12,18 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.compat.clients import PYTHON_CLIENTS, Client
 from tests.compat.clients.java import JAVA_VERSIONS, JavaTools
+from tests.compat.clients.members import Crowd
 from tests.kit import jvm
 from tests.kit.brokers import AGAINST, Broker, broker_under_test, wait_until
 
 _numbers = itertools.count(1)
 
-NOT_YET_LED = (KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.NOT_LEADER_FOR_PARTITION)
+NOT_YET_LED = (
+    KafkaError._NOENT,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
 MakeTopic = Callable[..., str]
 
 
@@ -47,10 +53,21 @@ def address(broker: Broker) -> str:
 @pytest.fixture
 def new_topic(broker: Broker, request: pytest.FixtureRequest) -> MakeTopic:
     """Make a topic with a name of its own: `new_topic(partitions=3, **{"max.message.bytes": "2000000"})`."""
-    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 2})
+    return topic_maker(broker.address, request.node.originalname)
+
+
+@pytest.fixture
+def new_group_topic(group_address: str, request: pytest.FixtureRequest) -> MakeTopic:
+    """The same at the broker of `group_address`."""
+    return topic_maker(group_address, request.node.originalname)
+
+
+def topic_maker(address: str, stem: str) -> MakeTopic:
+    """Makes topics at that broker, under names that begin with `stem`."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
 
     def make(partitions: int = 1, **configs: str) -> str:
-        name = unused_name(request.node.originalname)
+        name = unused_name(stem)
         admin.create_topics([NewTopic(name, partitions, 1, config=configs)])[name].result(30)
         wait_until(lambda: is_led(admin, name, partitions), f"a leader for each partition of {name}")
         return name
@@ -92,3 +109,33 @@ def java(request: pytest.FixtureRequest, address: str) -> JavaTools:
     if (reason := jvm.java_missing()) is not None:
         pytest.skip(f"Apache Kafka's tools: {reason}")
     return JavaTools(request.param, address)
+
+
+# Sessions that end within a test; the same for both brokers.
+SHORT_SESSIONS = {
+    "group.min.session.timeout.ms": "500",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.assignment.interval.ms": "0",
+}
+
+
+@pytest.fixture(scope="session")
+def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A running broker that allows short sessions; no test of this session may stop it."""
+    with broker_under_test(tmp_path_factory.mktemp("groups"), SHORT_SESSIONS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def group_address(group_broker: Broker) -> str:
+    return group_broker.address
+
+
+@pytest.fixture
+def crowd(group_address: str) -> Iterator[Crowd]:
+    """Who joins groups at the broker of `group_address`; all leave at the end of the test."""
+    with Crowd(group_address) as members:
+        yield members

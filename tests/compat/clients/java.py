@@ -18,6 +18,7 @@ CLASSES = {
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
 }
 CLASSES_3 = {
     "console-producer": "kafka.tools.ConsoleProducer",

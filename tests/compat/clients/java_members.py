@@ -1,0 +1,163 @@
+"""Java consumers as members of a crowd, many in one Java process, which runs Kafka's tools too: a start costs seconds.
+
+Laws: the process is one conversation of lines, see GroupConsumers.java; one thread reads what it says and gives each
+member its own; it ends when its input ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from tests.compat.clients.java import CLASSES
+from tests.compat.clients.members import HEARTBEAT_MS, POLL_S, REFRESH_MS, Crowd, Kind, Member, Place, Seen, Wish
+from tests.compat.clients.model import DEADLINE_S
+from tests.kit import jvm
+
+PROGRAM = str(jvm.KIT / "GroupConsumers.java")
+ASSIGNORS = "org.apache.kafka.clients.consumer."
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Inbox:
+    """What the process has said of one consumer."""
+
+    assigned: frozenset[Place] = frozenset()
+    fresh: deque[Seen] = field(default_factory=deque)
+    news: queue.SimpleQueue[list[str]] = field(default_factory=queue.SimpleQueue)
+
+
+class JavaProcess:
+    """One Java process against one broker; a context manager."""
+
+    def __init__(self, version: str, address: str) -> None:
+        self.version = version
+        self.address = address
+        self._inboxes: dict[str, Inbox] = {}
+        self._tools: queue.SimpleQueue[str] = queue.SimpleQueue()
+        command = jvm.java_command(version, PROGRAM, log="OFF")
+        command[1:1] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._reader = threading.Thread(target=self._listen, name="java", daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        self._tools.get(timeout=2 * DEADLINE_S)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._reader.join(DEADLINE_S)
+            if self._process.poll() is None:
+                self._process.kill()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            name, *words = line.rstrip("\n").split("\t")
+            if name in ("ready", "tool"):
+                self._tools.put(words[0])
+                continue
+            inbox = self._inboxes[name]
+            if words[0] == "assigned":
+                inbox.assigned = frozenset(map(place_of, filter(None, words[1].split(","))))
+            elif words[0] == "read":
+                inbox.fresh.append(Seen(words[1], int(words[2]), int(words[3])))
+            else:
+                inbox.news.put(words)
+
+    def tell(self, *words: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\t".join(words) + "\n")
+        self._process.stdin.flush()
+
+    def open(self, name: str, *words: str) -> Inbox:
+        """A new consumer; what it says comes into its inbox."""
+        inbox = self._inboxes[name] = Inbox()
+        self.tell("open", name, *words)
+        return inbox
+
+    def groups(self, *args: str) -> str:
+        """Run kafka-consumer-groups, and answer what it printed on both of its outputs."""
+        self.tell("tool", CLASSES["consumer-groups"], "--bootstrap-server", self.address, *args)
+        return bytes.fromhex(self._tools.get(timeout=2 * DEADLINE_S)).decode()
+
+    def kind(self, how: str) -> Kind:
+        """A kind of member: `range`, `cooperative-sticky` or `consumer`."""
+        settings = {
+            "range": {"partition.assignment.strategy": f"{ASSIGNORS}RangeAssignor"},
+            "cooperative-sticky": {"partition.assignment.strategy": f"{ASSIGNORS}CooperativeStickyAssignor"},
+            "consumer": {"group.protocol": "consumer"},
+        }[how]
+        return Kind(f"java-{how}", partial(JavaMember, java=self, **settings))
+
+
+def place_of(text: str) -> Place:
+    topic, partition = text.rsplit(":", 1)
+    return topic, int(partition)
+
+
+class JavaMember(Member):
+    """A consumer that lives in the Java process; this thread only asks and listens."""
+
+    def __init__(self, crowd: Crowd, wish: Wish, java: JavaProcess, **more: Any) -> None:
+        super().__init__(crowd, wish)
+        if "group.protocol" not in more:
+            more |= {"session.timeout.ms": wish.session_ms, "heartbeat.interval.ms": HEARTBEAT_MS}
+        if wish.instance is not None:
+            more["group.instance.id"] = wish.instance
+        settings = {
+            "bootstrap.servers": crowd.address,
+            "group.id": wish.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": "false",
+            "metadata.max.age.ms": REFRESH_MS,
+            "reconnect.backoff.max.ms": 500,
+            "fetch.max.wait.ms": 100,
+            **more,
+        }
+        what = ("pattern", wish.pattern) if wish.pattern else ("topics", ",".join(wish.topics))
+        self._words = [*what, *(f"{key}={value}" for key, value in settings.items())]
+        self._java = java
+        self._id = f"member-{next(_numbers)}"
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        self._inbox = self._java.open(self._id, *self._words)
+        yield
+        self._java.tell("close", self._id)
+        self._expect("closed")
+
+    def _expect(self, word: str) -> None:
+        said = self._inbox.news.get(timeout=DEADLINE_S)
+        if said[0] != word:
+            raise RuntimeError(f"{self.name}: {' '.join(said)}")
+
+    def _poll(self) -> list[Seen]:
+        try:
+            raise RuntimeError(f"{self.name}: {' '.join(self._inbox.news.get(timeout=POLL_S))}")
+        except queue.Empty:
+            return [self._inbox.fresh.popleft() for _ in range(len(self._inbox.fresh))]
+
+    def _assignment(self) -> frozenset[Place]:
+        return self._inbox.assigned
+
+    def _commit(self) -> None:
+        self._java.tell("commit", self._id)
+        self._expect("committed")

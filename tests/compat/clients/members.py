@@ -1,0 +1,339 @@
+"""Consumers that join groups, each in a thread of its own, so that several of one group live beside each other.
+
+Laws: a member is driven by its own thread alone (others ask it by `ask`); it commits when it is told to, never by
+itself; whatever changes is announced on the crowd's one condition, so nobody asks in a loop; what goes wrong in a
+member is raised by the crowd's next wait, or at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import confluent_kafka as ck
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
+
+from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.model import DEADLINE_S
+from tests.compat.clients.python import KafkaConsumer
+
+POLL_S = 0.05
+HEARTBEAT_MS = 200
+REFRESH_MS = 300
+
+Place = tuple[str, int]
+
+
+class Seen(NamedTuple):
+    """Where a record lay that a member read."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a member asks for: topics by name or, where there is one, by pattern (a regular expression from `^` on)."""
+
+    group: str
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    instance: str | None = None
+    session_ms: int = 10_000
+
+
+class Member(threading.Thread, ABC):
+    """One consumer: what it owns, what it has read, and its failure, if it came to one."""
+
+    def __init__(self, crowd: Crowd, wish: Wish) -> None:
+        super().__init__(name=f"{type(self).__name__} of {wish.group}", daemon=True)
+        self.wish = wish
+        self.assigned: frozenset[Place] = frozenset()
+        self.seen: list[Seen] = []
+        self.failure: Exception | None = None
+        self.forgiven = False
+        self._crowd = crowd
+        self.address = crowd.address
+        self._ending = threading.Event()
+        self._asked: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+
+    def run(self) -> None:
+        try:
+            with self._opened():
+                while not self._ending.is_set():
+                    self._tell(self._poll(), self._assignment())
+                    while self._asked:
+                        answer_with(*self._asked.popleft())
+        except Exception as failure:  # raised again where it is waited for
+            self.failure = failure
+        self._tell([], frozenset())
+
+    def _tell(self, fresh: list[Seen], assigned: frozenset[Place]) -> None:
+        if not fresh and assigned == self.assigned and self.failure is None:
+            return
+        with self._crowd.changed:
+            self.seen += fresh
+            self.assigned = assigned
+            self._crowd.changed.notify_all()
+
+    def ask(self, job: Callable[[], Any]) -> Any:
+        """Have the member's own thread do this, between two polls; answers what it returned, raises what it raised."""
+        answer: Future[Any] = Future()
+        self._asked.append((job, answer))
+        return answer.result(DEADLINE_S)
+
+    def commit(self) -> None:
+        """Commit how far it has read; returns when the broker has taken it."""
+        self.ask(self._commit)
+
+    def leave(self) -> None:
+        """Close the consumer: a dynamic member leaves its group."""
+        self._ending.set()
+        self.join(DEADLINE_S)
+        assert not self.is_alive(), f"{self.name} does not close"
+
+    @contextmanager
+    @abstractmethod
+    def _opened(self) -> Iterator[None]: ...
+
+    @abstractmethod
+    def _poll(self) -> list[Seen]: ...
+
+    @abstractmethod
+    def _assignment(self) -> frozenset[Place]: ...
+
+    @abstractmethod
+    def _commit(self) -> None: ...
+
+
+def answer_with(job: Callable[[], Any], answer: Future[Any]) -> None:
+    """Do the job, and let who waits for its answer have what became of it."""
+    try:
+        answer.set_result(job())
+    except Exception as error:  # raised again by who asked
+        answer.set_exception(error)
+
+
+class Librdkafka(Member):
+    """confluent-kafka, by any of its three kinds of rebalance."""
+
+    def __init__(self, crowd: Crowd, wish: Wish, **more: Any) -> None:
+        super().__init__(crowd, wish)
+        if more.get("group.protocol") != "consumer":
+            more |= {"session.timeout.ms": wish.session_ms, "heartbeat.interval.ms": HEARTBEAT_MS}
+        if wish.instance is not None:
+            more["group.instance.id"] = wish.instance
+        self._settings = {
+            "bootstrap.servers": self.address,
+            "group.id": wish.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": REFRESH_MS,
+            "reconnect.backoff.max.ms": 500,
+            "fetch.wait.max.ms": 100,
+            "log_level": QUIET,
+            **more,
+        }
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        with closing(ck.Consumer(self._settings)) as self._consumer:
+            self._consumer.subscribe([self.wish.pattern] if self.wish.pattern else list(self.wish.topics))
+            yield
+
+    def _poll(self) -> list[Seen]:
+        fresh = []
+        for message in self._consumer.consume(500, POLL_S):
+            if (error := message.error()) is None:
+                fresh.append(Seen(message.topic(), message.partition(), message.offset()))
+            elif error.fatal() or (not error.retriable() and error.code() not in PASSING):
+                raise ck.KafkaException(error)
+        return fresh
+
+    def _assignment(self) -> frozenset[Place]:
+        return frozenset((place.topic, place.partition) for place in self._consumer.assignment())
+
+    def _commit(self) -> None:
+        try:
+            self._consumer.commit(asynchronous=False)
+        except ck.KafkaException as error:
+            if error.args[0].code() != ck.KafkaError._NO_OFFSET:  # it has read nothing since
+                raise
+
+
+# What librdkafka only tells, and gets over by itself.
+PASSING = {
+    ck.KafkaError._TRANSPORT,
+    ck.KafkaError._ALL_BROKERS_DOWN,
+    ck.KafkaError._RESOLVE,
+    ck.KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+
+
+class KafkaPythonMember(Member):
+    """kafka-python, eager."""
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=self.address,
+            group_id=self.wish.group,
+            group_instance_id=self.wish.instance,
+            session_timeout_ms=self.wish.session_ms,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            metadata_max_age_ms=REFRESH_MS,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=100,
+            reconnect_backoff_max_ms=500,
+            request_timeout_ms=20_000,
+        )
+        with closing(self._consumer):
+            self._consumer.subscribe(self.wish.topics, self.wish.pattern)
+            yield
+
+    def _poll(self) -> list[Seen]:
+        found = self._consumer.poll(int(POLL_S * 1000))
+        return [Seen(m.topic, m.partition, m.offset) for messages in found.values() for m in messages]
+
+    def _assignment(self) -> frozenset[Place]:
+        return frozenset((place.topic, place.partition) for place in self._consumer.assignment())
+
+    def _commit(self) -> None:
+        self._consumer.commit()
+
+
+class AioKafkaMember(Member):
+    """aiokafka, eager. Its loop runs in this thread only, so a member that is held is silent."""
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        with asyncio.Runner() as runner:
+            self._runner = runner
+            self._consumer = runner.run(self._start())
+            try:
+                yield
+            finally:
+                runner.run(self._consumer.stop())
+
+    async def _start(self) -> AIOKafkaConsumer:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.address,
+            group_id=self.wish.group,
+            group_instance_id=self.wish.instance,
+            session_timeout_ms=self.wish.session_ms,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            metadata_max_age_ms=REFRESH_MS,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=100,
+            partition_assignment_strategy=(AioRange,),
+        )
+        await consumer.start()
+        consumer.subscribe(self.wish.topics, self.wish.pattern)
+        return consumer
+
+    def _poll(self) -> list[Seen]:
+        found = self._runner.run(self._consumer.getmany(timeout_ms=int(POLL_S * 1000)))
+        return [Seen(m.topic, m.partition, m.offset) for messages in found.values() for m in messages]
+
+    def _assignment(self) -> frozenset[Place]:
+        return frozenset((place.topic, place.partition) for place in self._consumer.assignment())
+
+    def _commit(self) -> None:
+        self._runner.run(self._consumer.commit())
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A library and a way of rebalancing."""
+
+    name: str
+    make: Callable[[Crowd, Wish], Member]
+
+
+EAGER = Kind("librdkafka-eager", partial(Librdkafka, **{"partition.assignment.strategy": "range"}))
+COOPERATIVE = Kind(
+    "librdkafka-cooperative", partial(Librdkafka, **{"partition.assignment.strategy": "cooperative-sticky"})
+)
+CONSUMER = Kind("librdkafka-consumer", partial(Librdkafka, **{"group.protocol": "consumer"}))
+AIO = Kind("aiokafka", AioKafkaMember)
+PYTHON = Kind("kafka-python", KafkaPythonMember)
+KINDS = (EAGER, COOPERATIVE, CONSUMER, AIO, PYTHON)
+
+
+class Crowd:
+    """Members and what is expected of them together; ends them all with its block."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.changed = threading.Condition()
+        self.members: list[Member] = []
+
+    def join(self, kind: Kind, wish: Wish) -> Member:
+        """One more member; returns at once."""
+        member = kind.make(self, wish)
+        self.members.append(member)
+        member.start()
+        return member
+
+    def wait(self, until: Callable[[], object], what: str, *, seconds: float = DEADLINE_S) -> None:
+        """Until it is so; raises what went wrong in a member, or says how things stand after the deadline."""
+        with self.changed:
+            self.changed.wait_for(lambda: until() or self.failed(), seconds)
+            if not until():
+                self.check()
+                state = {member.name: sorted(member.assigned) for member in self.members}
+                raise AssertionError(f"not in time: {what}; assigned are {state}")
+
+    def failed(self) -> list[Member]:
+        return [member for member in self.members if member.failure is not None and not member.forgiven]
+
+    def check(self) -> None:
+        """Raise the failures that nobody has taken note of."""
+        if failed := self.failed():
+            raise ExceptionGroup("members failed", [each.failure for each in failed if each.failure is not None])
+
+    def refused(self, member: Member) -> Exception:
+        """Wait until this member has failed, and answer why."""
+        member.forgiven = True
+        self.wait(lambda: member.failure, f"{member.name} is refused")
+        assert member.failure is not None
+        return member.failure
+
+    def share(self, places: Iterable[Place], *members: Member) -> None:
+        """Wait until these members own these places: each place one owner, no member idle."""
+        wanted = sorted(places)
+
+        def fair() -> bool:
+            return sorted(p for m in members for p in m.assigned) == wanted and all(m.assigned for m in members)
+
+        self.wait(fair, f"{len(members)} members share {wanted}")
+
+    def read(self, records: Iterable[Seen], *members: Member) -> None:
+        """Wait until these members have read all of these records between them."""
+        wanted = set(records)
+        self.wait(lambda: wanted <= {seen for m in members for seen in m.seen}, f"{len(wanted)} records are read")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for member in self.members:
+            if member.is_alive():
+                member.leave()
+        if error is None:
+            self.check()

@@ -1,0 +1,119 @@
+"""Groups of one kind of client, and of several: who owns what, what is read, where the next one goes on.
+
+The brokers are told to allow short sessions, so that a test need not wait for the death of a member.
+"""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.members import AIO, CONSUMER, EAGER, KINDS, PYTHON, Crowd, Kind, Wish
+from tests.compat.clients.model import DEADLINE_S
+from tests.compat.conftest import MakeTopic, unused_name
+from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, commit_all, doomed, places, write
+
+# How librdkafka says that another member has its name; the other two libraries only go on trying.
+FENCED = {EAGER: "fenced", CONSUMER: "instance ID is still used"}
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each kind of member in turn."""
+    return request.param
+
+
+def test_members_come_and_go(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
+    """Every partition has one owner whoever joins or leaves; the next ones go on behind what was committed."""
+    topic, group = new_group_topic(PARTITIONS), unused_name("group")
+    first_records, everything = write(group_address, topic), places(topic)
+    wish = Wish(group, (topic,))
+    first = crowd.join(kind, wish)
+    crowd.share(everything, first)
+    second = crowd.join(kind, wish)
+    crowd.share(everything, first, second)
+    third = crowd.join(kind, wish)
+    crowd.share(everything, first, second, third)
+    crowd.read(first_records, first, second, third)
+    first.leave()
+    crowd.share(everything, second, third)
+    crowd.read(first_records, first, second, third)
+    second.leave()
+    crowd.share(everything, third)
+    commit_all([third], everything)
+    third.leave()
+    more_records = write(group_address, topic, EACH)
+    next_one = crowd.join(kind, wish)
+    crowd.read(more_records, next_one)
+    assert set(next_one.seen) == set(more_records), "nothing is read again that was committed"
+
+
+def test_kinds_of_client_share_a_group(crowd: Crowd, new_group_topic: MakeTopic) -> None:
+    """librdkafka, aiokafka and kafka-python agree on `range`; each of them leads once."""
+    topic, group = new_group_topic(PARTITIONS), unused_name("mixed")
+    everything = places(topic)
+    for kinds in ((EAGER, AIO, PYTHON), (AIO, PYTHON, EAGER), (PYTHON, EAGER, AIO)):
+        members = [crowd.join(kinds[0], Wish(group, (topic,)))]
+        crowd.share(everything, *members)
+        members += [crowd.join(kind, Wish(group, (topic,))) for kind in kinds[1:]]
+        crowd.share(everything, *members)
+        for member in members:
+            member.leave()
+
+
+@pytest.mark.parametrize("kind", [EAGER, CONSUMER, AIO, PYTHON], ids=lambda kind: kind.name)
+def test_a_dead_member_is_replaced(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
+    """Killed without a word, it loses its partitions when its session is over."""
+    topic, group = new_group_topic(PARTITIONS), unused_name("death")
+    everything = places(topic)
+    survivor = crowd.join(kind, Wish(group, (topic,), session_ms=SHORT_MS))
+    crowd.share(everything, survivor)
+    with doomed(kind, group_address, group, topic) as other:
+        crowd.wait(lambda: 0 < len(survivor.assigned) < PARTITIONS, "the newcomer's share")
+        assert other.stdout is not None
+        assert other.stdout.readline() == "assigned\n"
+        other.kill()
+    crowd.share(everything, survivor)
+
+
+@pytest.mark.parametrize("kind", [EAGER, CONSUMER, AIO, PYTHON], ids=lambda kind: kind.name)
+def test_static_members(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
+    """One that comes back finds its partitions again and nobody noticed; of two with one name, one is fenced."""
+    topic, group = new_group_topic(PARTITIONS), unused_name("static")
+    records, everything = write(group_address, topic), places(topic)
+    one, two = (Wish(group, (topic,), instance=name) for name in ("one", "two"))
+    first = crowd.join(kind, one)
+    crowd.share(everything, first)
+    second = crowd.join(kind, two)
+    crowd.share(everything, first, second)
+    was, has = first.assigned, second.assigned
+    first.leave()
+    again = crowd.join(kind, one)
+    crowd.wait(lambda: again.assigned, "partitions for the one that came back")
+    assert (again.assigned, second.assigned) == (was, has)
+    crowd.read(records, again, second)
+    assert len(second.seen) == len(set(second.seen)), "the other one read on without a rebalance"
+
+    if kind not in FENCED:
+        return
+    rival = crowd.join(kind, one)
+    refused = rival if kind is CONSUMER else again  # KIP-848 keeps the old one, the classic protocol takes the new one
+    assert FENCED[kind] in repr(crowd.refused(refused))
+
+
+def test_what_comes_later(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
+    """Partitions added under a running group, and topics that match its pattern, find their owners."""
+    first, group = new_group_topic(2), unused_name("later")
+    wish = Wish(group, pattern=f"^{first}.*")
+    members = [crowd.join(kind, wish)]
+    crowd.share(places(first, 2), *members)
+    members.append(crowd.join(kind, wish))
+    crowd.share(places(first, 2), *members)
+    admin = AdminClient({"bootstrap.servers": group_address, "log_level": QUIET})
+    admin.create_partitions([NewPartitions(first, 4)])[first].result(DEADLINE_S)
+    other = f"{first}-too"
+    admin.create_topics([NewTopic(other, 2, 1), NewTopic(f"not-{first}", 1, 1)])[other].result(DEADLINE_S)
+    crowd.share(places(first, 4) + places(other, 2), *members)

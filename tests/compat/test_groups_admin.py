@@ -1,0 +1,190 @@
+"""Groups in the hands of an administrator, and the offsets of those who commit without joining."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import confluent_kafka as ck
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as AioTopicPartition
+from aiokafka.structs import OffsetAndMetadata as AioOffset
+from confluent_kafka.admin import AdminClient
+
+from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.members import CONSUMER, COOPERATIVE, EAGER, Crowd, Wish
+from tests.compat.clients.model import DEADLINE_S
+from tests.compat.clients.python import KafkaConsumer, TopicPartition
+from tests.compat.conftest import MakeTopic, unused_name
+from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, commit_all, committed, places, write
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaAdminClient
+    from kafka.errors import GroupIdNotFoundError
+    from kafka.structs import OffsetAndMetadata
+
+HERE = "where I was"
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+
+@pytest.fixture
+def admin(group_address: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": group_address, "log_level": QUIET})
+
+
+@pytest.fixture
+def python_admin(group_address: str) -> Iterator[KafkaAdminClient]:
+    with closing(KafkaAdminClient(bootstrap_servers=group_address)) as client:
+        yield client
+
+
+def librdkafka_commits(address: str, group: str, topic: str) -> tuple[int, str]:
+    settings = {"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False, "log_level": QUIET}
+    with closing(ck.Consumer(settings)) as consumer:
+        consumer.assign([ck.TopicPartition(topic, 0)])
+        consumer.commit(offsets=[ck.TopicPartition(topic, 0, 3, metadata=HERE)], asynchronous=False)
+        (found,) = consumer.committed([ck.TopicPartition(topic, 0)], DEADLINE_S)
+        # It sends the NUL at the end of the C string too, and brokers keep it.
+        return found.offset, found.metadata.rstrip("\0")
+
+
+def aiokafka_commits(address: str, group: str, topic: str) -> tuple[int, str]:
+    place = AioTopicPartition(topic, 0)
+
+    async def commit() -> tuple[int, str]:
+        async with AIOKafkaConsumer(bootstrap_servers=address, group_id=group, enable_auto_commit=False) as consumer:
+            consumer.assign([place])
+            await consumer.commit({place: AioOffset(3, HERE)})
+            return await consumer.committed(place), HERE  # it does not show the metadata
+
+    return asyncio.run(commit())
+
+
+def kafka_python_commits(address: str, group: str, topic: str) -> tuple[int, str]:
+    place = TopicPartition(topic, 0)
+    with closing(KafkaConsumer(bootstrap_servers=address, group_id=group, enable_auto_commit=False)) as consumer:
+        consumer.assign([place])
+        consumer.commit({place: OffsetAndMetadata(3, HERE, -1)})
+        found = consumer.committed(place, metadata=True)
+        return found.offset, found.metadata
+
+
+@pytest.mark.parametrize("commit", [librdkafka_commits, aiokafka_commits, kafka_python_commits])
+def test_commits_without_membership(
+    group_address: str,
+    crowd: Crowd,
+    admin: AdminClient,
+    new_group_topic: MakeTopic,
+    commit: Callable[[str, str, str], tuple[int, str]],
+) -> None:
+    """Who assigns itself partitions keeps its offsets in a group without members; a member goes on from there."""
+    topic, group = new_group_topic(), unused_name("simple")
+    (*_, fourth, fifth) = write(group_address, topic, partitions=1)
+    assert commit(group_address, group, topic) == (3, HERE)
+    described = admin.describe_consumer_groups([group])[group].result(DEADLINE_S)
+    assert (described.state, described.members) == (ck.ConsumerGroupState.EMPTY, [])
+    (listed,) = [each for each in listing(admin) if each.group_id == group]
+    assert listed.state == ck.ConsumerGroupState.EMPTY
+    member = crowd.join(EAGER, Wish(group, (topic,)))
+    crowd.read([fourth, fifth], member)
+    assert member.seen == [fourth, fifth]
+
+
+def listing(admin: AdminClient, **filters: Any) -> list[Any]:
+    answer = admin.list_consumer_groups(**filters).result(DEADLINE_S)
+    assert not answer.errors
+    return list(answer.valid)
+
+
+def names(admin: AdminClient, **filters: Any) -> set[str]:
+    return {each.group_id for each in listing(admin, **filters)}
+
+
+def test_what_is_shown_of_groups(
+    group_address: str, crowd: Crowd, admin: AdminClient, new_group_topic: MakeTopic
+) -> None:
+    """Listed by state and type, described with members, host, instance and assignment; unknown ones are DEAD."""
+    topic = new_group_topic(PARTITIONS)
+    classic, consumer, empty = (unused_name(stem) for stem in ("classic", "consumer", "empty"))
+    first = crowd.join(COOPERATIVE, Wish(classic, (topic,), instance="one"))
+    second = crowd.join(CONSUMER, Wish(consumer, (topic,)))
+    crowd.share(places(topic), first)
+    crowd.share(places(topic), second)
+    librdkafka_commits(group_address, empty, topic)
+    mine = {classic, consumer, empty}
+    states, types = ck.ConsumerGroupState, ck.ConsumerGroupType
+    assert names(admin) & mine == mine
+    assert names(admin, states={states.STABLE}) & mine == {classic, consumer}
+    assert names(admin, states={states.EMPTY}) & mine == {empty}
+    assert names(admin, types={types.CONSUMER}) & mine == {consumer}
+    assert names(admin, types={types.CLASSIC}) & mine == {classic, empty}
+
+    asked = admin.describe_consumer_groups([classic, consumer, "no-such-group"])
+    told = {group: each.result(DEADLINE_S) for group, each in asked.items()}
+    assert {group: each.state for group, each in told.items()} == {
+        classic: states.STABLE,
+        consumer: states.STABLE,
+        "no-such-group": states.DEAD,
+    }
+    assert (told[classic].type, told[consumer].type) == (types.CLASSIC, types.CONSUMER)
+    assert (told[classic].partition_assignor, told[consumer].partition_assignor) == ("cooperative-sticky", "uniform")
+    for group, instance in ((classic, "one"), (consumer, None)):
+        (member,) = told[group].members
+        assert (member.client_id, member.host.strip("/"), member.group_instance_id) == (
+            "rdkafka",
+            "127.0.0.1",
+            instance,
+        )
+        given = member.assignment.topic_partitions
+        assert sorted((each.topic, each.partition) for each in given) == places(topic)
+
+
+@pytest.mark.parametrize("kind", [EAGER, CONSUMER], ids=lambda kind: kind.name)
+def test_the_end_of_offsets_and_groups(
+    group_address: str,
+    crowd: Crowd,
+    admin: AdminClient,
+    python_admin: KafkaAdminClient,
+    new_group_topic: MakeTopic,
+    kind: Any,
+) -> None:
+    """Offsets are set and deleted, groups deleted; a living group is protected from each of these."""
+    topic, group = new_group_topic(2), unused_name("ending")
+    old = new_group_topic()
+    write(group_address, topic, partitions=2)
+    librdkafka_commits(group_address, group, old)
+    member = crowd.join(kind, Wish(group, (topic,)))
+    crowd.share(places(topic, 2), member)
+    commit_all([member], places(topic, 2))
+    here, elsewhere = TopicPartition(topic, 0), TopicPartition(old, 0)
+
+    def deleted(*wanted: TopicPartition) -> list[str]:
+        answer = python_admin.delete_group_offsets(group, wanted)
+        return [answer[place].__name__ for place in wanted]
+
+    assert deleted(here, elsewhere) == ["GroupSubscribedToTopicError", "NoError"]
+    assert committed(group_address, group, [(topic, 0), (old, 0)]) == {(topic, 0): EACH, (old, 0): NOTHING}
+    moved = python_admin.alter_group_offsets(group, {here: OffsetAndMetadata(1, "", -1)})
+    assert moved[here].__name__ == "UnknownMemberIdError"
+    assert python_admin.delete_groups([group, "no-such-group"]) == {
+        group: "NonEmptyGroupError",
+        "no-such-group": "GroupIdNotFoundError",
+    }
+
+    member.leave()
+    moved = python_admin.alter_group_offsets(group, {here: OffsetAndMetadata(1, "moved", -1)})
+    assert moved[here].__name__ == "NoError"
+    assert committed(group_address, group, places(topic, 2)) == {(topic, 0): 1, (topic, 1): EACH}
+    assert deleted(here) == ["NoError"]
+    assert committed(group_address, group, places(topic, 2)) == {(topic, 0): NOTHING, (topic, 1): EACH}
+    assert python_admin.delete_groups([group]) == {group: "OK"}
+    assert committed(group_address, group, places(topic, 2)) == dict.fromkeys(places(topic, 2), NOTHING)
+    assert group not in names(admin)
+    with pytest.raises(GroupIdNotFoundError):
+        deleted(here)

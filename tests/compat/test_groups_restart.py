@@ -1,0 +1,88 @@
+"""The broker goes away under running groups and comes back: commits are there, members keep their places and go on."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Member, Wish
+from tests.compat.clients.model import DEADLINE_S
+from tests.compat.conftest import SHORT_SESSIONS, topic_maker, unused_name
+from tests.compat.group_kit import EACH, PARTITIONS, commit_all, committed, places, write
+from tests.kit.brokers import Broker, broker_under_test
+
+# Longer than any broker needs to come back; the sessions of consumer groups are the broker's to choose.
+SESSION_MS = 60_000
+FACES = ((EAGER, AIO, PYTHON), (COOPERATIVE, COOPERATIVE), (CONSUMER, CONSUMER))
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that the tests of this module may stop and kill."""
+    settings = {**SHORT_SESSIONS, "group.consumer.session.timeout.ms": "10000"}
+    with broker_under_test(tmp_path_factory.mktemp("mortal"), settings) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def lost_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """kafka-python leaves the sockets of vain attempts to the collector, and log records would keep them alive."""
+    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] in ("kafka", "aiokafka")]
+    for name in names:
+        monkeypatch.setattr(logging.getLogger(name), "disabled", True)
+    yield
+    gc.collect()
+
+
+class Party(NamedTuple):
+    """One group: its name and who is in it."""
+
+    group: str
+    members: list[Member]
+
+
+def member_ids(address: str, parties: list[Party]) -> dict[str, set[str]]:
+    """Who is in each group, as the broker says."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
+    asked = admin.describe_consumer_groups([party.group for party in parties])
+    return {group: {member.member_id for member in each.result(DEADLINE_S).members} for group, each in asked.items()}
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+def test_groups_live_through_a_restart(mortal: Broker, how: str) -> None:
+    address, topic = mortal.address, topic_maker(mortal.address, "restart")(PARTITIONS)
+    everything = places(topic)
+    with Crowd(address) as crowd:
+        parties = [Party(unused_name("party"), []) for _ in FACES]
+        for party, kinds in zip(parties, FACES, strict=True):
+            wish = Wish(party.group, (topic,), session_ms=SESSION_MS)
+            party.members.extend(crowd.join(kind, wish) for kind in kinds)
+        records = write(address, topic)
+        for party in parties:
+            crowd.share(everything, *party.members)
+            crowd.read(records, *party.members)
+            commit_all(party.members, everything)
+        before = member_ids(address, parties)
+
+        if how == "SIGKILL":
+            mortal.kill()
+        else:
+            assert mortal.stop() == mortal.clean_exit
+        mortal.start()
+
+        for party in parties:
+            assert committed(address, party.group, everything) == dict.fromkeys(everything, EACH)
+        more = write(address, topic, EACH)
+        for party in parties:
+            crowd.read(more, *party.members)
+            crowd.share(everything, *party.members)
+            commit_all(party.members, everything, 2 * EACH)
+        assert member_ids(address, parties) == before, "nobody had to join again"
