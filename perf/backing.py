@@ -2,9 +2,9 @@
 
 In a virtual machine a page that was free for two seconds goes back to the host (free page reporting). The first touch
 of it then costs up to ten microseconds, billed as the toucher's CPU time: 2.4 s for each GB of page cache that a
-broker fills, or a tenth of that, by chance. A file written and deleted right before each turn leaves pages that cost the same
-for every broker; anonymous memory does not, as files take their pages from other lists. On bare metal this changes
-nothing.
+broker fills, or a tenth of that, by chance. A file written and deleted right before each turn leaves pages that cost
+the same for every broker; anonymous memory does not, as files take their pages from other lists. On bare metal this
+changes nothing.
 """
 
 import os
