@@ -334,6 +334,9 @@ class Topics:
 
     def _grown(self, more: MorePartitions) -> TopicImage:
         topic = self._existing(more.name)
+        if is_internal(more.name):  # its records would be looked for in other partitions than they are in
+            text = f"The number of partitions of the internal topic '{more.name}' cannot be changed."
+            raise RefusedError(KafkaErrorCode.INVALID_PARTITIONS, text)
         has, added = len(topic.partitions), more.count - len(topic.partitions)
         if added <= 0 or more.count > PARTITIONS_MAX:
             raise RefusedError(KafkaErrorCode.INVALID_PARTITIONS, no_growth(has, more.count))
