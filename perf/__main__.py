@@ -1,83 +1,21 @@
-"""`python -m perf compare` and `python -m perf profile`."""
+"""`python -m perf`: starts the commands, or says in one line which package they lack."""
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from pathlib import Path
+import sys
 
-import click
+OWN = ("perf", "kafkalite")
+WRONG = 2
 
-from perf import report
-from perf.brokers import BROKERS, BrokerError
-from perf.checks import VerificationError
-from perf.compare import Plan, compare
-from perf.loads import LOADS
-from perf.profile import profile
-
-RESULTS = Path(__file__).parent / "results"
-
-
-def _chosen(kind: str, names: str, known: Mapping[str, object]) -> list[str]:
-    wanted = list(known) if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
-    for name in wanted:
-        if name not in known:
-            raise click.BadParameter(f"{name!r} is none of: {', '.join(known)}", param_hint=kind)
-    if not wanted:
-        raise click.BadParameter("names nothing", param_hint=kind)
-    return wanted
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
-    """Measure brokers as processes of their own."""
-
-
-@main.command("compare")
-@click.option("--brokers", default="all", help=f"Comma separated, of: {', '.join(BROKERS)}.")
-@click.option("--loads", default="all", help=f"Comma separated, of: {', '.join(LOADS)}.")
-@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Rounds after the warm-up.")
-@click.option("--quick", is_flag=True, help="Small sizes: does it work? Not for figures.")
-@click.option("--work", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Where brokers' data goes.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write OUT.json, .md, .svg [default: perf/results/DATE].")
-def compare_command(brokers: str, loads: str, rounds: int, quick: bool, work: Path | None, out: Path | None) -> None:
-    """Drive the brokers with the same loads in turn and report medians.
-
-    Example: python -m perf compare --brokers kafkalite,kafka --loads produce-100,consume-100 --rounds 5
-    """
-    kinds = [BROKERS[name] for name in _chosen("--brokers", brokers, BROKERS)]
-    chosen = [LOADS[name] for name in _chosen("--loads", loads, LOADS)]
-    for name, reason in [(part.name, part.missing()) for part in kinds] + [
-        (part.name, part.missing()) for part in chosen
-    ]:
-        if reason is not None:
-            raise click.ClickException(f"{name} cannot run here: {reason}")
-    plan = Plan(kinds, chosen, rounds, quick, work)
-    try:
-        results = compare(plan, lambda line: click.echo(line, err=True))
-    except (VerificationError, BrokerError) as error:
-        raise click.ClickException(f"no figures: {error}") from error
-    for result in results:
-        figure = result.load.figures[0]
-        click.echo(f"{result.load.name}: {figure.title}, {figure.better} is better")
-        medians = {kind.name: result.medians(kind.name)[figure.key] for kind in kinds if result.samples.get(kind.name)}
-        click.echo("\n".join(report.bars_for_terminal(figure, medians)))
-    out = out or RESULTS / datetime.now(UTC).strftime("%Y-%m-%d-%H%M%S")
-    for path in report.write(out, report.as_json(plan, results)):
-        click.echo(f"written: {path}")
-
-
-@main.command("profile")
-@click.option("--broker", default="kafkalite", type=click.Choice(list(BROKERS)), show_default=True)
-@click.option("--load", "load", default="produce-100", type=click.Choice(list(LOADS)), show_default=True)
-@click.option("--quick", is_flag=True, help="Small sizes.")
-@click.option("--lines", default=40, show_default=True, help="Lines of the report to show.")
-@click.option("--out", type=click.Path(path_type=Path), help="Keep perf.data here.")
-def profile_command(broker: str, load: str, quick: bool, lines: int, out: Path | None) -> None:
-    """Run one load against one broker under `perf record` and show where its CPU time went."""
-    try:
-        click.echo(profile(BROKERS[broker], LOADS[load], quick=quick, lines=lines, out=out))
-    except (VerificationError, BrokerError) as error:
-        raise click.ClickException(str(error)) from error
-
+try:
+    from perf.commands import main
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.partition(".")[0] in OWN:
+        raise
+    print(
+        f"kafkalite: the harness needs the Python package {error.name.partition('.')[0]}: "
+        "`make .venv/stamp-test` installs all that it needs",
+        file=sys.stderr,
+    )
+    sys.exit(WRONG)
 
 if __name__ == "__main__":
     main(prog_name="python -m perf")

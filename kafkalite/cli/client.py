@@ -31,6 +31,7 @@ bootstrap_option = click.option(
     default=DEFAULT_BOOTSTRAP,
     show_default=True,
     envvar="KAFKALITE_BOOTSTRAP",
+    show_envvar=True,
     metavar="HOST:PORT",
     help="A broker of the cluster; several, separated by commas, are tried in turn.",
 )

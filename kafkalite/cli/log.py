@@ -64,6 +64,7 @@ command.add_command(adopt)
 
 
 @command.command(
+    short_help="Show what is in the files, and what is wrong there.",
     epilog="""\b
 Examples:
   kafkalite log dump data/orders-0                                     one partition
@@ -71,7 +72,7 @@ Examples:
   kafkalite log dump data/orders-0/00000000000000000000.log --records
   kafkalite log dump data/orders-0 --json | jq 'select(.type == "wrong")'
 
-The files are only read. A running broker may be writing to them: what is not finished then looks cut off."""
+The files are only read. A running broker may be writing to them: what is not finished then looks cut off.""",
 )
 @click.argument("path", type=click.Path(exists=True, path_type=Path), metavar="DIR|FILE")
 @click.option("-r", "--records", is_flag=True, help="Show every record too.")

@@ -20,6 +20,7 @@ from kafkalite.storage.directories import DirectoryError, LogDirectory
 
 
 @click.command(
+    short_help="Take over the topics of a stopped Apache Kafka.",
     epilog="""\b
 Examples:
   kafkalite log adopt /var/lib/kafka/data --data ./data           copy
@@ -28,7 +29,7 @@ Examples:
 
 Topics keep their ids and begin with default configs; leader epochs begin above the last ones in the files.
 __consumer_offsets and __transaction_state come along, compacted; __cluster_metadata and __share_group_state stay.
-A call that was cut short can be repeated; without --move DIR is only read."""
+A call that was cut short can be repeated; without --move DIR is only read.""",
 )
 @click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 @click.option("-d", "--data", required=True, type=click.Path(file_okay=False, path_type=Path), help="Our directory.")

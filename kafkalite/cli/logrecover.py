@@ -24,13 +24,14 @@ REFUSED = 1
 
 
 @click.command(
+    short_help="Do what a start after a crash would do, or show it.",
     epilog="""\b
 Examples:
   kafkalite log recover data --dry-run      what would a start do?
   kafkalite log recover data                do it; the next start is a clean one
   kafkalite log recover data --dry-run --json | jq 'select(.type == "change")'
 
-Indexes are built with the default settings of topics. Exit code 1 when a partition cannot be recovered."""
+Indexes are built with the default settings of topics. Exit code 1 when a partition cannot be recovered.""",
 )
 @click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 @click.option("-n", "--dry-run", is_flag=True, help="Change nothing, not even a time; show every change instead.")

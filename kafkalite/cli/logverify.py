@@ -15,6 +15,7 @@ FOUND_WRONG = 1
 
 
 @click.command(
+    short_help="Check every invariant of a stopped broker's files.",
     epilog="""\b
 Examples:
   kafkalite log verify data                 every partition of a stopped broker
@@ -22,7 +23,7 @@ Examples:
   kafkalite log verify data --json | jq .number
 
 The numbers are those of the invariants in kafkalite/storage/README.md. After a crash, what lies above the recovery
-point may be torn: `kafkalite log recover --dry-run` says what a start would mend."""
+point may be torn: `log recover --dry-run` says what a start would mend.""",
 )
 @click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 @click.option("--compacted", is_flag=True, help="Gaps between offsets are not wrong, even where no cleaner was noted.")

@@ -79,7 +79,7 @@ def one_line(error: click.ClickException) -> str:
     """What went wrong, and for a wrong use where to read on."""
     said = " ".join(error.format_message().split())
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"kafkalite: {said} See {error.ctx.command_path} --help."
+        return f"kafkalite: {said.rstrip('.')}. See {error.ctx.command_path} --help."
     return f"kafkalite: {said}"
 
 

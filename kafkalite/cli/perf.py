@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from kafkalite.cli.failure import fail
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -25,8 +27,6 @@ def command(ctx: click.Context, args: tuple[str, ...]) -> None:
     Everything after `perf` goes to the harness, which explains itself: kafkalite perf compare --help.
     """
     if not (CHECKOUT / "perf" / "__main__.py").is_file():
-        raise click.ClickException(
-            "the comparison harness is part of the source checkout, not of the installed package"
-        )
+        fail("the comparison harness is part of the source checkout, not of the installed package")
     done = subprocess.run([sys.executable, "-m", "perf", *(args or ("--help",))], cwd=CHECKOUT)
     ctx.exit(done.returncode)

@@ -26,7 +26,6 @@ from kafkalite.cli.failure import fail
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.files import StaticConfig, load
 from kafkalite.config.keys import ConfigError
-from kafkalite.model import Endpoint
 from kafkalite.server.broker import Broker, StartError
 from kafkalite.server.logging_setup import LEVELS, set_up_logging
 from kafkalite.server.sd_notify import Notifier, ServiceManagerError, inherited_sockets
@@ -69,7 +68,6 @@ def command(
     set_up_logging(log_level, as_json=log_json)
     keep_freed(KEPT_BYTES, KEPT_BYTES)
     raise_open_file_limit()
-    config = None
     try:
         notifier, inherited = Notifier.from_environment(), inherited_sockets()
         config = static_config(file, listen, data, settings).broker_config()
@@ -78,7 +76,7 @@ def command(
     except (ConfigError, ServiceManagerError, StartError) as error:
         fail(str(error))
     except OSError as error:
-        fail(why(error, config))
+        fail(why(error))
 
 
 def raise_open_file_limit() -> None:
@@ -202,10 +200,9 @@ def is_local(host: str) -> bool:
         return host == LOCAL_NAME
 
 
-def why(error: OSError, config: BrokerConfig | None) -> str:
+def why(error: OSError) -> str:
     """What the operating system refused, with the place and what to do."""
     reason = error.strerror or str(error)
-    if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL) or isinstance(error, socket.gaierror):
-        listeners: Iterable[Endpoint] = config.listeners if config is not None else ()
-        return f"cannot listen on {', '.join(map(str, listeners))}: {reason}; --listen HOST:PORT takes another address"
+    if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+        return f"{reason}; --listen HOST:PORT takes another address"
     return f"{error.filename}: {reason}" if error.filename else reason

@@ -48,7 +48,13 @@ def command() -> None:
     """Create, list, describe, alter and delete topics."""
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite topic create orders
+  kafkalite topic create orders --partitions 6 --config retention.ms=86400000 --config compression.type=zstd
+"""
+)
 @click.argument("topic")
 @click.option("-p", "--partitions", type=int, default=-1, help="How many; the broker's num.partitions if not given.")
 @click.option(
@@ -79,7 +85,14 @@ async def create(
     click.echo(f"created {topic} with {created.num_partitions} partition(s)")
 
 
-@command.command(name="list")
+@command.command(
+    name="list",
+    epilog="""\b
+Examples:
+  kafkalite topic list
+  kafkalite topic list --json | jq -r .topic
+""",
+)
 @bootstrap_option
 @json_option
 @command_runner
@@ -99,7 +112,13 @@ async def list_(bootstrap: str, as_json: bool) -> None:
     print_rows(("topic", "partitions", "replicas", "id"), rows, as_json)
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite topic describe orders
+  kafkalite topic describe orders --json | jq .configs
+"""
+)
 @click.argument("topic")
 @bootstrap_option
 @json_option
@@ -124,7 +143,13 @@ async def describe(topic: str, bootstrap: str, as_json: bool) -> None:
     print_rows(PLACES, rows, as_json=False)
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite topic alter orders --partitions 12
+  kafkalite topic alter orders --config cleanup.policy=compact --unset retention.ms
+"""
+)
 @click.argument("topic")
 @click.option("-p", "--partitions", type=int, help="The new number of partitions; it can only grow.")
 @click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Set a config; may be repeated.")
@@ -147,7 +172,13 @@ async def alter(
     click.echo(f"altered {topic}")
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite topic delete orders
+  kafkalite topic delete orders payments
+"""
+)
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @bootstrap_option
 @command_runner

@@ -161,7 +161,7 @@ class BrokerConfig:
     def _read_log_dirs(self) -> tuple[str, ...]:
         several, one = self.values["log.dirs"], self.values["log.dir"]
         assert isinstance(one, str)
-        found = several if isinstance(several, tuple) and several else (one,)
+        found = several if isinstance(several, tuple) else ("",) if "log.dirs" in self.static else (one,)
         if not all(found):
             raise ConfigError("log.dirs", "log.dirs: the name of a directory is empty")
         return found

@@ -107,9 +107,12 @@ class Listener:
 
         Returns the address bound. Raises OSError naming the address when it cannot be had.
         """
-        family, _, _, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        try:
+            family, _, _, _, address = socket.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+        except socket.gaierror as error:
+            raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: {error.strerror}") from error
         listening = socket.socket(family, socket.SOCK_STREAM)
         try:
             # Never SO_REUSEPORT: with it a second broker would bind the same port silently.

@@ -9,6 +9,8 @@ when the connection ends, every open call fails with KafkaConnectionError. Versi
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import ssl as ssl_module
 import sys
 from collections import deque
@@ -23,6 +25,7 @@ from kafkalite.protocol.schema import Request, Response
 FRAME_BYTES_MAX = 100 << 20
 SIZE_BYTES = 4
 CORRELATION_ID_MAX = 0x7FFFFFFF
+_ATTEMPT = re.compile(r"\[Errno (\d+)\]")
 
 
 class Waiting(NamedTuple):
@@ -98,8 +101,9 @@ class Peer:
             await self.close()
             if isinstance(error, KafkaConnectionError):
                 raise
-            reason = error.strerror or str(error)
-            raise KafkaConnectionError(f"cannot connect to {self._wire.name}: {reason}; is a broker there?") from error
+            raise KafkaConnectionError(
+                f"cannot connect to {self._wire.name}: {reason_of(error)}; is a broker there?"
+            ) from error
         except BaseException:
             await self.close()
             raise
@@ -281,3 +285,9 @@ class _Wire(asyncio.Protocol):
         if self.transport is not None:
             self.transport.close()
             await self._lost.wait()
+
+
+def reason_of(error: OSError) -> str:
+    """Why there is no connection, in the system's words; asyncio lists its attempts instead, one for each address."""
+    numbers = map(int, _ATTEMPT.findall(str(error)))
+    return ", ".join(dict.fromkeys(map(os.strerror, numbers))) or error.strerror or str(error)

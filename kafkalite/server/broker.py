@@ -52,7 +52,7 @@ from kafkalite.server.listening import Listening
 from kafkalite.server.service import BrokerService
 from kafkalite.state.fetch_sessions import FetchSessions
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
-from kafkalite.storage.directories import DirectoryError, Identity
+from kafkalite.storage.directories import FORMAT, DirectoryError, Identity
 from kafkalite.storage.lanes import ROUNDS, syncer_for
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
@@ -201,10 +201,7 @@ class Broker:
         in_memory = self._temporary is not None
         path = os.path.join(self.config.log_dirs[0], JOURNAL)
         if self._known is not None and not in_memory and not self.disk.exists(path):
-            raise StartError(
-                f"{self.config.log_dirs[0]}: belongs to cluster {self._known.cluster_id} and has no {JOURNAL}; "
-                "choose another directory, or bring the journal back"
-            )
+            raise StartError(self._no_journal(self.config.log_dirs[0], self._known))
         known_id = FIRST_BROKER if self._known is None else self._known.broker_id
         self.broker_id = known_id if self.config.broker_id < 0 else self.config.broker_id
         if self._known is not None:
@@ -215,6 +212,13 @@ class Broker:
             self._service = Embedded.open(self.disk, path, self.clock, self.offload, self._check_tree)
         self.store = ClusterStore(self._service.connect(on_lost=self._coordination_lost))
         await self.store.prepare()
+
+    def _no_journal(self, directory: str, owner: Identity) -> str:
+        if self.disk.exists(os.path.join(directory, FORMAT)):
+            cure = "choose another directory, or bring the journal back"
+        else:  # kafkalite was never here
+            cure = f"choose another one; `kafkalite log adopt {directory} --data DIR` takes topics of Apache Kafka over"
+        return f"{directory}: belongs to cluster {owner.cluster_id} and has no {JOURNAL}; {cure}"
 
     def _check_tree(self, tree: Tree) -> None:
         """See that the directories are of the cluster that the journal speaks of."""

@@ -191,7 +191,7 @@ def test_a_directory_of_apache_kafka_with_other_identity_is_named(tmp_path: Path
     text = f"version=1\nnode.id=1\ncluster.id={FOREIGN_CLUSTER}\n"
     (data / "meta.properties").write_text(text)
     said = refused(data)
-    assert str(data) in said and FOREIGN_CLUSTER in said
+    assert str(data) in said and FOREIGN_CLUSTER in said and "kafkalite log adopt" in said
     assert (data / "meta.properties").read_text() == text
 
 

@@ -196,7 +196,9 @@ def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
         (("--config", "nowhere.properties"), "nowhere.properties"),
         (("--config", "bad.toml"), "bad.toml: not TOML"),
         (("--log-level", "loud"), "'loud' is not one of"),
-        (("extra",), "unexpected extra argument"),
+        (("extra",), "unexpected extra argument (extra). See kafkalite serve --help."),
+        (("--listen", "127.0.0.1:0", "--data", ""), "log.dirs: the name of a directory is empty (in --data)"),
+        (("--listen", "127.0.0.1:0", "--set", "log.dirs="), "log.dirs: the name of a directory is empty (in --set)"),
     ):
         assert text in refused(tmp_path, *args), args
     said = refused(tmp_path, environ={"KAFKALITE_LOG_RETENTION_MS": "soon"})
@@ -207,7 +209,13 @@ def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         said = refused(tmp_path, "--listen", address)
-    assert address in said and "in use" in said
+    assert said.count(address) == 1 and "in use" in said
+
+
+def test_an_address_that_this_machine_does_not_have_is_one_line(tmp_path: Path) -> None:
+    for address in ("192.0.2.1:9092", "nohost.invalid:9092"):
+        said = refused(tmp_path, "--listen", address)
+        assert said.count(address) == said.count("cannot listen on") == 1 and "--listen HOST:PORT" in said
 
 
 def test_a_directory_that_another_broker_has_is_one_line(serve: Serve, tmp_path: Path) -> None:

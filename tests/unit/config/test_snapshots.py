@@ -100,8 +100,9 @@ class TestBroker:
         assert BrokerConfig().log_dirs == ("/tmp/kafka-logs",)
         assert BrokerConfig({"log.dir": "/a"}).log_dirs == ("/a",)
         assert BrokerConfig({"log.dir": "/a", "log.dirs": "/b, /c"}).log_dirs == ("/b", "/c")
-        with pytest.raises(ConfigError, match=r"log\.dirs"):
-            BrokerConfig({"log.dirs": "/a,,/b"})
+        for nothing in ({"log.dirs": "/a,,/b"}, {"log.dirs": ""}, {"log.dirs": "", "log.dir": "/a"}, {"log.dir": ""}):
+            with pytest.raises(ConfigError, match=r"log\.dirs"):
+                BrokerConfig(nothing)
 
     def test_what_deviates(self) -> None:
         config = BrokerConfig({"num.io.threads": "4", "log.retention.hour": "3", "my.own": "1", "num.partitions": "2"})

@@ -1,13 +1,15 @@
 """The client half of a connection against a listener that speaks just enough Kafka."""
 
 import asyncio
+import errno
 import socket
+import ssl
 
 import pytest
 
 from kafkalite._speedups.codec import decode, encode, read_request_header, response_header
 from kafkalite.errors import DecodeError, KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_class
-from kafkalite.net.peer import Peer
+from kafkalite.net.peer import Peer, reason_of
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.unit.net.rig import Rig, both_loops, frame, until
@@ -152,3 +154,32 @@ async def test_a_silent_broker_is_a_timeout():
         rig.echo.later = lambda body: True
         with pytest.raises(KafkaTimeoutError, match=r"0\.05 s"):
             await Peer(*rig.address, connect_timeout_s=0.05).connect()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)"), "Connection refused"),
+        (OSError("Multiple exceptions: [Errno 111] Connect ..., [Errno 111] Connect ..."), "Connection refused"),
+        (
+            OSError("Multiple exceptions: [Errno 101] Connect ..., [Errno 111] Connect ..."),
+            "Network is unreachable, Connection refused",
+        ),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
+        (
+            ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"),
+            "[SSL: WRONG_VERSION_NUMBER] wrong version number",
+        ),
+        (OSError("no number"), "no number"),
+    ],
+)
+def test_why_there_is_no_connection_is_said_in_the_words_of_the_system(error, said):
+    assert reason_of(error) == said
+
+
+async def test_nobody_listens_on_any_address_of_localhost():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(KafkaConnectionError) as failed:
+        await Peer("localhost", port).connect()
+    assert str(failed.value) == f"cannot connect to localhost:{port}: Connection refused; is a broker there?"

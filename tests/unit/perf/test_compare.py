@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from perf import report
-from perf.__main__ import main
 from perf.brokers import Broker, Running
 from perf.checks import VerificationError
+from perf.commands import main
 from perf.compare import LoadResult, Plan, compare
 from perf.loads import LOADS, Figure, Load, Sample, Turn
 from perf.loads.base import quantiles_ms
