@@ -20,7 +20,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.directories import DirectoryError
-from kafkalite.storage.recovery import Place, RecoveryError, recover
+from kafkalite.storage.recovery import OFFSET_MAX, Place, RecoveryError, recover
 
 FETCHING = ".fetching"
 ADOPTING = ".adopting"
@@ -174,7 +174,7 @@ def make_ready(disk: Disk, candidate: Candidate, data: str, config: TopicConfig)
     epoch = _last_epoch(disk, candidate.source if disk.exists(candidate.source) else staged)
     place = Place(
         disk, staged, candidate.topic, candidate.partition, config, candidate.clean, candidate.recovery_point,
-        candidate.log_start_offset,
+        candidate.log_start_offset, gaps_until=OFFSET_MAX if config.compacted else 0,
     )  # fmt: skip
     try:
         log, progress = recover(place)

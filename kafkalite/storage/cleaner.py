@@ -263,9 +263,12 @@ class LogCleaner:
 
     def _read(self, path: str) -> None:
         try:
-            self._clean_until.update(
-                checkpoints.read_offsets(self._logs.disk, os.path.join(path, checkpoints.CLEANER_OFFSETS))
-            )
+            found = checkpoints.read_offsets(self._logs.disk, os.path.join(path, checkpoints.CLEANER_OFFSETS))
+            ends = {_key(log): log.log_end_offset for log in self._logs.all()}
+            kept = {key: offset for key, offset in found.items() if offset <= ends.get(key, -1)}
+            self._clean_until.update(kept)
+            if kept != found:  # of a partition whose deletion was cut short; the next of its name is dirty
+                self._write(path)
         except checkpoints.BadCheckpoint as error:
             logger.warning("%s; every compacted log there is dirty", error)
         except OSError as error:

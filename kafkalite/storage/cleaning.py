@@ -72,8 +72,10 @@ def build_map(worker: Worker, plan: Plan) -> Mapped:
 
 
 def be_nice() -> None:
-    """Let every other thread of the machine go first."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+    """Let every other thread go first. A thread that is nicer already stays so: the way back may be forbidden."""
+    thread = threading.get_native_id()
+    if os.getpriority(os.PRIO_PROCESS, thread) < NICE:
+        os.setpriority(os.PRIO_PROCESS, thread, NICE)
 
 
 def _aborted(plan: Plan) -> list[AbortedTransaction]:

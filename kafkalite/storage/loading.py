@@ -21,7 +21,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.log import Log
-from kafkalite.storage.recovery import Place, Progress, RecoveryError, ignore, recover
+from kafkalite.storage.recovery import OFFSET_MAX, Place, Progress, RecoveryError, ignore, recover
 from kafkalite.storage.syncing import sync
 from kafkalite.storage.trouble import is_transient
 
@@ -152,7 +152,7 @@ def _offsets(disk: Disk, loaded: Loaded, name: str) -> checkpoints.Offsets:
 
 
 def _cleaned(disk: Disk, loaded: Loaded) -> checkpoints.Offsets | None:
-    """Where the cleaner was; None where that does not read, and it may have been anywhere."""
+    """Up to where logs are clean; None where that does not read, and the cleaner may have been anywhere."""
     try:
         return checkpoints.read_offsets(disk, os.path.join(loaded.path, checkpoints.CLEANER_OFFSETS))
     except checkpoints.BadCheckpoint as error:
@@ -178,7 +178,8 @@ def _places(disk: Disk, loaded: Loaded, config_of: Callable[[str], TopicConfig])
             places.append(
                 Place(
                     disk, directory, topic, partition, config_of(topic), loaded.clean and found in points,
-                    points.get(found, 0), starts.get(found, 0), cleaned=cleaned is None or found in cleaned,
+                    points.get(found, 0), starts.get(found, 0),
+                    gaps_until=OFFSET_MAX if cleaned is None else cleaned.get(found, 0),
                 )
             )  # fmt: skip
     _forget_others(disk, loaded, {(place.topic, place.partition) for place in places}, points, starts)

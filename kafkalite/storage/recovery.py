@@ -51,7 +51,7 @@ class Place:
 
     Attributes:
         advance: told the bytes of batches that were checked.
-        cleaned: the cleaner may have been there, whatever the topic's policy is now.
+        gaps_until: below it a gap between two segments is a cleaner's, not a loss.
     """
 
     disk: Disk
@@ -63,7 +63,7 @@ class Place:
     recovery_point: int = 0
     log_start_offset: int = 0
     advance: Callable[[int], object] = ignore
-    cleaned: bool = False
+    gaps_until: int = 0
 
 
 @dataclass(slots=True)
@@ -206,11 +206,11 @@ class Recovery:
     def _gap(self, end: int, following: Iterable[Segment]) -> bool:
         """Whether batches are missing that were not synced: the disk got the next segment, but not the end of this one.
 
-        The cleaner leaves gaps, too: where it may have been, and below the recovery point, nothing is cut for that.
+        Below the recovery point, and where another broker's cleaner may have been, nothing is cut for that. Our own
+        leaves none: the last batch of what it writes stays.
         """
         follows = next((segment.base_offset for segment in following if segment.base_offset >= end), end)
-        compacted = self.place.cleaned or self.place.config.compacted
-        return self.place.recovery_point <= end < follows and not compacted
+        return max(self.place.recovery_point, self.place.gaps_until) <= end < follows
 
     def _index_anew(self, segment: Segment, producers: ProducerState | None = None) -> Scanned:
         """Check all batches of a segment and index them in memory."""

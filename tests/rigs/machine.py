@@ -11,12 +11,15 @@ from pathlib import Path
 
 from kafkalite._speedups.file import Disk
 from kafkalite.config.topic import TopicConfig
+from kafkalite.storage.checkpoints import CLEANER_OFFSETS, read_offsets
+from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.directories import Identity
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
 from kafkalite.storage.verify import verify_directory, verify_log
-from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
+from kafkalite.testing.clock import START_WALL_MS, InlineOffload, SeededRandom, VirtualClock
 from kafkalite.testing.disk import Crash, FaultyDisk
+from tests.rigs.compacted import CompactedModel, batch_of
 from tests.rigs.model import PartitionModel, Placed
 from tests.unit.storage.damage import batch
 
@@ -24,6 +27,9 @@ US = Identity("a2Fma2FsaXRlLXRlc3RzMQ", 1)
 CONFIG = replace(
     TopicConfig(), segment_bytes=700, index_interval_bytes=150, retention_ms=-1, file_delete_delay_ms=1_000
 )
+COMPACT = replace(CONFIG, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01, delete_retention_ms=2_000)
+COMPACTED = {2: COMPACT, 3: replace(COMPACT, cleanup_policy=("compact", "delete"))}  # by partition
+CLEANER = CleanerConfig(dedupe_buffer_size=4_096, io_buffer_size=65_536, backoff_ms=500)
 
 
 def topic_of(partition: int) -> str:
@@ -32,7 +38,7 @@ def topic_of(partition: int) -> str:
 
 @dataclass
 class Machine:
-    """`root`: the log directory; `config` counts for every topic."""
+    """`root`: the log directory; `config` counts for every topic but those of `COMPACTED`."""
 
     root: Path
     rng: random.Random
@@ -47,17 +53,34 @@ class Machine:
 
     def boot(self) -> None:
         """Start what `Broker.start` starts of the storage."""
-        self.clock = VirtualClock()
+        self.clock = VirtualClock(self.clock.wall_ms() if hasattr(self, "clock") else START_WALL_MS)
         self.offload = InlineOffload()
+        self.cleaning = InlineOffload()
+        self.cleaning.held = True  # its jobs are done one by one, by `clean`
         self.manager = LogManager(self.disk, [str(self.root)], self.clock, self.offload, SeededRandom(1))
         self.manager.lock()
         self.manager.claim(US)
-        self.loaded = self.manager.load(lambda topic: self.config, 1)
+        self.loaded = self.manager.load(self.config_of, 1)
         self.offload.drain()
+        self.cleaner = self.manager.cleaner = LogCleaner(
+            self.manager, self.clock, self.cleaning, SeededRandom(2), CLEANER
+        )
+        self.cleaner.start(self.high_watermark_of)
         self.epoch += 1
 
+    def config_of(self, topic: str) -> TopicConfig:
+        return next((config for partition, config in COMPACTED.items() if topic_of(partition) == topic), self.config)
+
+    def high_watermark_of(self, log: Log) -> int:
+        """What the cleaner may touch."""
+        model = self.model(log.partition)
+        assert isinstance(model, CompactedModel), "only compacted logs are looked at"
+        return model.looked_at(log)
+
     def shutdown(self) -> None:
-        """End cleanly."""
+        """End cleanly, in the order of `Broker.stop`: what the cleaner does is aborted, and ends."""
+        self.cleaner.close()
+        self.finish_cleaning()
         self.manager.close()
         self.manager.unlock()
         for model in self.models:
@@ -80,10 +103,11 @@ class Machine:
     def create(self, partition: int = 0) -> None:
         """Make a partition, each of a topic of its own; also again after it was deleted."""
         topic = topic_of(partition)
-        model = PartitionModel(topic, partition, self.rng.randbytes(16))
+        kind = CompactedModel if partition in COMPACTED else PartitionModel
+        model = kind(topic, partition, self.rng.randbytes(16))
         self.models.append(model)
         path = self.manager.directories()[0]
-        self.manager.add(self.manager.create(path, topic, partition, model.topic_id, self.config))
+        self.manager.add(self.manager.create(path, topic, partition, model.topic_id, self.config_of(topic)))
         self.manager.topic_ids[topic, partition] = model.topic_id
         model.created = not self.disk.crashed  # a job that ended with the process is seen only when it is drained
 
@@ -119,10 +143,14 @@ class Machine:
             model.sends(placed[-1])
         assert log.write() == 0
         model.writes(placed)
+        if isinstance(model, CompactedModel):  # some followers are behind
+            model.high_watermark = max(model.high_watermark, log.log_end_offset - self.rng.choice([0, 0, 5, 15]))
 
     def batch(self, model: PartitionModel, count: int) -> bytearray:
         timestamp = 10_000 + 10 * self.number + self.rng.randint(-50, 50)
         fields = {"producer_id": model.producer_id, "producer_epoch": 0, "base_sequence": model.sequence}
+        if model.compacted:
+            return batch_of(self.rng, timestamp, count, self.number, **fields)
         return batch(count, timestamp, 1, b"%d" % self.number, **fields)
 
     def checkpoint(self) -> None:
@@ -136,6 +164,8 @@ class Machine:
         if len(model.written) <= back:
             return
         offset = model.written[-back].base
+        if isinstance(model, CompactedModel):  # what is below the high watermark is never taken back
+            offset = min((each.base for each in model.written if each.base >= model.high_watermark), default=-1)
         if offset < log.log_start_offset:
             return
         model.truncates(offset)
@@ -161,11 +191,33 @@ class Machine:
         self.clock.advance(1_001)
         self.offload.drain()
 
+    def clean(self, partition: int, jobs: int | None = None) -> None:
+        """Let the cleaner look, and do so many of its jobs one by one; None: all, until it finds nothing more."""
+        self.clock.advance(CLEANER.backoff_ms)
+        while self.cleaning.waiting and jobs != 0:
+            self.cleaning.release()
+            self.cleaning.held = True
+            if jobs == 1 and self.rng.random() < 0.5:
+                return  # the job is done, and nobody has heard of it
+            self.cleaning.drain()
+            jobs = None if jobs is None else jobs - 1
+        if jobs is None:
+            assert self.cleaner.uncleanable == {}
+            log = self.log(partition)
+            assert self.cleaner.dirtiest() is None and not self.cleaner.is_busy(log), "there is more to clean"
+
+    def finish_cleaning(self) -> None:
+        """Let what was aborted end, and checkpoints be written."""
+        self.cleaning.release()
+        self.cleaning.drain()
+        self.cleaning.held = True
+
     def delete(self, partition: int = 0) -> None:
         """Delete the partition; its files go after the delay."""
         log = self.log(partition)
         self.model(partition).deleted = True
         self.manager.delete(log)
+        self.finish_cleaning()
         self.clock.advance(1_001)
         self.offload.drain()
 
@@ -189,12 +241,15 @@ class Machine:
         """After a start: everything found is what it must be; go on from there."""
         (loaded,) = self.loaded
         assert loaded.error is None, loaded.error
+        clean_until = read_offsets(Disk(), str(self.root / CLEANER_OFFSETS))
         for model in list(self.models):
             log = self.find(model)
             if log is None:
                 self.models.remove(model)
                 assert model.deleted or not model.created, f"{model} is gone; refused: {loaded.refused}"
                 continue
+            if isinstance(model, CompactedModel):
+                model.clean_until = clean_until.get((model.topic, model.partition), 0)
             model.judge(log, power_cut=power_cut)
             said = verify_log(
                 Disk(), log.directory, compacted=model.compacted, log_start_offset=min(model.start, log.log_end_offset)

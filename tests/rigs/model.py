@@ -25,7 +25,7 @@ class Placed(NamedTuple):
 
 @dataclass
 class PartitionModel:
-    """One partition; `start`: below it records may be gone; `compacted`: batches may go or be emptied."""
+    """One partition; `start`: below it records may be gone."""
 
     topic: str
     partition: int
@@ -37,9 +37,13 @@ class PartitionModel:
     producer_id: int = 7
     sequence: int = 0
     truncated: bool = False
-    compacted: bool = False
     created: bool = False
     deleted: bool = False
+
+    @property
+    def compacted(self) -> bool:
+        """Whether batches may go or be emptied."""
+        return False
 
     # What is done to it.
 
@@ -80,34 +84,43 @@ class PartitionModel:
         found = read_all(log)
         self._only_what_was_sent(found)
         self._in_order(log, found)
-        missing = [placed for placed in self.required(power_cut=power_cut) if placed not in found]
-        if not self.compacted:
-            assert not missing, f"{self}: lost {[placed[:2] for placed in missing]}"
+        self._all_required(log, found, self.required(power_cut=power_cut))
         assert log.log_start_offset <= log.recovery_point <= log.log_end_offset, f"{self}: its offsets are out of order"
         for segment in log.segments:
             newest = max([-1, *(timestamp for _, _, _, _, timestamp, _ in segment.batches())])
             assert segment.max_timestamp == newest, f"{self}: segment {segment.base_offset} lies about its time"
         self._producers(log, found)
 
+    def _all_required(self, log: Log, found: list[Placed], required: list[Placed]) -> None:
+        missing = [placed for placed in required if placed not in found]
+        assert not missing, f"{self}: lost {[placed[:2] for placed in missing]}"
+
     def _only_what_was_sent(self, found: list[Placed]) -> None:
         for placed in found:
             Batch(placed.data).check_crc()
             allowed = self.sent.get(placed.base, set())
-            assert placed.data in allowed or self.compacted, f"{self}: the batch at {placed.base} was never sent"
+            assert placed.data in allowed, f"{self}: the batch at {placed.base} was never sent"
+
+    def _may_be_missing(self, offset: int) -> bool:
+        return False
 
     def _in_order(self, log: Log, found: list[Placed]) -> None:
         for before, after in itertools.pairwise(found):
             gap = after.base - before.last - 1
-            assert gap == 0 or (gap > 0 and self.compacted), f"{self}: {after.base} comes after {before.last}"
+            ordered = gap == 0 or (gap > 0 and self._may_be_missing(after.base - 1))
+            assert ordered, f"{self}: {after.base} comes after {before.last}"
         if found:
             assert log.log_end_offset == found[-1].last + 1, f"{self}: ends at {log.log_end_offset}"
 
     def _producers(self, log: Log, found: list[Placed]) -> None:
         """The last batch sent again is a duplicate and keeps its offset."""
-        last = found[-1] if found and not self.truncated else None
+        last = self._last_sent(found) if found and not self.truncated else None
         if last is not None and Batch(last.data).producer_id >= 0:
             offset = log.append(bytearray(last.data), None, log.epochs.latest)
             assert (offset, log.pending_bytes) == (last.base, 0), f"{self}: the duplicate of {last.base} got {offset}"
+
+    def _last_sent(self, found: list[Placed]) -> Placed | None:
+        return found[-1]
 
     def goes_on_from(self, log: Log) -> None:
         """What was found is what is there from now on."""
@@ -117,7 +130,7 @@ class PartitionModel:
         self.truncated = False
         if self.written:
             last = Batch(self.written[-1].data)
-            self.producer_id, self.sequence = last.producer_id, last.base_sequence + last.records_count
+            self.producer_id, self.sequence = last.producer_id, last.base_sequence + last.last_offset_delta + 1
         else:
             self.producer_id, self.sequence = self.producer_id + 1, 0
 

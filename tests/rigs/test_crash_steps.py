@@ -13,10 +13,11 @@ import pytest
 
 from kafkalite._speedups.file import Disk
 from kafkalite.storage.checkpoints import LOG_STARTS, read_offsets
-from tests.rigs.machine import Machine
+from tests.rigs.machine import COMPACTED, Machine
 
 Work = Callable[[Machine], None]
 STEPS_MAX = 2_000
+COMPACT, COMPACT_DELETE = COMPACTED
 
 
 def roll(machine: Machine) -> None:
@@ -85,6 +86,49 @@ def checkpoint(machine: Machine) -> None:
         machine.checkpoint()
 
 
+def compacted(machine: Machine, partition: int = COMPACT) -> None:
+    """A compacted partition with several closed segments."""
+    if not any(model.partition == partition and not model.deleted for model in machine.models):
+        machine.create(partition)
+    machine.append(6, partition)
+
+
+def compact(machine: Machine) -> None:
+    """Rounds of the cleaner, each swap of which replaces several segments; what was clean is cleaned again."""
+    for _ in range(2):
+        compacted(machine)
+        machine.clean(COMPACT)
+        machine.retention()  # `.deleted` files and tombstones go
+    machine.checkpoint()
+
+
+def compact_beside(machine: Machine) -> None:
+    """While a round is under way the log grows and rolls, loses its end, its start, and ends cleanly."""
+    compacted(machine, COMPACT_DELETE)
+    machine.clean(COMPACT_DELETE, jobs=2)
+    machine.append(6, COMPACT_DELETE)
+    machine.clean(COMPACT_DELETE, jobs=1)
+    machine.truncate(partition=COMPACT_DELETE)
+    machine.append(6, COMPACT_DELETE)
+    machine.clean(COMPACT_DELETE, jobs=3)
+    machine.delete_records(COMPACT_DELETE)
+    machine.append(6, COMPACT_DELETE)
+    machine.clean(COMPACT_DELETE, jobs=machine.rng.randint(1, 6))
+    machine.restart()
+    machine.clean(COMPACT_DELETE)
+
+
+def compact_and_delete(machine: Machine) -> None:
+    """A partition goes at some step of a round, and comes again under the same name."""
+    compacted(machine)
+    machine.clean(COMPACT)
+    machine.append(8, COMPACT)
+    machine.clean(COMPACT, jobs=machine.rng.randint(1, 6))
+    machine.delete(COMPACT)
+    compacted(machine)
+    machine.clean(COMPACT)
+
+
 def shutdown(machine: Machine) -> None:
     """Clean ends and the starts after them."""
     for _ in range(2):
@@ -92,7 +136,18 @@ def shutdown(machine: Machine) -> None:
         machine.restart()
 
 
-WORKS: list[Work] = [roll, truncate, delete_records, delete_unsynced, delete_topic, checkpoint, shutdown]
+WORKS: list[Work] = [
+    roll,
+    truncate,
+    delete_records,
+    delete_unsynced,
+    delete_topic,
+    checkpoint,
+    compact,
+    compact_beside,
+    compact_and_delete,
+    shutdown,
+]
 
 
 def begin(root: Path, seed: int) -> Machine:
@@ -127,7 +182,7 @@ def test_a_crash_at_every_step(ram: Path, seed: int, work: Work, power_cut: bool
     raise AssertionError("the work does not end")
 
 
-@pytest.mark.parametrize("work", [roll, delete_records, checkpoint])
+@pytest.mark.parametrize("work", [each for each in WORKS if each is not shutdown])
 def test_a_crash_at_every_step_of_the_start(ram: Path, seed: int, work: Work) -> None:
     """The power fails in the work, and again at each step of the recovery after it."""
     for step in range(STEPS_MAX):

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from kafkalite.storage import checkpoints, names
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS
 from kafkalite.storage.cleanable import cleanable, groups, stable_offset
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
+from kafkalite.storage.cleaning import NICE, be_nice
 from kafkalite.storage.directories import Identity
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
@@ -365,17 +367,20 @@ def test_a_bad_checkpoint_means_all_is_dirty(tmp_path: Path, caplog: pytest.LogC
     assert kit.checkpoint() == {("t", 0): log.active.base_offset}
 
 
+@pytest.mark.parametrize("policy", ["compact", "delete"])
 @pytest.mark.parametrize("cleaned", [True, False])
-def test_a_gap_is_no_loss_where_the_cleaner_was_whatever_the_policy_is_now(tmp_path: Path, cleaned: bool) -> None:
-    """Apache Kafka's cleaner drops the last batch of a segment, too."""
+def test_a_gap_is_no_loss_where_the_cleaner_was_whatever_the_policy_is_now(
+    tmp_path: Path, cleaned: bool, policy: str
+) -> None:
+    """Apache Kafka's cleaner drops the last batch of a segment, too. Where none was, the end of a segment was lost."""
     kit = Kit(tmp_path)
     log = plain(kit, range(100))
     segment = log.segments[1]
     segment.opened.truncate(segment.batches()[-1][0])
     kit.manager.unlock()
-    if cleaned:
-        checkpoints.write_offsets(kit.disk, str(tmp_path / CLEANER_OFFSETS), {("t", 0): 0})
-    kit.config = replace(EAGER, cleanup_policy=("delete",))
+    clean_until = log.segments[2 if cleaned else 1].base_offset
+    checkpoints.write_offsets(kit.disk, str(tmp_path / CLEANER_OFFSETS), {("t", 0): clean_until})
+    kit.config = replace(EAGER, cleanup_policy=(policy,))
     kit.open(FaultyDisk())
     after = kit.manager.find("t", 0)
     assert after is not None
@@ -455,3 +460,37 @@ def cut_short(path: Path, step: int, expected: dict[bytes, tuple[int, bytes]]) -
     assert all(record.value == b"%d" % record.offset * 25 for record in found)
     assert after.log_end_offset == 100
     return dead
+
+
+def test_a_thread_that_is_nicer_already_stays_so() -> None:
+    """Who started the broker with `nice -n 15` may not let its threads go ahead again."""
+    found: list[int] = []
+
+    def thread() -> None:
+        me = threading.get_native_id()
+        for nice in (0, NICE + 5):
+            os.setpriority(os.PRIO_PROCESS, me, max(nice, os.getpriority(os.PRIO_PROCESS, me)))
+            be_nice()
+            found.append(os.getpriority(os.PRIO_PROCESS, me))
+
+    worker = threading.Thread(target=thread)
+    worker.start()
+    worker.join()
+    assert NICE <= found[0] <= found[1] and found[1] >= NICE + 5
+
+
+def test_the_checkpoint_of_a_deletion_that_was_cut_short_does_not_count(tmp_path: Path) -> None:
+    kit = Kit(tmp_path)
+    plain(kit, range(100))
+    kit.start()
+    (clean,) = kit.checkpoint().values()
+    kit.cleaner.close()
+    kit.restart()
+    written = {("t", 0): clean, ("gone", 0): 40, ("t", 1): 7}
+    checkpoints.write_offsets(kit.disk, str(tmp_path / CLEANER_OFFSETS), written)
+    kit.start()
+    assert kit.checkpoint() == {("t", 0): clean}
+    kit.restart()
+    checkpoints.write_offsets(kit.disk, str(tmp_path / CLEANER_OFFSETS), {("t", 0): 101})
+    kit.cleaner.start(lambda log: 0)
+    assert kit.checkpoint() == {}
