@@ -58,10 +58,14 @@ class Send:
 
 
 class History:
-    """What happened to the partitions of a test. `compacted`: the topics on which older values of a key may go."""
+    """What happened to the partitions of a test. `compacted`: the topics on which older values of a key may go.
+
+    While it is `deaf`, answers and readings are not noted: a machine without power says nothing.
+    """
 
     def __init__(self, compacted: Iterable[str] = ()) -> None:
         self.compacted = frozenset(compacted)
+        self.deaf = False
         self.sends: dict[int, Send] = {}
         self.reads: dict[str, Reading] = {}
         self.acknowledged_count = 0
@@ -75,6 +79,8 @@ class History:
 
     def acknowledged(self, numbers: Sequence[int], base_offset: int) -> None:
         """The broker said that the batch lies at `base_offset`."""
+        if self.deaf:
+            return
         now = time.monotonic()
         for place, number in enumerate(numbers):
             self.sends[number].outcome = ACKNOWLEDGED
@@ -84,6 +90,8 @@ class History:
 
     def refused(self, numbers: Sequence[int]) -> None:
         """The broker said that the batch is not in the log and never will be."""
+        if self.deaf:
+            return
         for number in numbers:
             self.sends[number].outcome = REFUSED
 
@@ -94,6 +102,8 @@ class History:
 
     def read(self, reader: str, partition: Partition, offset: int, number: int) -> None:
         """A reader got a value (`DAMAGED` when it makes no sense)."""
+        if self.deaf:
+            return
         self.reads.setdefault(reader, {}).setdefault(partition, []).append((offset, number))
 
     def highest_acknowledged(self, partition: Partition) -> int:

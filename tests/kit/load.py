@@ -259,11 +259,16 @@ class IdempotentSender(threading.Thread):
         """End without an answer to everything."""
         self._ending.set()
         self._producer.purge()
-        self.join(90.0)
+        self._leave()
 
     def finish(self) -> None:
         """Wait until every record is answered. Raises what went wrong."""
         self._ending.set()
-        self.join(90.0)
-        assert not self.is_alive() and self.failure is None, self.failure
+        self._leave()
+        assert self.failure is None, self.failure
         assert self.errors == []
+
+    def _leave(self) -> None:
+        self.join(90.0)
+        assert not self.is_alive()
+        del self._producer  # or it goes on to connect

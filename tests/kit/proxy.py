@@ -35,13 +35,14 @@ class CuttingProxy:
         self.cuts = 0
         self.answered_again = 0  # batches that were answered without error, and had been before
         self.answered = asyncio.Event()  # set by each answer to a Produce
-        self.wrong: list[str] = []
+        self.wrong: list[str] = []  # to be asserted to be empty
         self.last_error: OSError | None = None
         self._broker_port = broker_port
+        self._closed = False
         self._random = random
         self._share = share
         self._appended: dict[Sequenced, int] = {}
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def __aenter__(self) -> CuttingProxy:
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
@@ -52,22 +53,37 @@ class CuttingProxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        connections = list(self._connections)
+        self.hang_up()
+        await asyncio.gather(*connections, return_exceptions=True)
         await self._server.wait_closed()
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        try:
-            await self._serve(reader, writer)
-        except OSError as error:
-            self.last_error = error  # the broker is gone: the client comes again
-        finally:
+    def hang_up(self) -> None:
+        """From now on nothing comes through, until `resume`."""
+        self._closed = True
+        for connection, writer in self._connections.items():
             writer.transport.abort()
-            self._connections.discard(task)
+            connection.cancel()
+
+    def resume(self) -> None:
+        """Take connections again."""
+        self._closed = False
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closed:
+            writer.transport.abort()
+            return
+        connection = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._connections[connection] = writer
+        connection.add_done_callback(self._ended)  # also of one that is cancelled before its first step
+
+    def _ended(self, connection: asyncio.Task[None]) -> None:
+        self._connections.pop(connection).transport.abort()
+        error = None if connection.cancelled() else connection.exception()
+        if isinstance(error, OSError):
+            self.last_error = error  # the broker is gone: the client comes again
+        elif error is not None:
+            self.wrong.append(f"a connection ended with {error!r}")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         broker_reader, broker_writer = await asyncio.open_connection("127.0.0.1", self._broker_port)

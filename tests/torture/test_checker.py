@@ -189,3 +189,14 @@ def test_the_highest_acknowledged_offset() -> None:
     history = kept()
     assert [history.highest_acknowledged(partition) for partition in (P, Q, K)] == [3, 11, -1]
     assert history.acknowledged_count == 6
+
+
+def test_what_is_said_without_power_does_not_count() -> None:
+    history = kept()
+    history.deaf = True
+    history.acknowledged([7], 4)
+    history.refused([7])
+    read(history, "tail", P, (4, 7))
+    history.deaf = False
+    assert names(history) == set()
+    assert history.acknowledged_count == 6
