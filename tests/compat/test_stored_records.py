@@ -130,21 +130,26 @@ def member(address: str, group: str, topics: list[str], *beside: ck.Consumer, **
         yield consumer
 
 
-def live(address: str) -> None:
-    """Groups of both protocols join, commit, share and leave; one is deleted, one commits in a transaction."""
+def live(address: str, *, everything: bool = True) -> None:
+    """Groups of both protocols join, commit, share and leave; one is deleted.
+
+    With everything, one commits in a transaction, too, and a classic member joins a consumer group.
+    """
     here = [ck.TopicPartition("orders", 0, 3, metadata="where I was")]
     with member(address, "classic", ["orders"], **CLASSIC, **{"group.instance.id": "fixed"}) as first:
         first.commit(offsets=here, asynchronous=False)
         cooperative = {**CLASSIC, "partition.assignment.strategy": "cooperative-sticky"}
         with member(address, "cooperative", list(TOPICS), **cooperative) as second:
             second.commit(offsets=here, asynchronous=False)
-            transact(address, second)
+            if everything:
+                transact(address, second)
     with member(address, "consumer", ["orders"], **CONSUMER) as third:
         third.commit(offsets=here, asynchronous=False)
         with member(address, "consumer", ["^orders.*"], third, **CONSUMER):
             pass
-        with member(address, "consumer", ["orders"], third, **CLASSIC):
-            pass
+        if everything:
+            with member(address, "consumer", ["orders"], third, **CLASSIC):
+                pass
     asyncio.run(commit_with_expiry(address))
     admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
     admin.delete_consumer_groups(["cooperative"])["cooperative"].result(30)

@@ -102,6 +102,7 @@ async def test_clients_read_it_and_no_more() -> None:
         assert answer.results[0].error_code == Error.INVALID_PARTITIONS
         part = fetched(await client.call(fetch_request(OFFSETS, (0, 0)), 12))[OFFSETS, 0]
         (record,) = [record for found in batches(part.records) for record in found]
+        assert record.key is not None and record.value is not None
         assert read_key(record.key)[1] == OffsetCommitKey(group="g", topic="orders", partition=0)
         value = read_value(1, record.value)
         assert isinstance(value, OffsetCommitValue) and value.offset == 5
