@@ -14,8 +14,8 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove
 from posix.types cimport off_t
 
+from kafkalite._speedups.crc cimport crc32c
 from kafkalite._speedups.file cimport File
-from kafkalite._speedups.logscan cimport crc32c
 from kafkalite._speedups.records_walk cimport RecordFields, read_record
 from kafkalite._speedups.wire cimport (
     ATTRIBUTES_AT,

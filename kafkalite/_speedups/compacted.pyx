@@ -14,9 +14,9 @@ from libc.string cimport memcpy
 from posix.types cimport off_t
 
 from kafkalite._speedups.cleaning cimport AT_BATCH, AT_NO_MEMORY, BUFFER_MIN, Buffer, added, reserve
+from kafkalite._speedups.crc cimport crc32c
 from kafkalite._speedups.file cimport File, iovec
 from kafkalite._speedups.segment cimport SegmentCore
-from kafkalite._speedups.logscan cimport crc32c
 from kafkalite._speedups.records_walk cimport short_varint, short_varlong
 from kafkalite._speedups.wire cimport (
     ATTRIBUTES_AT,

@@ -20,8 +20,11 @@ cdef class OffsetIndex(Index):
     cdef int64_t relative(self, int i) noexcept nogil
     cdef int64_t position(self, int i) noexcept nogil
     cdef int add(self, int64_t offset, int64_t position) except -1
+    cdef int entry_of(self, int64_t offset) noexcept nogil
+    cdef int64_t position_at(self, int i) noexcept nogil
     cdef int64_t position_of(self, int64_t offset) noexcept nogil
     cdef int64_t position_before(self, int64_t position) noexcept nogil
+    cdef int64_t position_after(self, int64_t position) noexcept nogil
 
 
 cdef class TimeIndex(Index):
@@ -29,4 +32,4 @@ cdef class TimeIndex(Index):
     cdef int64_t relative(self, int i) noexcept nogil
     cdef int add(self, int64_t timestamp, int64_t offset) except -1
     cdef int64_t last_timestamp(self) noexcept nogil
-    cdef int64_t offset_of(self, int64_t timestamp) noexcept nogil
+    cdef int older_than(self, int64_t timestamp) noexcept nogil

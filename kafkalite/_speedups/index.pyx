@@ -100,6 +100,24 @@ cdef class Index:
         return 0
 
 
+cdef int count_to(Index index, int field_at, bint wide, int64_t key, bint equal) noexcept nogil:
+    """How many entries have a field below `key`, or with `equal` at it; `wide`: of 8 bytes, else of 4. They grow."""
+    cdef int low = 0
+    cdef int high = index.count
+    cdef int middle
+    cdef int64_t value
+    cdef const uint8_t *field
+    while low < high:
+        middle = low + (high - low) // 2
+        field = index.data + <size_t> middle * index.entry_size + field_at
+        value = <int64_t> load_u64(field) if wide else <int32_t> load_u32(field)
+        if value < key or (equal and value == key):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 cdef class OffsetIndex(Index):
     """From an offset to a file position at or before its batch."""
 
@@ -122,32 +140,26 @@ cdef class OffsetIndex(Index):
     cdef int64_t position(self, int i) noexcept nogil:
         return <int32_t> load_u32(self.data + <size_t> i * OFFSET_ENTRY + 4)
 
+    cdef int entry_of(self, int64_t offset) noexcept nogil:
+        """Number of the last entry at or below `offset`, -1 where there is none."""
+        return count_to(self, 0, False, offset - self.base_offset, True) - 1
+
+    cdef int64_t position_at(self, int i) noexcept nogil:
+        """Position of an entry, 0 for those before the first."""
+        return self.position(i) if i >= 0 else 0
+
     cdef int64_t position_of(self, int64_t offset) noexcept nogil:
         """Position of the last entry at or below `offset`, 0 where there is none."""
-        cdef int low = 0
-        cdef int high = self.count
-        cdef int middle
-        offset -= self.base_offset
-        while low < high:
-            middle = low + (high - low) // 2
-            if self.relative(middle) <= offset:
-                low = middle + 1
-            else:
-                high = middle
-        return self.position(low - 1) if low else 0
+        return self.position_at(self.entry_of(offset))
 
     cdef int64_t position_before(self, int64_t position) noexcept nogil:
         """The last indexed position at or below `position`, 0 where there is none."""
-        cdef int low = 0
-        cdef int high = self.count
-        cdef int middle
-        while low < high:
-            middle = low + (high - low) // 2
-            if self.position(middle) <= position:
-                low = middle + 1
-            else:
-                high = middle
-        return self.position(low - 1) if low else 0
+        return self.position_at(count_to(self, 4, False, position, True) - 1)
+
+    cdef int64_t position_after(self, int64_t position) noexcept nogil:
+        """The first indexed position above `position`, -1 where there is none."""
+        cdef int i = count_to(self, 4, False, position, True)
+        return self.position(i) if i < self.count else -1
 
     def append(self, int64_t offset, int64_t position):
         """Note that the batch ending with `offset` begins at `position`. Raises OverflowError, ValueError."""
@@ -159,16 +171,8 @@ cdef class OffsetIndex(Index):
 
     def offset_from(self, int64_t position):
         """Last offset of the first indexed batch that begins at `position` or behind it, None where there is none."""
-        cdef int low = 0
-        cdef int high = self.count
-        cdef int middle
-        while low < high:
-            middle = low + (high - low) // 2
-            if self.position(middle) < position:
-                low = middle + 1
-            else:
-                high = middle
-        return self.base_offset + self.relative(low) if low < self.count else None
+        cdef int i = count_to(self, 4, False, position, False)
+        return self.base_offset + self.relative(i) if i < self.count else None
 
     def entries(self):
         """(offset, position) of every entry."""
@@ -218,18 +222,9 @@ cdef class TimeIndex(Index):
         self.count += 1
         return 0
 
-    cdef int64_t offset_of(self, int64_t timestamp) noexcept nogil:
-        """Offset of the last entry at or below `timestamp`; the base offset where there is none."""
-        cdef int low = 0
-        cdef int high = self.count
-        cdef int middle
-        while low < high:
-            middle = low + (high - low) // 2
-            if self.timestamp(middle) <= timestamp:
-                low = middle + 1
-            else:
-                high = middle
-        return self.base_offset + (self.relative(low - 1) if low else 0)
+    cdef int older_than(self, int64_t timestamp) noexcept nogil:
+        """Number of the last entry below `timestamp`, -1 where there is none."""
+        return count_to(self, 0, True, timestamp, False) - 1
 
     def append(self, int64_t timestamp, int64_t offset):
         """Note the highest timestamp so far and the last offset of its batch. Raises OverflowError."""
@@ -237,7 +232,8 @@ cdef class TimeIndex(Index):
 
     def look_up(self, int64_t timestamp):
         """The offset from which a scan for a record at or after `timestamp` may begin."""
-        return self.offset_of(timestamp - 1)
+        cdef int i = self.older_than(timestamp)
+        return self.base_offset + (self.relative(i) if i >= 0 else 0)
 
     def entries(self):
         """(timestamp, offset) of every entry."""

@@ -2,7 +2,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalite._speedups.file cimport iovec
 from kafkalite._speedups.producers cimport EndMarker, ProducerState
-from kafkalite._speedups.segment cimport Cold, Queued, SegmentCore, Window
+from kafkalite._speedups.segment cimport Cold, Queued, SegmentCore
+from kafkalite._speedups.window cimport Window
 from kafkalite._speedups.wire cimport BatchHeader
 
 
@@ -35,4 +36,9 @@ cdef class LogCore:
     cdef int write_queued(self) except -1
     cdef int fitting(self, int first) noexcept
     cdef SegmentCore segment_of(self, int64_t offset)
+    cdef object one_batch(
+        self, SegmentCore segment, int64_t position, const BatchHeader *header, Window *window, Cold brought
+    )
+    cdef int ends_there(self, SegmentCore segment, int64_t end, const BatchHeader *header, Window *window) except -1
+    cdef int64_t end_of_segment(self, SegmentCore segment) except -1
     cdef object region_of(self, SegmentCore segment, int64_t position, int64_t end, Window *window, Cold brought)

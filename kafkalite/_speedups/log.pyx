@@ -15,17 +15,17 @@ from libc.stdlib cimport free, realloc
 
 from kafkalite._speedups.file cimport FileRegion, iovec
 from kafkalite._speedups.producers cimport NEW_BATCH, EndMarker, ProducerState, read_marker
+from kafkalite._speedups.resync cimport DAMAGED, DOUBT
 from kafkalite._speedups.segment cimport (
-    COLD,
     COLD_BYTES,
     COLD_SLACK,
     Cold,
     Queued,
     SegmentCore,
-    Window,
     closed,
     cold_at,
 )
+from kafkalite._speedups.window cimport COLD, Window, header_at
 from kafkalite._speedups.wire cimport (
     BASE_OFFSET_AT,
     CONTROL_BIT,
@@ -39,6 +39,7 @@ from kafkalite._speedups.wire cimport (
 
 cdef enum:
     OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
     RECORD_LIST_TOO_LARGE = 18
     KAFKA_STORAGE_ERROR = 56
     INVALID_RECORD = 87
@@ -320,15 +321,16 @@ cdef class LogCore:
             wait: the disk may be waited for. Otherwise old bytes come in pieces of COLD_BYTES at most.
             brought: the Cold that was answered before, after its bytes were brought in.
 
-        Result: a list of regions (empty: nothing there yet), a Kafka error code, or Cold. Raises OSError.
+        Result: a list of regions (empty: nothing there yet), a Kafka error code, or Cold. CORRUPT_MESSAGE where the
+        header of the batch with `offset` is damaged; what lies behind it can be read. Raises OSError.
         """
         cdef SegmentCore segment
         cdef BatchHeader header
         cdef Window window
         cdef int64_t position = 0
-        cdef int64_t end = 0
+        cdef int64_t end
         cdef int64_t cold_bytes = min(max_bytes, <int64_t> COLD_BYTES) + COLD_SLACK
-        cdef int found
+        cdef int entry, found
         cdef object asked
         if offset < self.log_start_offset or offset > self.log_end_offset:
             return OFFSET_OUT_OF_RANGE
@@ -342,11 +344,17 @@ cdef class LogCore:
                 if asked is not None:
                     return asked
             segment.load()
-            position = segment.offset_index.position_of(offset)
+            entry = segment.offset_index.entry_of(offset)
+            position = segment.offset_index.position_at(entry)
             segment.open_window(&window, segment is self.active, wait, brought, position)
-            found = segment.find(offset, &position, &header, &window)
+            found = segment.find(offset, entry, &position, &header, &window)
+            if found == DOUBT:
+                found = segment.settle(offset, self.end_of_segment(segment), &position, &header, &window)
             if found == COLD:
                 return cold_at(segment, offset, position, cold_bytes, brought)
+            if found == DAMAGED:
+                segment.tell_damage(position, offset)
+                return CORRUPT_MESSAGE
             if found:
                 break
             segment = self.segment_after(segment)      # the rest of this one was compacted away
@@ -356,13 +364,25 @@ cdef class LogCore:
             return []
         if not wait and not window.recent:
             max_bytes = min(max_bytes, <int64_t> COLD_BYTES)
+        end = position
         if segment.whole_until(position + max_bytes, end_offset, &end, &window) == COLD:
             return cold_at(segment, offset, end, COLD_SLACK, brought)
-        if end <= position:
-            if not min_one:
-                return []
-            end = position + LENGTH_OVERHEAD + header.batch_length
-        return self.region_of(segment, position, end, &window, brought)
+        if end > position:
+            return self.region_of(segment, position, end, &window, brought)
+        return self.one_batch(segment, position, &header, &window, brought) if min_one else []
+
+    cdef object one_batch(
+        self, SegmentCore segment, int64_t position, const BatchHeader *header, Window *window, Cold brought
+    ):
+        """A batch that is more than was asked for, as an answer; Cold; or CORRUPT_MESSAGE."""
+        cdef int64_t end = position + LENGTH_OVERHEAD + header.batch_length
+        cdef int found = self.ends_there(segment, end, header, window)
+        if found == COLD:
+            return cold_at(segment, header.base_offset, position, end - position + COLD_SLACK, brought)
+        if found == DAMAGED:
+            segment.tell_damage(position, header.base_offset)
+            return CORRUPT_MESSAGE
+        return self.region_of(segment, position, end, window, brought)
 
     cdef object region_of(self, SegmentCore segment, int64_t position, int64_t end, Window *window, Cold brought):
         """The region as an answer, or Cold where the page cache does not hold it all."""
@@ -374,6 +394,30 @@ cdef class LogCore:
             if resident == 0 or (resident == -1 and not tried):
                 return cold_at(segment, segment.base_offset, position, end - position, brought)
         return [FileRegion(segment.file, position, end - position)]
+
+    cdef int ends_there(self, SegmentCore segment, int64_t end, const BatchHeader *header, Window *window) except -1:
+        """Whether a batch that is more than was asked for is as long as it says; 1, DAMAGED or COLD.
+
+        Nobody is sent hundreds of megabytes for a bit of a length.
+        """
+        cdef BatchHeader other
+        cdef int64_t last = header.base_offset + header.last_offset_delta
+        cdef int64_t at
+        cdef int found
+        if end == segment.size:
+            if self.end_of_segment(segment) == last + 1:
+                return 1
+        else:
+            found = header_at(segment.file, window, end, segment.size, &other)
+            if found == COLD or (found == 1 and other.base_offset == last + 1):
+                return found
+        found = segment.settle(last, self.end_of_segment(segment), &at, &other, window)
+        return found if found == COLD or found == 1 and at + LENGTH_OVERHEAD + other.batch_length == end else DAMAGED
+
+    cdef int64_t end_of_segment(self, SegmentCore segment) except -1:
+        """No batch of a segment reaches this offset."""
+        cdef SegmentCore following = self.segment_after(segment)
+        return self.log_end_offset if following is None else following.base_offset
 
     def segment_after(self, SegmentCore segment not None):
         """The segment behind this one, or None."""

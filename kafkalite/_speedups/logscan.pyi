@@ -1,17 +1,15 @@
-from typing_extensions import Buffer
-
 from kafkalite._speedups.producers import ProducerState
 from kafkalite._speedups.segment import SegmentCore
 
 class Scanned:
     end: int
     next_offset: int
+    back: int
     batches: int
     whole: bool
     epochs: list[tuple[int, int]]
     aborted: list[tuple[int, int, int, int]]
 
-def checksum(data: Buffer, plain: bool = False) -> int: ...
 def note_producers(
     segment: SegmentCore, from_offset: int, producers: ProducerState
 ) -> list[tuple[int, int, int, int]]: ...
@@ -22,4 +20,5 @@ def scan(
     interval: int,
     producers: ProducerState | None = None,
     producers_from: int = 0,
+    next_offset: int = -1,
 ) -> Scanned: ...

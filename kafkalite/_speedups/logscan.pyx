@@ -7,13 +7,15 @@ Laws:
 """
 
 from libc.errno cimport EINTR, errno
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc
 from posix.types cimport off_t
 
+from kafkalite._speedups.crc cimport crc32c
 from kafkalite._speedups.file cimport File
 from kafkalite._speedups.producers cimport MARKER_BYTES, EndMarker, ProducerState, read_marker
-from kafkalite._speedups.segment cimport SegmentCore, Window, header_at
+from kafkalite._speedups.segment cimport SegmentCore
+from kafkalite._speedups.window cimport Window, header_at
 from kafkalite._speedups.wire cimport (
     ATTRIBUTES_AT,
     CONTROL_BIT,
@@ -22,55 +24,6 @@ from kafkalite._speedups.wire cimport (
     BatchHeader,
     read_batch_header,
 )
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <string.h>
-    #include <unistd.h>
-    static uint32_t kl_crc_table[8][256];
-    static void kl_crc_init(void) {
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t crc = i;
-            for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82f63b78u & -(crc & 1));
-            kl_crc_table[0][i] = crc;
-        }
-        for (int row = 1; row < 8; row++)
-            for (int i = 0; i < 256; i++) {
-                uint32_t before = kl_crc_table[row - 1][i];
-                kl_crc_table[row][i] = (before >> 8) ^ kl_crc_table[0][before & 0xff];
-            }
-    }
-    /* CRC-32C, eight bytes a step. */
-    static uint32_t kl_crc_plain(uint32_t crc, const uint8_t *p, size_t n) {
-        for (; n >= 8; p += 8, n -= 8) {
-            uint32_t low = (p[0] | p[1] << 8 | p[2] << 16 | (uint32_t) p[3] << 24) ^ crc;
-            crc = kl_crc_table[7][low & 0xff] ^ kl_crc_table[6][low >> 8 & 0xff]
-                ^ kl_crc_table[5][low >> 16 & 0xff] ^ kl_crc_table[4][low >> 24]
-                ^ kl_crc_table[3][p[4]] ^ kl_crc_table[2][p[5]] ^ kl_crc_table[1][p[6]] ^ kl_crc_table[0][p[7]];
-        }
-        for (; n; p++, n--) crc = (crc >> 8) ^ kl_crc_table[0][(crc ^ *p) & 0xff];
-        return crc;
-    }
-    #if defined(__x86_64__) && defined(__GNUC__)
-    __attribute__((target("sse4.2")))
-    static uint32_t kl_crc_fast(uint32_t crc, const uint8_t *p, size_t n) {
-        uint64_t wide = crc, word;
-        for (; n >= 8; p += 8, n -= 8) { memcpy(&word, p, 8); wide = __builtin_ia32_crc32di(wide, word); }
-        crc = (uint32_t) wide;
-        for (; n; p++, n--) crc = __builtin_ia32_crc32qi(crc, *p);
-        return crc;
-    }
-    static int kl_crc_has_fast(void) { return __builtin_cpu_supports("sse4.2"); }
-    #else
-    #define kl_crc_fast kl_crc_plain
-    static int kl_crc_has_fast(void) { return 0; }
-    #endif
-    """
-    void kl_crc_init() noexcept nogil
-    uint32_t kl_crc_plain(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
-    uint32_t kl_crc_fast(uint32_t crc, const uint8_t *p, size_t n) noexcept nogil
-    int kl_crc_has_fast() noexcept nogil
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_pread "pread"(int fd, void *buf, size_t count, off_t offset)
@@ -83,24 +36,6 @@ cdef enum:
     SCAN_BAD = 2
 cdef int64_t BATCH_BYTES_MAX = 256 << 20
 
-kl_crc_init()
-cdef bint has_fast = kl_crc_has_fast()
-
-
-cdef uint32_t crc32c(const uint8_t *p, size_t n) noexcept nogil:
-    cdef uint32_t start = 0xffffffff
-    return (kl_crc_fast(start, p, n) if has_fast else kl_crc_plain(start, p, n)) ^ start
-
-
-def checksum(const uint8_t[::1] data, bint plain=False):
-    """CRC-32C of a buffer; `plain` by tables even where the processor has an instruction for it."""
-    cdef uint32_t start = 0xffffffff
-    cdef size_t n = data.shape[0]
-    if n == 0:
-        return 0
-    return kl_crc_plain(start, &data[0], n) ^ start if plain else crc32c(&data[0], n)
-
-
 cdef struct Chunk:
     uint8_t *data
     int64_t room
@@ -108,6 +43,7 @@ cdef struct Chunk:
     int64_t used              # bytes of whole good batches
     int64_t next_offset       # no batch may begin below
     int64_t offset_max        # nor end above: what an index of the segment can say
+    int64_t back              # where a whole batch begins that is below; -1 for none
     int64_t missing           # bytes the batch behind `used` has in all, when only that is lacking
     int count
     BatchHeader headers[CHUNK_BATCHES]
@@ -130,12 +66,15 @@ cdef int check(Chunk *chunk) noexcept nogil:
         size = LENGTH_OVERHEAD + <int64_t> header.batch_length
         if size < HEADER_SIZE or header.magic != 2 or header.last_offset_delta < 0:
             return SCAN_BAD
-        if header.base_offset < chunk.next_offset or header.base_offset > chunk.offset_max - header.last_offset_delta:
-            return SCAN_BAD
         if size > left:
             chunk.missing = size
             return SCAN_MORE
         if crc32c(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT) != header.crc:
+            return SCAN_BAD
+        if header.base_offset > chunk.offset_max - header.last_offset_delta:
+            return SCAN_BAD
+        if header.base_offset < chunk.next_offset:
+            chunk.back = header.base_offset
             return SCAN_BAD
         chunk.next_offset = header.base_offset + header.last_offset_delta + 1
         chunk.used += size
@@ -163,10 +102,13 @@ cdef int64_t read_outside(File file, uint8_t *target, int64_t size, int64_t offs
 cdef class Scanned:
     """What a scan found: `end` (position behind the last good batch), `whole` (nothing lies behind it), `next_offset`,
     `batches`, `epochs`: (epoch, first offset) wherever the leader epoch changed, and `aborted`: the transactions whose
-    abort marker was noted, as `ProducerState.take_aborted` has them."""
+    abort marker was noted, as `ProducerState.take_aborted` has them. `back`: the base offset of a whole batch that lies
+    behind `end`, but begins below the one before: either of the two has another base offset than it was given; -1 where
+    it ended for another reason."""
 
     cdef readonly int64_t end
     cdef readonly int64_t next_offset
+    cdef readonly int64_t back
     cdef readonly int64_t batches
     cdef readonly bint whole
     cdef readonly list epochs
@@ -213,27 +155,31 @@ def note_producers(SegmentCore segment not None, int64_t from_offset, ProducerSt
     cdef uint8_t marker[MARKER_BYTES]
     cdef int64_t position = 0
     cdef int64_t size
+    cdef int found
     segment.load()
     segment.open_window(&window, False, True, None, 0)
-    while header_at(segment.file, &window, position, segment.size, &header) == 1:
+    found = header_at(segment.file, &window, position, segment.size, &header)
+    while found == 1 or segment.skip(&position, &header, &window) == 1:
         size = LENGTH_OVERHEAD + <int64_t> header.batch_length
-        if header.magic == 2 and header.producer_id >= 0 and header.base_offset >= from_offset:
+        if header.producer_id >= 0 and header.base_offset >= from_offset:
             if header.attributes & CONTROL_BIT:
                 size = segment.file.read_into(marker, min(size, <int64_t> MARKER_BYTES), position)
             note_producer(producers, &header, marker, size)
         position += LENGTH_OVERHEAD + <int64_t> header.batch_length
+        found = header_at(segment.file, &window, position, segment.size, &header)
     producers.keep()
     return producers.take_aborted()
 
 
 def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t interval,
-         ProducerState producers=None, int64_t producers_from=0):
+         ProducerState producers=None, int64_t producers_from=0, int64_t next_offset=-1):
     """Check a segment from `position` (where its counters stand) and index what is good.
 
     Arguments:
         size: bytes of the file.
         interval: index.interval.bytes.
         producers: also note the batches of idempotent producers from the offset `producers_from` on.
+        next_offset: no batch may begin below; -1: of the segment.
 
     Result: Scanned. The segment's `size` ends at the first bad batch; the file stays. Raises OSError, MemoryError.
     """
@@ -246,7 +192,8 @@ def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t i
     found.aborted = []
     chunk.data = NULL
     chunk.room = 0
-    chunk.next_offset = segment.base_offset
+    chunk.back = -1
+    chunk.next_offset = max(segment.base_offset, next_offset)
     chunk.offset_max = segment.base_offset + <int64_t> 0x7fffffff
     try:
         grow(chunk, CHUNK_BYTES)
@@ -270,6 +217,7 @@ def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t i
         found.end = position
         found.whole = position == size
         found.next_offset = chunk.next_offset
+        found.back = chunk.back
         return found
     finally:
         free(chunk.data)

@@ -1,26 +1,14 @@
 from cpython.buffer cimport Py_buffer
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t
 
 from kafkalite._speedups.file cimport File, iovec
 from kafkalite._speedups.index cimport OffsetIndex, TimeIndex
+from kafkalite._speedups.window cimport Window
 from kafkalite._speedups.wire cimport BatchHeader
 
 cdef enum:
-    WINDOW_BYTES = 4096
-    COLD = 2                  # what a walk answers where the next header is not in memory
     COLD_BYTES = 4 << 20      # brought in and answered at once at most, unless one batch is larger
     COLD_SLACK = 64 << 10     # from the index entry to the batch, and from there behind the last header
-
-
-cdef struct Window:
-    # A piece of a file, so that the headers of small batches cost one system call together.
-    int64_t start
-    int64_t size
-    bint wait                 # the disk may be waited for
-    bint recent               # we wrote these bytes lately: where nobody can tell, they are in memory
-    int64_t brought_from      # a job has just brought in what lies between these two
-    int64_t brought_to
-    uint8_t data[WINDOW_BYTES]
 
 
 cdef struct Queued:
@@ -29,9 +17,6 @@ cdef struct Queued:
     int64_t last_offset
     int64_t max_timestamp
     int32_t leader_epoch
-
-
-cdef int header_at(File file, Window *window, int64_t position, int64_t limit, BatchHeader *out) except -1
 
 
 cdef class Cold
@@ -55,8 +40,13 @@ cdef class SegmentCore:
     cdef int note(self, const BatchHeader *header, int64_t last_offset, int64_t size, int64_t interval) except -1
     cdef int write_run(self, Queued *queue, int count, iovec *parts, int64_t interval) except -1
     cdef int open_window(self, Window *window, bint active, bint wait, Cold brought, int64_t position) except -1
-    cdef int find(self, int64_t offset, int64_t *position, BatchHeader *header, Window *window) except -1
+    cdef int find(self, int64_t offset, int entry, int64_t *position, BatchHeader *header, Window *window) except -1
+    cdef int settle(
+        self, int64_t offset, int64_t bound, int64_t *position, BatchHeader *header, Window *window
+    ) except -1
     cdef int whole_until(self, int64_t limit, int64_t end_offset, int64_t *end, Window *window) except -1
+    cdef object look_for_time(self, int64_t timestamp, int64_t wanted, bint wait, Cold brought, bint believe)
+    cdef int skip(self, int64_t *position, BatchHeader *header, Window *window) except -1
 
 
 cdef class Cold:

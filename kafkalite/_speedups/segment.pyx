@@ -3,55 +3,22 @@
 Laws:
 1. Nothing here reads a record: headers only.
 2. A reader that must not wait for the disk is told what is `Cold`; a job brings that in, then the reader asks again.
+3. A header is believed that is in line with the one before it, or with its entry in the index; else `resync` decides.
 
 Source: LogSegment.java.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MAX, int64_t
 
-from kafkalite._speedups.file cimport NOT_RESIDENT, RESIDENCE_UNKNOWN, File, iovec
-from kafkalite._speedups.wire cimport HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, read_batch_header
+from kafkalite._speedups.file cimport File, iovec
+from kafkalite._speedups.resync cimport DOUBT, Resync, resync
+from kafkalite._speedups.window cimport COLD, Window, header_at
+from kafkalite._speedups.wire cimport LENGTH_OVERHEAD, BatchHeader
 
 cdef enum:
     RECENT_BYTES = 8 << 20       # so much at the end of the active segment is in memory while anybody writes
     BROUGHT_BYTES = 16 << 20     # what a reader came past, it need not ask for again where nobody can tell
     COLD_ATTEMPTS = 8            # a machine that drops pages as fast as they come stalls in any case: then read
-
-
-cdef int fill(File file, Window *window, int64_t position, int64_t wanted) except -1:
-    """Read a piece of the file into the window; answer 0, or COLD where its first header is not in memory."""
-    cdef Py_ssize_t got = RESIDENCE_UNKNOWN
-    if not window.wait:
-        got = file.read_now(window.data, wanted, position)
-        if got == RESIDENCE_UNKNOWN:
-            if not window.recent and not window.brought_from <= position < window.brought_to:
-                return COLD
-        elif got == NOT_RESIDENT or got < HEADER_SIZE:
-            return COLD
-    if got == RESIDENCE_UNKNOWN:
-        got = file.read_into(window.data, wanted, position)
-    window.size = got
-    window.start = position
-    return 0
-
-
-cdef int header_at(File file, Window *window, int64_t position, int64_t limit, BatchHeader *out) except -1:
-    """Read the header of the batch at `position`; answer 1, 0 where no whole batch lies below `limit`, or COLD."""
-    cdef int64_t at = position - window.start
-    if limit - position < HEADER_SIZE:
-        return 0
-    if at < 0 or at + HEADER_SIZE > window.size:
-        if fill(file, window, position, min(<int64_t> WINDOW_BYTES, limit - position)) == COLD:
-            return COLD
-        at = 0
-    if read_batch_header(window.data + at, window.size - at, out) < 0:
-        return 0
-    if out.batch_length < HEADER_SIZE - LENGTH_OVERHEAD or out.batch_length > limit - position - LENGTH_OVERHEAD:
-        return 0
-    if out.magic < 2:        # an old log: its messages carry one offset, that of their last record
-        out.last_offset_delta = 0
-        out.max_timestamp = -1
-    return 1
 
 
 cdef class Cold:
@@ -105,21 +72,7 @@ cdef bint astray(SegmentCore segment, int64_t position, int64_t offset, BatchHea
     """Whether an index entry leads past `offset`, or to what is no batch: its file is damaged."""
     if position == 0 or found == COLD:
         return False
-    return found == 0 or header.magic > 2 or not segment.base_offset <= header.base_offset <= offset
-
-
-cdef int older_than(TimeIndex index, int64_t timestamp) noexcept:
-    """The last entry below `timestamp`, -1 for none."""
-    cdef int low = 0
-    cdef int high = index.count
-    cdef int middle
-    while low < high:
-        middle = low + (high - low) // 2
-        if index.timestamp(middle) < timestamp:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
+    return found == 0 or not segment.base_offset <= header.base_offset <= offset
 
 
 cdef class SegmentCore:
@@ -141,6 +94,10 @@ cdef class SegmentCore:
 
     def index_again(self):
         """Build both indexes anew from the batches, as they were seen to lie; the subclass does. Raises OSError."""
+        raise NotImplementedError
+
+    def tell_damage(self, int64_t position, int64_t offset):
+        """Somebody asked for `offset` and met a damaged batch at `position`; the subclass tells the outside."""
         raise NotImplementedError
 
     cdef int load(self) except -1:
@@ -190,33 +147,87 @@ cdef class SegmentCore:
             window.wait = wait or brought.attempts >= COLD_ATTEMPTS
         return 0
 
-    cdef int find(self, int64_t offset, int64_t *position, BatchHeader *header, Window *window) except -1:
-        """Find the first batch that ends at or beyond `offset` from `position` on; answer 1, 0 where there is none, or
-        COLD with the position where it stopped."""
+    cdef int find(self, int64_t offset, int entry, int64_t *position, BatchHeader *header, Window *window) except -1:
+        """Find the first batch that ends at or beyond `offset`.
+
+        Arguments:
+            entry, position: the last index entry at or below `offset`, as `entry_of` has it, and its position.
+
+        Result: 1, COLD with the position where it stopped, or DOUBT: not in line with its neighbours, so that `settle`
+        is to be asked. Never 0: that, too, is in doubt.
+        """
         cdef int found = header_at(self.file, window, position[0], self.size, header)
-        if astray(self, position[0], offset, header, found) and position[0] == self.offset_index.position_of(offset):
+        cdef int64_t expected, last
+        if astray(self, position[0], offset, header, found):
             self.index_again()
-            position[0] = self.offset_index.position_of(offset)
+            entry = self.offset_index.entry_of(offset)
+            position[0] = self.offset_index.position_at(entry)
             found = header_at(self.file, window, position[0], self.size, header)
+        # The first one is in line with its entry, the others are with the one before.
+        expected = self.base_offset
+        if entry >= 0 and found == 1:
+            expected += self.offset_index.relative(entry) - header.last_offset_delta
         while found == 1:
-            if header.base_offset + header.last_offset_delta >= offset:
-                return 1
+            last = header.base_offset + header.last_offset_delta
+            if last >= offset:
+                return 1 if header.base_offset <= offset and header.base_offset == expected else DOUBT
+            expected = last + 1
             position[0] += LENGTH_OVERHEAD + header.batch_length
             found = header_at(self.file, window, position[0], self.size, header)
-        return found
+        return COLD if found == COLD else DOUBT
+
+    cdef int settle(
+        self, int64_t offset, int64_t bound, int64_t *position, BatchHeader *header, Window *window
+    ) except -1:
+        """What `find` doubts. `bound`: no batch of the segment reaches it. Result: as of `Resync.find`."""
+        return resync(self.file, self.offset_index, window, self.base_offset, bound, self.size).find(
+            offset, position, header
+        )
+
+    cdef int skip(self, int64_t *position, BatchHeader *header, Window *window) except -1:
+        """Go on behind damage at `position`, where a walk stopped; as `header_at`."""
+        cdef Resync way
+        if position[0] >= self.size:
+            return 0
+        way = resync(self.file, self.offset_index, window, self.base_offset, INT64_MAX, self.size)
+        if way.walk_on(position, header) == COLD:
+            position[0] = way.cold
+            return COLD
+        return header_at(self.file, window, position[0], self.size, header)
+
+    def batch_behind(self, int64_t position, int64_t size):
+        """Where the next whole batch begins behind damage at `position` of a file of `size` bytes; `size` for none.
+
+        Raises OSError.
+        """
+        cdef Window window
+        cdef BatchHeader header
+        self.open_window(&window, False, True, None, position)
+        resync(self.file, self.offset_index, &window, self.base_offset, INT64_MAX, size).walk_on(&position, &header)
+        return position
 
     cdef int whole_until(self, int64_t limit, int64_t end_offset, int64_t *end, Window *window) except -1:
-        """Where the last batch ends that lies below the position `limit` and below `end_offset` altogether; answer 0,
-        or COLD with the position where it stopped."""
+        """Where the last batch ends that lies below the position `limit` and below `end_offset` altogether.
+
+        Arguments:
+            end: where a batch begins; that is the answer where not even that one does.
+
+        Result: 0, or COLD with the position where it stopped.
+        """
         cdef BatchHeader header
+        cdef int64_t expected = self.base_offset
+        cdef int64_t named
         cdef int found
         limit = min(limit, self.size)
-        end[0] = min(self.offset_index.position_before(limit), self.offset_index.position_of(end_offset))
-        if astray(self, end[0], end_offset, &header, header_at(self.file, window, end[0], self.size, &header)):
-            self.index_again()
-            end[0] = min(self.offset_index.position_before(limit), self.offset_index.position_of(end_offset))
+        named = min(self.offset_index.position_before(limit), self.offset_index.position_of(end_offset))
+        if named > end[0]:
+            if astray(self, named, end_offset, &header, header_at(self.file, window, named, self.size, &header)):
+                self.index_again()
+                named = min(self.offset_index.position_before(limit), self.offset_index.position_of(end_offset))
+            end[0] = max(end[0], named)
         found = header_at(self.file, window, end[0], limit, &header)
-        while found == 1 and header.base_offset + header.last_offset_delta < end_offset:
+        while found == 1 and expected <= header.base_offset < end_offset - header.last_offset_delta:
+            expected = header.base_offset + header.last_offset_delta + 1
             end[0] += LENGTH_OVERHEAD + header.batch_length
             found = header_at(self.file, window, end[0], limit, &header)
         return COLD if found == COLD else 0
@@ -231,7 +242,7 @@ cdef class SegmentCore:
         found = []
         self.load()
         self.open_window(&window, False, True, None, position)
-        while header_at(self.file, &window, position, self.size, &header):
+        while header_at(self.file, &window, position, self.size, &header) == 1:
             found.append((
                 position, LENGTH_OVERHEAD + header.batch_length, header.base_offset,
                 header.base_offset + header.last_offset_delta, header.max_timestamp, header.leader_epoch,
@@ -244,36 +255,44 @@ cdef class SegmentCore:
 
         Without `wait` also Cold, after which it is asked again with that as `brought`.
         """
-        cdef Window window
-        cdef BatchHeader header
-        cdef int64_t position
-        cdef int found
         cdef object asked
         if not wait and self.file is None:
             asked = closed(self, from_offset, COLD_SLACK, brought)
             if asked is not None:
                 return asked
         self.load()
-        cdef int64_t wanted = from_offset
-        cdef int entry = older_than(self.time_index, timestamp)
-        cdef int64_t begin = self.base_offset + self.time_index.relative(entry) if entry >= 0 else self.base_offset
-        from_offset = max(wanted, begin)
-        position = self.offset_index.position_of(from_offset)
+        asked = self.look_for_time(timestamp, from_offset, wait, brought, False)
+        if asked is NotImplemented:
+            self.index_again()
+            asked = self.look_for_time(timestamp, from_offset, wait, brought, True)
+        return asked
+
+    cdef object look_for_time(self, int64_t timestamp, int64_t wanted, bint wait, Cold brought, bint believe):
+        """What `find_time` answers; NotImplemented where an index lies, unless it is to be believed."""
+        cdef Window window
+        cdef BatchHeader header
+        cdef int entry = self.time_index.older_than(timestamp)
+        cdef int64_t begin = self.base_offset + (self.time_index.relative(entry) if entry >= 0 else 0)
+        cdef int64_t from_offset = max(wanted, begin)
+        cdef int64_t position = self.offset_index.position_of(from_offset)
+        cdef int found
         self.open_window(&window, False, wait, brought, position)
         found = header_at(self.file, &window, position, self.size, &header)
-        if astray(self, position, from_offset, &header, found):
-            self.index_again()
-            return self.find_time(timestamp, wanted, wait, brought)
+        if not believe and astray(self, position, from_offset, &header, found):
+            return NotImplemented
+        if found == 0:
+            found = self.skip(&position, &header, &window)
         while found == 1:
             if entry >= 0 and header.base_offset + header.last_offset_delta >= begin:
-                if header.magic >= 2 and begin >= wanted and header.max_timestamp != self.time_index.timestamp(entry):
-                    self.index_again()
-                    return self.find_time(timestamp, wanted, wait, brought)
+                if not believe and begin >= wanted and header.max_timestamp != self.time_index.timestamp(entry):
+                    return NotImplemented
                 entry = -1                 # the batch it names was seen, and has the timestamp it says
             if header.max_timestamp >= timestamp and header.base_offset + header.last_offset_delta >= from_offset:
                 return position, LENGTH_OVERHEAD + header.batch_length
             position += LENGTH_OVERHEAD + header.batch_length
             found = header_at(self.file, &window, position, self.size, &header)
+            if found == 0:
+                found = self.skip(&position, &header, &window)
         return cold_at(self, from_offset, position, COLD_BYTES, brought) if found == COLD else None
 
     def batch_now(self, int64_t position, int64_t size, Cold brought=None):
@@ -292,13 +311,21 @@ cdef class SegmentCore:
         return cold_at(self, self.base_offset, position, size, brought)
 
     def position_of_batch(self, int64_t offset):
-        """(position, size, base offset) of the first batch that ends at or beyond `offset`, or None."""
+        """(position, base offset) of the first batch that ends at or beyond `offset`, or None.
+
+        Where that one is damaged: where the damage begins, and the offset that should be there.
+        """
         cdef Window window
         cdef BatchHeader header
+        cdef int entry, found
         cdef int64_t position
         self.load()
-        position = self.offset_index.position_of(offset)
+        entry = self.offset_index.entry_of(offset)
+        position = self.offset_index.position_at(entry)
         self.open_window(&window, False, True, None, position)
-        if not self.find(offset, &position, &header, &window):
+        found = self.find(offset, entry, &position, &header, &window)
+        if found == DOUBT:
+            found = self.settle(offset, INT64_MAX, &position, &header, &window)
+        if found == 0:
             return None
-        return position, LENGTH_OVERHEAD + header.batch_length, header.base_offset
+        return position, header.base_offset

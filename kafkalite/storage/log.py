@@ -316,7 +316,7 @@ class Log(LogCore):
         self.before_truncation(self, offset)
         holder = next((each for each in reversed(self.segments) if each.base_offset <= offset), self.segments[0])
         if (found := holder.position_of_batch(offset)) is not None:
-            offset = min(offset, found[2])
+            offset = min(offset, found[1])
         self.truncations += 1
         self.cut_back(offset)
         self.active.opened.sync()  # or the old records come back beside those of a new segment

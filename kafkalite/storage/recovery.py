@@ -174,11 +174,15 @@ class Recovery:
         return not self.place.clean and (not following or following[0].base_offset > self.place.recovery_point)
 
     def _believe_or_scan(self, segment: Segment, following: Sequence[Segment]) -> None:
-        if _believe(segment):
+        if _believe(segment) and (following or not self._falls_short(segment)):
             if not following or following[0].base_offset > self._producers_from:
                 producer_states.replay(segment, self._producers_from, self._producers)
         elif not self._scan(segment, synced=True):
             raise AssertionError("a damaged segment that was synced is refused")
+
+    def _falls_short(self, segment: Segment) -> bool:
+        """Whether the last segment ends below what was synced: damage, or an older copy."""
+        return segment.next_offset() < self.place.recovery_point
 
     def _scan(self, segment: Segment, following: Iterable[Segment] = (), *, synced: bool = False) -> bool:
         """Check a segment and cut off what is bad; tell whether it was whole and all that follows may stay.
@@ -186,7 +190,8 @@ class Recovery:
         RecoveryError where what is bad was `synced`.
         """
         found = self._index_anew(segment, self._producers)
-        if not found.whole and (synced or found.next_offset < self.place.recovery_point):
+        below = found.next_offset if found.back < 0 else min(found.next_offset, found.back)
+        if not found.whole and (synced or below < self.place.recovery_point):
             path = segment.path(names.LOG)
             raise RecoveryError(f"{path}: damaged at byte {found.end}, which was synced; nothing is cut")
         producer_states.take_aborted(segment, self._producers_from, found.aborted)

@@ -19,6 +19,7 @@ from kafkalite.storage import names
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.transactions import BadTransactionIndex, TransactionIndex
 
+DAMAGES_TOLD = 1_000
 logger = logging.getLogger(__name__)
 
 
@@ -42,6 +43,7 @@ class Segment(SegmentCore):
         "disk",
         "index_bytes_max",
         "interval",
+        "told",
         "transactions",
     )
 
@@ -54,6 +56,7 @@ class Segment(SegmentCore):
         self.interval = config.index_interval_bytes
         self.closed = False
         self.damaged = False  # a batch is: seen when the indexes were to be built again
+        self.told: frozenset[int] = frozenset()  # where damage is that was told already
         self._suffix = ""
         self.cache: SegmentCache | None = None
         self.transactions = TransactionIndex(disk, self.path(names.TXN_INDEX), base_offset, present=aborts)
@@ -128,7 +131,7 @@ class Segment(SegmentCore):
         twin.transactions = self.transactions.apart()
         twin.directory, twin.disk, twin.suffix = self.directory, self.disk, self.suffix
         twin.index_bytes_max, twin.interval, twin.size = self.index_bytes_max, self.interval, self.size
-        twin.closed, twin.damaged, twin.cache = self.closed, self.damaged, None
+        twin.closed, twin.damaged, twin.told, twin.cache = self.closed, self.damaged, self.told, None
         return twin
 
     def take_over(self, twin: "Segment") -> None:
@@ -150,25 +153,34 @@ class Segment(SegmentCore):
     def index_again(self) -> None:
         """Build both indexes anew from the batches, as the files are no good. Raises OSError.
 
-        Where it is the batches that are damaged, indexes that were loaded stay: they lead behind the damage.
+        Where it is the batches that are damaged, indexes that were loaded stay, and new ones lead around the damage.
         """
         if self.damaged:
             return
         before = self.offset_index, self.time_index, self.size, self.max_timestamp, self.max_timestamp_offset
-        counted = self.bytes_since_index, self.first_timestamp
+        counted, size = (self.bytes_since_index, self.first_timestamp), self.size
         self.empty_indexes()
-        whole = scan(self, 0, before[2], self.interval).whole
-        self.damaged = not whole
-        logger.warning(
-            "%s: %s", self.path(names.LOG), "its indexes are built again" if whole else "its batches are damaged"
-        )
-        if not whole and before[0] is not None:
+        found = scan(self, 0, size, self.interval)
+        self.damaged = not found.whole
+        text = "its batches are damaged" if self.damaged else "its indexes are built again"
+        logger.warning("%s: %s", self.path(names.LOG), text)
+        if self.damaged and before[0] is not None:
             self.offset_index, self.time_index, self.size, self.max_timestamp, self.max_timestamp_offset = before
             self.bytes_since_index, self.first_timestamp = counted
             return
-        self.size = before[2]
+        while (begin := self.batch_behind(found.end, size) if found.end < size else size) < size:
+            self.size = begin
+            found = scan(self, begin, size, self.interval, next_offset=found.next_offset)
+        self.size = size
         if self.closed:
             self.finish(sync=True)
+
+    def tell_damage(self, position: int, offset: int) -> None:
+        """Log once for each place that a reader of `offset` was told of a damaged batch there."""
+        if position not in self.told and len(self.told) < DAMAGES_TOLD:
+            self.told |= {position}
+            text = "%s: the batch at byte %d is damaged, so offset %d cannot be read"
+            logger.error(text, self.path(names.LOG), position, offset)
 
     def read_indexes(self, size: int) -> None:
         """Load both index files of a segment of `size` bytes. Raises InsaneIndex, OSError."""

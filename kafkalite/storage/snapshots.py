@@ -9,8 +9,8 @@ Law: a snapshot that does not read is no snapshot: the producers are found in th
 import os
 import struct
 
+from kafkalite._speedups.crc import checksum
 from kafkalite._speedups.file import Disk
-from kafkalite._speedups.logscan import checksum
 from kafkalite._speedups.producers import Producer
 from kafkalite.storage import names
 

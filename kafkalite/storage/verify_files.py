@@ -3,6 +3,7 @@
 import os
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
 
 from kafkalite._speedups.file import Disk
 from kafkalite.storage import names
@@ -14,6 +15,8 @@ OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
 ABORTED_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
 INDEX_BYTES_MAX = 1 << 30
+
+NO_EPOCH = -1  # of batches from before there were epochs
 
 ENTRY_AT_A_BATCH = 4
 TIMES_GROW = 6
@@ -157,14 +160,17 @@ def check_epochs(disk: Disk, path: str, segments: list[Batches], log_start: int,
         text = f"epoch {entries[-1][0]} begins at {entries[-1][1]}, the log ends at {log_end}"
         yield Violation(EPOCHS_GROW, path, NOWHERE, text)
     begins = dict(entries)
+    ends = {epoch: following[1] for (epoch, _), following in pairwise(entries)}
     for batches in segments:
         for epoch, first, position in batches.epochs:
-            if epoch < 0 or first < log_start:
+            if epoch == NO_EPOCH or first < log_start:
                 continue
             if epoch not in begins:
                 text = f"leader epoch {epoch} is not in {names.LEADER_EPOCH_CHECKPOINT}"
             elif begins[epoch] > first:
                 text = f"leader epoch {epoch} is said to begin at {begins[epoch]}, but offset {first} has it"
+            elif epoch in ends and first >= ends[epoch]:
+                text = f"leader epoch {epoch} is said to end at {ends[epoch]}, but offset {first} has it"
             else:
                 continue
             yield Violation(EPOCHS_GROW, batches.path, position, text)

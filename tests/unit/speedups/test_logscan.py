@@ -7,8 +7,9 @@ from pathlib import Path
 import crc32c
 import pytest
 
+from kafkalite._speedups.crc import checksum
 from kafkalite._speedups.file import Disk
-from kafkalite._speedups.logscan import checksum, scan
+from kafkalite._speedups.logscan import scan
 from kafkalite._speedups.scan import scan_batches
 from kafkalite.storage.segment import Segment
 from tests.unit.storage.damage import CONFIG, batch, patch
