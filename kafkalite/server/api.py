@@ -8,6 +8,8 @@ librdkafka must see from 0 (KAFKA-18659).
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from kafkalite.protocol.messages import alter_configs as alter
@@ -44,36 +46,23 @@ from kafkalite.protocol.messages import produce as producing
 from kafkalite.protocol.messages import sync_group as syncing
 from kafkalite.server.handlers.alter_configs import alter_configs
 from kafkalite.server.handlers.api_versions import api_versions
-from kafkalite.server.handlers.consumer_group_describe import consumer_group_describe
-from kafkalite.server.handlers.consumer_group_heartbeat import consumer_group_heartbeat
 from kafkalite.server.handlers.create_partitions import create_partitions
 from kafkalite.server.handlers.create_topics import create_topics
-from kafkalite.server.handlers.delete_groups import delete_groups
 from kafkalite.server.handlers.delete_records import delete_records
 from kafkalite.server.handlers.delete_topics import delete_topics
 from kafkalite.server.handlers.describe_cluster import describe_cluster
 from kafkalite.server.handlers.describe_configs import describe_configs
-from kafkalite.server.handlers.describe_groups import describe_groups
 from kafkalite.server.handlers.describe_log_dirs import describe_log_dirs
 from kafkalite.server.handlers.describe_producers import describe_producers
 from kafkalite.server.handlers.describe_topic_partitions import describe_topic_partitions
 from kafkalite.server.handlers.fetch import fetch
-from kafkalite.server.handlers.find_coordinator import find_coordinator
-from kafkalite.server.handlers.heartbeat import heartbeat
 from kafkalite.server.handlers.incremental_alter_configs import incremental_alter_configs
 from kafkalite.server.handlers.init_producer_id import init_producer_id
-from kafkalite.server.handlers.join_group import join_group
-from kafkalite.server.handlers.leave_group import leave_group
-from kafkalite.server.handlers.list_groups import list_groups
 from kafkalite.server.handlers.list_offsets import list_offsets
 from kafkalite.server.handlers.list_partition_reassignments import list_partition_reassignments
 from kafkalite.server.handlers.metadata import metadata
-from kafkalite.server.handlers.offset_commit import offset_commit
-from kafkalite.server.handlers.offset_delete import offset_delete
-from kafkalite.server.handlers.offset_fetch import offset_fetch
 from kafkalite.server.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from kafkalite.server.handlers.produce import produce
-from kafkalite.server.handlers.sync_group import sync_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +97,45 @@ class Row:
         return self.version_min if self.advertised_from is None else self.advertised_from
 
 
+def group_handler(name: str) -> Callable[[Any, Any], Any]:
+    """The handler of this name, imported with its first request: groups are loaded on first use (`Broker.groups`)."""
+
+    @cache
+    def handler() -> Callable[[Any, Any], Any]:
+        return getattr(import_module(f"kafkalite.server.handlers.{name}"), name)  # type: ignore[no-any-return]
+
+    return lambda call, request: handler()(call, request)
+
+
 ROWS = (
     Row(producing.ProduceRequest, producing.ProduceResponse, produce, "Write Topic", advertised_from=0),
     Row(fetching.FetchRequest, fetching.FetchResponse, fetch, "Read Topic"),
     Row(offsets.ListOffsetsRequest, offsets.ListOffsetsResponse, list_offsets, "Describe Topic"),
     Row(metadata_messages.MetadataRequest, metadata_messages.MetadataResponse, metadata, "Describe Topic"),
-    Row(commits.OffsetCommitRequest, commits.OffsetCommitResponse, offset_commit, "Read Group"),
-    Row(committed.OffsetFetchRequest, committed.OffsetFetchResponse, offset_fetch, "Describe Group"),
-    Row(coordinator.FindCoordinatorRequest, coordinator.FindCoordinatorResponse, find_coordinator, "Describe Group"),
-    Row(joining.JoinGroupRequest, joining.JoinGroupResponse, join_group, "Read Group"),
-    Row(heartbeats.HeartbeatRequest, heartbeats.HeartbeatResponse, heartbeat, "Read Group"),
-    Row(leaving.LeaveGroupRequest, leaving.LeaveGroupResponse, leave_group, "Read Group"),
-    Row(syncing.SyncGroupRequest, syncing.SyncGroupResponse, sync_group, "Read Group"),
-    Row(described.DescribeGroupsRequest, described.DescribeGroupsResponse, describe_groups, "Describe Group"),
-    Row(groups_listed.ListGroupsRequest, groups_listed.ListGroupsResponse, list_groups, "Describe Group"),
+    Row(commits.OffsetCommitRequest, commits.OffsetCommitResponse, group_handler("offset_commit"), "Read Group"),
+    Row(committed.OffsetFetchRequest, committed.OffsetFetchResponse, group_handler("offset_fetch"), "Describe Group"),
+    Row(
+        coordinator.FindCoordinatorRequest,
+        coordinator.FindCoordinatorResponse,
+        group_handler("find_coordinator"),
+        "Describe Group",
+    ),
+    Row(joining.JoinGroupRequest, joining.JoinGroupResponse, group_handler("join_group"), "Read Group"),
+    Row(heartbeats.HeartbeatRequest, heartbeats.HeartbeatResponse, group_handler("heartbeat"), "Read Group"),
+    Row(leaving.LeaveGroupRequest, leaving.LeaveGroupResponse, group_handler("leave_group"), "Read Group"),
+    Row(syncing.SyncGroupRequest, syncing.SyncGroupResponse, group_handler("sync_group"), "Read Group"),
+    Row(
+        described.DescribeGroupsRequest,
+        described.DescribeGroupsResponse,
+        group_handler("describe_groups"),
+        "Describe Group",
+    ),
+    Row(
+        groups_listed.ListGroupsRequest,
+        groups_listed.ListGroupsResponse,
+        group_handler("list_groups"),
+        "Describe Group",
+    ),
     Row(versions.ApiVersionsRequest, versions.ApiVersionsResponse, api_versions, ""),
     Row(creation.CreateTopicsRequest, creation.CreateTopicsResponse, create_topics, "Create Topic"),
     Row(deletion.DeleteTopicsRequest, deletion.DeleteTopicsResponse, delete_topics, "Delete Topic"),
@@ -142,7 +156,12 @@ ROWS = (
     Row(alter.AlterConfigsRequest, alter.AlterConfigsResponse, alter_configs, "AlterConfigs Topic"),
     Row(log_dirs.DescribeLogDirsRequest, log_dirs.DescribeLogDirsResponse, describe_log_dirs, "Describe Cluster"),
     Row(partitions.CreatePartitionsRequest, partitions.CreatePartitionsResponse, create_partitions, "Alter Topic"),
-    Row(groups_deleted.DeleteGroupsRequest, groups_deleted.DeleteGroupsResponse, delete_groups, "Delete Group"),
+    Row(
+        groups_deleted.DeleteGroupsRequest,
+        groups_deleted.DeleteGroupsResponse,
+        group_handler("delete_groups"),
+        "Delete Group",
+    ),
     Row(
         incremental.IncrementalAlterConfigsRequest,
         incremental.IncrementalAlterConfigsResponse,
@@ -155,18 +174,23 @@ ROWS = (
         list_partition_reassignments,
         "Describe Cluster",
     ),
-    Row(offsets_deleted.OffsetDeleteRequest, offsets_deleted.OffsetDeleteResponse, offset_delete, "Delete Group"),
+    Row(
+        offsets_deleted.OffsetDeleteRequest,
+        offsets_deleted.OffsetDeleteResponse,
+        group_handler("offset_delete"),
+        "Delete Group",
+    ),
     Row(cluster.DescribeClusterRequest, cluster.DescribeClusterResponse, describe_cluster, "Describe Cluster"),
     Row(
         consumer_heartbeats.ConsumerGroupHeartbeatRequest,
         consumer_heartbeats.ConsumerGroupHeartbeatResponse,
-        consumer_group_heartbeat,
+        group_handler("consumer_group_heartbeat"),
         "Read Group",
     ),
     Row(
         consumer_groups.ConsumerGroupDescribeRequest,
         consumer_groups.ConsumerGroupDescribeResponse,
-        consumer_group_describe,
+        group_handler("consumer_group_describe"),
         "Describe Group",
     ),
     Row(producers.DescribeProducersRequest, producers.DescribeProducersResponse, describe_producers, "Read Topic"),

@@ -10,12 +10,11 @@ A broker without a data directory keeps its files in a temporary one and its coo
 import asyncio
 import logging
 import os
-import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from kafkalite._speedups.file import Disk
 from kafkalite._speedups.framing import Connection
@@ -33,12 +32,6 @@ from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.layout import CLUSTER_ID, LayoutError, decode_cluster_id
 from kafkalite.coordination.tree import Tree
-from kafkalite.coordinators.group_settings import machine as group_machine
-from kafkalite.coordinators.groups import Groups
-from kafkalite.coordinators.patterns import Patterns
-from kafkalite.coordinators.runtime import Runtime
-from kafkalite.coordinators.stored import GroupCodec
-from kafkalite.coordinators.upkeep import Upkeep
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.metrics import Registry
 from kafkalite.model import Endpoint, Node, uuid_text
@@ -57,6 +50,10 @@ from kafkalite.storage.lanes import ROUNDS, syncer_for
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
 from kafkalite.storage.temporary import TemporaryDisk
+
+if TYPE_CHECKING:
+    from kafkalite.coordinators.group_coordinator import GroupCoordinator
+    from kafkalite.coordinators.groups import Groups
 
 LOGGER = logging.getLogger("kafkalite.server")
 SESSION_ID_MAX = 2**31 - 1
@@ -96,7 +93,7 @@ class Broker:
         *,
         config: BrokerConfig | None = None,
     ) -> None:
-        self._temporary = tempfile.mkdtemp(prefix="kafkalite-") if data_dir is None and config is None else None
+        self._temporary = temporary_directory() if data_dir is None and config is None else None
         directory = self._temporary or data_dir
         self.config = config or BrokerConfig({**EMBEDDED, "log.dirs": str(directory), **(settings or {})})
         self.random: Random = SystemRandom()
@@ -152,7 +149,7 @@ class Broker:
             await self._agree_on_identity()
             await self._recover()
             self._serve(loop)
-            self._coordinate()
+            self._coordinate(OFFSETS.name)
             await self._listen(loop, inherited)
         except (DirectoryError, JournalError, LayoutError) as error:
             self._release()
@@ -173,8 +170,9 @@ class Broker:
 
     async def _end(self, grace_s: float) -> None:
         self.replicas.wake_all()  # parked fetches are answered now; their clients would hold up the drain
-        self.group_upkeep.close()
-        self.group_runtime.close()  # and so are parked joins
+        self._ending = True
+        if self._coordinates:
+            self.group_coordinator.close()  # and so are parked joins
         await self.listening.close(grace_s)
         self.replicas.flush()
         self.logs.finish_flushes()
@@ -251,13 +249,11 @@ class Broker:
         self.configs = ConfigResources(self)
         self.descriptions = Descriptions()
         self.producer_ids = ProducerIds(self.store.take_producer_ids)
+        self._ending = False
+        vars(self).pop("group_coordinator", None)  # of a start before
         self.fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)
         )
-        self.group_runtime = Runtime(self, OFFSETS, partial(group_machine, self), GroupCodec())
-        self.group_runtime.ask = Patterns(self, self.group_runtime).ask
-        self.groups = Groups(self.group_runtime)
-        self.group_upkeep = Upkeep(self.group_runtime, self.clock, self.config)
         self.dispatcher = Dispatcher(self, ROWS, self._log)
         self.metrics.gauge(
             "kafkalite_duplicate_batches",
@@ -276,11 +272,6 @@ class Broker:
             producer_check_ms=self.config.producer_id_expiration_check_interval_ms,
             producer_silent_ms=self.config.producer_id_expiration_ms,
         )
-
-    def _coordinate(self) -> None:
-        """Load the groups, in the background."""
-        self.group_runtime.follow()
-        self.group_upkeep.start()
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, inherited: Sequence[tuple[str, socket.socket]]) -> None:
         """Accept connections at every address, or at none."""
@@ -323,7 +314,7 @@ class Broker:
             self._service.close()
         self.logs.unlock()
         if self._temporary is not None:
-            shutil.rmtree(self._temporary)
+            remove_directory(self._temporary)
 
     def _high_watermark(self, log: Log) -> int:
         partition = self.replicas.partition(log.topic, UNASSIGNED_ID, log.partition, by_id=False)
@@ -365,15 +356,39 @@ class Broker:
         """A topic is new or was changed, durably."""
         self.tables.put(topic)
         self.hosting.apply(topic)
-        self.group_runtime.follow()
-        self.group_upkeep.topic_changed(topic.name)
+        self._coordinate(topic.name)
 
     def topic_gone(self, name: str) -> None:
         """A topic was deleted, durably."""
         self.tables.remove(name)
         self.descriptions.forget(name)
         self.hosting.drop(name)
-        self.group_upkeep.topic_gone(name)
+        if self._coordinates:
+            self.group_coordinator.topic_gone(name)
+
+    @property
+    def groups(self) -> "Groups":
+        """The groups this broker coordinates."""
+        return self.group_coordinator.groups
+
+    @cached_property
+    def group_coordinator(self) -> "GroupCoordinator":
+        """Made on first use: what it imports would be a sixth of a start, and many brokers never have a group."""
+        from kafkalite.coordinators.group_coordinator import GroupCoordinator
+
+        made = GroupCoordinator(self)
+        if self._ending:
+            made.close()
+        return made
+
+    @property
+    def _coordinates(self) -> bool:
+        return "group_coordinator" in vars(self)
+
+    def _coordinate(self, changed: str) -> None:
+        """Groups hear of a topic that changed; where their own is there, they are loaded, in the background."""
+        if self._coordinates or (changed == OFFSETS.name and changed in self.tables.topics):
+            self.group_coordinator.topic_changed(changed)
 
     def configure_broker(
         self, texts: Mapping[str, str], *, all_brokers: bool, then: Callable[[Refusal | None], None]
@@ -400,3 +415,17 @@ class Broker:
                 self.group_configs.pop(group, None)
 
         self.store.configure_group(group, texts, applying(configured, then))
+
+
+def temporary_directory() -> str:
+    """A new directory for the files of a test."""
+    import tempfile  # a broker with a directory of its own starts without
+
+    return tempfile.mkdtemp(prefix="kafkalite-")
+
+
+def remove_directory(path: str) -> None:
+    """Remove a temporary directory with all that is in it."""
+    import shutil
+
+    shutil.rmtree(path)
