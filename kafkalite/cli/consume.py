@@ -13,22 +13,18 @@ import click
 
 from kafkalite.cli.client import bootstrap_option, check, command_runner
 from kafkalite.cli.failure import fail
-from kafkalite.cli.leaders import Leaders
+from kafkalite.cli.leaders import EARLIEST, LATEST, READ_COMMITTED, Leaders
 from kafkalite.cli.lines import described
+from kafkalite.model import TopicPartition
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.records import Batch, Record, batches
 from kafkalite.records.control import ControlType, control_type
 
-EARLIEST, LATEST = -2, -1
-NO_REPLICA = -1
 WAIT_MS = 500
 BYTES_MAX = 8 * 1024 * 1024
-READ_COMMITTED = 1
 
 FetchTopic = FetchRequest.FetchTopic
-ListTopic = ListOffsetsRequest.ListOffsetsTopic
 Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 Aborted = Fetched.AbortedTransaction
 
@@ -88,11 +84,12 @@ async def consume(
             fail(f"{topic} has partitions 0 to {total - 1}, not {partition}")
         chosen = range(total) if partition is None else [partition]
         reader = Reader(leaders, topic, json_writer(topic) if as_json else plain_writer(key_separator), count)
-        for index in chosen:
-            end = await reader.place(index, LATEST)
-            start = await reader.place(index, EARLIEST) if from_beginning else end
-            reader.positions[index] = start if offset is None else offset
-            reader.ends[index] = end
+        places = [TopicPartition(topic, index) for index in chosen]
+        ends = await leaders.offsets(dict.fromkeys(places, LATEST))
+        starts = await leaders.offsets(dict.fromkeys(places, EARLIEST)) if from_beginning else ends
+        for place in places:
+            reader.positions[place.partition] = starts[place] if offset is None else offset
+            reader.ends[place.partition] = ends[place]
         only_new = not (from_beginning or offset is not None)
         if only_new and sys.stderr.isatty():
             click.echo("waiting for new records; Ctrl-C ends, --from-beginning shows what is there", err=True)
@@ -113,20 +110,6 @@ class Reader:
         self._topic = topic
         self._write = write
         self._left = count
-
-    async def place(self, partition: int, timestamp: int) -> int:
-        """The first or the next offset of a partition."""
-        asked = ListTopic.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-        request = ListOffsetsRequest(
-            replica_id=NO_REPLICA,
-            isolation_level=READ_COMMITTED,
-            topics=[ListTopic(name=self._topic, partitions=[asked])],
-        )
-        peer = await self._leaders.leader(self._topic, partition)
-        answer = await peer.call(request)
-        (found,) = answer.topics[0].partitions
-        check(found.error_code, None, f"{self._topic}-{partition}")
-        return int(found.offset)
 
     async def run(self, *, follow: bool) -> None:
         """Read until every partition has reached its end, or for ever; until enough records are written in any case."""

@@ -20,6 +20,7 @@ INTERRUPTED = 130  # what a shell says of a process that SIGINT ended
 COMMANDS = {
     "serve": "Run a broker.",
     "topic": "Create, list, describe, alter and delete topics.",
+    "group": "See groups, move them and end them.",
     "produce": "Send lines or JSON lines from a file or a pipe to a topic.",
     "consume": "Read a topic as lines or JSON.",
     "log": "Look into the files of a partition.",

@@ -1,0 +1,228 @@
+"""`kafkalite group`: list, describe, create, delete, rewind and reset groups; export and import their offsets."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import click
+
+from kafkalite.cli.client import (
+    bootstrap_option,
+    check,
+    column_key,
+    command_runner,
+    connect,
+    json_option,
+    print_rows,
+    refusal,
+)
+from kafkalite.cli.failure import fail
+from kafkalite.cli.groupmoves import commit_moves, planned, print_moves, rewind_living
+from kafkalite.cli.groupoffsets import offsets
+from kafkalite.cli.groups import DEAD, EMPTY, Group, Groups
+from kafkalite.cli.lag import Standing, standings
+from kafkalite.cli.leaders import Leaders
+from kafkalite.cli.places import TO_HELP
+from kafkalite.protocol.extensions.create_group import CreateGroupRequest
+from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
+
+STANDING = ("topic", "partition", "committed", "log end", "lag", "lag seconds", "member", "client", "host")
+MEMBER = ("member", "instance", "client", "host", "assignment")
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+topics_option = click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:P,P...]",
+    help="A topic, or some of its partitions; may be repeated. All that the group has committed if not given.",
+)
+to_option = click.option("--to", required=True, metavar="PLACE", help=TO_HELP)
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  kafkalite group list
+  kafkalite group describe billing
+  kafkalite group rewind billing --to 2013-07-01 --topic orders --dry-run
+  kafkalite group rewind billing --to earliest --topic orders:0,2
+  kafkalite group reset billing --to latest
+  kafkalite group offsets export billing > billing.jsonl
+  kafkalite group delete billing
+"""
+)
+def command() -> None:
+    """See groups, move them and end them."""
+
+
+command.add_command(offsets)
+
+
+@asynccontextmanager
+async def cluster(bootstrap: str) -> AsyncIterator[tuple[Leaders, Groups]]:
+    """The cluster behind an address, and its groups."""
+    async with Leaders(bootstrap) as leaders:
+        yield leaders, Groups(leaders)
+
+
+@command.command(name="list")
+@click.option("--state", "states", multiple=True, help="Only groups in this state, such as Stable; may be repeated.")
+@click.option("--type", "kinds", multiple=True, help="Only groups of this type, such as classic; may be repeated.")
+@bootstrap_option
+@json_option
+@command_runner
+async def list_(states: tuple[str, ...], kinds: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """List all groups."""
+    async with cluster(bootstrap) as (_, groups):
+        rows = await groups.listed(states, kinds)
+    print_rows(("group", "state", "type", "protocol type", "coordinator"), rows, as_json)
+
+
+@command.command()
+@click.argument("group")
+@bootstrap_option
+@json_option
+@command_runner
+async def describe(group: str, bootstrap: str, as_json: bool) -> None:
+    """Show GROUP's members, what they own, and how far they are.
+
+    The lag is counted in records; in seconds it is the age of the first record that the group has not read.
+    """
+    async with cluster(bootstrap) as (leaders, groups):
+        found = await groups.described(group)
+        rows = await standings(leaders, found, await groups.committed(group))
+    if as_json:
+        click.echo(json.dumps(as_object(found, rows)))
+        return
+    click.echo(f"{found.name}  {found.kind}  {found.state}  {found.assignor or '-'}  {len(found.members)} member(s)")
+    table = [standing_row(each) for each in rows]
+    table += [(None,) * 6 + (each.member_id, each.client, each.host) for each in found.members if not each.assignment]
+    print_rows(STANDING, table, as_json=False)
+
+
+def standing_row(each: Standing) -> tuple[object, ...]:
+    member = each.member
+    who = (member.member_id, member.client, member.host) if member is not None else (None, None, None)
+    lag_s = None if each.lag_s is None else f"{each.lag_s:.1f}"
+    return (*each.place, each.committed, each.log_end, each.lag, lag_s, *who)
+
+
+def as_object(group: Group, rows: Sequence[Standing]) -> dict[str, Any]:
+    """A group as JSON shows it."""
+    members = [dict(zip(MEMBER, (*each[:4], list(map(list, each.assignment))), strict=True)) for each in group.members]
+    keys = [column_key(column) for column in STANDING[:6]]
+    values = [(*row.place, row.committed, row.log_end, row.lag, row.lag_s) for row in rows]
+    partitions = [dict(zip(keys, value, strict=True)) for value in values]
+    owners = [row.member.member_id if row.member is not None else None for row in rows]
+    return {
+        "group": group.name,
+        "type": group.kind,
+        "state": group.state,
+        "assignor": group.assignor,
+        "members": members,
+        "partitions": [{**each, "member": owner} for each, owner in zip(partitions, owners, strict=True)],
+    }
+
+
+@command.command()
+@click.argument("group")
+@click.option("-t", "--topic", "topics", multiple=True, help="A topic that the group reads; may be repeated.")
+@click.option("--pattern", help="Or a regular expression (RE2) for the topics that it reads.")
+@click.option("--assignor", default="range", show_default=True, help="range, roundrobin, sticky or uniform.")
+@click.option(
+    "--session-timeout-ms", type=int, default=45_000, show_default=True, help="How long members may be silent."
+)
+@click.option("--ephemeral", is_flag=True, help="The group ends with its last member.")
+@bootstrap_option
+@command_runner
+async def create(
+    group: str,
+    topics: tuple[str, ...],
+    pattern: str | None,
+    assignor: str,
+    session_timeout_ms: int,
+    ephemeral: bool,
+    bootstrap: str,
+) -> None:
+    """Define GROUP before it has members, for the broker to deal out its partitions."""
+    if bool(topics) == (pattern is not None):
+        fail("a group reads topics or what a pattern matches: give --topic or --pattern")
+    request = CreateGroupRequest(
+        group_id=group,
+        session_timeout_ms=session_timeout_ms,
+        topics=list(topics) or None,
+        topic_pattern=pattern,
+        assignor=assignor,
+        ephemeral=ephemeral,
+    )
+    async with connect(bootstrap) as peer:
+        answer = await peer.call(request)
+    check(answer.error_code, None, group)
+    click.echo(f"created {group}, coordinated by broker {answer.controller_id}")
+
+
+@command.command()
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@bootstrap_option
+@command_runner
+async def delete(names: tuple[str, ...], bootstrap: str) -> None:
+    """Delete groups that have no members, with their offsets."""
+    wrong = []
+    async with cluster(bootstrap) as (_, groups):
+        for name in names:
+            request = DeleteGroupsRequest(groups_names=[name])
+            (result,) = (await (await groups.coordinator(name)).call(request)).results
+            if result.error_code:
+                wrong.append(refusal(result.error_code, None, name))
+            else:
+                click.echo(f"deleted {name}")
+    if wrong:
+        fail("; ".join(wrong))
+
+
+@command.command()
+@click.argument("group")
+@to_option
+@topics_option
+@dry_run_option
+@bootstrap_option
+@json_option
+@command_runner
+async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bootstrap: str, as_json: bool) -> None:
+    """Let GROUP go on from another place, also while its members read (which needs a kafkalite broker)."""
+    async with cluster(bootstrap) as (leaders, groups):
+        state = await state_of(groups, group)
+        moves = await planned(leaders, groups, group, to, topics)
+        if not dry_run and state in (EMPTY, DEAD):
+            await commit_moves(groups, group, moves)
+        elif not dry_run:
+            moves = await rewind_living(groups, group, moves)
+    print_moves(moves, as_json)
+
+
+@command.command()
+@click.argument("group")
+@to_option
+@topics_option
+@dry_run_option
+@bootstrap_option
+@json_option
+@command_runner
+async def reset(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bootstrap: str, as_json: bool) -> None:
+    """Set where GROUP begins, while it has no members; a group that is not there yet is made."""
+    async with cluster(bootstrap) as (leaders, groups):
+        if (state := await state_of(groups, group)) not in (EMPTY, DEAD):
+            fail(f"{group} has members (it is {state}): stop them first, or use kafkalite group rewind")
+        moves = await planned(leaders, groups, group, to, topics)
+        if not dry_run:
+            await commit_moves(groups, group, moves)
+    print_moves(moves, as_json)
+
+
+async def state_of(groups: Groups, group: str) -> str:
+    """The group's state; Dead where there is none of that name."""
+    found = await groups.find(group)
+    return DEAD if found is None else found.state

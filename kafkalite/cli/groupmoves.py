@@ -1,0 +1,84 @@
+"""Moving a group's offsets: what is planned, how it is done, and the table of before and after."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import click
+
+from kafkalite.cli.client import check, print_rows
+from kafkalite.cli.failure import fail
+from kafkalite.cli.groups import Committed, Groups
+from kafkalite.cli.leaders import Leaders
+from kafkalite.cli.places import chosen_places, parse_to, parse_topics
+from kafkalite.model import TopicPartition
+from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest
+
+COLUMNS = ("topic", "partition", "before", "after")
+
+RewoundTopic = RewindConsumerRequest.RewoundTopic
+
+
+class Move(NamedTuple):
+    """A partition's committed offset, None for none, and the one that takes its place."""
+
+    place: TopicPartition
+    before: int | None
+    after: Committed
+
+
+def moves_to(wanted: Mapping[TopicPartition, Committed], before: Mapping[TopicPartition, Committed]) -> list[Move]:
+    """The moves that lead from what is committed to what is wanted."""
+    return [
+        Move(place, before[place].offset if place in before else None, after) for place, after in sorted(wanted.items())
+    ]
+
+
+async def planned(leaders: Leaders, groups: Groups, group: str, to: str, topics: Sequence[str]) -> list[Move]:
+    """What `--to` and `--topic` mean for this group; ends the command where that is nothing."""
+    target, wanted = parse_to(to), parse_topics(topics)
+    before = await groups.committed(group)
+    if wanted:
+        places = await chosen_places(leaders, wanted)
+    else:
+        sizes = await leaders.known({place.topic for place in before})
+        places = [place for place in before if place.partition < sizes.get(place.topic, 0)]
+        if not places:
+            fail(f"{group} has committed nothing: say which topics, with --topic")
+    after = await target.found(leaders, places)
+    return moves_to({place: Committed(offset, "") for place, offset in after.items()}, before)
+
+
+async def commit_moves(groups: Groups, group: str, moves: Sequence[Move]) -> None:
+    """Move a group without members."""
+    await groups.commit(group, {move.place: move.after for move in moves})
+
+
+async def rewind_living(groups: Groups, group: str, moves: Sequence[Move]) -> list[Move]:
+    """Move a group whose members go on; answers where it really is now."""
+    peer = await groups.coordinator(group)
+    if RewindConsumerRequest.api_key not in peer.api_versions:
+        fail(f"{group} has members, and this broker does not move a living group: stop them first")
+    by_place = {move.place: move for move in moves}
+    topics: dict[str, list[RewoundTopic.RewoundPartition]] = {}
+    for place, move in by_place.items():
+        asked = RewoundTopic.RewoundPartition(partition_index=place.partition, offset=move.after.offset)
+        topics.setdefault(place.topic, []).append(asked)
+    request = RewindConsumerRequest(
+        group_id=group, topics=[RewoundTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
+    )
+    answer = await peer.call(request)
+    done = []
+    for topic in answer.topics:
+        for each in topic.partitions:
+            place = TopicPartition(topic.name, each.partition_index)
+            check(each.error_code, None, f"{group}: {place}")
+            done.append(by_place[place]._replace(after=Committed(each.offset, "")))
+    return done
+
+
+def print_moves(moves: Sequence[Move], as_json: bool) -> None:
+    """The table of before and after."""
+    rows = [(*move.place, move.before, move.after.offset) for move in moves]
+    if not rows:
+        click.echo("nothing to move", err=True)
+    print_rows(COLUMNS, rows, as_json)

@@ -1,0 +1,151 @@
+"""`kafkalite group offsets`: export and import of committed offsets, as JSON lines or as CSV.
+
+CSV is that of kafka-consumer-groups: topic,partition,offset for one group, the group before them for several. JSON
+lines carry the metadata too. What is imported may be either; an object begins with a brace.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TextIO
+
+import click
+
+from kafkalite.cli.client import bootstrap_option, command_runner, print_rows
+from kafkalite.cli.failure import fail
+from kafkalite.cli.groupmoves import COLUMNS, commit_moves, moves_to
+from kafkalite.cli.groups import Committed, Groups
+from kafkalite.cli.leaders import Leaders
+from kafkalite.cli.places import OFFSET_MAX
+from kafkalite.model import TopicPartition
+
+PARTITION_MAX = 2**31 - 1
+FIELDS = ("group", "topic", "partition", "offset")
+
+Wanted = dict[str, dict[TopicPartition, Committed]]
+
+
+class Line(NamedTuple):
+    """One committed offset; the group is None where a line does not say it."""
+
+    group: str | None
+    place: TopicPartition
+    committed: Committed
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  kafkalite group offsets export billing > billing.jsonl
+  kafkalite group offsets export billing --csv > billing.csv
+  kafkalite group offsets import billing.jsonl --dry-run
+  kafkalite group offsets import billing.csv --group billing-2
+"""
+)
+def offsets() -> None:
+    """Save what groups have committed, and bring it back."""
+
+
+@offsets.command()
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.option("--csv", "as_csv", is_flag=True, help="CSV as kafka-consumer-groups writes and reads it.")
+@bootstrap_option
+@command_runner
+async def export(names: tuple[str, ...], as_csv: bool, bootstrap: str) -> None:
+    """Print the committed offsets of groups, one line each."""
+    async with Leaders(bootstrap) as leaders:
+        groups = Groups(leaders)
+        found = {name: await groups.committed(name) for name in names}
+    for line in csv_lines(found) if as_csv else json_lines(found):
+        click.echo(line)
+
+
+@offsets.command(name="import")
+@click.argument("source", type=click.File("r", encoding="utf-8"), default="-", metavar="[FILE]")
+@click.option("-g", "--group", help="Take every line for this group, whatever group it names.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@bootstrap_option
+@command_runner
+async def import_(source: TextIO, group: str | None, dry_run: bool, bootstrap: str) -> None:
+    """Commit the offsets that FILE (or standard input) holds, for groups without members."""
+    wanted = by_group(read_lines(source), group)
+    async with Leaders(bootstrap) as leaders:
+        groups = Groups(leaders)
+        rows: list[tuple[object, ...]] = []
+        for name, offsets_of in wanted.items():
+            moves = moves_to(offsets_of, await groups.committed(name))
+            if not dry_run:
+                await commit_moves(groups, name, moves)
+            rows += [(name, *move.place, move.before, move.after.offset) for move in moves]
+    print_rows(("group", *COLUMNS), rows, as_json=False)
+
+
+def json_lines(found: Mapping[str, Mapping[TopicPartition, Committed]]) -> Iterator[str]:
+    """An object per offset."""
+    for group, offsets_of in found.items():
+        for place, committed in offsets_of.items():
+            fields = dict(zip(FIELDS, (group, *place, committed.offset), strict=True))
+            yield json.dumps({**fields, "metadata": committed.metadata}, ensure_ascii=False)
+
+
+def csv_lines(found: Mapping[str, Mapping[TopicPartition, Committed]]) -> Iterator[str]:
+    """A row per offset; the group stands in front where there are several."""
+    for group, offsets_of in found.items():
+        for place, committed in offsets_of.items():
+            text = io.StringIO()
+            row = (*place, committed.offset)
+            csv.writer(text, lineterminator="").writerow(row if len(found) == 1 else (group, *row))
+            yield text.getvalue()
+
+
+def read_lines(source: Iterable[str]) -> Iterator[Line]:
+    """The offsets in these lines, JSON or CSV; ends the command at one that is neither."""
+    for number, text in enumerate(source, 1):
+        if not text.strip():
+            continue
+        try:
+            yield json_line(text) if text.lstrip().startswith("{") else csv_line(text)
+        except (ValueError, RecursionError, csv.Error) as error:
+            fail(f"line {number} is no committed offset: {error}")
+
+
+def json_line(text: str) -> Line:
+    """Raises ValueError."""
+    fields = json.loads(text)
+    if missing := {"topic", "partition", "offset"} - fields.keys():
+        raise ValueError(f"it has no {', '.join(sorted(missing))}")
+    group, topic, partition, offset = (fields.get(name) for name in FIELDS)
+    return checked(group, topic, partition, offset, fields.get("metadata", ""))
+
+
+def csv_line(text: str) -> Line:
+    """Raises ValueError."""
+    ((*group, topic, partition, offset),) = csv.reader([text])
+    if len(group) > 1:
+        raise ValueError("it has more columns than group, topic, partition and offset")
+    return checked(group[0] if group else None, topic, int(partition), int(offset), "")
+
+
+def checked(group: Any, topic: Any, partition: Any, offset: Any, metadata: Any) -> Line:
+    """Raises ValueError for what can be no committed offset."""
+    if not isinstance(topic, str) or not topic or not isinstance(group, str | None) or not isinstance(metadata, str):
+        raise ValueError("group, topic and metadata are texts")
+    if type(partition) is not int or not 0 <= partition <= PARTITION_MAX:
+        raise ValueError(f"its partition is {partition!r}")
+    if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
+        raise ValueError(f"its offset is {offset!r}")
+    return Line(group, TopicPartition(topic, partition), Committed(offset, metadata))
+
+
+def by_group(lines: Iterable[Line], group: str | None) -> Wanted:
+    """What each group is to have; the last line for a partition holds. Ends the command where a group is missing."""
+    wanted: Wanted = {}
+    for line in lines:
+        name = group or line.group
+        if name is None:
+            fail("the lines do not say which group: add --group")
+        wanted.setdefault(name, {})[line.place] = line.committed
+    if not wanted:
+        fail("there is nothing to import")
+    return wanted

@@ -1,0 +1,202 @@
+"""Groups as the client commands see them: their coordinators, what they are, what they have committed.
+
+Laws: nothing is decided here about what a user may do; every error of a broker ends the command in one line. Needs
+brokers that answer FindCoordinator and OffsetFetch for several groups (Apache Kafka 3.0 and later). Topics are named,
+not numbered, so OffsetCommit and OffsetFetch stay below version 10.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kafkalite.cli.client import check, refusal
+from kafkalite.cli.failure import fail
+from kafkalite.cli.leaders import Leaders
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.net.peer import Peer
+from kafkalite.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkalite.protocol.messages.list_groups import ListGroupsRequest
+from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
+from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
+from kafkalite.protocol.stored.consumer_protocol import read_assignment
+
+BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics
+CONSUMER_PROTOCOL = "consumer"
+DEAD = "Dead"
+EMPTY = "Empty"
+
+CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+ConsumerMember = ConsumerGroupDescribeResponse.DescribedGroup.Member
+ClassicMember = DescribeGroupsResponse.DescribedGroup.DescribedGroupMember
+
+
+class Committed(NamedTuple):
+    """A committed offset with the text that was stored beside it."""
+
+    offset: int
+    metadata: str
+
+
+class Member(NamedTuple):
+    """A member of a group and the partitions that it has been given."""
+
+    member_id: str
+    instance: str | None
+    client: str
+    host: str
+    assignment: list[TopicPartition]
+
+
+class Group(NamedTuple):
+    """A group with its members; `kind` is classic or consumer, `assignor` how partitions are given to members."""
+
+    name: str
+    kind: str
+    state: str
+    assignor: str
+    members: list[Member]
+
+
+class Listed(NamedTuple):
+    """A line in the list of groups."""
+
+    name: str
+    state: str
+    kind: str
+    protocol_type: str
+    coordinator: int
+
+
+class Groups:
+    """The groups of a cluster, for the length of a command.
+
+    Argument: leaders, the connections to the cluster's brokers.
+    """
+
+    def __init__(self, leaders: Leaders) -> None:
+        self._leaders = leaders
+        self._coordinators: dict[str, Peer] = {}
+
+    async def coordinator(self, group: str) -> Peer:
+        """A connection to the broker that coordinates the group."""
+        if group not in self._coordinators:
+            request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
+            (found,) = (await self._leaders.first.call(request)).coordinators
+            check(found.error_code, found.error_message, group)
+            self._coordinators[group] = await self._leaders.broker(found.node_id, found.host, found.port)
+        return self._coordinators[group]
+
+    async def listed(self, states: Iterable[str], kinds: Iterable[str]) -> list[Listed]:
+        """All groups in these states and of these kinds (none given = all), by name."""
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
+        found = []
+        for broker_id, peer in (await self._leaders.brokers()).items():
+            answer = await peer.call(request)
+            check(answer.error_code, None, f"broker {broker_id}")
+            found += [
+                Listed(each.group_id, each.group_state, each.group_type, each.protocol_type, broker_id)
+                for each in answer.groups
+            ]
+        return sorted(found)
+
+    async def described(self, group: str) -> Group:
+        """The group with its members; ends the command when there is none of that name."""
+        found = await self.find(group)
+        if found is None:
+            fail(refusal(KafkaErrorCode.GROUP_ID_NOT_FOUND, None, group))
+        return found
+
+    async def find(self, group: str) -> Group | None:
+        """The group with its members; None when there is none of that name."""
+        return await self._consumer_group(group) or await self._classic_group(group)
+
+    async def _consumer_group(self, group: str) -> Group | None:
+        peer = await self.coordinator(group)
+        if ConsumerGroupDescribeRequest.api_key not in peer.api_versions:
+            return None
+        answer: ConsumerGroupDescribeResponse = await peer.call(ConsumerGroupDescribeRequest(group_ids=[group]))
+        (found,) = answer.groups
+        if found.error_code == KafkaErrorCode.GROUP_ID_NOT_FOUND:
+            return None  # or of another kind
+        check(found.error_code, found.error_message, group)
+        members = [consumer_member(each) for each in found.members]
+        return Group(group, "consumer", found.group_state, found.assignor_name, members)
+
+    async def _classic_group(self, group: str) -> Group | None:
+        peer = await self.coordinator(group)
+        answer: DescribeGroupsResponse = await peer.call(DescribeGroupsRequest(groups=[group]))
+        (found,) = answer.groups
+        if found.error_code == KafkaErrorCode.GROUP_ID_NOT_FOUND or (
+            not found.error_code and found.group_state == DEAD
+        ):
+            return None
+        check(found.error_code, found.error_message, group)
+        readable = found.protocol_type in ("", CONSUMER_PROTOCOL)
+        members = [classic_member(each, readable) for each in found.members]
+        return Group(group, "classic", found.group_state, found.protocol_data, members)
+
+    async def committed(self, group: str) -> dict[TopicPartition, Committed]:
+        """What the group has committed; nothing for a group that is not there."""
+        peer = await self.coordinator(group)
+        wanted = FetchGroup(group_id=group, topics=None)
+        (found,) = (await peer.call(OffsetFetchRequest(groups=[wanted]), version_max=BY_NAME)).groups
+        check(found.error_code, None, group)
+        offsets = {}
+        for topic in found.topics:
+            for each in topic.partitions:
+                place = TopicPartition(topic.name, each.partition_index)
+                check(each.error_code, None, f"{group}: {place}")
+                if each.committed_offset >= 0:
+                    offsets[place] = Committed(each.committed_offset, each.metadata or "")
+        return dict(sorted(offsets.items()))
+
+    async def commit(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit for a group without members, in one request; ends the command at the first refusal."""
+        topics: dict[str, list[CommitTopic.OffsetCommitRequestPartition]] = {}
+        for place, wanted in offsets.items():
+            topics.setdefault(place.topic, []).append(
+                CommitTopic.OffsetCommitRequestPartition(
+                    partition_index=place.partition,
+                    committed_offset=wanted.offset,
+                    committed_metadata=wanted.metadata,
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=group,
+            member_id="",
+            topics=[CommitTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        )
+        answer = await (await self.coordinator(group)).call(request, version_max=BY_NAME)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                check(each.error_code, None, f"{group}: {topic.name}-{each.partition_index}")
+
+
+def consumer_member(member: ConsumerMember) -> Member:
+    """A member as ConsumerGroupDescribe shows it."""
+    places = [
+        TopicPartition(topic.topic_name, n) for topic in member.assignment.topic_partitions for n in topic.partitions
+    ]
+    return Member(member.member_id, member.instance_id, member.client_id, host(member.client_host), sorted(places))
+
+
+def classic_member(member: ClassicMember, readable: bool) -> Member:
+    """A member as DescribeGroups shows it; what those of other protocols (Connect) were given is theirs to read."""
+    places = []
+    if readable:
+        given = read_assignment(bytes(member.member_assignment)).assigned_partitions
+        places = [TopicPartition(topic.topic, n) for topic in given for n in topic.partitions]
+    return Member(
+        member.member_id, member.group_instance_id, member.client_id, host(member.client_host), sorted(places)
+    )
+
+
+def host(text: str) -> str:
+    """An address without the slash that Java puts before it."""
+    return text.removeprefix("/")

@@ -1,0 +1,217 @@
+"""`kafkalite group` on the groups of foreign clients, against either broker."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkalite.cli.main import main
+from kafkalite.protocol.extensions.create_group import CreateGroupRequest, CreateGroupResponse
+from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
+from kafkalite.server import broker as server
+from kafkalite.server.api import Row
+from kafkalite.server.call import Call
+from kafkalite.testing.thread import BrokerThread
+from tests.compat.clients import Confluent, Record
+from tests.compat.clients.members import CONSUMER, EAGER, Crowd, Kind, Wish
+from tests.compat.conftest import MakeTopic, unused_name
+from tests.compat.group_kit import EACH, commit_all, committed, places, write
+
+HOUR_MS = 3_600_000
+
+
+class Run(Protocol):
+    """Runs the command: `group("describe", "billing", code=0)`; fails on any other exit code."""
+
+    def __call__(self, *args: str, code: int = 0, stdin: str | None = None) -> Result: ...
+
+
+@pytest.fixture
+def group(group_address: str) -> Run:
+    def run(*args: str, code: int = 0, stdin: str | None = None) -> Result:
+        done = CliRunner().invoke(main, ["group", *args, "--bootstrap-server", group_address], input=stdin)
+        assert done.exit_code == code, (args, done.output, done.exception)
+        return done
+
+    return run
+
+
+def objects(done: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def one_line(done: Result) -> str:
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("kafkalite: "), done.stderr
+    return done.stderr.removeprefix("kafkalite: ").strip()
+
+
+@pytest.mark.parametrize("kind", [EAGER, CONSUMER], ids=lambda kind: kind.name)
+def test_a_living_group_is_shown_and_protected(
+    group_address: str, crowd: Crowd, group: Run, new_group_topic: MakeTopic, kind: Kind
+) -> None:
+    """State, member, what it owns, and its lag in records and in seconds."""
+    topic, name = new_group_topic(2), unused_name("living")
+    old_ms = int(time.time() * 1000) - HOUR_MS
+    Confluent().write(group_address, topic, [Record(b"x", timestamp_ms=old_ms + n, partition=n % 2) for n in range(6)])
+    member = crowd.join(kind, Wish(name, (topic,)))
+    crowd.share(places(topic, 2), member)
+    commit_all([member], places(topic, 2), 3)
+    Confluent().write(group_address, topic, [Record(b"y", timestamp_ms=old_ms + n) for n in range(4)])
+
+    (listed,) = [each for each in objects(group("list", "--json")) if each["group"] == name]
+    how = "consumer" if kind is CONSUMER else "classic"
+    assert (listed["state"], listed["type"].lower(), listed["protocol_type"]) == ("Stable", how, "consumer")
+    assert name in group("list", "--state", "Stable", "--type", how).stdout
+    assert name not in group("list", "--state", "Empty").stdout
+
+    (told,) = objects(group("describe", name, "--json"))
+    assert (told["state"], told["type"], told["assignor"]) == (
+        "Stable",
+        how,
+        "uniform" if how == "consumer" else "range",
+    )
+    (shown,) = told["members"]
+    assert (shown["client"], shown["host"], shown["assignment"]) == ("rdkafka", "127.0.0.1", [[topic, 0], [topic, 1]])
+    first, second = told["partitions"]
+    assert (first["committed"], first["log_end"], first["lag"], first["member"]) == (3, 7, 4, shown["member"])
+    assert (second["committed"], second["log_end"], second["lag"], second["lag_seconds"]) == (3, 3, 0, 0)
+    assert 3600 <= first["lag_seconds"] < 3600 + 300
+    text = group("describe", name).stdout
+    assert f"{name}  {how}  Stable" in text and "lag seconds" in text and "rdkafka" in text
+
+    assert "has members (it is Stable)" in one_line(group("reset", name, "--to", "earliest", code=2))
+    assert one_line(group("delete", name, code=2)).endswith("(NON_EMPTY_GROUP)")
+    plan = objects(group("rewind", name, "--to", "earliest", "--dry-run", "--json"))
+    assert [(each["before"], each["after"]) for each in plan] == [(3, 0), (3, 0)]
+    assert committed(group_address, name, places(topic, 2)) == dict.fromkeys(places(topic, 2), 3)
+
+
+def test_a_group_without_members_is_moved(group_address: str, group: Run, new_group_topic: MakeTopic) -> None:
+    """To an offset, the ends, a time; for all that it has committed, a topic, or some partitions."""
+    topic, name = new_group_topic(2), unused_name("resting")
+    day_ms = 86_400_000
+    sent = [Record(b"x", timestamp_ms=n * day_ms, partition=p) for p in range(2) for n in range(1, 5)]
+    Confluent().write(group_address, topic, sent)
+
+    def moved(*args: str) -> list[tuple[int, Any, int]]:
+        return [(each["partition"], each["before"], each["after"]) for each in objects(group(*args, "--json"))]
+
+    assert "has committed nothing" in one_line(group("reset", name, "--to", "latest", code=2))
+    assert moved("reset", name, "--to", "latest", "--topic", f"{topic}:1", "--dry-run") == [(1, None, 4)]
+    assert one_line(group("describe", name, code=2)).endswith("(GROUP_ID_NOT_FOUND)")
+    assert moved("reset", name, "--to", "latest", "--topic", topic) == [(0, None, 4), (1, None, 4)]
+    assert moved("rewind", name, "--to", "1", "--topic", f"{topic}:0") == [(0, 4, 1)]
+    assert moved("rewind", name, "--to", "1970-01-04") == [(0, 1, 2), (1, 4, 2)]
+    assert moved("reset", name, "--to", "1970-01-04T00:00:00.001+00:00") == [(0, 2, 3), (1, 2, 3)]
+    assert moved("reset", name, "--to", f"@{day_ms}") == [(0, 3, 0), (1, 3, 0)]
+    assert moved("reset", name, "--to", "2020-01-01") == [(0, 0, 4), (1, 0, 4)], "nothing is so late: the end"
+    assert moved("reset", name, "--to", "99") == [(0, 4, 4), (1, 4, 4)], "an offset outside the log is its end"
+    assert committed(group_address, name, places(topic, 2)) == dict.fromkeys(places(topic, 2), 4)
+    text = group("rewind", name, "--to", "earliest").stdout
+    assert [line.split() for line in text.splitlines()] == [
+        ["topic", "partition", "before", "after"],
+        [topic, "0", "4", "0"],
+        [topic, "1", "4", "0"],
+    ]
+    assert group("delete", name).stdout == f"deleted {name}\n"
+    assert one_line(group("delete", name, code=2)).endswith("(GROUP_ID_NOT_FOUND)")
+
+
+def test_offsets_leave_and_come_back(
+    group_address: str, group: Run, new_group_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """As JSON lines with metadata, and as the CSV of kafka-consumer-groups, into the same group or another."""
+    topic, one, two = new_group_topic(2), unused_name("from"), unused_name("into")
+    write(group_address, topic, partitions=2)
+    given = f'{{"group": "{one}", "topic": "{topic}", "partition": 0, "offset": 3, "metadata": "ä"}}\n'
+    group("offsets", "import", stdin=given)
+    group("reset", one, "--to", "4", "--topic", f"{topic}:1")
+    exported = group("offsets", "export", one).stdout
+    assert [json.loads(line) for line in exported.splitlines()] == [
+        {"group": one, "topic": topic, "partition": 0, "offset": 3, "metadata": "ä"},
+        {"group": one, "topic": topic, "partition": 1, "offset": 4, "metadata": ""},
+    ]
+    as_csv = group("offsets", "export", one, "--csv").stdout
+    assert as_csv == f"{topic},0,3\n{topic},1,4\n"
+
+    file = tmp_path / "offsets.csv"
+    file.write_text(as_csv)
+    assert "which group" in one_line(group("offsets", "import", str(file), code=2))
+    said = group("offsets", "import", str(file), "--group", two, "--dry-run").stdout
+    assert [line.split() for line in said.splitlines()[1:]] == [
+        [two, topic, "0", "-", "3"],
+        [two, topic, "1", "-", "4"],
+    ]
+    assert group("offsets", "export", two).stdout == ""
+    group("offsets", "import", str(file), "--group", two)
+    assert committed(group_address, two, places(topic, 2)) == {(topic, 0): 3, (topic, 1): 4}
+
+    both = group("offsets", "export", one, two, "--csv").stdout
+    assert both.splitlines() == [f"{name},{topic},{p},{p + 3}" for name in (one, two) for p in (0, 1)]
+    group("reset", one, "--to", "latest")
+    assert committed(group_address, one, places(topic, 2)) == dict.fromkeys(places(topic, 2), EACH)
+    group("offsets", "import", stdin=both)
+    assert committed(group_address, one, places(topic, 2)) == {(topic, 0): 3, (topic, 1): 4}
+
+
+# ---- what only kafkalite serves; AGAINST plays no part here -------------------------------------------------------
+
+
+Asked = list[CreateGroupRequest | RewindConsumerRequest]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What was asked of a broker (one that is started from now on) for groups of its own: it says yes to all."""
+    heard: Asked = []
+
+    def create(_call: Call, request: CreateGroupRequest) -> CreateGroupResponse:
+        heard.append(request)
+        return CreateGroupResponse(controller_id=1, controller_host="127.0.0.1", controller_port=9092)
+
+    def rewind(_call: Call, request: RewindConsumerRequest) -> RewindConsumerResponse:
+        heard.append(request)
+        answer = RewindConsumerResponse.RewoundTopic
+        partitions = [answer.RewoundPartition(partition_index=0, offset=2)]
+        return RewindConsumerResponse(topics=[answer(name="orders", partitions=partitions)])
+
+    rows = {row.api_key: row for row in server.ROWS}
+    for row in (
+        Row(CreateGroupRequest, CreateGroupResponse, create, "Read Group"),
+        Row(RewindConsumerRequest, RewindConsumerResponse, rewind, "Read Group"),
+    ):
+        rows[row.api_key] = row
+    monkeypatch.setattr(server, "ROWS", tuple(rows.values()))
+    return heard
+
+
+def test_a_group_is_defined(asked: Asked) -> None:
+    with BrokerThread() as broker:
+        args = ["group", "create", "g", "--pattern", "^a", "--assignor", "sticky", "-b", broker.address]
+        done = CliRunner().invoke(main, args)
+    assert (done.exit_code, done.stdout) == (0, "created g, coordinated by broker 1\n")
+    (request,) = asked
+    assert request == CreateGroupRequest(
+        group_id="g", session_timeout_ms=45_000, topics=None, topic_pattern="^a", assignor="sticky", ephemeral=False
+    )
+
+
+def test_a_living_group_is_rewound(asked: Asked) -> None:
+    """The table shows what the broker answered, not what was asked."""
+    with BrokerThread() as broker, Crowd(broker.address) as crowd:
+        broker.create_topic("orders")
+        write(broker.address, "orders", partitions=1)
+        member = crowd.join(EAGER, Wish("g", ("orders",)))
+        crowd.share([("orders", 0)], member)
+        args = ["group", "rewind", "g", "--to", "1", "--topic", "orders", "--json", "-b", broker.address]
+        done = CliRunner().invoke(main, args)
+    assert objects(done) == [{"topic": "orders", "partition": 0, "before": None, "after": 2}]
+    (request,) = asked
+    assert isinstance(request, RewindConsumerRequest)
+    ((partition,),) = [topic.partitions for topic in request.topics]
+    assert (request.group_id, partition.partition_index, partition.offset) == ("g", 0, 1)

@@ -1,0 +1,99 @@
+"""What users write for partitions, positions and offsets, and what is refused in one line."""
+
+import pytest
+from click.testing import CliRunner
+
+from kafkalite.cli.failure import Failure
+from kafkalite.cli.groupoffsets import by_group, csv_lines, json_lines, read_lines
+from kafkalite.cli.groups import Committed
+from kafkalite.cli.leaders import EARLIEST, LATEST
+from kafkalite.cli.main import main
+from kafkalite.cli.places import To, parse_to, parse_topics
+from kafkalite.model import TopicPartition
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("earliest", To(None, EARLIEST)),
+        ("latest", To(None, LATEST)),
+        ("0", To(0)),
+        ("9223372036854775807", To(2**63 - 1)),
+        ("@1372636800000", To(None, 1_372_636_800_000)),
+        ("2013-07-01", To(None, 1_372_636_800_000)),
+        ("2013-07-01T02:00:00+02:00", To(None, 1_372_636_800_000)),
+        ("2013-07-01T00:00:00.250Z", To(None, 1_372_636_800_250)),
+    ],
+)
+def test_places_to_go_to(text: str, meant: To) -> None:
+    assert parse_to(text) == meant
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "@", "@-5", "1.5", "9223372036854775808", "1969-12-31", "²"])
+def test_no_places_to_go_to(text: str) -> None:
+    with pytest.raises(Failure):
+        parse_to(text)
+
+
+def test_partitions() -> None:
+    assert parse_topics(["a", "b:0", "c:2,0", "b:1"]) == {"a": None, "b": [0, 1], "c": [0, 2]}
+    assert parse_topics(["a:1", "a"]) == {"a": None} == parse_topics(["a", "a:1"])
+    for text in ("", ":0", "a:", "a:x", "a:0,", "a:-1"):
+        with pytest.raises(Failure):
+            parse_topics([text])
+
+
+def test_lines_come_back() -> None:
+    odd = {TopicPartition('to"pic,', 3): Committed(7, ""), TopicPartition("t", 0): Committed(0, "")}
+    noted = {TopicPartition("t", 0): Committed(1, "was here\n")}
+    assert by_group(read_lines(json_lines({"g": odd, "h": noted})), None) == {"g": odd, "h": noted}
+    assert by_group(read_lines(csv_lines({"g": odd, "h": {**odd}})), None) == {"g": odd, "h": odd}
+    assert by_group(read_lines(csv_lines({"g": odd})), "other") == {"other": odd}
+    assert by_group(read_lines(["", " \n", "t,0,1\r\n", "t,0,2\n"]), "g") == {
+        "g": {TopicPartition("t", 0): Committed(2, "")}
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        '{"a":' * 100_000,
+        '{"topic": "t", "partition": 0}',
+        '{"topic": "t", "partition": true, "offset": 1}',
+        '{"topic": "t", "partition": 2147483648, "offset": 1}',
+        '{"topic": "t", "partition": 0, "offset": -1}',
+        '{"topic": "t", "partition": 0, "offset": 1.0}',
+        '{"topic": "", "partition": 0, "offset": 1}',
+        '{"topic": "t", "partition": 0, "offset": 1, "group": 5}',
+        '{"topic": "t", "partition": 0, "offset": 1, "metadata": null}',
+        "t",
+        "t,0",
+        "t,zero,0",
+        "a,b,t,0,1",
+    ],
+)
+def test_lines_that_are_no_offsets(line: str) -> None:
+    with pytest.raises(Failure, match="line 2 is no committed offset"):
+        list(read_lines(["g,t,0,1", line]))
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("create", "g"), "give --topic or --pattern"),
+        (("create", "g", "-t", "a", "--pattern", "b"), "give --topic or --pattern"),
+        (("reset", "g"), "--to"),
+        (("offsets", "import", "/no/such/file"), "No such file"),
+    ],
+)
+def test_wrong_uses_take_one_line(args: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(main, ["group", *args, "-b", "127.0.0.1:1"])
+    assert done.exit_code == 2
+    assert said in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", [(), ("offsets",), ("describe",), ("rewind",), ("reset",), ("create",)])
+def test_every_command_explains_itself(args: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(main, ["group", *args, "--help"])
+    assert done.exit_code == 0 and "Usage: " in done.stdout
