@@ -68,7 +68,14 @@ async def cluster(bootstrap: str) -> AsyncIterator[tuple[Leaders, Groups]]:
         yield leaders, Groups(leaders)
 
 
-@command.command(name="list")
+@command.command(
+    name="list",
+    epilog="""\b
+Examples:
+  kafkalite group list
+  kafkalite group list --state Stable --type consumer --json
+""",
+)
 @click.option("--state", "states", multiple=True, help="Only groups in this state, such as Stable; may be repeated.")
 @click.option("--type", "kinds", multiple=True, help="Only groups of this type, such as classic; may be repeated.")
 @bootstrap_option
@@ -81,13 +88,19 @@ async def list_(states: tuple[str, ...], kinds: tuple[str, ...], bootstrap: str,
     print_rows(("group", "state", "type", "protocol type", "coordinator"), rows, as_json)
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite group describe billing
+  kafkalite group describe billing --json
+"""
+)
 @click.argument("group")
 @bootstrap_option
 @json_option
 @command_runner
 async def describe(group: str, bootstrap: str, as_json: bool) -> None:
-    """Show GROUP's members, what they own, and how far they are.
+    """Show GROUP's members and how far they are.
 
     The lag is counted in records; in seconds it is the age of the first record that the group has not read.
     """
@@ -127,7 +140,13 @@ def as_object(group: Group, rows: Sequence[Standing]) -> dict[str, Any]:
     }
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite group create billing --topic orders --topic payments
+  kafkalite group create audit --pattern '^orders.*' --assignor sticky --ephemeral
+"""
+)
 @click.argument("group")
 @click.option("-t", "--topic", "topics", multiple=True, help="A topic that the group reads; may be repeated.")
 @click.option("--pattern", help="Or a regular expression (RE2) for the topics that it reads.")
@@ -147,7 +166,10 @@ async def create(
     ephemeral: bool,
     bootstrap: str,
 ) -> None:
-    """Define GROUP before it has members, for the broker to deal out its partitions."""
+    """Define GROUP before it has members.
+
+    The broker deals out the partitions of such a group.
+    """
     if bool(topics) == (pattern is not None):
         fail("a group reads topics or what a pattern matches: give --topic or --pattern")
     request = CreateGroupRequest(
@@ -164,7 +186,13 @@ async def create(
     click.echo(f"created {group}, coordinated by broker {answer.controller_id}")
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite group delete billing
+  kafkalite group delete billing audit
+"""
+)
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @bootstrap_option
 @command_runner
@@ -183,7 +211,14 @@ async def delete(names: tuple[str, ...], bootstrap: str) -> None:
         fail("; ".join(wrong))
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite group rewind billing --to 2013-07-01 --topic orders --dry-run
+  kafkalite group rewind billing --to earliest --topic orders:0,2
+  kafkalite group rewind billing --to @1372636800000
+"""
+)
 @click.argument("group")
 @to_option
 @topics_option
@@ -192,7 +227,10 @@ async def delete(names: tuple[str, ...], bootstrap: str) -> None:
 @json_option
 @command_runner
 async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bootstrap: str, as_json: bool) -> None:
-    """Let GROUP go on from another place, also while its members read (which needs a kafkalite broker)."""
+    """Let GROUP go on from another place.
+
+    Also while its members read, which only kafkalite can do: they read on from there, with nobody restarted.
+    """
     async with cluster(bootstrap) as (leaders, groups):
         state = await state_of(groups, group)
         moves = await planned(leaders, groups, group, to, topics)
@@ -203,7 +241,13 @@ async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bo
     print_moves(moves, as_json)
 
 
-@command.command()
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite group reset billing --to latest --topic orders
+  kafkalite group reset billing --to 42 --topic orders:0
+"""
+)
 @click.argument("group")
 @to_option
 @topics_option
@@ -212,7 +256,10 @@ async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bo
 @json_option
 @command_runner
 async def reset(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bootstrap: str, as_json: bool) -> None:
-    """Set where GROUP begins, while it has no members; a group that is not there yet is made."""
+    """Set where GROUP begins, while it has no members.
+
+    A group that is not there yet is made.
+    """
     async with cluster(bootstrap) as (leaders, groups):
         if (state := await state_of(groups, group)) not in (EMPTY, DEAD):
             fail(f"{group} has members (it is {state}): stop them first, or use kafkalite group rewind")

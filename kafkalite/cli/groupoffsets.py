@@ -47,7 +47,13 @@ def offsets() -> None:
     """Save what groups have committed, and bring it back."""
 
 
-@offsets.command()
+@offsets.command(
+    epilog="""\b
+Examples:
+  kafkalite group offsets export billing > billing.jsonl
+  kafkalite group offsets export billing --csv > billing.csv
+"""
+)
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @click.option("--csv", "as_csv", is_flag=True, help="CSV as kafka-consumer-groups writes and reads it.")
 @bootstrap_option
@@ -61,14 +67,24 @@ async def export(names: tuple[str, ...], as_csv: bool, bootstrap: str) -> None:
         click.echo(line)
 
 
-@offsets.command(name="import")
+@offsets.command(
+    name="import",
+    epilog="""\b
+Examples:
+  kafkalite group offsets import billing.jsonl --dry-run
+  kafkalite group offsets import billing.csv --group billing-2
+""",
+)
 @click.argument("source", type=click.File("r", encoding="utf-8"), default="-", metavar="[FILE]")
 @click.option("-g", "--group", help="Take every line for this group, whatever group it names.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @bootstrap_option
 @command_runner
 async def import_(source: TextIO, group: str | None, dry_run: bool, bootstrap: str) -> None:
-    """Commit the offsets that FILE (or standard input) holds, for groups without members."""
+    """Commit the offsets that a file holds.
+
+    From FILE or standard input, for groups without members.
+    """
     wanted = by_group(read_lines(source), group)
     async with Leaders(bootstrap) as leaders:
         groups = Groups(leaders)

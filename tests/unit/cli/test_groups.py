@@ -91,9 +91,3 @@ def test_wrong_uses_take_one_line(args: tuple[str, ...], said: str) -> None:
     done = CliRunner().invoke(main, ["group", *args, "-b", "127.0.0.1:1"])
     assert done.exit_code == 2
     assert said in done.stderr and done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("args", [(), ("offsets",), ("describe",), ("rewind",), ("reset",), ("create",)])
-def test_every_command_explains_itself(args: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(main, ["group", *args, "--help"])
-    assert done.exit_code == 0 and "Usage: " in done.stdout
