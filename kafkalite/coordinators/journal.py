@@ -12,7 +12,7 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordinators.loading import Host as LoadingHost
-from kafkalite.coordinators.loading import Loading
+from kafkalite.coordinators.loading import Loading, Loads
 from kafkalite.records import Builder
 from kafkalite.state.effects import Now
 
@@ -62,12 +62,14 @@ class PartitionJournal:
         host: the broker.
         partition: led by this broker.
         codec: of the topic.
+        loads: where replays take turns.
     """
 
-    def __init__(self, host: Host, partition: Partition, codec: StoredCodec) -> None:
+    def __init__(self, host: Host, partition: Partition, codec: StoredCodec, loads: Loads) -> None:
         self._host = host
         self._partition = partition
         self._codec = codec
+        self._loads = loads
 
     def append(self, records: list[object], now: Now, producer_epoch: int, done: Callable[[int], None]) -> None:
         """Append the records of one command; `done(error)` when all are committed, or one of them failed.
@@ -84,8 +86,8 @@ class PartitionJournal:
 
     def replay(self, apply: Callable[[object], None], done: Callable[[int], None]) -> Callable[[], None]:
         """Read all that is committed into `apply`, in the background; `done(error)` at the end. Answers how to stop."""
-        loading = Loading(self._host, self._partition, self._codec, apply, done)
-        loading.start()
+        loading = Loading(self._host, self._partition, self._codec, self._loads, apply, done)
+        loading.begin()
         return loading.stop
 
     def flush(self) -> None:

@@ -1,18 +1,19 @@
 """The replay of a shard: its partition is read from the beginning, in the background.
 
 Laws:
-1. Memory is bounded: one chunk of `offsets.load.buffer.size` at a time, or one batch where that is larger, and what
-   law 4 holds back. Reading is a job; records are applied in slices of about a millisecond, between which the loop
-   serves others.
+1. Memory is bounded: two shards are loaded at a time, each with one chunk of `offsets.load.buffer.size`, or one batch
+   where that is larger, and what law 4 holds back. Reading is a job; records are applied in slices of about a
+   millisecond, between which the loop serves others.
 2. What cannot be read as a record is skipped: one warning names offset and type of the first, one line counts all.
    Only a partition that cannot be read fails the replay.
-3. While any shard is loading, the garbage collector is off: what is loaded stays, and is then frozen.
+3. While any shard is loading, the garbage collector is off: all that is loaded stays.
 4. Of the records of a type that has no order among its keys only the last one of each key counts. They are held back,
    up to a bound, so that one that a later record replaces is never decoded: that is most of a log of commits.
 """
 
 import gc
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -29,9 +30,10 @@ from kafkalite.records.control import ControlType, read_marker
 if TYPE_CHECKING:
     from kafkalite.coordinators.journal import StoredCodec
 
-__all__ = ["Loading", "RecordError"]
+__all__ = ["Loading", "Loads", "RecordError"]
 
 LOGGER = logging.getLogger("kafkalite.coordinators")
+LOADS_AT_ONCE = 2
 TYPE_SIZE = 2
 NOTHING = object()
 # A slice takes a millisecond or two: so many records are looked at, or applied.
@@ -81,11 +83,43 @@ class _Collector:
     def go_on(self) -> None:
         self._loading -= 1
         if not self._loading and self._was_on:
-            gc.freeze()
             gc.enable()
 
 
 COLLECTOR = _Collector()
+
+
+class Loads:
+    """The replays of a coordinator: some at a time, the others in the order they came."""
+
+    def __init__(self, at_once: int = LOADS_AT_ONCE) -> None:
+        self._free = at_once
+        self._queue: deque[Loading] = deque()
+        self._beginning = False
+
+    def begin(self, loading: "Loading") -> None:
+        """Start it when there is room."""
+        self._queue.append(loading)
+        self._start()
+
+    def ended(self, loading: "Loading") -> None:
+        """It is over, or nobody wants it any more."""
+        if loading in self._queue:
+            self._queue.remove(loading)
+        else:
+            self._free += 1
+            self._start()
+
+    def _start(self) -> None:
+        if self._beginning:  # one that ends at once comes by here: a loop, for there may be many
+            return
+        self._beginning = True
+        try:
+            while self._queue and self._free:
+                self._free -= 1
+                self._queue.popleft().start()
+        finally:
+            self._beginning = False
 
 
 class Loading:
@@ -95,8 +129,9 @@ class Loading:
         host: the broker.
         partition: what is read, up to its high watermark of now.
         codec: records from bytes.
+        loads: where it takes its turn.
         apply: gets each record, in order.
-        done: called once with 0 or an error code, unless stopped before; perhaps before `start` returns.
+        done: called once with 0 or an error code, unless stopped before; perhaps before `begin` returns.
     """
 
     def __init__(
@@ -104,12 +139,15 @@ class Loading:
         host: Host,
         partition: Partition,
         codec: "StoredCodec",
+        loads: Loads,
         apply: Callable[[object], None],
         done: Callable[[int], None],
     ) -> None:
         self._host = host
         self._partition = partition
         self._codec = codec
+        self._loads = loads
+        self._begun = False
         self._apply = apply
         self._done: Callable[[int], None] | None = done
         self._offset = 0
@@ -120,8 +158,13 @@ class Loading:
         self._held_bytes = 0
         self._slice: Timer | None = None
 
+    def begin(self) -> None:
+        """Take a turn."""
+        self._loads.begin(self)
+
     def start(self) -> None:
         """Begin to read."""
+        self._begun = True
         self._offset = self._partition.log_start_offset
         self._end = self._partition.high_watermark
         COLLECTOR.rest()
@@ -129,19 +172,26 @@ class Loading:
 
     def stop(self) -> None:
         """Give up; nobody is told."""
-        if self._done is not None:
-            self._done = None
-            COLLECTOR.go_on()
         if self._slice is not None:
             self._slice.cancel()
+        if self._done is not None:
+            self._done = None
+            self._leave()
 
     def _finish(self, error: int) -> None:
         done, self._done = self._done, None
         assert done is not None, "a replay ends once"
-        COLLECTOR.go_on()
         if self._skipped > 1:
             LOGGER.warning("%s: %d records were skipped", self._name, self._skipped)
-        done(error)
+        try:
+            done(error)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._begun:
+            COLLECTOR.go_on()
+        self._loads.ended(self)
 
     def _next(self, brought: Outcome | None = None) -> None:
         if self._done is None:

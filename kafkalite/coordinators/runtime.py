@@ -20,6 +20,7 @@ from kafkalite.cluster.partition import each
 from kafkalite.cluster.topics import Refusal, Topics
 from kafkalite.coordinators.journal import Host as JournalHost
 from kafkalite.coordinators.journal import PartitionJournal, StoredCodec
+from kafkalite.coordinators.loading import Loads
 from kafkalite.coordinators.shard import Command, Machine, Shard, Waiting
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import ResolvePatterns
@@ -55,6 +56,7 @@ class Runtime(Generic[M]):
         self._make_machine = make_machine
         self._codec = codec
         self._shards: list[Shard[M]] = []
+        self._loads = Loads()
         self._closed = False
         self._creating: list[Callable[[int], None]] | None = None
         self.ask: Callable[[int, ResolvePatterns], None] = unasked
@@ -121,7 +123,7 @@ class Runtime(Generic[M]):
         if isinstance(topic, int) or self._closed:
             return
         for partition in topic.partitions[len(self._shards) :]:
-            journal = PartitionJournal(self._host, partition, self._codec)
+            journal = PartitionJournal(self._host, partition, self._codec, self._loads)
             shard = Shard(partition.index, self._make_machine, journal, self._host.clock, self._ask)
             self._shards.append(shard)
             shard.load()

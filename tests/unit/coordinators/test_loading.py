@@ -120,6 +120,28 @@ def test_a_stop_ends_a_load(tmp_path: Path) -> None:
     assert rig.do(offsets_of("g")).told == [NOT_HERE]
 
 
+def test_two_shards_are_loaded_at_a_time(tmp_path: Path) -> None:
+    """A stop takes those that wait out of the queue, too."""
+    rig = Rig(tmp_path, groups, partitions=300)
+    for shard in range(0, 300, 100):
+        rig.runtime.follow()
+        rig.work()
+        assert not isinstance(rig.now(commit("g", shard), shard), int)
+    rig.runtime.close()
+    rig.runtime = rig.new_runtime()
+    rig.offload.held = True
+    rig.runtime.follow()  # the empty ones are there at once
+    loading = [shard for shard in rig.runtime.shards() if rig.runtime.machine(shard) is None]
+    assert loading[:3] == [0, 100, 101] and rig.offload.waiting == 2
+    rig.runtime.close()
+    rig.offload.release()
+    rig.work()
+    assert gc.isenabled()
+    rig.runtime = rig.new_runtime()
+    rig.load()
+    assert {rig.now(offsets_of("g"), shard)["t", 0] for shard in range(0, 300, 100)} == set(range(0, 300, 100))
+
+
 def test_what_is_not_in_memory_is_brought_in(tmp_path: Path) -> None:
     rig = Rig(
         tmp_path, groups, settings={"offsets.load.buffer.size": "200"}, config=replace(COMPACTED, segment_bytes=400)
