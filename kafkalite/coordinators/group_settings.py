@@ -7,7 +7,7 @@ from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.group import group_values
 from kafkalite.errors import DecodeError
-from kafkalite.protocol.stored.consumer_protocol import read_subscription
+from kafkalite.protocol.stored.consumer_protocol import read_assignment, read_subscription
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.consumer_group import ConsumerGroups
 from kafkalite.state.consumer_messages import ConsumerGroupSettings, Topic
@@ -96,6 +96,15 @@ def topics_of(subscription: bytes) -> frozenset[str] | None:
         return None
 
 
+def partitions_of(assignment: bytes) -> frozenset[tuple[str, int]] | None:
+    """The partitions of a consumer's assignment in a classic group, None where it cannot be read."""
+    try:
+        topics = read_assignment(assignment).assigned_partitions
+    except DecodeError:
+        return None
+    return frozenset((each.topic, partition) for each in topics for partition in each.partitions)
+
+
 def machine(host: GroupHost) -> GroupShard:
     """The machine of one shard, still empty."""
     config = host.config
@@ -105,6 +114,7 @@ def machine(host: GroupHost) -> GroupShard:
         initial_delay_ms=config.group_initial_rebalance_delay_ms,
         members_max=config.group_max_size,
         topics_of=topics_of,
+        partitions_of=partitions_of,
     )
     offsets = OffsetSettings(config.offsets_retention_minutes * MINUTE_MS, config.offset_metadata_max_bytes)
     return GroupShard(classic, offsets, ConsumerGroups(TopicsNow(host), GroupSettings(host).of))

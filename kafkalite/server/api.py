@@ -12,6 +12,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from kafkalite.protocol.extensions import delete_group as group_deleted
+from kafkalite.protocol.extensions import list_groups_plus as groups_plus
+from kafkalite.protocol.extensions import rewind_consumer as rewinding
 from kafkalite.protocol.messages import alter_configs as alter
 from kafkalite.protocol.messages import api_versions as versions
 from kafkalite.protocol.messages import consumer_group_describe as consumer_groups
@@ -199,5 +202,24 @@ ROWS = (
         topic_partitions.DescribeTopicPartitionsResponse,
         describe_topic_partitions,
         "Describe Topic",
+    ),
+    # kafkalite's own, docs/protocol-extensions.md
+    Row(
+        groups_plus.ListGroupsPlusRequest,
+        groups_plus.ListGroupsPlusResponse,
+        group_handler("list_groups_plus"),
+        "Describe Group",
+    ),
+    Row(
+        group_deleted.DeleteGroupRequest,
+        group_deleted.DeleteGroupResponse,
+        group_handler("delete_group"),
+        "Delete Group",
+    ),
+    Row(
+        rewinding.RewindConsumerRequest,
+        rewinding.RewindConsumerResponse,
+        group_handler("rewind_consumer"),
+        "Read Group",
     ),
 )

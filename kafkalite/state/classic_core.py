@@ -21,6 +21,7 @@ class ClassicSettings:
 
     Arguments:
         topics_of: topics of a consumer's subscription bytes, None where they cannot be read.
+        partitions_of: topics and partitions of a consumer's assignment bytes, None where they cannot be read.
         new_member_join_ms: how long a new member's join may be parked, since it cannot send heartbeats yet.
         trace: is told of each transition; for tests.
     """
@@ -31,6 +32,7 @@ class ClassicSettings:
     members_max: int = 2**31 - 1
     new_member_join_ms: int = 300_000
     topics_of: Callable[[bytes], frozenset[str] | None] = lambda _: None
+    partitions_of: Callable[[bytes], frozenset[tuple[str, int]] | None] = lambda _: None
     trace: Callable[[str, State, Event, State], None] | None = None
 
 

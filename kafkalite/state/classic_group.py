@@ -5,18 +5,23 @@ Pure: a request becomes an event of `classic_table`, the table says the next sta
 2. Every token is answered once: a parked join when its generation begins, a parked sync when the leader has assigned or
    the rebalance starts anew, at the latest when the timer of the rebalance or of the member runs out.
 3. A record is written when a group is founded, when the leader has assigned, when a static member is replaced in a
-   Stable group and when the last member has gone. Only what it holds survives a restart.
+   Stable group, when the last member has gone and when members are fenced. Only what it holds survives a restart.
+4. A member that is fenced is unknown from then on, also after a restart: nothing that it did before can be committed.
 Differences from Kafka: a second join or sync of a member answers the first one (REBALANCE_IN_PROGRESS), where Kafka
 lets it hang; a member that is refused because the group is full no longer holds up the rebalance.
 Source: GroupMetadataManager.java, ClassicGroup.java of Apache Kafka; KIP-394, KIP-345, KIP-814.
 """
 
+from collections.abc import Collection
+
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.classic_core import Step
+from kafkalite.state.classic_core import CONSUMER_PROTOCOL, Step
 from kafkalite.state.classic_joins import Joins
+from kafkalite.state.classic_members import Member
 from kafkalite.state.classic_requests import Done, Heartbeat, Leave, LeaveOf, Left, LeftMember, Sync, Synced
 from kafkalite.state.classic_table import Event, State
 from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.group_records import ClassicGroup
 
 __all__ = ["Group"]
 
@@ -63,6 +68,22 @@ class Group(Joins):
         if any(not member.error for member in left):
             self.take(Event.MEMBERS_LEFT, step)
         step.effects.answer(token, Left(members=left))
+        return step.effects
+
+    def fence_owners(self, partitions: Collection[tuple[str, int]], now: Now) -> Effects:
+        """Remove the members that own any of these partitions, as if their sessions had run out (law 4).
+
+        They drop all that they have as lost, join as new members and read the committed offsets. A rebalance alone
+        would not do: who keeps a partition through it keeps his position, too.
+        """
+        step = Step(now)
+        owners = [name for name, member in self.members.all.items() if self._owns(member, partitions)]
+        if not owners:
+            return step.effects
+        for name in owners:
+            self._remove(name, step)
+        step.effects.records.append(self._fenced_record())
+        self.take(Event.MEMBERS_LEFT, step)
         return step.effects
 
     def delete(self, now: Now) -> Effects:
@@ -143,6 +164,26 @@ class Group(Joins):
         if request.protocol_type not in (None, self.protocol_type) or request.protocol not in (None, self.protocol):
             return KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return KafkaErrorCode.NONE
+
+    def _fenced_record(self) -> ClassicGroup:
+        """What a restart finds: the members that were assigned something, in a generation that they do not know. They
+        join anew, and what was taken from the others is assigned.
+        """
+        assigned = tuple(one.stored(self.protocol) for one in self.members.all.values() if not one.is_new)
+        names = [one.member_id for one in assigned]
+        leader = self.members.leader if self.members.leader in names else next(iter(names), None)
+        return self.record()._replace(generation=self.generation + 1, leader=leader, members=assigned)
+
+    def _owns(self, member: Member, partitions: Collection[tuple[str, int]]) -> bool:
+        """Whether it may have one of these partitions; True where nobody can tell."""
+        if member.is_new:
+            return False
+        if self.state is State.COMPLETING or self.protocol_type != CONSUMER_PROTOCOL:
+            return True
+        if self.state is State.PREPARING and not member.assignment:
+            return True  # that of the generation before was dropped, but the member may have kept it
+        owned = self.settings.partitions_of(member.assignment)
+        return owned is None or not owned.isdisjoint(partitions)
 
     def _synced(self, member_id: str, step: Step) -> None:
         if member_id in self.members.pending_sync:

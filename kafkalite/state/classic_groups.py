@@ -7,7 +7,7 @@ Pure. Laws:
 3. A token is any object but None.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -142,6 +142,11 @@ class ClassicGroups:
     def delete(self, name: str, now: Now) -> Effects:
         """The tombstone of a group that `delete_refusal` lets go. Its offsets are deleted by `Offsets.delete_all`."""
         return self._groups[name].delete(now)
+
+    def fence_owners(self, name: str, partitions: Collection[tuple[str, int]], now: Now) -> Effects:
+        """Offsets of these partitions are being set anew: their owners must read them, and commit none of old."""
+        group = self._groups.get(name)
+        return Effects() if group is None else group.fence_owners(partitions, now)
 
     # what the offsets must know
 

@@ -209,6 +209,10 @@ class ConsumerGroups:
         if watch is not None:
             watch.resolving = watch.patterns_seen = False
 
+    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
+        """What holds for a group."""
+        return self._settings(group_id)
+
     def describe(self, group_id: str) -> GroupDescription | None:
         """What ConsumerGroupDescribe shows; None where there is no such group."""
         group = self.groups.get(group_id)

@@ -5,14 +5,16 @@ one with members keeps it.
 Source: GroupMetadataManager.java (maybeDeleteEmptyClassicGroup, maybeDeleteEmptyConsumerGroup) of Apache Kafka.
 """
 
+from collections.abc import Collection
+
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_groups import ClassicGroups
 from kafkalite.state.classic_requests import Join, Joined
 from kafkalite.state.consumer_group import ConsumerGroups
 from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, HeartbeatResult
-from kafkalite.state.consumer_queries import check_commit, deletion
+from kafkalite.state.consumer_queries import check_commit, deletion, fence_owners
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.offsets import CommitCheck
+from kafkalite.state.offsets import CommitCheck, CommitOf
 
 __all__ = ["GroupKinds"]
 
@@ -55,6 +57,13 @@ class GroupKinds:
         effects = self._classic.delete(request.group, now)
         effects.extend(beat)
         return effects
+
+    def fence_owners(self, name: str, places: Collection[CommitOf], now: Now) -> Effects:
+        """Offsets of a group are being set anew: the owners of these partitions must join anew to read them."""
+        group = self._consumers.groups.get(name)
+        if group is None:
+            return self._classic.fence_owners(name, {(each.topic, each.partition) for each in places}, now)
+        return Effects(records=fence_owners(group, [(each.topic_id, each.partition) for each in places]))
 
     def check_commit(
         self, name: str, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False

@@ -26,7 +26,7 @@ from kafkalite.state.group_records import (
     TransactionalOffset,
     TransactionEnded,
 )
-from kafkalite.state.offsets import Offsets, OffsetSettings
+from kafkalite.state.offsets import CommitOf, CommitsDone, Offsets, OffsetSettings
 
 __all__ = ["GroupShard", "GroupsDeleted"]
 
@@ -87,6 +87,22 @@ class GroupShard:
         if described is None and name in self.offsets and name not in self.kinds:
             return Described(State.EMPTY.value)
         return described
+
+    def rewind(self, name: str, partitions: Sequence[CommitOf], token: Token, now: Now) -> Effects:
+        """Set where a group goes on reading, also while it has members; answers `CommitsDone`.
+
+        Owners of these partitions are fenced: they drop what they have as lost, join anew and read the new offset.
+        What they commit of old is refused. All of it is one batch. Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND.
+        """
+        effects = Effects()
+        error = 0 if name else KafkaErrorCode.INVALID_GROUP_ID
+        if not error and name not in self.kinds and name not in self.offsets:
+            error = KafkaErrorCode.GROUP_ID_NOT_FOUND
+        if not error and partitions:
+            effects.extend(self.kinds.fence_owners(name, partitions, now))
+            effects.records += self.offsets.rewind(name, partitions, now)
+        effects.answer(token, CommitsDone(error, () if error else (0,) * len(partitions)))
+        return effects
 
     def delete_groups(self, names: Sequence[str], token: Token, now: Now) -> Effects:
         """Delete groups without members, with all their offsets; answers `GroupsDeleted`.

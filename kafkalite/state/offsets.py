@@ -194,6 +194,15 @@ class Offsets:
         effects.answer(token, CommitsDone(errors=tuple(errors)))
         return effects
 
+    def rewind(self, group: str, partitions: Sequence[CommitOf], now: Now) -> list[OffsetCommitted]:
+        """The records that set offsets anew, whoever reads them; what is pending there is void."""
+        return [
+            OffsetCommitted(
+                group, part.topic, part.partition, part.offset, part.leader_epoch, "", now.wall_ms, -1, part.topic_id
+            )
+            for part in partitions
+        ]
+
     def fetch(self, group: str, wanted: Sequence[FetchOf] | None, *, require_stable: bool) -> list[Found]:
         """What the group has committed; a group that nobody knows has committed nothing.
 

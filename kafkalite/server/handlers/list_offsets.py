@@ -10,6 +10,7 @@ UnifiedLog.fetchOffsetByTimestamp.
 
 import logging
 from collections import Counter, deque
+from collections.abc import Callable
 
 from kafkalite._speedups.segment import Cold
 from kafkalite.clock import Outcome
@@ -79,17 +80,24 @@ def is_light(batch: Batch) -> bool:
     return batch.log_append_time or (batch.codec == 0 and batch.size <= LOOP_BYTES)
 
 
-class OffsetsAnswer:
-    """The answer to one request: look-ups one after the other, so that it holds one batch and one job at a time."""
+class LookUps:
+    """The look-ups of one request, one after the other, so that it holds one batch and one job at a time.
 
-    def __init__(self, call: Call, response: ListOffsetsResponse, look_ups: list[LookUp]) -> None:
+    Arguments:
+        call: the request.
+        look_ups: what is to be found.
+        then: called when all is found, at once where no job is needed for it.
+    """
+
+    def __init__(self, call: Call, look_ups: list[LookUp], then: Callable[[], object]) -> None:
         self._call = call
-        self._response = response
         self._left = deque(look_ups)
+        self._then = then
 
-    def start(self) -> ListOffsetsResponse | None:
-        """The response, or None where it is sent after jobs have ended."""
-        return self._response if self._go_on(Outcome()) else None
+    def start(self) -> None:
+        """Look up what the loop can, and have jobs do the rest."""
+        if self._go_on(Outcome()):
+            self._then()
 
     def _go_on(self, outcome: Outcome) -> bool:
         """Look up until all is known; False where a job is under way."""
@@ -115,12 +123,12 @@ class OffsetsAnswer:
         self._call.reply.on_gone = None
         try:
             if self._go_on(outcome):
-                self._call.answer(self._response)
+                self._then()
         except Exception as error:
             self._call.fail(error)
 
 
-def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse | None:
+def list_offsets(call: Call, request: ListOffsetsRequest) -> None:
     """Look every partition up in its own log; one that is asked for twice is refused, as Kafka does."""
     committed_only = request.isolation_level == READ_COMMITTED
     times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
@@ -139,7 +147,7 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
                 look_up = find(answer, partition, asked.timestamp, committed_only)
                 look_ups += [] if look_up is None else [look_up]
         topics.append(TopicResponse(name=topic.name, partitions=answers))
-    return OffsetsAnswer(call, ListOffsetsResponse(topics=topics), look_ups).start()
+    LookUps(call, look_ups, lambda: call.answer(ListOffsetsResponse(topics=topics))).start()
 
 
 def error_of(partition: Partition | int, asked: PartitionRequest, version: int) -> int:

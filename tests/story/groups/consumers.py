@@ -37,6 +37,9 @@ class Consumer:
     waits_for: Token = None
     asked_in_life: int = 0
     refusals: list[int] = field(default_factory=list)
+    known_generation: int = -1
+    holds: bytes = b""  # the assignment that it works on, until it hears that it is lost
+    stale: bool = False  # what it holds was rewound under it
 
     def __post_init__(self) -> None:
         self.protocols = self.dice.choice(PROTOCOLS)
@@ -115,17 +118,21 @@ class Consumer:
             self._refused(answer)
         elif isinstance(answer, Joined):
             self.member_id, self.generation = answer.member_id, answer.generation
+            self.known_generation = answer.generation
             self.leads = tuple(member.member_id for member in answer.members)
             if self.leads and not answer.skip_assignment and self.asked_in_life == self.shard.lives:
                 self.leads_generation(self.group, self.generation, self.member_id)
             self.working = False
         elif isinstance(answer, Synced):
-            assert answer.assignment.startswith(f"{self.generation}:".encode()), answer
+            assert self.generation - int(answer.assignment.partition(b":")[0]) in (0, 1), answer
+            self.holds = answer.assignment
             self.working = True
 
     def _refused(self, answer: Joined | Synced | Done) -> None:
         self.refusals.append(answer.error)
         self.generation, self.working, self.leads = -1, False, ()
+        if answer.error != Error.REBALANCE_IN_PROGRESS:  # else a cooperative member keeps its positions
+            self.holds, self.stale = b"", False
         if answer.error == Error.MEMBER_ID_REQUIRED:
             assert isinstance(answer, Joined)
             self.member_id = answer.member_id

@@ -27,6 +27,7 @@ DELAY_MS = 3_000
 NEW_MEMBER_JOIN_MS = 30_000
 PARKED_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
 GROUPS = ("g", "h")
+PLACES = 3
 INSTANCES = ("i", "j", "k")
 
 Rows = set[tuple[State, Event]]
@@ -51,6 +52,7 @@ class History:
                 initial_delay_ms=DELAY_MS,
                 new_member_join_ms=NEW_MEMBER_JOIN_MS,
                 topics_of=lambda _: frozenset({"orders"}),
+                partitions_of=lambda assignment: frozenset({("orders", sum(assignment) % PLACES)}),
                 trace=self._trace,
             )
         )
@@ -70,6 +72,7 @@ class History:
             (self.silence, 3),
             (self.restart_broker, 2),
             (self.delete, 2),
+            (self.rewind, 3),
         ]
         choices, weights = zip(*actions, strict=True)
         for _ in range(steps):
@@ -141,6 +144,22 @@ class History:
             self.generations.pop(name, None)
             self.leaders = {key: leader for key, leader in self.leaders.items() if key[0] != name}
 
+    def rewind(self) -> None:
+        """Offsets of a partition are set anew: its owner is fenced, and whoever was may commit no more."""
+        name, place = self.dice.choice(GROUPS), self.dice.randrange(PLACES)
+        group = self.shard.machine.get(name)
+        if group is None:
+            return
+        before, state, generation = dict(group.members.all), group.state, group.generation
+        self.shard.do(self.shard.machine.fence_owners(name, {("orders", place)}, self.shard.now))
+        for consumer in self.consumers:
+            if consumer.group != name or consumer.member_id not in before:
+                continue
+            consumer.stale |= bool(consumer.holds) and consumer.member_id not in group.members.all
+            owner = consumer.working and state is State.STABLE and consumer.generation == generation
+            if owner and sum(consumer.holds) % PLACES == place:
+                assert consumer.member_id not in group.members.all, "an owner was not fenced"
+
     def _somebody(self) -> Consumer | None:
         alive = [consumer for consumer in self.consumers if consumer.alive]
         return self.dice.choice(alive) if alive else None
@@ -150,6 +169,12 @@ class History:
     def judge(self) -> None:
         for group in self.shard.machine:
             self._judge_group(group)
+        for consumer in self.consumers:
+            if consumer.stale:
+                judged = self.shard.machine.check_commit(
+                    consumer.group, consumer.member_id, consumer.instance, consumer.known_generation
+                )
+                assert judged.code, "a commit of before the rewind is taken"
         for since in self.shard.waiting.values():
             assert self.shard.ms - since <= PARKED_MAX_MS, "somebody waits for ever"
         self._judge_replay()
@@ -160,8 +185,10 @@ class History:
         if group.state in (State.STABLE, State.EMPTY):
             assert group.stored == group.record(), "what is settled is stored"
         if group.state is State.STABLE:
-            part = f"{group.generation}:".encode()
-            assert all(member.assignment.startswith(part) for member in group.members.all.values())
+            assigned = {int(member.assignment.partition(b":")[0]) for member in group.members.all.values()}
+            assert len(assigned) == 1, "assignments of several generations"
+            # the record of a fencing is of a generation after that of the assignment
+            assert group.generation - assigned.pop() in (0, 1)
         if group.state is State.PREPARING:
             assert ("classic", group.name, "join") in self.shard.timers
         parked = sum(member.join is not None for member in group.members.all.values())

@@ -1,0 +1,17 @@
+"""DeleteGroup, key 10002, v0. Removes groups without members, with all their offsets, as DeleteGroups does."""
+
+from kafkalite.protocol.extensions.delete_group import DeleteGroupRequest, DeleteGroupResponse
+from kafkalite.server.call import Call
+
+Deleted = DeleteGroupResponse.DeletedGroup
+
+
+def delete_group(call: Call, request: DeleteGroupRequest) -> None:
+    """Delete every group by itself."""
+    names = request.groups
+
+    def deleted(errors: list[int]) -> None:
+        results = [Deleted(group_id=name, error_code=error) for name, error in zip(names, errors, strict=True)]
+        call.answer(DeleteGroupResponse(results=results))
+
+    call.broker.groups.delete(names, call.later(deleted))

@@ -1,0 +1,107 @@
+"""RewindConsumer, key 10005, v0. Sets where a group goes on reading, also while it has members.
+
+Every partition is looked up first: an offset outside of the log is moved to its nearest end, a time becomes the first
+record of it or later, or the log end where there is none. Then all is one command of the group's shard, and one batch.
+Members that own a rewound partition are fenced, whatever protocol they speak: those of classic groups are unknown from
+then on, those of consumer groups have a member epoch that is over. Both drop what they have as lost, join anew and read
+the new offset. Errors per partition: as ListOffsets, INVALID_REQUEST for one that is named twice; INVALID_GROUP_ID,
+GROUP_ID_NOT_FOUND and those of the coordinator for all.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkalite.cluster.partition import Partition
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
+from kafkalite.server.call import Call
+from kafkalite.server.handlers.list_offsets import EARLIEST, LATEST, LookUp, LookUps, PartitionResponse, find
+from kafkalite.state.offsets import CommitOf, CommitsDone
+
+NO_OFFSET = -1
+
+Topic = RewindConsumerResponse.RewoundTopic
+Rewound = Topic.RewoundPartition
+Asked = RewindConsumerRequest.RewoundTopic.RewoundPartition
+
+
+class Wanted(NamedTuple):
+    """One partition of the request: where it is to be, once `found` says so, or why not."""
+
+    topic: str
+    asked: Asked
+    found: PartitionResponse
+    partition: Partition | None = None
+
+
+def rewind_consumer(call: Call, request: RewindConsumerRequest) -> None:
+    """Look every partition up, then rewind the group."""
+    times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    wanted, look_ups = [], []
+    for topic in request.topics:
+        for asked in topic.partitions:
+            again = times[topic.name, asked.partition_index] > 1
+            one, look_up = judged(call, topic.name, asked, again=again)
+            wanted.append(one)
+            look_ups += [] if look_up is None else [look_up]
+    LookUps(call, look_ups, lambda: rewind(call, request, wanted)).start()
+
+
+def judged(call: Call, topic: str, asked: Asked, *, again: bool) -> tuple[Wanted, LookUp | None]:
+    """Where one partition is to be, as far as that is known without a look into its records."""
+    found = PartitionResponse(partition_index=asked.partition_index)
+    partition = call.broker.replicas.partition(topic, b"", asked.partition_index, by_id=False)
+    if again or asked.offset < NO_OFFSET or (asked.offset == NO_OFFSET and asked.timestamp < EARLIEST):
+        found.error_code = KafkaErrorCode.INVALID_REQUEST
+        return Wanted(topic, asked, found), None
+    if isinstance(partition, int):
+        found.error_code = partition
+        return Wanted(topic, asked, found), None
+    one = Wanted(topic, asked, found, partition)
+    if asked.offset != NO_OFFSET:
+        found.offset = asked.offset
+        return one, None
+    return one, find(found, partition, asked.timestamp, committed_only=False)
+
+
+def rewind(call: Call, request: RewindConsumerRequest, wanted: list[Wanted]) -> None:
+    """All is found: set the offsets of the group."""
+    commits = list(committable(call, wanted))
+    call.broker.groups.ask(
+        request.group_id,
+        lambda shard, token, now: shard.rewind(request.group_id, commits, token, now),
+        call.answering(lambda done: answer(request, wanted, done)),
+        call.answering(lambda error: answer(request, wanted, CommitsDone(error))),
+    )
+
+
+def committable(call: Call, wanted: list[Wanted]) -> Iterator[CommitOf]:
+    """What can be set; moves every offset into its log."""
+    for one in wanted:
+        found, partition = one.found, one.partition
+        topic = call.broker.tables.topics.get(one.topic)
+        if found.error_code or partition is None:
+            continue
+        if topic is None:  # it was deleted while others were looked up
+            found.error_code = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            continue
+        if found.offset == NO_OFFSET:  # no record is as young as that
+            find(found, partition, LATEST, committed_only=False)
+        found.offset = min(max(found.offset, partition.log_start_offset), partition.high_watermark)
+        yield CommitOf(one.topic, found.partition_index, found.offset, topic_id=topic.topic_id)
+
+
+def answer(request: RewindConsumerRequest, wanted: list[Wanted], done: CommitsDone) -> RewindConsumerResponse:
+    """Every partition of the request, in its order."""
+    left = iter(wanted)
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for _ in topic.partitions:
+            found = next(left).found
+            error = found.error_code or done.error
+            offset = NO_OFFSET if error else found.offset
+            partitions.append(Rewound(partition_index=found.partition_index, offset=offset, error_code=error))
+        topics.append(Topic(name=topic.name, partitions=partitions))
+    return RewindConsumerResponse(topics=topics)
