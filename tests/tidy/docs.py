@@ -83,7 +83,7 @@ class Shell:
         _script(
             tools / "kafkalite",
             f'case "$1" in serve) shift; exec {kafkalite} serve --listen {self.address} "$@";;\n'
-            f'topic|produce|consume) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
+            f'topic|group|produce|consume) exec {kafkalite} "$@" --bootstrap-server {self.address};;\n'
             f'*) exec {kafkalite} "$@";; esac',
         )
         _script(tools / "python", f'exec {shlex.quote(sys.executable)} "$@"')
