@@ -38,7 +38,8 @@ IDLE_MS = 2000
 MESSAGE_BYTES_MAX = 1_048_588
 BOMB_BYTES = 1 << 30
 JUDGES_MEMORY = os.environ.get("KAFKALITE_ENGINE", "c") == "c"  # the sanitizer keeps what was freed
-STALL_S_MAX = 0.5  # of a bystander on a busy machine
+STALL_S_MAX = 0.5  # CPU time of the broker's loop; a bomb opened on the loop takes more
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @pytest.fixture(scope="module")
@@ -80,23 +81,29 @@ class Growth:
 
 
 class Bystander(threading.Thread):
-    """Another client, which asks without a pause and notes the longest time it had to wait."""
+    """Another client, which asks without a pause and notes how much the broker's loop did at most before an answer."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, broker: Kafkalite) -> None:
         super().__init__()
         self.asked = 0
         self.longest_s = 0.0
-        self._client = BlockingClient(port)
+        self._stat = Path(f"/proc/{broker.pid}/task/{broker.pid}/stat")
+        self._client = BlockingClient(broker.port)
         self._ended = threading.Event()
 
     def run(self) -> None:
         with self._client:
             while not self._ended.wait(0.002):
-                begin = time.monotonic()
+                begin = self._cpu_s()
                 if not self._client.send(PING) or self._client.receive() is None:
                     return
-                self.longest_s = max(self.longest_s, time.monotonic() - begin)
+                self.longest_s = max(self.longest_s, self._cpu_s() - begin)
                 self.asked += 1
+
+    def _cpu_s(self) -> float:
+        """CPU time of the loop's thread: what it did does not depend on how busy the machine is."""
+        fields = self._stat.read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
 
     def __enter__(self) -> "Bystander":
         self.start()
@@ -172,7 +179,7 @@ def test_a_bomb_is_refused_and_stalls_nobody(
     assert len(batch) <= MESSAGE_BYTES_MAX
     with (
         BlockingClient(broker.port) as client,
-        Bystander(broker.port) as bystander,
+        Bystander(broker) as bystander,
         Growth(broker, 40 * 1024) as growth,
     ):
         codes = {produce(client, batch) for _ in range(10)}
@@ -182,7 +189,7 @@ def test_a_bomb_is_refused_and_stalls_nobody(
     record_property(
         "summary",
         f"bomb {name}: {len(batch)} bytes, {codes}, memory +{growth.kib} KiB, "
-        f"a bystander waited {bystander.longest_s * 1000:.1f} ms at most",
+        f"the loop worked {bystander.longest_s * 1000:.0f} ms at most before it answered a bystander",
     )
 
 
@@ -219,7 +226,7 @@ def test_silence_is_closed_after_the_idle_time(broker: Kafkalite) -> None:
         client.send(sent)
     for client in clients:
         assert client.receive() is None
-        assert IDLE_MS / 1000 - 0.1 <= time.monotonic() - begin < 10
+        assert time.monotonic() - begin >= IDLE_MS / 1000 - 0.1, "not before the idle time"
         client.close()
 
 
@@ -272,7 +279,7 @@ def test_who_asks_for_200_mib_and_never_reads_costs_little(broker: Kafkalite) ->
     with (
         Growth(broker, 8 * 1024),
         BlockingClient(broker.port, receive_bytes=4096) as greedy,
-        Bystander(broker.port) as bystander,
+        Bystander(broker) as bystander,
     ):
         send_until_stuck(greedy, fetch_request(), 200)
         with BlockingClient(broker.port) as good:

@@ -108,6 +108,7 @@ def random_input(rng):
 
 @pytest.mark.fuzz
 def test_random_damage_hurts_its_own_connection_only(fuzz_inputs):
+    print(f"KAFKALITE_SEED={SEED}")
     rng = random.Random(SEED)
     count = fuzz_inputs // SHARE
     service = Counting()

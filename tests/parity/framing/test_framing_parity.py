@@ -14,6 +14,12 @@ REQUEST_BYTES_MAX = 1_000_000
 TAILS = [b"", b"\0", b"\0\0\0\x64abc", b"GET / HTTP/1.1\r\n", b"\xff\xff\xff\xff", b"\x16\x03\x01\x02\x00"]
 
 
+def chance(number=0):
+    """Chance of its own for each round; printed, and replayed from KAFKALITE_SEED."""
+    print(f"KAFKALITE_SEED={SEED}")
+    return random.Random(SEED + number)
+
+
 class Recorder:
     """Keeps a copy of every frame and answers some at once, some later, some never (acks=0)."""
 
@@ -65,7 +71,7 @@ def random_stream(rng):
 
 @pytest.mark.parametrize("round_number", range(60))
 def test_random_pieces_equal_the_oracle(round_number):
-    rng = random.Random(SEED + round_number)
+    rng = chance(round_number)
     stream = random_stream(rng)
     service = Recorder(rng)
     client = MemoryHub(service, Limits(request_bytes_max=REQUEST_BYTES_MAX)).connect()
@@ -84,15 +90,15 @@ def test_random_pieces_equal_the_oracle(round_number):
     client.hub.pump()
     received += client.received()
     expected, refused = framing_oracle.frames(stream, REQUEST_BYTES_MAX)
-    assert service.frames == expected, f"KAFKALITE_SEED={SEED}"
-    assert closed == refused, f"KAFKALITE_SEED={SEED}"
+    assert service.frames == expected
+    assert closed == refused
     answers = framing_oracle.answers(service.bodies)
-    assert answers.startswith(bytes(received)) if refused else bytes(received) == answers, f"KAFKALITE_SEED={SEED}"
+    assert answers.startswith(bytes(received)) if refused else bytes(received) == answers
 
 
 @pytest.mark.parametrize("round_number", range(20))
 def test_open_requests_stall_where_the_oracle_says(round_number):
-    rng = random.Random(SEED + round_number)
+    rng = chance(round_number)
     sent = [rng.randbytes(rng.choice([8, 100, 4_097, 65_536, 300_000])) for _ in range(60)]
     limit = rng.choice([1, 500, 70_000, 500_000, 100_000_000])
     service = Recorder(rng)
@@ -106,18 +112,18 @@ def test_open_requests_stall_where_the_oracle_says(round_number):
     waiting, received = list(sent), bytearray()
     while waiting:
         count = framing_oracle.served(waiting, limit)
-        assert [body for _, body in service.open] == waiting[:count], f"KAFKALITE_SEED={SEED}"
+        assert [body for _, body in service.open] == waiting[:count]
         del waiting[:count]
         service.complete_all()
         client.hub.pump()
         received += client.received()
-    assert bytes(received) == framing_oracle.answers(sent), f"KAFKALITE_SEED={SEED}"
+    assert bytes(received) == framing_oracle.answers(sent)
     assert client.connection.requests_bytes == 0 and not client.connection.stalled
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_byte_at_a_time_equals_one_chunk(size):
-    rng = random.Random(SEED)
+    rng = chance()
     stream = b"".join(n.to_bytes(4, "big") + rng.randbytes(n) for n in (8, 20, 5000, 9, 8, 4096))
     whole, pieces = Recorder(random.Random(1)), Recorder(random.Random(1))
     MemoryHub(whole).connect().send(stream)

@@ -68,6 +68,7 @@ class Kit:
     def create(self, topic: str = "t", seed: int = SEED, steps: int = 60) -> History:
         log = self.manager.create(str(self.path), topic, 0, bytes(range(16)), self.config)
         self.manager.add(log)
+        print(f"KAFKALITE_SEED={seed}")
         history = History(log, random.Random(seed))
         for _ in range(steps):
             history.step()
