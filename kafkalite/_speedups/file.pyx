@@ -9,7 +9,6 @@ Laws:
 
 import errno
 import os
-import shutil
 import stat
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -410,6 +409,8 @@ cdef class Disk:
 
     def remove_tree(self, str path):
         """Remove a directory and all in it; symbolic links are not followed."""
+        import shutil  # a start is quicker without
+
         shutil.rmtree(path)
 
     def sync_dir(self, str path):
