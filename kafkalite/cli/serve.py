@@ -1,8 +1,9 @@
 """`kafkalite serve`: a broker as a process of its own.
 
 Laws: standard output has one line, `kafkalite ready on HOST:PORT`, when the broker accepts; everything else is the log
-on standard error. What keeps the broker from starting, or from going on, is one line and exit code 2. The first SIGTERM
-or SIGINT ends it cleanly with code 0, the second one at once, whatever the broker is doing.
+on standard error. What keeps the broker from starting, or from going on, is one line and exit code 2. The first
+SIGTERM, SIGINT or SIGHUP (its terminal is gone, unless `nohup` told it not to care) ends it cleanly with code 0, the
+second one at once, whatever the broker is doing.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from kafkalite.server.sd_notify import Notifier, ServiceManagerError, inherited_
 LOGGER = logging.getLogger("kafkalite.serve")
 DEFAULT_LISTENER = "PLAINTEXT://localhost:9092"
 DEFAULT_DATA = "./data"
-ENDING = (signal.SIGTERM, signal.SIGINT)
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOCAL_NAME = "localhost"
 KEPT_BYTES = 8 << 20  # of freed memory, in each thread's heap: the buffers of some batches
 
@@ -146,19 +147,21 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
 
 
 def asked_to_end(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; from then on they have their default effect.
+    """An event that the first of the signals sets; from then on they have their default effect.
 
     Not by `loop.add_signal_handler`: a start that recovers for a minute would hear neither signal before its end.
     """
     asked = asyncio.Event()
 
+    heard = [ending for ending in ENDING if ending is not signal.SIGHUP or signal.getsignal(ending) != signal.SIG_IGN]
+
     def got(number: int, _frame: object) -> None:
-        for ending in ENDING:
+        for ending in heard:
             signal.signal(ending, signal.SIG_DFL)
         LOGGER.info("%s: ending; once more ends at once", signal.Signals(number).name)
         loop.call_soon_threadsafe(asked.set)
 
-    for ending in ENDING:
+    for ending in heard:
         signal.signal(ending, got)
     return asked
 
@@ -176,8 +179,6 @@ def say_first(config: BrokerConfig) -> None:
     LOGGER.info("data in %s", ", ".join(map(os.path.abspath, config.log_dirs)))
     if idle := config.without_effect():
         LOGGER.info("without effect here: %s", ", ".join(idle))
-    for name, near in config.unknown():
-        LOGGER.warning("unknown key %s%s", name, f": did you mean {near}?" if near else "")
     if exposed := [endpoint for endpoint in config.listeners if not is_local(endpoint.host)]:
         LOGGER.warning(
             "nobody is authenticated: whoever reaches %s can read, write and delete everything",

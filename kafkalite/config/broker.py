@@ -244,6 +244,8 @@ def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
     """The values of the known keys among these; raises ConfigError. An empty text unsets what is unset by default."""
     values: dict[str, Value] = {}
     for name, text in texts.items():
+        if not isinstance(text, str):  # of a program that is not checked by a type checker
+            raise ConfigError(name, f"{name}: settings are texts, write {str(text)!r} and not {text!r}")
         key = BROKER_KEYS.get(name)
         if key is None:
             refuse_unsafe(name, text, None, None)

@@ -93,7 +93,7 @@ class Broker:
         *,
         config: BrokerConfig | None = None,
     ) -> None:
-        self._temporary = temporary_directory() if data_dir is None and config is None else None
+        self._temporary = temporary_path() if data_dir is None and config is None else None
         directory = self._temporary or data_dir
         self.config = config or BrokerConfig({**EMBEDDED, "log.dirs": str(directory), **(settings or {})})
         self.random: Random = SystemRandom()
@@ -115,12 +115,14 @@ class Broker:
     @property
     def address(self) -> str:
         """HOST:PORT of the first listener."""
-        endpoint = self.listening.addresses[0]
+        endpoint = self.addresses[0]
         return f"[{endpoint.host}]:{endpoint.port}" if ":" in endpoint.host else f"{endpoint.host}:{endpoint.port}"
 
     @property
     def addresses(self) -> list[Endpoint]:
         """Where each listener accepts."""
+        if not hasattr(self, "listening"):
+            raise RuntimeError("the broker accepts nowhere before its start: `async with broker:`, or `start` it")
         return self.listening.addresses
 
     @property
@@ -131,6 +133,10 @@ class Broker:
     async def start(self, inherited: Sequence[tuple[str, socket.socket]] = ()) -> None:
         """Recover what is on the disk and accept connections; `inherited`: listening sockets of a service manager."""
         loop = asyncio.get_running_loop()
+        for name, near in self.config.unknown():
+            LOGGER.warning("unknown key %s%s", name, f": did you mean {near}?" if near else "")
+        if self._temporary is not None:
+            os.mkdir(self._temporary, 0o700)
         self.clock = LoopClock(loop, self._raised)
         self.offload = ThreadOffload(loop, raised=self._raised)
         self.cold_reads = ColdReads(self.offload)
@@ -161,8 +167,11 @@ class Broker:
     async def stop(self, grace_s: float = 5.0) -> None:
         """Drain the listeners for at most `grace_s` seconds, then leave everything as a clean start wants it.
 
-        Whatever is raised on the way, the directories are free afterwards.
+        Whatever is raised on the way, the directories are free afterwards. A broker that never started has nothing to
+        stop.
         """
+        if not hasattr(self, "logs"):
+            return
         try:
             await self._end(grace_s)
         finally:
@@ -417,11 +426,11 @@ class Broker:
         self.store.configure_group(group, texts, applying(configured, then))
 
 
-def temporary_directory() -> str:
-    """A new directory for the files of a test."""
+def temporary_path() -> str:
+    """Where a broker without a directory will keep its files; its start makes it, and not who only builds a broker."""
     import tempfile  # a broker with a directory of its own starts without
 
-    return tempfile.mkdtemp(prefix="kafkalite-")
+    return os.path.join(tempfile.gettempdir(), f"kafkalite-{os.urandom(8).hex()}")
 
 
 def remove_directory(path: str) -> None:

@@ -52,6 +52,8 @@ class BrokerThread:
     @property
     def address(self) -> str:
         """HOST:PORT, the form in which clients want their bootstrap servers."""
+        if not self._ready.done():
+            raise RuntimeError("the broker runs between __enter__ and __exit__: `with BrokerThread() as broker:`")
         return self.broker.address
 
     def create_topic(

@@ -97,7 +97,7 @@ def refused(tmp_path: Path, *args: str, environ: dict[str, str] | None = None) -
     return done.stderr.removeprefix("kafkalite: ").strip()
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_starts_serves_and_ends_cleanly(serve: Serve, tmp_path: Path, sign: signal.Signals) -> None:
     server = serve()
     assert server.address.startswith("127.0.0.1:")
@@ -232,6 +232,14 @@ def test_a_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     foreign.mkdir()
     (foreign / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qk\n")
     assert "foreign" in refused(tmp_path, "--listen", "127.0.0.1:0", "--data", "foreign")
+
+
+def test_what_nohup_has_started_outlives_its_terminal(tmp_path: Path) -> None:
+    nohup = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    with started(tmp_path / "log.txt", ["--listen", "127.0.0.1:0"], {}, preexec_fn=nohup) as server:
+        server.process.send_signal(signal.SIGHUP)
+        assert server.stop() == 0
+        assert "SIGTERM: ending" in server.log() and "SIGHUP" not in server.log()
 
 
 def test_the_second_signal_ends_it_at_once(serve: Serve) -> None:

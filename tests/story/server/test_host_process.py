@@ -1,14 +1,18 @@
-"""A broker in somebody else's process leaves that process as it was."""
+"""A broker in somebody else's process leaves that process as it was, and says what is done wrong with it."""
 
 import gc
 import logging
 import os
 import resource
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from kafkalite.config.keys import ConfigError
+from kafkalite.server.broker import Broker
 from kafkalite.testing.thread import BrokerThread
 
 
@@ -40,3 +44,43 @@ def test_limits_signals_logging_and_collections_stay_those_of_the_host() -> None
         broker.create_topic("t")
         assert what_belongs_to_the_process() == before
     assert what_belongs_to_the_process() == before
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary directories are made."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+async def test_only_a_broker_that_runs_has_a_temporary_directory(temporary: Path) -> None:
+    with pytest.raises(ConfigError):
+        Broker(settings={"num.partitions": "x"})
+    broker = Broker()
+    await broker.stop()
+    assert list(temporary.iterdir()) == []
+    async with broker:
+        (made,) = temporary.iterdir()
+        assert made.stat().st_mode & 0o777 == 0o700
+    assert list(temporary.iterdir()) == []
+    with pytest.raises(OSError, match="cannot listen on"):
+        await Broker(settings={"listeners": "PLAINTEXT://192.0.2.1:1"}).start()
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_address_before_the_start_is_told_to_wait() -> None:
+    for broker in (Broker(), BrokerThread()):
+        with pytest.raises(RuntimeError, match="with"):
+            broker.address  # noqa: B018  (the access is the test)
+
+
+def test_a_setting_that_is_no_text_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"num\.partitions: settings are texts, write '3' and not 3"):
+        Broker(settings={"num.partitions": 3})  # type: ignore[dict-item]
+
+
+def test_a_misspelt_setting_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with BrokerThread(settings={"num.partition": "3"}):
+        assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+            "unknown key num.partition: did you mean num.partitions?"
+        ]
