@@ -4,7 +4,7 @@ One command's records are one batch, cut only where it would be larger than `max
 larger than that. All batches of a command are written by the same system call or have none of their answers sent.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from kafkalite.cluster.append import Append, OwnAppend
@@ -55,6 +55,9 @@ class _Fields(NamedTuple):
     producer_epoch: int
 
 
+NO_TRANSACTION = _Fields(-1, -1)
+
+
 class PartitionJournal:
     """`shard.Journal` on a partition of this broker.
 
@@ -76,7 +79,7 @@ class PartitionJournal:
 
         Raises: EncodeError, BatchError for what cannot be stored; nothing was appended then.
         """
-        batches = list(self._batches(records, now, producer_epoch))
+        batches = self._batches(records, now, producer_epoch)
         if len(batches) == 1:
             self._partition.append_own(OwnAppend(batches[0], lambda append: done(append.error)))
         else:
@@ -94,20 +97,21 @@ class PartitionJournal:
         """Write what was appended outside a pass."""
         self._host.replicas.flush()
 
-    def _batches(self, records: list[object], now: Now, producer_epoch: int) -> Iterator[bytearray]:
-        builder = Builder(self._partition.config.max_message_bytes)
-        fields = _Fields(-1, -1)
+    def _batches(self, records: list[object], now: Now, producer_epoch: int) -> list[bytearray]:
+        builder, codec, built = Builder(self._partition.config.max_message_bytes), self._codec, list[bytearray]()
+        fields = NO_TRANSACTION
         for record in records:
-            producer_id = self._codec.producer(record)
-            key, value = self._codec.encode(record)
+            producer_id = codec.producer(record)
+            key, value = codec.encode(record)
             if producer_id != fields.producer_id:
                 if len(builder):
-                    yield self._built(builder, fields)
-                fields = _Fields(producer_id, producer_epoch if producer_id >= 0 else -1)
+                    built.append(self._built(builder, fields))
+                fields = _Fields(producer_id, producer_epoch) if producer_id >= 0 else NO_TRANSACTION
             if builder.append(now.wall_ms, key, value) < 0:
-                yield self._built(builder, fields)
+                built.append(self._built(builder, fields))
                 builder.append(now.wall_ms, key, value)
-        yield self._built(builder, fields)
+        built.append(self._built(builder, fields))
+        return built
 
     def _built(self, builder: Builder, fields: _Fields) -> bytearray:
         batch = builder.build(

@@ -6,14 +6,14 @@ Laws (`state.effects` says what the machines rely on):
 3. An append that fails ends this life of the machine: all who wait hear an error of the coordinator, and the log is
    read again. So does a command that raises: nobody knows how far it came.
 4. What comes back from an earlier life, an append or a timer, is nothing to a later one. The log is read again when
-   the last append of the earlier one has ended.
+   the last append of the earlier one has ended, and not before a second is over where that life achieved nothing: the
+   disk may be full, and then every one ends so.
 Source: CoordinatorRuntime.java of Apache Kafka.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,7 +27,7 @@ __all__ = ["Command", "Journal", "Machine", "Shard", "Waiting", "coordinator_err
 LOGGER = logging.getLogger("kafkalite.coordinators")
 LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_HERE: int = KafkaErrorCode.NOT_COORDINATOR
-RETRY_MS = 10_000  # after a log could not be read: nobody else could read it
+RETRY_MS = 1_000
 
 
 class Machine(Protocol):
@@ -83,6 +83,7 @@ class Life(Generic[M]):
         self.entries: deque[Entry] = deque()
         self.waiting: dict[Waiting, None] = {}
         self.timers: dict[TimerName, Timer] = {}
+        self.proven = False  # something was committed
 
 
 class Shard(Generic[M]):
@@ -140,10 +141,14 @@ class Shard(Generic[M]):
             return
         if waiting is not None:
             life.waiting[waiting] = None
-        with self._ending(life, waiting):
+        try:
             now = self.now()
             answers = self._carry_out(life, command(life.machine, waiting, now), now, producer_epoch)
-        self._tell(life, answers)
+        except Exception:
+            self._broken(life, waiting)
+            raise
+        if answers:
+            self._tell(life, answers)
 
     def _refuse(self, command: Command[M], waiting: Waiting | None) -> None:
         if waiting is not None:
@@ -151,17 +156,12 @@ class Shard(Generic[M]):
         elif not self._closed:
             self._later.append(command)
 
-    @contextmanager
-    def _ending(self, life: Life[M], waiting: Waiting | None = None) -> Iterator[None]:
-        """What is raised inside ends the life (law 3)."""
-        try:
-            yield
-        except Exception:
-            if waiting is not None and waiting in life.waiting:
-                del life.waiting[waiting]
-                waiting.fail(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
-            self._drop(life, NOT_HERE)
-            raise
+    def _broken(self, life: Life[M], waiting: Waiting | None = None) -> None:
+        """Something was raised on the way of a command (law 3)."""
+        if waiting is not None and waiting in life.waiting:
+            del life.waiting[waiting]
+            waiting.fail(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
+        self._drop(life, NOT_HERE)
 
     def _carry_out(self, life: Life[M], effects: Effects, now: Now, producer_epoch: int = -1) -> Sequence[Answer]:
         """Law 1; returns the answers that may leave now."""
@@ -202,6 +202,7 @@ class Shard(Generic[M]):
             LOGGER.error("shard %d: an append failed with %s; replaying", self.index, KafkaErrorCode(error).name)
             self._drop(life, coordinator_error(error))
         else:
+            life.proven = True
             ready: list[Answer] = []
             while life.entries and life.entries[0].ended:
                 ready += life.entries.popleft().answers
@@ -229,10 +230,13 @@ class Shard(Generic[M]):
         if self._life is not life:
             return
         del life.timers[timer.name]
-        with self._ending(life):
+        try:
             now = self.now()
             now = now._replace(ms=max(now.ms, timer.at_ms))  # a float may lie a hair below
             answers = self._carry_out(life, life.machine.expired(timer.name, now), now)
+        except Exception:
+            self._broken(life)
+            raise
         self._tell(life, answers)
         self._journal.flush()
 
@@ -241,6 +245,7 @@ class Shard(Generic[M]):
     def load(self) -> None:
         """Read the log; until then everybody hears COORDINATOR_LOAD_IN_PROGRESS."""
         self._error = LOADING
+        self._retry = None
         self._begin_replay()
 
     def close(self) -> None:
@@ -263,12 +268,19 @@ class Shard(Generic[M]):
             timer.cancel()
         waiting, life.waiting = list(life.waiting), {}
         if not self._closed:
-            self._error = LOADING
-            self._begin_replay()
+            self._load_again(soon=life.proven)
         each(lambda one: one.fail(error), waiting)
 
+    def _load_again(self, *, soon: bool) -> None:
+        if soon:
+            self.load()
+        else:
+            self._error = NOT_HERE
+            self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_MS / 1000, self.load)
+
     def _begin_replay(self) -> None:
-        if self._closed or self._open or self._life is not None or self._stop is not None:
+        busy = self._open or self._life is not None or self._stop is not None or self._retry is not None
+        if self._closed or busy:
             return
         machine = self._make_machine()
         self._stop = stop_nothing
@@ -281,14 +293,16 @@ class Shard(Generic[M]):
         if self._closed:
             return
         if error:
-            self._error = NOT_HERE
-            self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_MS / 1000, self.load)
+            self._load_again(soon=False)
             return
         life = self._life = Life(machine)
         later, self._later = self._later, []
-        with self._ending(life):
+        try:
             now = self.now()
             self._carry_out(life, machine.loaded(now), now)  # it has nobody to answer
+        except Exception:
+            self._broken(life)
+            raise
         each(lambda command: self.submit(command, None), later)
         self._journal.flush()
 

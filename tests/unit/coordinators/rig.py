@@ -157,6 +157,12 @@ class Rig(Generic[M]):
             self.clock.advance(0)
         self.clock.advance(0)
 
+    def recover(self) -> None:
+        """As `work`, until a shard that waits before it reads its log again has done so."""
+        self.work()
+        self.clock.advance(1_000)
+        self.work()
+
     def restart(self) -> None:
         """What is not in the log is lost."""
         self.runtime.close()

@@ -32,6 +32,24 @@ TAKEN = CommitsDone(errors=(0,))
 STORAGE = KafkaErrorCode.KAFKA_STORAGE_ERROR
 
 
+class Ticking:
+    """A machine of timers: each command sets or cancels some, each one that fires is written down."""
+
+    def __init__(self) -> None:
+        self.fired: list[tuple[str, int]] = []
+
+    def apply(self, record: object) -> None: ...
+
+    def loaded(self, now: Now) -> Effects:
+        effects = Effects()
+        effects.set_timer(("loaded",), now.ms + 10)
+        return effects
+
+    def expired(self, name: TimerName, now: Now) -> Effects:
+        self.fired.append((name[0], now.ms))
+        return Effects(records=[OffsetCommitted("g", name[0], 0, now.ms, -1, "", 0)])
+
+
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig[GroupShard]]:
     rig = Rig(tmp_path, groups)
@@ -110,7 +128,7 @@ def test_an_append_that_is_still_on_its_way_keeps_the_next_life_waiting(tmp_path
     failed = rig.do(commit("h", 6))
     rig.replicas.flush()
     assert written.told == failed.told == [NOT_HERE]
-    rig.work()
+    rig.recover()
     assert rig.do(offsets_of("g")).told == [LOADING]
     rig.sync_jobs.release()
     rig.work()
@@ -123,9 +141,44 @@ def test_a_disk_that_is_gone_is_said_and_asked_again(rig: Rig[GroupShard]) -> No
     assert rig.now(commit("g", 5)) == NOT_HERE
     assert rig.do(commit("g", 5)).told == [NOT_HERE]
     rig.partition.error = 0
-    rig.clock.advance(10_000)
-    rig.work()
+    rig.recover()
     assert rig.now(offsets_of("g")) == {}
+
+
+def test_a_disk_that_stays_full_is_not_asked_all_the_time(rig: Rig[GroupShard]) -> None:
+    assert rig.now(commit("g", 5)) == TAKEN
+    rig.disk.fail("write", errno.ENOSPC, path=".log", repeat=True)
+    reads = rig.disk.counts["read"]
+    for _ in range(50):
+        assert rig.now(commit("g", 6)) == NOT_HERE  # or has nobody to ask
+        rig.clock.advance(100)
+        rig.work()
+    assert rig.disk.counts["read"] - reads < 50
+    rig.disk.heal()
+    rig.recover()
+    assert rig.now(offsets_of("g")) == {("t", 0): 5} and rig.now(commit("g", 7)) == TAKEN
+
+
+class Stillborn(Ticking):
+    """A machine that fails when it is loaded."""
+
+    lives = 0
+
+    def loaded(self, now: Now) -> Effects:
+        Stillborn.lives += 1
+        raise RuntimeError("a bug")
+
+
+def test_a_machine_that_cannot_begin_is_tried_once_in_a_while(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Stillborn)
+    with pytest.raises(RuntimeError, match="a bug"):
+        rig.load()
+    assert rig.do(set_timers()).told == [NOT_HERE]
+    with pytest.raises(RuntimeError, match="a bug"):
+        rig.clock.advance(1_000)
+    assert Stillborn.lives == 2
+    rig.runtime.close()
+    assert rig.clock.timers == 0
 
 
 def test_a_command_that_raises_ends_this_life_only(rig: Rig[GroupShard]) -> None:
@@ -156,7 +209,7 @@ def test_a_record_that_cannot_be_stored_leaves_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(TypeError, match="object"):
         rig.runtime.submit(0, strange, waiting)
-    rig.work()
+    rig.recover()
     assert waiting.told == [KafkaErrorCode.UNKNOWN_SERVER_ERROR] and rig.log.next_offset == 0
     assert rig.now(set_timers(one=50)) is None
 
@@ -170,24 +223,6 @@ def test_a_large_commit_is_cut_into_batches_and_answered_once(tmp_path: Path) ->
 
 
 # timers
-
-
-class Ticking:
-    """A machine of timers: each command sets or cancels some, each one that fires is written down."""
-
-    def __init__(self) -> None:
-        self.fired: list[tuple[str, int]] = []
-
-    def apply(self, record: object) -> None: ...
-
-    def loaded(self, now: Now) -> Effects:
-        effects = Effects()
-        effects.set_timer(("loaded",), now.ms + 10)
-        return effects
-
-    def expired(self, name: TimerName, now: Now) -> Effects:
-        self.fired.append((name[0], now.ms))
-        return Effects(records=[OffsetCommitted("g", name[0], 0, now.ms, -1, "", 0)])
 
 
 def set_timers(**at_ms: int | None) -> Any:
@@ -225,10 +260,12 @@ def test_timers_end_with_the_life_that_set_them(tmp_path: Path) -> None:
     rig.disk.fail("write", errno.EIO, path=".log")
     rig.clock.advance(10)  # its append fails
     rig.work()
+    assert rig.runtime.machine(0) is None
+    rig.clock.advance(1_000)
     new = rig.runtime.machine(0)
     assert old is not None and new is not None and new is not old and old.fired == [("loaded", 10)]
     rig.clock.advance(100)
-    assert old.fired == [("loaded", 10)] and new.fired == [("loaded", 20)]
+    assert old.fired == [("loaded", 10)] and new.fired == [("loaded", 1_020)]
     rig.runtime.close()
     assert rig.clock.timers == 0
 
@@ -298,6 +335,7 @@ def test_what_was_answered_is_kept_whatever_fails(tmp_path: Path, flush_messages
         if rng.random() < 0.1:
             rig.disk.heal()
             rig.restart()
+        rig.recover()
         for group, offset in known.items():
             seen = rig.now(offsets_of(group))[("t", 0)]
             assert seen == offset or seen in unsure.get(group, ()), (group, step)
