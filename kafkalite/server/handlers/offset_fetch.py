@@ -110,9 +110,7 @@ def many(call: Call, fetched: list[FetchedGroup]) -> OffsetFetchResponse:
     """The answer from v8 on."""
     groups = []
     for group in fetched:
-        found = group.found
-        if call.version >= TOPIC_ID_SINCE:
-            found = with_ids(call, found)
+        found = with_ids(call, group.found) if call.version >= TOPIC_ID_SINCE else without_ids(group.found)
         topics = [
             GroupTopic(name=name, topic_id=topic_id, partitions=[GroupPartition(**fields(each)) for each in of_topic])
             for (name, topic_id), of_topic in groupby(found, key=place)
@@ -130,6 +128,11 @@ def with_ids(call: Call, found: Sequence[Found]) -> list[Found]:
         if topic_id != ZERO_UUID:
             named.append(each._replace(topic_id=topic_id))
     return named
+
+
+def without_ids(found: Sequence[Found]) -> list[Found]:
+    """What is told by name: all of a topic in one piece, whether its id is known or not."""
+    return [each._replace(topic_id=ZERO_UUID) for each in found]
 
 
 def place(found: Found) -> tuple[str, bytes]:

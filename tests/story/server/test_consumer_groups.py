@@ -1,0 +1,147 @@
+"""Consumer groups over the wire (KIP-848): heartbeats, patterns, refusals; both protocols under one name."""
+
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from tests.kit.members import beat, beat_join, given, join, leave, owned, sync
+from tests.kit.server import Client, running
+
+QUICK = {"group.consumer.assignment.interval.ms": "0"}
+
+
+@pytest.fixture
+async def orders(client: Client) -> Client:
+    await client.create("orders", partitions=4)
+    return client
+
+
+async def test_two_members_share_and_one_leaves() -> None:
+    """A partition is given to the second member when the first has said that it gave it up."""
+    async with running(settings=QUICK) as client:
+        await client.create("orders", partitions=4)
+        topic_id = client.topic_id("orders")
+        first = await client.call(beat_join("g", "a", "orders"))
+        assert given(first) == {topic_id: [0, 1, 2, 3]}
+        second = await client.call(beat_join("g", "b", "orders"))
+        assert (second.error_code, given(second)) == (0, {})
+        kept = await client.call(beat("g", "a", first.member_epoch, topic_partitions=owned(given(first) or {})))
+        assert len((given(kept) or {})[topic_id]) == 2
+        released = await client.call(beat("g", "a", kept.member_epoch, topic_partitions=owned(given(kept) or {})))
+        assert released.member_epoch > kept.member_epoch
+        taken = await client.call(beat("g", "b", second.member_epoch))
+        both = (given(taken) or {})[topic_id] + (given(kept) or {})[topic_id]
+        assert sorted(both) == [0, 1, 2, 3]
+        left = await client.call(beat("g", "b", -1))
+        assert (left.error_code, left.member_epoch) == (0, -1)
+        alone = await client.call(beat("g", "a", released.member_epoch))
+        assert given(alone) == {topic_id: [0, 1, 2, 3]}
+
+
+async def test_the_broker_names_members_of_old(orders: Client) -> None:
+    """In v0 only, and only who joins."""
+    answer = await orders.call(beat_join("g", "", "orders"), 0)
+    assert answer.error_code == 0 and len(answer.member_id) == 22
+    assert (await orders.call(beat("g", answer.member_id, answer.member_epoch), 0)).error_code == 0
+    assert (await orders.call(beat_join("g", "", "orders"), 1)).error_code == Error.INVALID_REQUEST
+    assert (await orders.call(beat("g", "", 1), 0)).error_code == Error.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (beat_join("", "m", "orders"), Error.INVALID_REQUEST),
+        (beat_join("g", "m", "orders", rebalance_timeout_ms=-1), Error.INVALID_REQUEST),
+        (beat_join("g", "m", "orders", subscribed_topic_names=None), Error.INVALID_REQUEST),
+        (beat_join("g", "m", "orders", topic_partitions=owned({bytes(16): [1]})), Error.INVALID_REQUEST),
+        (beat_join("g", "m", "orders", instance_id=""), Error.INVALID_REQUEST),
+        (beat_join("g", "m", "orders", rack_id=""), Error.INVALID_REQUEST),
+        (beat_join("g", "m", "orders", server_assignor="sticky"), Error.UNSUPPORTED_ASSIGNOR),
+        (beat_join("g", "m", subscribed_topic_regex="(?<x"), Error.INVALID_REGULAR_EXPRESSION),
+        (beat_join("g", "m", subscribed_topic_regex="a{1000}{1000}"), Error.INVALID_REGULAR_EXPRESSION),
+        (beat_join("g", "m", subscribed_topic_regex="(" * 30_000), Error.INVALID_REGULAR_EXPRESSION),
+        (beat("g", "m", 3), Error.GROUP_ID_NOT_FOUND),
+        (beat("g", "m", -1), Error.GROUP_ID_NOT_FOUND),
+        (beat("g", "m", -2), Error.INVALID_REQUEST),
+        (beat("g", "m", -3), Error.INVALID_REQUEST),
+    ],
+)
+async def test_refusals(orders: Client, request_: Any, error: Error) -> None:
+    answer = await orders.call(request_)
+    assert (answer.error_code, answer.member_epoch, answer.assignment) == (error, 0, None)
+    assert answer.error_message
+
+
+async def test_epochs_fence(orders: Client) -> None:
+    epoch = (await orders.call(beat_join("g", "m", "orders"))).member_epoch
+    assert (await orders.call(beat("g", "m", epoch + 1))).error_code == Error.FENCED_MEMBER_EPOCH
+    assert (await orders.call(beat("g", "stranger", epoch))).error_code == Error.UNKNOWN_MEMBER_ID
+
+
+async def test_static_members(orders: Client) -> None:
+    first = await orders.call(beat_join("g", "a", "orders", instance_id="i"))
+    taken = await orders.call(beat_join("g", "b", "orders", instance_id="i"))
+    assert taken.error_code == Error.UNRELEASED_INSTANCE_ID
+    away = await orders.call(beat("g", "a", -2, instance_id="i"))
+    assert (away.error_code, away.member_epoch) == (0, -2)
+    back = await orders.call(beat_join("g", "b", "orders", instance_id="i"))
+    assert back.error_code == 0 and given(back) == given(first)
+    assert (await orders.call(beat("g", "a", 1, instance_id="i"))).error_code == Error.FENCED_INSTANCE_ID
+
+
+async def test_a_full_group_takes_nobody_in() -> None:
+    async with running(settings={"group.consumer.max.size": "1"}) as client:
+        assert (await client.call(beat_join("g", "a", "orders"))).error_code == 0
+        assert (await client.call(beat_join("g", "b", "orders"))).error_code == Error.GROUP_MAX_SIZE_REACHED
+
+
+async def test_assignors_are_settings() -> None:
+    async with running(settings={"group.consumer.assignors": "range"}) as client:
+        await client.call(beat_join("g", "a", "orders"))
+        (group,) = (await client.call(ConsumerGroupDescribeRequest(group_ids=["g"]))).groups
+        assert group.assignor_name == "range"
+        refused = await client.call(beat_join("g", "b", "orders", server_assignor="uniform"))
+        assert refused.error_code == Error.UNSUPPORTED_ASSIGNOR
+
+
+async def test_the_protocol_can_be_switched_off() -> None:
+    async with running(settings={"group.coordinator.rebalance.protocols": "classic"}) as client:
+        assert (await client.call(beat_join("g", "a", "orders"))).error_code == Error.UNSUPPORTED_VERSION
+        (group,) = (await client.call(ConsumerGroupDescribeRequest(group_ids=["g"]))).groups
+        assert group.error_code == Error.UNSUPPORTED_VERSION
+        assert (await client.call(join("g"), 3)).error_code == 0
+
+
+async def test_a_pattern_finds_topics_and_never_internal_ones() -> None:
+    """The match is made outside of the loop; heartbeats go on meanwhile. A name must match as a whole."""
+    async with running(settings=QUICK) as client:
+        await client.create("orders-1", "orders-22", "orders-x", "my-orders-1")
+        answer = await client.call(beat_join("g", "m", subscribed_topic_regex=r"__consumer_.*|orders-\d+"))
+        epoch, has = answer.member_epoch, given(answer)
+        while not has:
+            answer = await client.call(beat("g", "m", epoch, topic_partitions=owned(has or {})))
+            assert answer.error_code == 0
+            epoch, has = answer.member_epoch, given(answer) or has
+        assert has == {client.topic_id("orders-1"): [0], client.topic_id("orders-22"): [0]}
+
+
+async def test_a_name_belongs_to_one_protocol_while_it_has_members(orders: Client) -> None:
+    member = (await orders.call(join("g"), 3)).member_id
+    await orders.call(sync("g", member, 1, {member: b""}))
+    assert (await orders.call(beat_join("g", "m", "orders"))).error_code == Error.GROUP_ID_NOT_FOUND
+    await orders.call(leave("g", member))
+    assert (await orders.call(beat_join("g", "m", "orders"))).error_code == 0
+    assert (await orders.call(join("g"), 3)).error_code == Error.INCONSISTENT_GROUP_PROTOCOL
+    await orders.call(beat("g", "m", -1))
+    assert (await orders.call(join("g"), 3)).error_code == 0
+
+
+async def test_names_and_partitions_that_make_no_sense(orders: Client) -> None:
+    """Many topics that are not there, owned partitions that nobody has: taken for what they are."""
+    names = [f"none-{at}" for at in range(10_000)] + ["orders"] * 1000
+    answer = await orders.call(beat_join("../../g", "../m", *names))
+    assert answer.error_code == 0 and given(answer) == {orders.topic_id("orders"): [0, 1, 2, 3]}
+    silly = owned({orders.topic_id("orders"): [-1, 7, 2**31 - 1], bytes(16): [0] * 10_000})
+    assert (await orders.call(beat("../../g", "../m", answer.member_epoch, topic_partitions=silly))).error_code == 0

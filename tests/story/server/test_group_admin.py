@@ -1,0 +1,233 @@
+"""What administrators ask of groups: lists, descriptions, deletion, settings of single groups."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.protocol.extensions.delete_group import DeleteGroupRequest
+from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest
+from kafkalite.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
+from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
+from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest
+from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kafkalite.protocol.messages.list_groups import ListGroupsRequest
+from tests.kit.members import (
+    assignment,
+    beat,
+    beat_join,
+    codes,
+    commit,
+    fetch,
+    join,
+    leave,
+    offsets_of,
+    subscription,
+    sync,
+)
+from tests.kit.server import Client, running
+
+GROUP = 32
+SET, DELETE = 0, 1
+HEARTBEAT = "consumer.heartbeat.interval.ms"
+SESSION = "consumer.session.timeout.ms"
+
+
+@pytest.fixture
+async def crowd(client: Client) -> Client:
+    """A simple group, a classic one with a member, a classic one without, and a consumer group."""
+    await client.create("orders", partitions=2)
+    assert codes(await client.call(commit("simple", "orders", {0: 1}), 9)) == [0]
+    for group in ("classic", "empty"):
+        member = (await client.call(join(group), 3)).member_id
+        given = {member: assignment("orders", 1, 0)}
+        assert (await client.call(sync(group, member, 1, given))).error_code == 0
+    assert (await client.call(leave("empty", member))).error_code == 0
+    assert (await client.call(beat_join("modern", "m", "orders"))).error_code == 0
+    return client
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        ({}, {"simple", "classic", "empty", "modern"}),
+        ({"states_filter": ["Stable"]}, {"classic", "modern"}),
+        ({"states_filter": ["EMPTY", "nonsense"]}, {"simple", "empty"}),
+        ({"types_filter": ["Consumer"]}, {"modern"}),
+        ({"types_filter": ["classic"], "states_filter": ["empty"]}, {"simple", "empty"}),
+        ({"types_filter": ["share"]}, set()),
+    ],
+)
+async def test_groups_are_listed(crowd: Client, filters: dict[str, list[str]], names: set[str]) -> None:
+    answer = await crowd.call(ListGroupsRequest(**filters))
+    assert answer.error_code == 0
+    assert {each.group_id for each in answer.groups} == names
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_every_version_of_a_list(crowd: Client, version: int) -> None:
+    groups = {each.group_id: each for each in (await crowd.call(ListGroupsRequest(), version)).groups}
+    assert {name: each.protocol_type for name, each in groups.items()} == {
+        "simple": "", "classic": "consumer", "empty": "consumer", "modern": "consumer",
+    }  # fmt: skip
+    if version >= 4:
+        assert groups["classic"].group_state == "Stable" and groups["simple"].group_state == "Empty"
+    if version >= 5:
+        assert groups["classic"].group_type == "classic" and groups["modern"].group_type == "consumer"
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_every_version_of_a_description(crowd: Client, version: int) -> None:
+    """What is not there is Dead, which from v6 on is an error."""
+    names = ["classic", "empty", "simple", "modern", "none", "classic"]
+    groups = (await crowd.call(DescribeGroupsRequest(groups=names), version)).groups
+    assert [(each.group_id, each.group_state) for each in groups] == [
+        ("classic", "Stable"), ("empty", "Empty"), ("simple", "Empty"), ("modern", "Dead"), ("none", "Dead"),
+    ]  # fmt: skip
+    dead = Error.GROUP_ID_NOT_FOUND if version >= 6 else 0
+    assert [each.error_code for each in groups] == [0, 0, 0, dead, dead]
+    assert (groups[0].protocol_type, groups[0].protocol_data) == ("consumer", "range")
+    (member,) = groups[0].members
+    assert member.member_metadata == subscription("orders") and member.member_assignment == assignment("orders", 1, 0)
+    assert member.client_host == "/127.0.0.1" and member.member_id.startswith(f"{member.client_id}-")
+
+
+async def test_consumer_groups_are_described_by_themselves(crowd: Client) -> None:
+    request = ConsumerGroupDescribeRequest(group_ids=["modern", "classic", "simple", "none", "", "modern"])
+    for version in (0, 1):
+        groups = (await crowd.call(request, version)).groups
+        assert [(each.group_id, each.error_code) for each in groups] == [
+            ("modern", 0),
+            ("classic", Error.GROUP_ID_NOT_FOUND),
+            ("simple", Error.GROUP_ID_NOT_FOUND),
+            ("none", Error.GROUP_ID_NOT_FOUND),
+            ("", Error.INVALID_GROUP_ID),
+        ]
+        modern = groups[0]
+        assert (modern.group_state, modern.assignor_name) == ("Stable", "uniform")
+        assert modern.group_epoch == modern.assignment_epoch
+        (member,) = modern.members
+        assert (member.member_id, member.subscribed_topic_names, member.client_host) == ("m", ["orders"], "/127.0.0.1")
+        assert member.member_type == (1 if version else -1)
+        (topic,) = member.assignment.topic_partitions
+        assert (topic.topic_name, topic.topic_id, topic.partitions) == ("orders", crowd.topic_id("orders"), [0, 1])
+        assert member.target_assignment == member.assignment
+
+
+async def test_a_deleted_topic_is_left_out_of_a_description(crowd: Client) -> None:
+    await crowd.delete("orders")
+    (group,) = (await crowd.call(ConsumerGroupDescribeRequest(group_ids=["modern"]))).groups
+    assert group.error_code == 0 and group.members[0].assignment.topic_partitions == []
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_groups_without_members_are_deleted_with_their_offsets(crowd: Client, version: int) -> None:
+    names = ["simple", "classic", "empty", "modern", "none", "", "simple"]
+    results = (await crowd.call(DeleteGroupsRequest(groups_names=names), version)).results
+    assert [(each.group_id, each.error_code) for each in results] == [
+        ("simple", 0),
+        ("classic", Error.NON_EMPTY_GROUP),
+        ("empty", 0),
+        ("modern", Error.NON_EMPTY_GROUP),
+        ("none", Error.GROUP_ID_NOT_FOUND),
+        ("", Error.INVALID_GROUP_ID),
+        ("simple", Error.GROUP_ID_NOT_FOUND),
+    ]
+    assert offsets_of(await crowd.call(fetch("simple"), 9)) == {}
+    assert {each.group_id for each in (await crowd.call(ListGroupsRequest())).groups} == {"classic", "modern"}
+
+
+async def test_a_consumer_group_whose_members_left_is_deleted(crowd: Client) -> None:
+    assert (await crowd.call(beat("modern", "m", -1))).member_epoch == -1
+    assert (await crowd.call(DeleteGroupRequest(groups=["modern", "none"]))).results[0].error_code == 0
+    assert (await crowd.call(beat("modern", "m", 5))).error_code == Error.GROUP_ID_NOT_FOUND
+
+
+async def test_groups_of_all_kinds_are_listed_with_what_their_members_own(crowd: Client) -> None:
+    groups = {each.group_id: each for each in (await crowd.call(ListGroupsPlusRequest(groups=[]))).groups}
+    assert {name: each.group_state for name, each in groups.items()} == {
+        "simple": "Empty", "classic": "Stable", "empty": "Empty", "modern": "Stable",
+    }  # fmt: skip
+    for name in ("classic", "modern"):
+        assert groups[name].topics == ["orders"]
+        (member,) = groups[name].members
+        assert [(each.name, each.partitions) for each in member.owned_partitions] == [("orders", [0, 1])]
+    assert (groups["classic"].generation_id, groups["classic"].session_timeout_ms) == (1, 10_000)
+    assert groups["modern"].session_timeout_ms == 45_000
+    host, port = crowd.broker.address.rsplit(":", 1)
+    assert {(each.controller_id, each.controller_host, each.controller_port) for each in groups.values()} == {
+        (crowd.broker.broker_id, host, int(port))
+    }
+    named = (await crowd.call(ListGroupsPlusRequest(groups=["none", "classic", "none"]))).groups
+    assert [(each.group_id, each.error_code) for each in named] == [("none", Error.GROUP_ID_NOT_FOUND), ("classic", 0)]
+
+
+async def test_many_names_in_one_request(crowd: Client) -> None:
+    names = [f"none-{at}" for at in range(20_000)]
+    results = (await crowd.call(DeleteGroupsRequest(groups_names=names))).results
+    assert {each.error_code for each in results} == {Error.GROUP_ID_NOT_FOUND} and len(results) == len(names)
+
+
+# Settings of single groups.
+
+
+async def alter(client: Client, group: str, *changes: tuple[str, int, str | None]) -> int:
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [
+        resource.AlterableConfig(name=name, config_operation=operation, value=value)
+        for name, operation, value in changes
+    ]
+    asked = resource(resource_type=GROUP, resource_name=group, configs=configs)
+    return int((await client.call(IncrementalAlterConfigsRequest(resources=[asked]))).responses[0].error_code)
+
+
+async def settings(client: Client, group: str) -> Any:
+    asked = DescribeConfigsRequest.DescribeConfigsResource(resource_type=GROUP, resource_name=group)
+    request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
+    (result,) = (await client.call(request)).results
+    return result
+
+
+async def test_a_group_has_settings_of_its_own(tmp_path: Path) -> None:
+    """They are in force with the next heartbeat, and after a restart; without them the broker's hold."""
+    name = "../a.b/%2E"
+    async with running(str(tmp_path)) as client:
+        await client.create("orders")
+        joined = await client.call(beat_join(name, "m", "orders"))
+        assert joined.heartbeat_interval_ms == 5000
+        assert await alter(client, name, (HEARTBEAT, SET, "6000"), (SESSION, SET, "50000")) == 0
+        assert (await client.call(beat(name, "m", joined.member_epoch))).heartbeat_interval_ms == 6000
+    async with running(str(tmp_path)) as client:
+        found = {each.name: each for each in (await settings(client, name)).configs}
+        assert (found[HEARTBEAT].value, found[HEARTBEAT].config_source) == ("6000", 8)
+        assert [each.value for each in found[HEARTBEAT].synonyms] == ["6000", "5000"]
+        assert (found["consumer.assignment.interval.ms"].value, found[SESSION].value) == ("1000", "50000")
+        assert await alter(client, name, (HEARTBEAT, DELETE, None), (SESSION, DELETE, None)) == 0
+        assert {each.config_source for each in (await settings(client, name)).configs} == {5}
+    async with running(str(tmp_path)) as client:
+        assert {each.config_source for each in (await settings(client, name)).configs} == {5}
+
+
+@pytest.mark.parametrize(
+    ("group", "key", "value", "error"),
+    [
+        ("g", HEARTBEAT, "4999", Error.INVALID_CONFIG),
+        ("g", HEARTBEAT, "15001", Error.INVALID_CONFIG),
+        ("g", HEARTBEAT, "soon", Error.INVALID_CONFIG),
+        ("g", SESSION, "44999", Error.INVALID_CONFIG),
+        ("g", "share.session.timeout.ms", "45000", Error.INVALID_CONFIG),
+        ("g", "retention.ms", "1", Error.INVALID_CONFIG),
+        ("", HEARTBEAT, "6000", Error.INVALID_REQUEST),
+    ],
+)
+async def test_settings_that_a_group_cannot_have(
+    client: Client, group: str, key: str, value: str, error: Error
+) -> None:
+    assert await alter(client, group, (key, SET, value)) == error
+    assert {each.config_source for each in (await settings(client, "g")).configs} == {5}
+
+
+async def test_the_empty_name_has_no_settings(client: Client) -> None:
+    assert (await settings(client, "")).error_code == Error.INVALID_REQUEST
