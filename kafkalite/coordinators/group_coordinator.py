@@ -4,22 +4,31 @@ The broker makes it when `__consumer_offsets` is there, or when the first client
 sixth of what a start imports.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from kafkalite.cluster.internal import OFFSETS
 from kafkalite.coordinators.group_settings import GroupHost, machine
 from kafkalite.coordinators.groups import Groups
+from kafkalite.coordinators.numbers import KINDS, Numbers, NumbersHost
 from kafkalite.coordinators.patterns import PatternHost, Patterns
 from kafkalite.coordinators.runtime import Host, Runtime
 from kafkalite.coordinators.stored import GroupCodec
 from kafkalite.coordinators.upkeep import Upkeep
+from kafkalite.metrics import Registry
+from kafkalite.state.group_counts import GroupCounts
 
 __all__ = ["CoordinatorHost", "GroupCoordinator"]
 
 
-class CoordinatorHost(Host, PatternHost, GroupHost, Protocol):
+class CoordinatorHost(Host, PatternHost, GroupHost, NumbersHost, Protocol):
     """The broker around."""
+
+    metrics: Registry
+
+    @property
+    def group_coordinator(self) -> "GroupCoordinator": ...
 
 
 class GroupCoordinator:
@@ -27,13 +36,17 @@ class GroupCoordinator:
 
     Attributes:
         groups: what requests ask.
+        numbers: what watchers ask; the totals are gauges of the broker's registry, too.
     """
 
     def __init__(self, host: CoordinatorHost) -> None:
-        self._runtime = Runtime(host, OFFSETS, partial(machine, host), GroupCodec())
+        counts = GroupCounts()
+        self._runtime = Runtime(host, OFFSETS, partial(machine, host, counts), GroupCodec())
         self._runtime.ask = Patterns(host, self._runtime).ask
         self._upkeep = Upkeep(self._runtime, host.clock, host.config)
         self.groups = Groups(self._runtime)
+        self.numbers = Numbers(host, self._runtime, counts)
+        register(host)
         self._runtime.follow()
         self._upkeep.start()
 
@@ -50,3 +63,32 @@ class GroupCoordinator:
         """Take no request any more; whoever waits hears NOT_COORDINATOR."""
         self._upkeep.close()
         self._runtime.close()
+
+
+def register(host: CoordinatorHost) -> None:
+    """Put the totals into the broker's registry. A broker that is started again has other groups: each read asks it."""
+    gauge = host.metrics.gauge
+    for kind in KINDS:
+        count, members = partial(of_kind, host, Numbers.count, kind), partial(of_kind, host, Numbers.members, kind)
+        gauge("kafkalite_groups", "Groups that are coordinated here.", count, kind=kind)
+        gauge("kafkalite_group_members", "Members of these groups.", members, kind=kind)
+    gauge(
+        "kafkalite_group_rebalances",
+        "Generations and epochs that groups have begun since the start.",
+        lambda: host.group_coordinator.numbers.rebalances,
+    )
+    gauge(
+        "kafkalite_group_commits",
+        "Offsets that groups have committed since the start.",
+        lambda: host.group_coordinator.numbers.commits,
+    )
+    gauge(
+        "kafkalite_group_commits_per_second",
+        "The same per second, over the last minute.",
+        lambda: host.group_coordinator.numbers.commits_per_s,
+    )
+
+
+def of_kind(host: CoordinatorHost, read: Callable[[Numbers, str], int], kind: str) -> int:
+    """A total of one kind of group, now."""
+    return read(host.group_coordinator.numbers, kind)

@@ -11,6 +11,7 @@ from kafkalite.protocol.stored.consumer_protocol import read_assignment, read_su
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.consumer_group import ConsumerGroups
 from kafkalite.state.consumer_messages import ConsumerGroupSettings, Topic
+from kafkalite.state.group_counts import GroupCounts
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import OffsetSettings
 
@@ -105,8 +106,8 @@ def partitions_of(assignment: bytes) -> frozenset[tuple[str, int]] | None:
     return frozenset((each.topic, partition) for each in topics for partition in each.partitions)
 
 
-def machine(host: GroupHost) -> GroupShard:
-    """The machine of one shard, still empty."""
+def machine(host: GroupHost, counts: GroupCounts) -> GroupShard:
+    """The machine of one shard, still empty; `counts` are those of the broker."""
     config = host.config
     classic = ClassicSettings(
         session_min_ms=config.group_min_session_timeout_ms,
@@ -117,4 +118,4 @@ def machine(host: GroupHost) -> GroupShard:
         partitions_of=partitions_of,
     )
     offsets = OffsetSettings(config.offsets_retention_minutes * MINUTE_MS, config.offset_metadata_max_bytes)
-    return GroupShard(classic, offsets, ConsumerGroups(TopicsNow(host), GroupSettings(host).of))
+    return GroupShard(classic, offsets, ConsumerGroups(TopicsNow(host), GroupSettings(host).of), counts)

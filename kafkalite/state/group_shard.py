@@ -15,11 +15,13 @@ from kafkalite.state.classic_requests import Described, Listed
 from kafkalite.state.classic_table import State
 from kafkalite.state.consumer_group import ConsumerGroups
 from kafkalite.state.effects import Effects, Now, TimerName, Token
+from kafkalite.state.group_counts import GroupCounts
 from kafkalite.state.group_kinds import GroupKinds
 from kafkalite.state.group_records import (
     CLASSIC,
     CONSUMER,
     ClassicGroup,
+    ConsumerGroupMetadata,
     GroupDeleted,
     OffsetCommitted,
     OffsetDeleted,
@@ -46,16 +48,27 @@ class GroupShard:
     Arguments:
         classic, offsets: the broker's settings.
         consumers: the consumer groups of the shard, still empty.
+        counts: grow with what happens from `loaded` on.
     """
 
-    def __init__(self, classic: ClassicSettings, offsets: OffsetSettings, consumers: ConsumerGroups) -> None:
+    def __init__(
+        self,
+        classic: ClassicSettings,
+        offsets: OffsetSettings,
+        consumers: ConsumerGroups,
+        counts: GroupCounts | None = None,
+    ) -> None:
         self.classic = ClassicGroups(classic)
         self.consumers = consumers
         self.kinds = GroupKinds(self.classic, consumers)
         self.offsets = Offsets(offsets, self.kinds)
+        self._counts = counts or GroupCounts()
+        self._lives = False
 
     def apply(self, record: object) -> None:
         """Take a record of the log, at replay and in life."""
+        if self._lives:
+            self._count(record)
         if isinstance(record, OFFSET_RECORDS):
             self.offsets.apply(record)
         elif isinstance(record, ClassicGroup) or (isinstance(record, GroupDeleted) and record.kind == CLASSIC):
@@ -65,6 +78,7 @@ class GroupShard:
 
     def loaded(self, now: Now) -> Effects:
         """The log has been replayed."""
+        self._lives = True
         effects = self.classic.loaded(now)
         effects.extend(self.consumers.loaded(now))
         return effects
@@ -79,7 +93,7 @@ class GroupShard:
             Listed(name, CONSUMER_PROTOCOL, group.state.value, CONSUMER)
             for name, group in self.consumers.groups.items()
         ]
-        return self.classic.listed() + consumers + [Listed(name, "", State.EMPTY.value) for name in self._simple()]
+        return self.classic.listed() + consumers + [Listed(name, "", State.EMPTY.value) for name in self.simple()]
 
     def describe(self, name: str) -> Described | None:
         """What DescribeGroups shows; None when there is no such classic group (to clients: state Dead)."""
@@ -124,7 +138,11 @@ class GroupShard:
 
     def names(self) -> list[str]:
         """Every group there is: what `sweep` goes over, some at a time."""
-        return self.kinds.names() + self._simple()
+        return self.kinds.names() + self.simple()
+
+    def simple(self) -> list[str]:
+        """The groups that exist by their offsets alone."""
+        return [name for name in self.offsets.groups() if name not in self.kinds]
 
     def sweep(self, names: Sequence[str], now: Now) -> Effects:
         """Expire the offsets of these groups; an Empty group that has none left goes with them.
@@ -145,6 +163,17 @@ class GroupShard:
         """Forget all offsets of a topic that is gone."""
         return Effects(records=list(self.offsets.topic_deleted(topic)))
 
+    def _count(self, record: object) -> None:
+        """A record that is about to be applied."""
+        if isinstance(record, (OffsetCommitted, TransactionalOffset)):
+            self._counts.commits += 1
+        elif isinstance(record, ConsumerGroupMetadata):
+            self._counts.rebalances += 1
+        elif isinstance(record, ClassicGroup) and record.members:
+            group = self.classic.get(record.group)
+            before = None if group is None else group.stored
+            self._counts.rebalances += before is None or before.generation != record.generation
+
     def _delete_refusal(self, name: str) -> int:
         if not name:
             return KafkaErrorCode.INVALID_GROUP_ID
@@ -156,6 +185,3 @@ class GroupShard:
             effects.extend(self.kinds.delete(name, now))
         else:
             effects.records.append(GroupDeleted(name, CLASSIC))
-
-    def _simple(self) -> list[str]:
-        return [name for name in self.offsets.groups() if name not in self.kinds]
