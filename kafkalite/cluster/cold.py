@@ -4,7 +4,8 @@ Laws:
 1. One job per run of bytes: who asks for what is being brought in already waits for that.
 2. At most `jobs_max` jobs at a time, so that they leave threads to fsync; the others queue in the order they came.
 3. What a job has opened is taken over on the loop. Whoever asked looks again: what was deleted, cut or closed
-   meanwhile shows then, and bytes that were dropped again are asked for again.
+   meanwhile shows then, and bytes that were dropped again are asked for again. So it is with a file that is gone under
+   its name, as it is renamed by another job; one that stays away is an error of whoever has asked too often.
 """
 
 from collections import deque
@@ -14,6 +15,7 @@ from functools import partial
 from kafkalite._speedups.segment import Cold
 from kafkalite.clock import Offload, Outcome
 from kafkalite.cluster.partition import each
+from kafkalite.storage.holds import Holds
 from kafkalite.storage.segment import Segment
 
 JOBS_MAX = 2
@@ -40,13 +42,17 @@ class Bringing:
 class ColdReads:
     """The jobs that read what is not in memory.
 
-    Arguments: where jobs run; how many at a time.
+    Arguments:
+        offload: where jobs run.
+        jobs_max: how many at a time.
+        holds: told of the directories in which segments are opened, where an index may be built again.
 
     `jobs`: how many were run so far.
     """
 
-    def __init__(self, offload: Offload, jobs_max: int = JOBS_MAX) -> None:
+    def __init__(self, offload: Offload, jobs_max: int = JOBS_MAX, holds: Holds | None = None) -> None:
         self.jobs = 0
+        self._holds = holds or Holds()
         self._offload = offload
         self._jobs_max = jobs_max
         self._running = 0
@@ -86,26 +92,28 @@ class ColdReads:
             self.jobs += 1
             if cold.file is None:
                 twin = cold.segment.apart()
-                done = partial(self._opened, bringing, twin)
+                release = self._holds.hold(twin.directory)
+                done = partial(self._opened, bringing, twin, release)
                 self._offload.run(twin.bring_in, cold.offset, cold.size, done=done)
             else:
                 # A reader of old bytes goes on where it is: the kernel may fetch what comes next meanwhile.
                 done = partial(self._end, bringing, cold)
                 self._offload.run(cold.file.bring_in, cold.position, cold.size, cold.size, done=done)
 
-    def _opened(self, bringing: Bringing, twin: Segment, outcome: Outcome) -> None:
+    def _opened(self, bringing: Bringing, twin: Segment, release: Callable[[], None], outcome: Outcome) -> None:
         cold = bringing.cold
         try:
-            if cold.segment.suffix != twin.suffix:  # compacted away meanwhile: whoever asked looks again
-                if isinstance(outcome.error, FileNotFoundError):
-                    outcome = Outcome()
-            elif outcome.error is None:
-                cold.segment.take_over(twin)
+            if isinstance(outcome.error, FileNotFoundError):
+                outcome = Outcome()
+            elif outcome.error is None and cold.segment.take_over(twin):
                 cold = cold.placed(outcome.value)
+        except OSError as error:
+            outcome = Outcome(error=error)
         except Exception as error:
             outcome = Outcome(error=error)
             raise
         finally:
+            release()
             self._end(bringing, cold, outcome)
 
     def _end(self, bringing: Bringing, brought: Cold, outcome: Outcome) -> None:

@@ -78,7 +78,7 @@ def read(
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     take(partition, fetch_offset, max_bytes, end_offset, min_one, found, brought)
     if committed_only and not found.error:
-        take_aborted(partition, fetch_offset, found)
+        take_aborted(partition, fetch_offset, found, brought)
     return found
 
 
@@ -117,13 +117,17 @@ def readable(
         return KafkaErrorCode.KAFKA_STORAGE_ERROR
 
 
-def take_aborted(partition: Partition, fetch_offset: int, found: Read) -> None:
+def take_aborted(partition: Partition, fetch_offset: int, found: Read, brought: Cold | None) -> None:
     """Add the transactions whose records a read_committed client must skip; without them it gets no records."""
     found.aborted = []
     if not found.regions or partition.log is None:
         return
     try:
-        found.aborted = partition.log.aborted_in(found.regions, fetch_offset)
+        aborted = partition.log.aborted_in(found.regions, fetch_offset, wait=False, brought=brought)
+        if isinstance(aborted, Cold):
+            found.cold, found.regions, found.size = aborted, [], 0
+        else:
+            found.aborted = aborted
     except OSError as error:
         LOGGER.error("%s-%d: cannot tell what was aborted: %s", partition.topic, partition.index, error)
         found.error = KafkaErrorCode.KAFKA_STORAGE_ERROR

@@ -4,6 +4,8 @@ Laws:
 1. A transaction is in the file and synced before anybody hears of it: answers, events and reads wait, in order, for
    what they show. With an `Offload`, writing and syncing is one job at a time, and what comes meanwhile goes with
    the next one.
+   That a session begins or was left by a former process is written with the next transaction: nobody loses anything
+   with it, so a start needs no room on the disk.
 2. When the file cannot be written (a full disk), it is cut back, the transactions it should have held are taken
    back, and their callers get ConnectionLossError; the service goes on. When it cannot be synced or cut back,
    nobody knows what it holds: the service is lost for good, with all sessions.
@@ -12,6 +14,7 @@ Laws:
 4. Sessions end with the process: what a former process left is removed when the file is opened.
 """
 
+import errno
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -23,6 +26,7 @@ from kafkalite.coordination.errors import ConnectionLossError, CoordinationError
 from kafkalite.coordination.tree import ANY_VERSION, Change, Create, Delete, Operation, Set, Tree, Watcher
 
 Pick = Callable[[list[object]], object]
+Entry = tuple[int, int, bytes]  # kind, zxid, body of a record
 
 COMPACT_BYTES = 64 * 1024 * 1024
 COMPACT_AT_OPEN_BYTES = 1024 * 1024
@@ -99,19 +103,26 @@ class Embedded:
         tree: what there is already.
         file: the journal, or None for a service in memory.
         offload: where the journal is written; None = within the call.
+        owed: transactions of the tree that are to be written with the first change.
     """
 
     def __init__(
-        self, clock: Clock, tree: Tree | None = None, file: JournalFile | None = None, offload: Offload | None = None
+        self,
+        clock: Clock,
+        tree: Tree | None = None,
+        file: JournalFile | None = None,
+        offload: Offload | None = None,
+        owed: Sequence[Entry] = (),
     ) -> None:
         self.tree = Tree() if tree is None else tree
         self.failure: BaseException | None = None
         self._clock = clock
         self._file = file
         self._offload = offload
-        self._durable = self.tree.zxid
+        self._owed = list(owed)
+        self._durable = self.tree.zxid - len(self._owed)
         self._compact_at = COMPACT_BYTES
-        self._unwritten: list[tuple[int, int, bytes]] = []  # kind, zxid, body
+        self._unwritten: list[Entry] = []
         self._taken_back: list[Change] | None = []  # None: a session began or ended, that cannot be taken back
         self._writing: list[Change] | None = None
         self._busy = False
@@ -133,8 +144,8 @@ class Embedded:
         Arguments:
             check: sees the tree before anything is written, and raises what speaks against using it.
         """
-        file, tree = open_journal(disk, path, check)
-        return cls(clock, tree, file, offload)
+        file, tree, owed = open_journal(disk, path, check)
+        return cls(clock, tree, file, offload, owed)
 
     def connect(self, on_lost: Callable[[], object] | None = None) -> "EmbeddedSession":
         """A new session; `on_lost` is called when it ends other than by its own `close`."""
@@ -143,8 +154,11 @@ class Embedded:
         session_id = self.tree.open_session()
         session = EmbeddedSession(self, session_id, on_lost)
         self._sessions[session_id] = session
-        self._taken_back = None
-        self._changed(journal.KIND_OPEN, b"")
+        if self._file is not None and not self._busy and not self._unwritten:
+            self._owed.append((journal.KIND_OPEN, session_id, b""))
+        else:
+            self._taken_back = None
+            self._changed(journal.KIND_OPEN, b"")
         return session
 
     def expire(self, session_id: int) -> None:
@@ -212,7 +226,8 @@ class Embedded:
         if self._busy or not self._unwritten or self.failure is not None:
             return
         assert self._file is not None
-        data = b"".join(journal.record(kind, zxid, self._durable, body) for kind, zxid, body in self._unwritten)
+        entries = (*self._owed, *self._unwritten)
+        data = b"".join(journal.record(kind, zxid, self._durable, body) for kind, zxid, body in entries)
         self._unwritten.clear()
         self._writing, self._taken_back = self._taken_back, []
         self._busy = True
@@ -231,6 +246,7 @@ class Embedded:
     def _written(self, zxid: int, outcome: Outcome) -> None:
         self._busy = False
         if outcome.error is None:
+            self._owed.clear()
             self._durable = zxid
             self._write()
             self._deliver()
@@ -273,7 +289,7 @@ class Embedded:
             return
         self._delivering = True
         try:
-            while self._waiting and self._waiting[0][0] <= self._durable:
+            while self._waiting and self._waiting[0][0] <= self._durable + len(self._owed):
                 _, then, outcome = self._waiting.popleft()
                 then(outcome)
         except BaseException:  # of a callback: it goes to the caller, after the others have been told
@@ -373,10 +389,13 @@ def outcome_of_write(job: Callable[[bytes], None], data: bytes) -> Outcome:
     return Outcome()
 
 
-def open_journal(disk: Disk, path: str, check: Callable[[Tree], object] | None = None) -> tuple[JournalFile, Tree]:
+def open_journal(
+    disk: Disk, path: str, check: Callable[[Tree], object] | None = None
+) -> tuple[JournalFile, Tree, list[Entry]]:
     """Read the journal at `path`, or begin one, and end a former process's sessions; raises OSError, JournalError.
 
-    It is read, then checked, then written to: a refused one stays as it was, byte by byte.
+    Answers also what is to be written with the next transaction, having found no room. It is read, then checked, then
+    written to: a refused one stays as it was, byte by byte.
     """
     if not disk.exists(path):
         disk.write_atomic(path, journal.encode_snapshot(Tree()), sync=True)
@@ -390,14 +409,23 @@ def open_journal(disk: Disk, path: str, check: Callable[[Tree], object] | None =
     file = JournalFile(disk, path, disk.open(path), size)
     if torn:
         file.cut(size)
-    records, durable = [], tree.zxid
+    owed: list[Entry] = []
     for session in sorted(tree.sessions):
         tree.close_session(session)
-        records.append(journal.record(journal.KIND_CLOSE, tree.zxid, durable, journal.SESSION.pack(session)))
+        owed.append((journal.KIND_CLOSE, tree.zxid, journal.SESSION.pack(session)))
     tree.take_fired()
+    return file, tree, smaller(file, tree, owed)
+
+
+def smaller(file: JournalFile, tree: Tree, owed: list[Entry]) -> list[Entry]:
+    """Make a journal anew that is far larger than what it holds; answer what it owes afterwards. Raises OSError."""
     whole = journal.encode_snapshot(tree) if file.size > COMPACT_AT_OPEN_BYTES else b""
-    if whole and len(whole) * 2 < file.size:
+    if not whole or len(whole) * 2 >= file.size:
+        return owed
+    try:
         file.replace(whole)
-    elif records:
-        file.append(b"".join(records))
-    return file, tree
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return owed
+    return []

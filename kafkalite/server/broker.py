@@ -139,7 +139,6 @@ class Broker:
             os.mkdir(self._temporary, 0o700)
         self.clock = LoopClock(loop, self._raised)
         self.offload = ThreadOffload(loop, raised=self._raised)
-        self.cold_reads = ColdReads(self.offload)
         # Syncs that acknowledgements wait for: no other job keeps them waiting, nor one log directory the others.
         jobs = ThreadOffload(loop, ROUNDS * len(self.config.log_dirs), raised=self._raised, name="kafkalite-sync")
         self.syncs = syncer_for(self.disk, self.config.log_dirs, loop, jobs, self._raised)
@@ -149,6 +148,7 @@ class Broker:
             syncs=self.syncs, on_offline=self._logs_offline,
         )  # fmt: skip
         self.replicas.flusher = self.logs.flusher
+        self.cold_reads = ColdReads(self.offload, holds=self.logs.holds)
         try:
             self.logs.lock()
             await self._open_store()
@@ -270,7 +270,9 @@ class Broker:
             lambda: self.logs.duplicates,
         )
         self.logs.cleaner = self._cleaner(loop)
-        self.logs.start(
+        if self.logs.cleaner is not None:
+            self.logs.cleaner.start(self._high_watermark)
+        self.logs.upkeep.start(
             self._high_watermark,
             checkpoint_ms=self.config.log_flush_offset_checkpoint_interval_ms,
             starts_ms=self.config.log_flush_start_offset_checkpoint_interval_ms,
@@ -410,7 +412,7 @@ class Broker:
             self.config = BrokerConfig(self.config.static, default, own)
             self.hosting.configure(self.config, self.tables.topics.values())
             self.listening.configure(self.config)
-            self.logs.producer_silent_ms = self.config.producer_id_expiration_ms
+            self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms
 
         self.store.configure_broker(None if all_brokers else self.broker_id, texts, applying(configured, then))
 

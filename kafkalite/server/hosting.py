@@ -178,17 +178,15 @@ class Opening:
             self._settle(partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR)
             return
         self._directory = directory
-        self._logs.take_place(directory)
         identity = (directory, partition.topic, partition.index, partition.topic_id, partition.config)
-        self._hosting.offload.run(self._logs.create, *identity, done=self._created)
+        self._logs.make(*identity, done=self._created)
 
     def _created(self, outcome: Outcome) -> None:
         partition = self._partition
-        self._logs.give_back_place(self._directory)
         if outcome.error is not None:
             LOGGER.error("%s-%d: cannot make its files: %s", partition.topic, partition.index, outcome.error)
             known = isinstance(outcome.error, OSError)
-            if isinstance(outcome.error, OSError) and self._directory is not None:
+            if isinstance(outcome.error, OSError):
                 self._logs.note(self._directory, outcome.error)
             self._settle(KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR)
             if not known:
@@ -203,7 +201,7 @@ class Opening:
     def _add(self, log: Log) -> None:
         partition = self._partition
         self._logs.add(log)
-        directory_id = self._logs.directory_id(self._logs.directory_of(log))
+        directory_id = self._logs.directory_id(log.root)
         self._notes.note_directory(
             partition.topic_id, partition.index, directory_id, lambda error: self._noted(log, error)
         )

@@ -26,7 +26,7 @@ FETCHING = ".fetching"
 ADOPTING = ".adopting"
 CHUNK_BYTES = 1 << 20
 MAGIC_AT = 16
-NOT_FETCHED = (names.DELETED, names.CLEANED, ".tmp")
+NOT_FETCHED = (names.DELETED, names.CLEANED, names.WORK)
 LEFT_OUT = ("__cluster_metadata", "__share_group_state")
 
 

@@ -4,7 +4,9 @@ Laws:
 1. All of it runs on the loop but the jobs of `cleaning`; a log is in at most one round.
 2. Truncating, deleting and a failed directory abort the round first; retention leaves the log alone meanwhile.
 3. A log whose bytes are bad is uncleanable until it is made anew, and that is told once.
-4. `cleaner-offset-checkpoint` never names an offset above what is clean; a lower one costs time only.
+4. `cleaner-offset-checkpoint` never names an offset above what is clean; a lower one costs time only. It names a log
+   before the first round of it begins, so that whoever reads the directory knows that a cleaner was there.
+5. A full disk costs time only.
 
 Sources: LogCleaner.scala (CleanerThread), LogCleanerManager.scala, LogCleaner.cleanerConfig.
 """
@@ -12,11 +14,13 @@ Sources: LogCleaner.scala (CleanerThread), LogCleanerManager.scala, LogCleaner.c
 import logging
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-from kafkalite._speedups.cleaning import Uncleanable
+from kafkalite._speedups.cleaning import Stopped, Uncleanable
 from kafkalite._speedups.compaction import Worker
 from kafkalite._speedups.file import Disk
 from kafkalite._speedups.offsetmap import OffsetMap
@@ -24,6 +28,7 @@ from kafkalite.clock import Clock, Offload, Outcome, Random, Timer
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.cleanable import Cleanable, cleanable, stable_offset
 from kafkalite.storage.cleaning import Plan
+from kafkalite.storage.holds import Holds
 from kafkalite.storage.log import Log
 from kafkalite.storage.round import NoRoom, Round
 from kafkalite.storage.throttle import Throttle
@@ -51,10 +56,10 @@ class Logs(Protocol):
     """What the cleaner needs of the log manager."""
 
     disk: Disk
+    holds: Holds
 
     def all(self) -> list[Log]: ...
     def directories(self) -> list[str]: ...
-    def directory_of(self, log: Log) -> str: ...
     def is_online(self, path: str) -> bool: ...
     def fail(self, path: str, error: OSError) -> None: ...
     def note(self, path: str, error: OSError) -> None: ...
@@ -71,6 +76,8 @@ class Slot:
         wait = throttle.waiter(self.stopped) if throttle is not None else None
         self.worker = Worker(OffsetMap(secret, share, load_factor), config.io_buffer_size // config.threads // 2, wait)
         self.round: Round | None = None
+        self.waiting = False  # for the checkpoint, the round has not begun
+        self.release: Callable[[], None] = nothing  # lets others make a log in the directory
         self.began = 0.0
 
     def take(self, now: float) -> None:
@@ -106,6 +113,7 @@ class LogCleaner:
         self._config = config
         self._slots = [Slot(config, random.bytes(16), throttle) for _ in range(config.threads)]
         self._clean_until: dict[Key, int] = {}
+        self._named: dict[str, set[Key]] = defaultdict(set)  # by the checkpoints on the disk
         self._writing: set[str] = set()
         self._to_write: set[str] = set()
         self._timer: Timer | None = None
@@ -145,28 +153,38 @@ class LogCleaner:
             self._abort(slot, touch=touch)
 
     def truncated(self, log: Log, offset: int) -> None:
-        """A log is about to end at `offset`."""
-        self.release(log)
+        """A log is about to end at `offset`. Raises OSError, upon which it may not."""
+        slot = self._slot_of(log)
+        if slot is not None:
+            self._stop(slot, touch=True)
         if self._clean_until.get(_key(log), -1) > offset:
             self._clean_until[_key(log)] = offset
-            self._write(self._logs.directory_of(log))
+            self._write(log.root)
 
-    def forget(self, log: Log) -> None:
-        """A log is about to be deleted."""
-        self.release(log)
+    def forget(self, log: Log, *, touch: bool = True) -> None:
+        """A log goes to somebody else, or, without `touch`, is about to be deleted."""
+        self.release(log, touch=touch)
         self.uncleanable.pop(_key(log), None)
+        self._named[log.root].discard(_key(log))
         if self._clean_until.pop(_key(log), None) is not None:
-            self._write(self._logs.directory_of(log))
+            self._write(log.root)
 
     def _slot_of(self, log: Log) -> Slot | None:
         return next((slot for slot in self._slots if slot.round is not None and slot.round.log is log), None)
 
     def _abort(self, slot: Slot, *, touch: bool) -> None:
         try:
-            slot.abort(touch=touch)
+            self._stop(slot, touch=touch)
         except OSError as error:
             assert slot.round is not None
-            self._logs.fail(self._logs.directory_of(slot.round.log), error)
+            self._logs.note(slot.round.log.root, error)
+
+    def _stop(self, slot: Slot, *, touch: bool) -> None:
+        """Abort the round of a slot. Raises OSError."""
+        if slot.waiting:
+            self._ended(slot, Stopped())
+        else:
+            slot.abort(touch=touch)
 
     # Looking for work.
 
@@ -174,6 +192,9 @@ class LogCleaner:
         unwritten, self._to_write = self._to_write, set()
         for path in unwritten:
             self._write(path)
+        for slot in self._slots:
+            if slot.round is not None:
+                slot.round.retry()
         self._fill_slots()
         delay = max(self._config.backoff_ms, 1) / 1000
         self._timer = self._clock.call_at(self._clock.monotonic() + delay, self._tick)
@@ -194,14 +215,14 @@ class LogCleaner:
     def _may_clean(self, log: Log) -> bool:
         if not log.config.compacted or log.failed or _key(log) in self.uncleanable or self.is_busy(log):
             return False
-        return len(log.segments) > 1 and self._logs.is_online(self._logs.directory_of(log))
+        return len(log.segments) > 1 and self._logs.is_online(log.root)
 
     def _look_at(self, log: Log) -> Cleanable | None:
         stable = stable_offset(log, self._high_watermark_of(log))
         try:
             return cleanable(log, self.clean_until(log), stable, self._clock.wall_ms())
         except OSError as error:
-            self._logs.note(self._logs.directory_of(log), error)
+            self._logs.note(log.root, error)
             return None
 
     def _begin(self, slot: Slot, chosen: Cleanable) -> None:
@@ -215,23 +236,28 @@ class LogCleaner:
         slot.take(self._clock.monotonic())
         slot.round = Round(
             log, plan, slot.worker, self._offload,
-            removed=lambda paths: self._logs.remove_later(log, paths), ended=lambda _, end: self._ended(slot, end),
+            removed=lambda paths: self._logs.remove_later(log, paths),
+            waits=lambda error: self._logs.note(log.root, error), ended=lambda _, end: self._ended(slot, end),
         )  # fmt: skip
-        if _key(log) not in self._clean_until:  # recovery shall know that gaps between its offsets are no loss
-            self._clean_until[_key(log)] = chosen.first_dirty
-            self._write(self._logs.directory_of(log))
-        slot.round.start()
+        slot.release = self._logs.holds.hold(log.directory)
+        if _key(log) in self._named[log.root]:
+            slot.round.start()
+        else:
+            slot.waiting = True
+            self._clean_until.setdefault(_key(log), chosen.first_dirty)
+            self._write(log.root)
 
     def _ended(self, slot: Slot, end: int | Exception) -> None:
         done = slot.round
         assert done is not None
-        slot.round = None
+        slot.round, slot.waiting = None, False
         slot.worker.offsets.clear()
+        slot.release()
         log = done.log
         if isinstance(end, int):
             self._succeeded(slot, done, end)
         elif isinstance(end, OSError):
-            self._logs.fail(self._logs.directory_of(log), end)
+            self._logs.fail(log.root, end)
         elif isinstance(end, NoRoom):
             logger.error("%s-%d: not compacted now, tried again later: %s", log.topic, log.partition, end)
         elif isinstance(end, Uncleanable):
@@ -249,7 +275,7 @@ class LogCleaner:
             self._give_up(log, "a single batch has more keys than log.cleaner.dedupe.buffer.size has room for")
             return
         self._clean_until[_key(log)] = end
-        self._write(self._logs.directory_of(log))
+        self._write(log.root)
         seconds = self._clock.monotonic() - slot.began
         logger.info(
             "%s-%d: compacted offsets %d to %d in %.1f s: %.1f MB in, %.1f MB out, %d of %d records stay",
@@ -264,15 +290,18 @@ class LogCleaner:
     def _read(self, path: str) -> None:
         try:
             found = checkpoints.read_offsets(self._logs.disk, os.path.join(path, checkpoints.CLEANER_OFFSETS))
-            ends = {_key(log): log.log_end_offset for log in self._logs.all()}
-            kept = {key: offset for key, offset in found.items() if offset <= ends.get(key, -1)}
-            self._clean_until.update(kept)
-            if kept != found:  # of a partition whose deletion was cut short; the next of its name is dirty
-                self._write(path)
         except checkpoints.BadCheckpoint as error:
             logger.warning("%s; every compacted log there is dirty", error)
+            return
         except OSError as error:
-            self._logs.fail(path, error)
+            self._logs.note(path, error)
+            return
+        ends = {_key(log): log.log_end_offset for log in self._logs.all()}
+        kept = {key: offset for key, offset in found.items() if offset <= ends.get(key, -1)}
+        self._clean_until.update(kept)
+        self._named[path] = set(kept)
+        if kept != found:  # of a partition whose deletion was cut short; the next of its name is dirty
+            self._write(path)
 
     def _write(self, path: str) -> None:
         """Write the checkpoint of a directory, one job at a time; after `close` it stays as it is."""
@@ -282,22 +311,36 @@ class LogCleaner:
         if self._closed or not self._logs.is_online(path):
             return
         self._writing.add(path)
-        keys: Iterable[Key] = (_key(log) for log in self._logs.all() if self._logs.directory_of(log) == path)
+        keys: Iterable[Key] = (_key(log) for log in self._logs.all() if log.root == path)
         offsets = {key: self._clean_until[key] for key in keys if key in self._clean_until}
         file = os.path.join(path, checkpoints.CLEANER_OFFSETS)
 
-        def written(outcome: Outcome) -> None:
-            self._writing.discard(path)
-            if isinstance(outcome.error, OSError):
-                self._to_write.add(path)  # tried again with the next look
-                self._logs.note(path, outcome.error)
-                return
-            outcome.result()
-            if path in self._to_write:
-                self._to_write.discard(path)
-                self._write(path)
+        done = partial(self._written, path, set(offsets))
+        self._offload.run(checkpoints.write_offsets, self._logs.disk, file, offsets, done=done)
 
-        self._offload.run(checkpoints.write_offsets, self._logs.disk, file, offsets, done=written)
+    def _written(self, path: str, named: set[Key], outcome: Outcome) -> None:
+        self._writing.discard(path)
+        waiting = [slot for slot in self._slots if slot.waiting and slot.round is not None]
+        waiting = [slot for slot in waiting if slot.round is not None and slot.round.log.root == path]
+        if isinstance(outcome.error, OSError):
+            self._to_write.add(path)  # tried again with the next look
+            for slot in waiting:
+                self._ended(slot, NoRoom(str(outcome.error)))
+            self._logs.note(path, outcome.error)
+            return
+        outcome.result()
+        self._named[path] = named & self._clean_until.keys()
+        for slot in waiting:
+            if slot.round is not None and _key(slot.round.log) in self._named[path]:
+                slot.waiting = False
+                slot.round.start()
+        if path in self._to_write:
+            self._to_write.discard(path)
+            self._write(path)
+
+
+def nothing() -> None:
+    """Nobody waits for a slot that has never worked."""
 
 
 def _key(log: Log) -> Key:

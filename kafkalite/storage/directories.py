@@ -172,7 +172,8 @@ class LogDirectory:
             if older in UPGRADES:
                 UPGRADES[older](self.disk, self.path)
             logger.info("%s: upgraded from format %d to %d", self.path, older, older + 1)
-        self.disk.write_atomic(self.file(FORMAT), f"{FORMAT_VERSION}\n".encode(), sync=True)
+        if fresh or version < FORMAT_VERSION:  # else a start would need room on the disk
+            self.disk.write_atomic(self.file(FORMAT), f"{FORMAT_VERSION}\n".encode(), sync=True)
 
     def space(self) -> tuple[int, int]:
         """(total, free) bytes of its file system. Raises OSError."""

@@ -49,6 +49,8 @@ class LeaderEpochCache:
     def settle(self, found: Iterable[tuple[int, int]], start_offset: int, end_offset: int, *, lost: bool) -> None:
         """Become what recovery found, in order and each epoch once, within the ends of the log. Raises OSError.
 
+        On a full disk the file stays as it was: the next start finds the same again.
+
         One write: a crash in between would leave a part that looks like the whole. `lost`: write in any case, as the
         file is bad.
         """
@@ -57,15 +59,15 @@ class LeaderEpochCache:
             if epoch > (entries[-1][0] if entries else UNDEFINED_EPOCH):
                 entries = _assigned(entries, epoch, offset)
         entries = [entry for entry in entries if entry[1] < end_offset]
-        self._replace(_started(entries, start_offset), lost)
+        self._replace_where_room(_started(entries, start_offset), lost)
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at or above `end_offset`. Raises OSError."""
-        self._forget([entry for entry in self.entries if entry[1] < end_offset])
+        self._replace_where_room([entry for entry in self.entries if entry[1] < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget what ended before `start_offset`; the epoch that holds it begins there now. Raises OSError."""
-        self._forget(_started(self.entries, start_offset))
+        self._replace_where_room(_started(self.entries, start_offset))
 
     def epoch_at(self, offset: int) -> int:
         """The epoch in which the record at `offset` was written, -1 where unknown."""
@@ -92,10 +94,10 @@ class LeaderEpochCache:
         write_epochs(self._disk, self.path, entries)
         self.written = self.version
 
-    def _forget(self, entries: list[tuple[int, int]]) -> None:
-        """Replace with fewer. On a full disk the file keeps those too many, which a start forgets again by itself."""
+    def _replace_where_room(self, entries: list[tuple[int, int]], force: bool = False) -> None:
+        """On a full disk the file keeps what it has, and a start finds the entries again by itself."""
         try:
-            self._replace(entries)
+            self._replace(entries, force)
         except OSError as error:
             if not is_transient(error):
                 raise

@@ -7,22 +7,24 @@ Laws:
 2. A round begins when `begin` is called, at the end of a pass: its partitions are synced together.
 3. Nobody is told that a log is on the disk before the job of its round has succeeded.
 4. A round that failed is never repeated: its directory goes offline, and all who wait there are told
-   KAFKA_STORAGE_ERROR.
+   KAFKA_STORAGE_ERROR. So it is with whatever else goes wrong in a round, a bug too, which is raised besides: nobody
+   waits for ever, and nothing is claimed that was perhaps not synced.
 
 Sources: UnifiedLog.flush; group commit is our own (Kafka syncs once per append).
 """
 
+import errno
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from kafkalite._speedups.file import Disk
 from kafkalite.clock import Clock, Outcome
+from kafkalite.storage.holds import Holds
 from kafkalite.storage.log import Log
 from kafkalite.storage.syncing import FlushPlan, SyncAtOnce, Syncer
 
 KAFKA_STORAGE_ERROR = 56
-UNKNOWN_SERVER_ERROR = -1
 
 Told = Callable[[int], object]
 Asked = dict[Log, dict[Told, None]]
@@ -35,6 +37,7 @@ class Flusher:
         disk, clock: what is synced, and when that was.
         syncer: carries out the rounds.
         fail: takes a log directory offline, with the reason.
+        holds: told of the rounds that write by name in the directories of their logs.
         active: sync the segment that is appended to, too, not only those that were closed.
     """
 
@@ -45,6 +48,7 @@ class Flusher:
         syncer: Syncer,
         fail: Callable[[str, OSError], None],
         *,
+        holds: Holds | None = None,
         active: bool = True,
     ) -> None:
         self.waiting: dict[str, Asked] = {}
@@ -53,6 +57,7 @@ class Flusher:
         self._clock = clock
         self._syncer: Syncer = syncer
         self._fail = fail
+        self._holds = holds or Holds()
         self._active = active
         self._running: Counter[str] = Counter()
         self._under_way: set[Log] = set()
@@ -71,8 +76,14 @@ class Flusher:
 
     def begin(self) -> None:
         """Start a round in every directory where somebody waits and there is room for one."""
+        failure: Exception | None = None
         for root in list(self.waiting):
-            self._start(root)
+            try:
+                self._start(root)
+            except Exception as error:  # a bug, and that directory's end: the others go on
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def finish(self) -> None:
         """From now on a round is done when `begin` returns: the end of the broker is near."""
@@ -80,14 +91,15 @@ class Flusher:
         self.begin()
 
     def _start(self, root: str) -> None:
-        asked = self._take(root) if self._running[root] < self._syncer.rounds_max else None
-        if not asked:
+        if self._running[root] >= self._syncer.rounds_max:
             return
-        plans = {log: log.unflushed(active=self._active) for log in asked}
-        self._under_way.update(plans)
-        self._running[root] += 1
-        self.rounds += 1
-        self._syncer.run(root, tuple(plans.values()), partial(self._ended, root, asked, plans))
+        asked = self._take(root)
+        failed = {log: asked.pop(log) for log in list(asked) if log.failed}  # offline or deleted since they asked
+        try:
+            if asked:
+                self._run(FlushRound(root, asked))
+        finally:
+            tell(failed, KAFKA_STORAGE_ERROR)
 
     def _take(self, root: str) -> Asked:
         """Those who wait there for logs that are in no round."""
@@ -99,36 +111,83 @@ class Flusher:
             del self.waiting[root]
         return asked
 
-    def _ended(self, root: str, asked: Asked, plans: dict[Log, FlushPlan], outcome: Outcome) -> None:
-        self._running[root] -= 1
-        self._under_way.difference_update(plans)
-        if outcome.error is not None:
-            self._failed(root, asked, outcome.error)
+    def _run(self, under_way: "FlushRound") -> None:
+        self._running[under_way.root] += 1
+        self._under_way.update(under_way.asked)
+        self.rounds += 1
+        try:
+            under_way.plan(self._active, self._holds)
+            self._syncer.run(under_way.root, tuple(under_way.plans.values()), partial(self._ended, under_way))
+        except Exception as error:
+            self._ended(under_way, Outcome(error=error))
+
+    def _ended(self, under_way: "FlushRound", outcome: Outcome) -> None:
+        if under_way.over:  # what carries it out has told so, and raised besides
             return
+        under_way.end()
+        root, asked = under_way.root, under_way.asked
+        self._running[root] -= 1
+        self._under_way.difference_update(asked)
+        try:
+            outcome.result()
+            self._apply(under_way)
+        except BaseException as error:
+            self._failed(root, asked, error)
+            return
+        try:
+            if root in self.waiting:
+                self._start(root)
+        finally:
+            tell(asked, 0)
+
+    def _apply(self, under_way: "FlushRound") -> None:
+        """All plans of a round were carried out."""
         now = self._clock.monotonic()
-        for log, plan in plans.items():
+        for log, plan in under_way.plans.items():
             if log.flushed(plan):
                 log.last_flush = now
             else:  # cut meanwhile: the plan says nothing of what came after
-                self._again(root, log, asked.pop(log))
-        if root in self.waiting:
-            self._start(root)
-        tell(asked, 0)
+                self._again(under_way.root, log, under_way.asked.pop(log))
 
     def _again(self, root: str, log: Log, told: dict[Told, None]) -> None:
         self.waiting.setdefault(root, {}).setdefault(log, {}).update(told)
 
     def _failed(self, root: str, asked: Asked, error: BaseException) -> None:
         late = self.waiting.pop(root, {})
-        code = UNKNOWN_SERVER_ERROR
+        reason = error if isinstance(error, OSError) else OSError(errno.EIO, f"a sync ended with {error!r}")
         try:
-            if not isinstance(error, OSError):
-                raise error
-            code = KAFKA_STORAGE_ERROR
-            self._fail(root, error)
+            self._fail(root, reason)
         finally:
-            tell(asked, code)
-            tell(late, code)
+            all_asked = {log: {**asked.get(log, {}), **late.get(log, {})} for log in (*asked, *late)}
+            tell(all_asked, KAFKA_STORAGE_ERROR)
+        if not isinstance(error, OSError):
+            raise error
+
+
+class FlushRound:
+    """One round of one log directory: who asked for it, and what is to be synced."""
+
+    __slots__ = ("_releases", "asked", "over", "plans", "root")
+
+    def __init__(self, root: str, asked: Asked) -> None:
+        self.root = root
+        self.asked = asked
+        self.plans: dict[Log, FlushPlan] = {}
+        self.over = False
+        self._releases: list[Callable[[], None]] = []
+
+    def plan(self, active: bool, holds: Holds) -> None:
+        """Look what there is to sync. Raises OSError."""
+        for log in self.asked:
+            plan = self.plans[log] = log.unflushed(active=active)
+            if plan.snapshots:
+                self._releases.append(holds.hold(log.directory))
+
+    def end(self) -> None:
+        """Its job has ended."""
+        self.over = True
+        for release in self._releases:
+            release()
 
 
 def tell(asked: Asked, error: int) -> None:

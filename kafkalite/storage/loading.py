@@ -218,6 +218,8 @@ def _try_recover(loaded: Loaded, place: Place) -> Outcome:
             log.flushed(plan)
         return log, progress, topic_id
     except OSError as error:
+        if is_transient(error):  # what it needs is not there now: the others go on
+            return RecoveryError(f"{place.directory}: {error}; tried again by the next start")
         loaded.error = error
         return error
     except (RecoveryError, checkpoints.BadCheckpoint) as error:

@@ -11,30 +11,26 @@ Sources: UnifiedLog.java, LocalLog.java.
 
 import logging
 import os
-from collections.abc import Callable, Generator
-from functools import partial
-from typing import TypeVar, cast
+from collections.abc import Callable
 
-from kafkalite._speedups.batches import Batch
 from kafkalite._speedups.file import Disk, FileRegion
 from kafkalite._speedups.log import LogCore
 from kafkalite._speedups.segment import Cold
 from kafkalite.clock import Random
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage import names, producers
+from kafkalite.storage import names, plans, producers, times
 from kafkalite.storage.epochs import LeaderEpochCache
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.segment import Segment
 from kafkalite.storage.syncing import FlushPlan, sync
+from kafkalite.storage.times import Found
 from kafkalite.storage.transactions import AbortedTransaction
 
 OFFSET_OUT_OF_RANGE = 1
 KAFKA_STORAGE_ERROR = 56
+OFFSET_MAX = 2**63 - 1
+COLD_ATTEMPTS = 8  # as with the batches: a machine that drops pages as fast as they come stalls in any case
 logger = logging.getLogger(__name__)
-
-Found = tuple[int, int, int]
-TimeSearch = Generator[Batch | Cold, Found | Cold | None, Found | None]
-Value = TypeVar("Value")
 
 
 class Log(LogCore):
@@ -78,6 +74,7 @@ class Log(LogCore):
         self.rolls_flushed = 0
         self.last_flush = 0.0  # monotonic seconds
         self.due_snapshots: dict[int, bytes] = {}
+        self._cut_at = OFFSET_MAX
         self._aborts: tuple[tuple[Segment, ...], list[Segment]] | None = None
         self.last_error: OSError | None = None
         self.on_error: Callable[[Log, OSError], object] = report
@@ -206,21 +203,37 @@ class Log(LogCore):
         first = self.producers.first_unstable_offset(high_watermark)
         return max(first, self.log_start_offset) if first >= 0 else -1
 
-    def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions that touch the offsets from `start` to below `end`. Raises OSError."""
+    def aborted(
+        self, start: int, end: int, *, wait: bool = True, brought: Cold | None = None
+    ) -> list[AbortedTransaction] | Cold:
+        """The aborted transactions that touch the offsets from `start` to below `end`.
+
+        Without `wait` also Cold, after which it is asked again with that as `brought`. Raises OSError.
+        """
         found: list[AbortedTransaction] = []
         first = self.segment_at(start)
         for segment in self._with_aborts():
             if first is None or segment.base_offset >= first.base_offset:
+                if not (wait or segment.transactions.in_memory):
+                    attempts = 0 if brought is None or brought.segment is not segment else brought.attempts + 1
+                    if attempts < COLD_ATTEMPTS:
+                        return Cold(segment, None, segment.base_offset, -1, 1, attempts)
                 entries, more = segment.transactions.collect(start, end)
                 found += entries
                 if not more:
                     break
         return found
 
-    def aborted_in(self, regions: list[FileRegion], offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions among what `read` gave for `offset`, perhaps some behind it too. Raises OSError."""
-        return self.aborted(offset, self.end_of(regions[-1], offset)) if self._with_aborts() else []
+    def aborted_in(
+        self, regions: list[FileRegion], offset: int, *, wait: bool = True, brought: Cold | None = None
+    ) -> list[AbortedTransaction] | Cold:
+        """The aborted transactions among what `read` gave for `offset`, perhaps some behind it too.
+
+        `wait` and `brought` as for `aborted`. Raises OSError.
+        """
+        if not self._with_aborts():
+            return []
+        return self.aborted(offset, self.end_of(regions[-1], offset), wait=wait, brought=brought)
 
     def _with_aborts(self) -> list[Segment]:
         if self._aborts is None or self._aborts[0] is not self.segments:
@@ -242,35 +255,11 @@ class Log(LogCore):
 
         Raises OSError, BatchError.
         """
-        search, start, found = self.search_time(timestamp_ms), self.log_start_offset, None
-        while True:
-            try:
-                batch = search.send(found)
-            except StopIteration as end:
-                return cast(Found | None, end.value)
-            found = first_record(cast(Batch, batch), timestamp_ms, start)
+        return times.looked_up(self.search_time(timestamp_ms), timestamp_ms, self.log_start_offset)
 
-    def search_time(self, timestamp_ms: int, *, wait: bool = True) -> TimeSearch:
-        """`look_up_time` in steps: yields each batch to be opened, and is sent what `first_record` says of it.
-
-        Without `wait`, the disk is not waited for: it also yields Cold, and is sent that once it was brought in.
-        Each step raises OSError and BatchError.
-        """
-        for segment in self.segments:
-            from_offset = max(self.log_start_offset, segment.base_offset)
-            while segment.max_timestamp >= timestamp_ms:
-                place = yield from in_memory(partial(segment.find_time, timestamp_ms, from_offset, wait))
-                if place is None:
-                    break
-                if wait:
-                    batch = Batch(segment.opened.pread(place[1], place[0]))
-                else:
-                    batch = Batch((yield from in_memory(partial(segment.batch_now, *place))))
-                found = yield batch
-                if found is not None:
-                    return cast(Found, found)
-                from_offset = batch.last_offset + 1
-        return None
+    def search_time(self, timestamp_ms: int, *, wait: bool = True) -> times.TimeSearch:
+        """`look_up_time` in steps, see `times.search`."""
+        return times.search(self.segments, self.log_start_offset, timestamp_ms, wait=wait)
 
     def highest_timestamp(self) -> int:
         """The highest timestamp of any record in milliseconds, -1 in an empty log."""
@@ -305,26 +294,46 @@ class Log(LogCore):
             self.recovery_point = max(self.recovery_point, offset)
         return 0
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop every batch that reaches `offset` (a follower that diverged). Raises OSError.
+    def expect_cut(self, offset: int) -> int:
+        """The log is about to be truncated to `offset`: no sync claims more from now on, in no checkpoint.
 
-        A batch across `offset` goes whole, and the log ends with the one before: a gap would be taken for a loss.
+        Answers where it will be cut: a batch across `offset` goes whole, as a gap would be taken for a loss. Raises
+        OSError.
         """
-        assert self.pending_bytes == 0, "truncation comes between passes"
-        if offset >= self.log_end_offset:
-            return
-        self.before_truncation(self, offset)
         holder = next((each for each in reversed(self.segments) if each.base_offset <= offset), self.segments[0])
         if (found := holder.position_of_batch(offset)) is not None:
             offset = min(offset, found[1])
         self.truncations += 1
-        self.cut_back(offset)
-        self.active.opened.sync()  # or the old records come back beside those of a new segment
-        producers.rebuild(self.disk, self.directory, self.segments, offset, self.producers)
+        self._cut_at = offset
+        self.synced = min(self.synced, offset)
+        return offset
+
+    def expect_no_cut(self) -> None:
+        """The log was truncated, or could not be."""
+        self._cut_at = OFFSET_MAX
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every batch from `offset` on, where `expect_cut` said that one begins and the checkpoints know it.
+
+        Raises OSError; the log has failed then, or is as it was.
+        """
+        assert self.pending_bytes == 0, "truncation comes between passes"
+        assert self.synced <= offset, "what is on the disk is claimed up to the cut at most"
+        if offset >= self.log_end_offset:
+            return
+        self.before_truncation(self, offset)
+        self.truncations += 1
+        try:
+            self.cut_back(offset)
+            self.active.opened.sync()  # or the old records come back beside those of a new segment
+            producers.rebuild(self.disk, self.directory, self.segments, offset, self.producers)
+        except OSError:
+            self.fail()
+            raise
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
-        self.synced = min(self.synced, offset)
         self.start(offset, self.epochs.latest)
+        self.expect_no_cut()
 
     def drop_first(self, count: int) -> list[Segment]:
         """Take the first `count` segments out of the log; readers that began before still hold them."""
@@ -374,45 +383,19 @@ class Log(LogCore):
 
     def unflushed(self, *, active: bool = True) -> FlushPlan:
         """What has to be synced, as a plan for a job; without `active`, closed segments only."""
-        offset = self.log_end_offset if active else self.active.base_offset
-        plan = FlushPlan(offset, self.truncations, self.rolls, self.epochs.written)
-        if self.epochs.written > self.epochs.flushed:
-            plan.paths.append(self.epochs.path)
-            plan.directory = self.directory
-        if self.rolled:
-            plan.directory = self.directory
-            self._plan_closed(plan)
-            self._plan_snapshots(plan)
-        if active:
-            plan.files.append(self.active.opened)
-            if self.active.transactions.take_unsynced():
-                plan.paths.append(self.active.transactions.path)
-                plan.directory = self.directory
-        return plan
-
-    def _plan_snapshots(self, plan: FlushPlan) -> None:
-        """The producers as of each roll, before the recovery point passes it."""
-        plan.snapshots |= self.take_due_snapshots()
-        plan.bases = self.bases()
-        plan.directory = self.directory
-
-    def _plan_closed(self, plan: FlushPlan) -> None:
-        """Closed segments that may not be on the disk, the newest first; unloaded ones are synced by their path."""
-        for segment in reversed(self.segments[:-1]):
-            if segment.file is not None:
-                plan.files.append(segment.file)
-            else:
-                plan.paths.append(segment.path(names.LOG))
-            plan.paths += [segment.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
-            if segment.base_offset < self.synced:  # one that ended there was synced without its last index entry
-                break
+        return plans.flush_plan(self, active=active)
 
     def flushed(self, plan: FlushPlan) -> bool:
-        """The job of this plan succeeded; False when the log was truncated since, so that it says nothing."""
+        """The job of this plan succeeded; False when the log was truncated since, so that it says nothing.
+
+        Of a log that was deleted or is offline nothing is claimed any more. Raises OSError.
+        """
+        if self.failed:
+            return True
         if plan.truncations != self.truncations:
             producers.remove(self.disk, self.directory, plan.snapshots)
             return False
-        self.synced = max(self.synced, min(plan.offset, self.log_end_offset))
+        self.synced = max(self.synced, min(plan.offset, self.log_end_offset, self._cut_at))
         self.recovery_point = max(self.recovery_point, self.synced)
         self.rolls_flushed = max(self.rolls_flushed, plan.rolls)
         self.epochs.flushed = max(self.epochs.flushed, plan.epochs)
@@ -422,10 +405,7 @@ class Log(LogCore):
         """Write indexes and producers, sync all: the log can be opened from checkpoints. Raises OSError."""
         self.active.finish()
         self.epochs.sync()
-        self.due_snapshots[self.log_end_offset] = self.producers.pack()
-        plan = self.unflushed()
-        self._plan_snapshots(plan)
-        plan.paths += [self.active.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
+        plan = plans.closing_plan(self)
         sync(self.disk, [plan])
         self.flushed(plan)
 
@@ -436,27 +416,5 @@ def report(log: Log, error: OSError) -> None:
     logger.error("%s-%d: write failed, %s: %s", log.topic, log.partition, state, error)
 
 
-def in_memory(look: Callable[[Cold | None], Value | Cold]) -> Generator[Cold, Found | Cold | None, Value]:
-    """Look until nothing is cold any more: yields what is to be brought in, and is sent it back."""
-    found = look(None)
-    while isinstance(found, Cold):
-        brought = yield found
-        found = look(cast(Cold, brought))
-    return found
-
-
 def ignore(log: Log, offset: int) -> None:
     """Nobody needs to know of a truncation."""
-
-
-def first_record(batch: Batch, timestamp_ms: int, log_start_offset: int) -> Found | None:
-    """(timestamp, offset, leader epoch) of the batch's first record at or after both; may run as a job.
-
-    Raises BatchError.
-    """
-    if batch.log_append_time:
-        return batch.max_timestamp, max(batch.base_offset, log_start_offset), batch.leader_epoch
-    for record in batch:
-        if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
-            return record.timestamp, record.offset, batch.leader_epoch
-    return None

@@ -1,7 +1,7 @@
-"""All logs of this broker in its log directories: found, made, deleted, checkpointed, aged.
+"""All logs of this broker in its log directories: found, made, deleted, truncated, and what happens when a disk fails.
 
 Laws:
-1. Only the loop thread calls this, but for `create`, which is a job.
+1. Only the loop thread calls this.
 2. A failed fsync or checkpoint takes its directory offline; the other directories serve on.
 3. The mark of a clean end is written last, after every log and every checkpoint; it is removed before anything is read.
 
@@ -9,37 +9,36 @@ Sources: LogManager.scala.
 """
 
 import logging
-import os
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite._speedups.file import Disk
-from kafkalite.clock import Clock, Offload, Outcome, Random, Timer
+from kafkalite.clock import Clock, Offload, Outcome, Random
 from kafkalite.config.topic import TopicConfig
 from kafkalite.model import uuid_text
-from kafkalite.storage import checkpoints, names, points, retention
+from kafkalite.storage import checkpoints
 from kafkalite.storage.cleaner import LogCleaner
-from kafkalite.storage.clock_jump import PAUSE_MS, ClockWatch
-from kafkalite.storage.directories import DirectoryError, Identity, LogDirectory
+from kafkalite.storage.deletion import Deletions
+from kafkalite.storage.directories import DirectoryError
+from kafkalite.storage.directory_set import LogDirectories
 from kafkalite.storage.flusher import Flusher
+from kafkalite.storage.holds import Holds
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.loading import Loaded, load_directories
 from kafkalite.storage.log import Log
-from kafkalite.storage.space import SpaceWatch
+from kafkalite.storage.making import LogMaker
+from kafkalite.storage.points import PointFiles
 from kafkalite.storage.syncing import JobSyncer, Syncer
 from kafkalite.storage.trouble import is_transient
-from kafkalite.storage.walk import nothing, walk
+from kafkalite.storage.truncation import Truncation
+from kafkalite.storage.upkeep import Upkeep
 
-HighWatermark = Callable[[Log], int]
-NEVER_MS = 2**63 - 1
 NOTED_S = 60.0
-SPACE_CHECK_MS = 10_000
 logger = logging.getLogger(__name__)
 
 
-class LogManager:
-    """The log directories of one broker.
+class LogManager(LogDirectories):
+    """The logs of one broker.
 
     Arguments:
         disk: the disk port.
@@ -62,97 +61,39 @@ class LogManager:
         cache: SegmentCache | None = None,
         on_offline: Callable[[list[Log]], None] | None = None,
     ) -> None:
+        super().__init__(disk, paths, lambda: uuid_text(random.uuid()))
         self.disk = disk
         self.cache = cache or SegmentCache()
         self.on_offline = on_offline
         self.cleaner: LogCleaner | None = None
         self.topic_ids: dict[tuple[str, int], bytes | None] = {}
+        self.holds = Holds()
         self._clock = clock
-        self._offload = offload
         self._random = random
-        self._directories = {directory.path: directory for directory in (LogDirectory(disk, path) for path in paths)}
         self._logs: dict[tuple[str, int], Log] = {}
-        self._gone: set[tuple[str, int]] = set()  # deleted; the checkpoints on the disk may still name them
         self._counts: Counter[str] = Counter()  # logs by directory, those under way included
-        self._others: dict[str, checkpoints.Points] = defaultdict(dict)
         self._refused: set[str] = set()
-        self._timers: list[Timer] = []
-        self._clock_watch = ClockWatch(clock)
-        self._space_watch = SpaceWatch(disk, offload, self.note)
-        self._files = points.PointFiles(disk, offload, self._settled)
         self._noted: dict[str, float] = {}  # when trouble of a directory was last spoken of
+        self._duplicates = 0  # of logs that were forgotten
+        self._files = PointFiles(disk, offload, self._settled)
+        self._deletions = Deletions(disk, clock, offload, random, self.holds, self.note)
+        self._maker = LogMaker(disk, offload, self.holds, self._deletions, self._files, self.logs_of)
         # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
         jobs = JobSyncer(disk, offload)
-        self.flusher = Flusher(disk, clock, syncs or jobs, self.fail)
-        self._unhurried = Flusher(disk, clock, jobs, self.fail)
-        self._closed = Flusher(disk, clock, jobs, self.fail, active=False)
-        self._duplicates = 0  # of logs that were forgotten
-        self.producer_silent_ms = 0  # given by `start`; may be assigned
+        self.flusher = Flusher(disk, clock, syncs or jobs, self.fail, holds=self.holds)
+        unhurried = Flusher(disk, clock, jobs, self.fail, holds=self.holds)
+        closed = Flusher(disk, clock, jobs, self.fail, holds=self.holds, active=False)
+        self._flushers = self.flusher, unhurried, closed
+        self.upkeep = Upkeep(self, disk, clock, offload, unhurried=unhurried, closed=closed, files=self._files)
 
     # Start and end.
-
-    def lock(self) -> None:
-        """Make and lock every directory; one whose disk fails is offline. Raises DirectoryError, with none locked.
-
-        A directory that another broker holds is refused, whatever the others are.
-        """
-        try:
-            self._on_each(LogDirectory.lock)
-        except DirectoryError:
-            self.unlock()
-            raise
-
-    def _on_each(self, do: Callable[[LogDirectory], object]) -> None:
-        """Do something with each directory that is online; its OSError takes it offline.
-
-        Raises DirectoryError where none is left, and what `do` raises besides."""
-        online = [directory for directory in self._directories.values() if directory.online]
-        for directory in online:
-            try:
-                do(directory)
-            except OSError as error:
-                directory.error = error
-        self._see_one_online()
-        for directory in online:
-            if not directory.online:
-                logger.error("%s; it stays offline", directory.why_offline())
-
-    def _see_one_online(self) -> None:
-        if not self.any_online:
-            raise DirectoryError("; ".join(directory.why_offline() for directory in self._directories.values()))
-
-    def unlock(self) -> None:
-        """Release every directory."""
-        for directory in self._directories.values():
-            directory.unlock()
-
-    def identity(self) -> Identity | None:
-        """Whose directories these are; None where all are new. Raises DirectoryError."""
-        known: dict[str, Identity | None] = {}
-        self._on_each(lambda directory: known.update({directory.path: directory.identity()}))
-        found = {identity for identity in known.values() if identity is not None}
-        if len(found) > 1:
-            raise DirectoryError(f"the log directories belong to different brokers: {', '.join(sorted(known))}")
-        return next(iter(found), None)
-
-    def check(self, identity: Identity) -> None:
-        """See that no directory is another's or too new, before anything is changed. Raises DirectoryError."""
-        self._on_each(lambda directory: directory.check(identity))
-
-    def claim(self, identity: Identity) -> None:
-        """Make every directory ours, each with an id of its own. Raises DirectoryError."""
-        self._on_each(lambda directory: directory.claim(identity, uuid_text(self._random.uuid())))
-        ids = [directory.directory_id for directory in self._directories.values() if directory.online]
-        if len(set(ids)) < len(ids):
-            raise DirectoryError(f"two log directories have one directory.id, one is a copy: {', '.join(sorted(ids))}")
 
     def load(self, config_of: Callable[[str], TopicConfig], threads: int = 2) -> list[Loaded]:
         """Recover every log of every directory, `threads` at a time in each; blocks. `config_of`: of a topic name.
 
         Answers what was found, for the lines at start. Raises DirectoryError; an OSError takes its directory offline.
         """
-        online = [path for path, directory in self._directories.items() if directory.online]
-        results = load_directories(self.disk, online, config_of, threads)
+        results = load_directories(self.disk, self.online(), config_of, threads)
         for loaded in results:
             for log in loaded.logs:
                 if self.find(log.topic, log.partition) is not None:
@@ -160,74 +101,36 @@ class LogManager:
                 self.topic_ids[log.topic, log.partition] = loaded.topic_ids.get(log.directory)
                 self.add(log)
             for path in loaded.to_delete:
-                self._offload.run(retention.remove_directory, self.disk, path, done=self._removed)
+                self._deletions.directory(path)
             if loaded.refused:
                 self._refused.add(loaded.path)
-            self._others[loaded.path].update(loaded.points_of_refused)
+            self._files.others[loaded.path].update(loaded.points_of_refused)
+            self._maker.gone.update((loaded.path, key) for key in loaded.gone)
             if loaded.error is not None:
                 self.fail(loaded.path, loaded.error)
-        self._gone.update(*(loaded.gone for loaded in results))
-        self._see_one_online()
+        self.see_one_online()
         return results
-
-    def start(
-        self,
-        high_watermark_of: HighWatermark,
-        *,
-        checkpoint_ms: int = 60_000,
-        starts_ms: int = 60_000,
-        retention_ms: int = 300_000,
-        flush_check_ms: int = NEVER_MS,
-        initial_ms: int = 30_000,
-        jump_pause_ms: int = PAUSE_MS,
-        producer_check_ms: int = 600_000,
-        producer_silent_ms: int = 86_400_000,
-    ) -> None:
-        """Begin the periodic work; intervals in milliseconds."""
-        self._clock_watch = ClockWatch(self._clock, jump_pause_ms)
-        self._repeat(0, SPACE_CHECK_MS, self.check_space)
-        self._repeat(initial_ms, checkpoint_ms, self.checkpoint)
-        self._repeat(initial_ms, starts_ms, self.checkpoint_starts)
-        if flush_check_ms < NEVER_MS:
-            self._repeat(initial_ms, flush_check_ms, self.flush_due)
-        self._repeat(initial_ms, retention_ms, lambda: self.check_retention(high_watermark_of))
-        self.producer_silent_ms = producer_silent_ms
-        self._repeat(producer_check_ms, producer_check_ms, lambda: self.check_producers(self.producer_silent_ms))
-        if self.cleaner is not None:
-            self.cleaner.start(high_watermark_of)
-
-    def _repeat(self, first_ms: int, every_ms: int, work: Callable[[], None]) -> None:
-        slot = len(self._timers)
-
-        def run() -> None:
-            work()
-            self._timers[slot] = self._clock.call_at(self._clock.monotonic() + max(every_ms, 1) / 1000, run)
-
-        self._timers.append(self._clock.call_at(self._clock.monotonic() + first_ms / 1000, run))
 
     def finish_flushes(self) -> None:
         """Bring to the disk what was asked for; from now on that is done at once."""
-        for flusher in (self.flusher, self._unhurried, self._closed):
+        for flusher in self._flushers:
             flusher.finish()
         self._files.close()
+        self.holds.close()
 
     def close(self) -> None:
         """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged."""
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
-        for directory in self._directories.values():
-            if not directory.online:
-                continue
+        self.upkeep.close()
+        for path in self.online():
             try:
-                logs = self.logs_of(directory.path)
+                logs = self.logs_of(path)
                 for log in logs:
                     log.close()
-                points.write_both(self.disk, directory.path, self._others[directory.path], logs)
-                if directory.path not in self._refused:  # what is damaged is to be seen at the next start, too
-                    checkpoints.write_clean_shutdown(self.disk, directory.path)
+                self._files.write_now(path, logs)
+                if path not in self._refused:  # what is damaged is to be seen at the next start, too
+                    checkpoints.write_clean_shutdown(self.disk, path)
             except OSError as error:
-                self.fail(directory.path, error)
+                self.fail(path, error)
 
     # Look-ups.
 
@@ -241,230 +144,93 @@ class LogManager:
 
     def logs_of(self, path: str) -> list[Log]:
         """The logs in a directory."""
-        return [log for log in self._logs.values() if self.directory_of(log) == path]
-
-    def directories(self) -> list[str]:
-        """Absolute paths of the log directories."""
-        return list(self._directories)
-
-    def directory_of(self, log: Log) -> str:
-        """The log directory a log lies in."""
-        return log.root
-
-    def is_online(self, path: str) -> bool:
-        return self._directories[path].online
-
-    @property
-    def any_online(self) -> bool:
-        """Whether a log directory is left to work with."""
-        return any(directory.online for directory in self._directories.values())
-
-    def directory_id(self, path: str) -> str:
-        """What `meta.properties` calls a log directory: it stays the same wherever the directory is moved to."""
-        return self._directories[path].directory_id
-
-    def describe_directory(self, noted: str) -> str:
-        """A log directory for people, by the id (in old notes: the path) under which it was noted."""
-        for path, directory in self._directories.items():
-            if noted in (path, directory.directory_id):
-                return path if directory.online else f"{path}, which is offline"
-        return f"a log directory that is not here ({noted})"
-
-    def space(self, path: str) -> tuple[int, int]:
-        """(total, free) bytes of the file system of a log directory. Raises OSError."""
-        return self._directories[path].space()
-
-    def choose_directory(self) -> str | None:
-        """The directory with the fewest logs; None where all are offline."""
-        online = [path for path, directory in self._directories.items() if directory.online]
-        return min(online, key=self._counts.__getitem__, default=None)
-
-    def take_place(self, path: str) -> None:
-        """A log is about to be made there; `give_back_place` once it is added or given up."""
-        self._counts[path] += 1
-
-    def give_back_place(self, path: str) -> None:
-        """See `take_place`."""
-        self._counts[path] -= 1
-
-    # Making and deleting.
-
-    def create(self, path: str, topic: str, partition: int, topic_id: bytes, config: TopicConfig) -> Log:
-        """Job: make the files of a new partition in a log directory; `add` the result. Raises OSError."""
-        directory = os.path.join(path, names.directory_name(topic, partition))
-        log = Log.create(self.disk, directory, topic, partition, config)
-        checkpoints.write_topic_id(self.disk, log.directory, topic_id)
-        self.disk.sync_dir(path)
-        return log
-
-    def add(self, log: Log) -> None:
-        """Look after a log from now on."""
-        assert (log.topic, log.partition) not in self._logs, "a partition has one log"
-        self._logs[log.topic, log.partition] = log
-        self._counts[self.directory_of(log)] += 1
-        log.last_flush = self._clock.monotonic()
-        log.on_error = self._log_failed
-        log.use_cache(self.cache)
-        log.use_random(self._random)
-        log.before_truncation = self._before_truncation
-        left = self._others[log.root].pop((log.topic, log.partition), None)
-        if left is not None or (log.topic, log.partition) in self._gone:
-            # What the checkpoints say of files that are gone, or were left alone, must not count for new ones.
-            self._gone.discard((log.topic, log.partition))
-            for name, lines in points.both_lines(self._others[log.root], self.logs_of(log.root)):
-                self._files.write(log.root, name, lines)
-
-    def _before_truncation(self, log: Log, offset: int) -> None:
-        if self.cleaner is not None:
-            self.cleaner.truncated(log, offset)
+        return [log for log in self._logs.values() if log.root == path]
 
     @property
     def duplicates(self) -> int:
         """Batches of idempotent producers that were here before and were answered with their first offset."""
         return self._duplicates + sum(log.producers.duplicates for log in self._logs.values())
 
-    def forget(self, log: Log) -> None:
-        """Look after a log no more; its files stay."""
+    # Making.
+
+    def choose_directory(self) -> str | None:
+        """The directory with the fewest logs; None where all are offline."""
+        return min(self.online(), key=self._counts.__getitem__, default=None)
+
+    def make(
+        self,
+        path: str,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: TopicConfig,
+        done: Callable[[Outcome], object],
+    ) -> None:
+        """Make the files of a new partition in a log directory; `done` gets the Log, to be `add`ed, or the OSError."""
+        self._counts[path] += 1
+
+        def made(outcome: Outcome) -> None:
+            self._counts[path] -= 1
+            done(outcome)
+
+        self._maker.make(path, topic, partition, topic_id, config, made)
+
+    def add(self, log: Log) -> None:
+        """Look after a log from now on."""
+        assert (log.topic, log.partition) not in self._logs, "a partition has one log"
+        self._logs[log.topic, log.partition] = log
+        self._counts[log.root] += 1
+        log.last_flush = self._clock.monotonic()
+        log.on_error = self._log_failed
+        log.use_cache(self.cache)
+        log.use_random(self._random)
+        log.before_truncation = self._before_truncation
+
+    # Letting go.
+
+    def forget(self, log: Log, *, touch: bool = True) -> None:
+        """Look after a log no more; its files stay. Without `touch` they are not even finished."""
         if self.cleaner is not None:
-            self.cleaner.forget(log)
+            self.cleaner.forget(log, touch=touch)
         if self._logs.pop((log.topic, log.partition), None) is not None:
             self._duplicates += log.producers.duplicates
-            self._counts[self.directory_of(log)] -= 1
+            self._counts[log.root] -= 1
         self.topic_ids.pop((log.topic, log.partition), None)
         for segment in log.segments:
             self.cache.forget(segment)
 
     def leave_alone(self, log: Log) -> None:
         """Look after a log no more; its files and what the checkpoints say of it stay."""
-        self._others[self.directory_of(log)][log.topic, log.partition] = log.synced, log.log_start_offset
+        self._files.others[log.root][log.topic, log.partition] = log.synced, log.log_start_offset
         self.forget(log)
 
     def delete(self, log: Log) -> None:
         """Rename the directory of a log now, remove it after file.delete.delay.ms. Regions in flight stay readable."""
-        self.forget(log)
-        self._gone.add((log.topic, log.partition))
-        parent = self.directory_of(log)
-        name = names.deleted_directory_name(log.topic, log.partition, self._random.bytes(16).hex())
-        deleted = os.path.join(parent, name)
-        try:
-            self.disk.rename(log.directory, deleted)
-        except OSError as error:
-            self.note(parent, error)
-            if self.is_online(parent):  # no room for a longer name
-                self._offload.run(retention.remove_directory, self.disk, log.directory, done=self._removed)
-            return
-        self._after(log.config.file_delete_delay_ms, retention.remove_directory, self.disk, deleted)
+        self.forget(log, touch=False)
+        log.fail()  # nothing of it is written any more: a log of the same name may come
+        self._maker.gone.add((log.root, (log.topic, log.partition)))
+        self._deletions.log(log)
 
     def remove_later(self, log: Log, paths: list[str]) -> None:
         """Remove `.deleted` files of a log after file.delete.delay.ms."""
-        self._after(log.config.file_delete_delay_ms, retention.remove_files, self.disk, paths)
+        self._deletions.files(log, paths)
 
-    def _after(self, delay_ms: int, job: Callable[..., object], *args: object) -> None:
-        when = self._clock.monotonic() + delay_ms / 1000
-        self._clock.call_at(when, lambda: self._offload.run(job, *args, done=self._removed))
+    # Truncating.
 
-    def _removed(self, outcome: Outcome) -> None:
-        if isinstance(outcome.error, OSError):
-            logger.error("cannot remove deleted files, they stay until the next start: %s", outcome.error)
-        elif outcome.error is not None:
-            raise outcome.error
+    def truncate(self, cuts: Mapping[Log, int], done: Callable[[Outcome], object]) -> None:
+        """Cut logs back to offsets, their checkpoints first; `done` gets the first OSError, if any.
 
-    # Periodic work.
+        With an error some logs may be as they were.
+        """
+        Truncation(cuts, self._files, self, done).start()
 
-    def _walk(self, visit: Callable[[Log], object], then: Callable[[], object] = nothing) -> None:
-        """Visit every log that is still here when its turn comes."""
+    def _before_truncation(self, log: Log, offset: int) -> None:
+        if self.cleaner is not None:
+            self.cleaner.truncated(log, offset)
 
-        def guarded(log: Log) -> None:
-            if self.find(log.topic, log.partition) is log:
-                visit(log)
-
-        walk(self._clock, self.all(), guarded, then)
-
-    def check_retention(self, high_watermark_of: HighWatermark) -> None:
-        """Take expired segments out of every log and delete their files in the background."""
-        now_ms = self._clock_watch.look()
-        self._walk(lambda log: self._retain(log, now_ms, high_watermark_of))
-
-    def _retain(self, log: Log, now_ms: int | None, high_watermark_of: HighWatermark) -> None:
-        if log.failed or log.pending_bytes or not self.is_online(log.root):
-            return
-        if self.cleaner is not None and self.cleaner.is_busy(log):
-            return
-        try:
-            segments = retention.take_expired(log, now_ms, high_watermark_of(log))
-        except OSError as error:
-            self.note(log.root, error)
-            return
-        if segments:
-            self._offload.run(retention.mark_deleted, segments, done=partial(self._marked, log))
-
-    def check_producers(self, silent_ms: int) -> None:
-        """Let every log forget the idempotent producers that appended nothing for `silent_ms`."""
-        now_ms = int(self._clock.monotonic() * 1000)
-        self._walk(lambda log: log.producers.expire(now_ms, silent_ms))
-
-    def check_space(self) -> None:
-        """Say when a log directory is nearly full."""
-        for path, directory in self._directories.items():
-            if directory.online:
-                self._space_watch.look(path)
-
-    def _marked(self, log: Log, outcome: Outcome) -> None:
-        if isinstance(outcome.error, FileNotFoundError) and self.find(log.topic, log.partition) is not log:
-            return  # the whole directory went away meanwhile
-        if isinstance(outcome.error, OSError):
-            self.note(self.directory_of(log), outcome.error)
-            return
-        paths = outcome.result()
-        logger.info("%s: deleting %d files, log start %d", log.directory, len(paths), log.log_start_offset)
-        self.remove_later(log, paths)
-
-    def checkpoint(self) -> None:
-        """Sync segments that were closed since, and write the recovery points, all as jobs."""
-        lines = {path: points.others_lines(self._others[path], points.POINT) for path in self._directories}
-
-        def visit(log: Log) -> None:
-            lines[log.root].append(points.point_line(log))
-            if log.rolled:
-                self._closed.ask(log)
-
-        def then() -> None:
-            self._closed.begin()
-            self._write_lines(checkpoints.RECOVERY_POINTS, lines)
-
-        self._walk(visit, then)
-
-    def checkpoint_starts(self) -> None:
-        """Write where the logs begin that do not begin with their first segment, as jobs."""
-        lines = {path: points.others_lines(self._others[path], points.START) for path in self._directories}
-
-        def visit(log: Log) -> None:
-            lines[log.root] += points.start_lines(log)
-            if log.log_start_offset > log.synced:  # it is written the next time, once the records up to it are synced
-                self._unhurried.ask(log)
-                self._unhurried.begin()
-
-        self._walk(visit, lambda: self._write_lines(checkpoints.LOG_STARTS, lines))
-
-    def _write_lines(self, name: str, lines: dict[str, list[str]]) -> None:
-        for path in filter(self.is_online, lines):
-            self._files.write(path, name, lines[path])
-
-    def flush_due(self) -> None:
-        """Sync the logs that hold something for longer than their flush.ms."""
-        now = self._clock.monotonic()
-
-        def visit(log: Log) -> None:
-            if log.log_end_offset > log.synced and (now - log.last_flush) * 1000 >= log.config.flush_ms:
-                self._unhurried.ask(log)
-
-        self._walk(visit, self._unhurried.begin)
-
-    def _settled(self, path: str, outcome: Outcome) -> None:
-        if isinstance(outcome.error, OSError):
-            self.note(path, outcome.error)
-        elif outcome.error is not None:
-            raise outcome.error
+    def is_cleaned_now(self, log: Log) -> bool:
+        """Whether a log is being compacted: nobody else may take out segments of it."""
+        return self.cleaner is not None and self.cleaner.is_busy(log)
 
     # Trouble.
 
@@ -478,6 +244,12 @@ class LogManager:
             self._noted[path] = now
             logger.error("%s: cannot write, the broker goes on and tries again: %s", path, error)
 
+    def _settled(self, path: str, outcome: Outcome) -> None:
+        if isinstance(outcome.error, OSError):
+            self.note(path, outcome.error)
+        elif outcome.error is not None:
+            raise outcome.error
+
     def _log_failed(self, log: Log, error: OSError) -> None:
         if log.failed:  # what it wrote could not be cut away
             self.fail(log.root, error)
@@ -486,10 +258,8 @@ class LogManager:
 
     def fail(self, path: str, error: OSError) -> None:
         """Take a directory offline, for good."""
-        directory = self._directories[path]
-        if not directory.online:
+        if not self.mark_offline(path, error):
             return
-        directory.error = error
         logs = self.logs_of(path)
         logger.error("%s: offline with %d partitions: %s", path, len(logs), error)
         for log in logs:

@@ -2,11 +2,13 @@
 
 Laws:
 1. A checkpoint is written by one job at a time: two would rename each other's file. What comes meanwhile is written
-   after it, the newest only; after `close` it is left to whoever writes all of them at the end.
+   after it, the newest only, and made when its turn comes; after `close` it is left to whoever writes all of them at
+   the end.
 2. Partitions that are not served keep their entries.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -16,6 +18,9 @@ from kafkalite.storage import checkpoints
 from kafkalite.storage.log import Log
 
 POINT, START = 0, 1
+WHICH = {checkpoints.RECOVERY_POINTS: POINT, checkpoints.LOG_STARTS: START}
+Make = Callable[[], list[str]]
+Then = Callable[[Outcome], object]
 
 
 class PointFiles:
@@ -24,63 +29,94 @@ class PointFiles:
     Arguments:
         disk, offload: where, and how it leaves the loop.
         settled: told of the log directory and of how a job ended.
+
+    `others`: by log directory, what stands there of partitions that are not served.
     """
 
     def __init__(self, disk: Disk, offload: Offload, settled: Callable[[str, Outcome], object]) -> None:
+        self.others: dict[str, checkpoints.Points] = defaultdict(dict)
         self._disk = disk
         self._offload = offload
         self._settled = settled
         self._writing: set[str] = set()
-        self._next: dict[str, tuple[str, str, list[str]]] = {}
+        self._next: dict[str, tuple[str, str, Make, list[Then]]] = {}
         self._closed = False
 
     def close(self) -> None:
-        """Write nothing any more that has to wait."""
+        """Write nothing any more that has to wait; who waits for it is told nothing."""
         self._closed = True
         self._next.clear()
 
-    def write(self, path: str, name: str, lines: list[str]) -> None:
-        """Replace the checkpoint `name` of the log directory `path`."""
-        target = os.path.join(path, name)
-        if target in self._writing:
-            if not self._closed:
-                self._next[target] = path, name, lines
-        else:
-            self._writing.add(target)
-            done = partial(self._written, path, target)
-            self._offload.run(checkpoints.write_lines, self._disk, target, lines, done=done)
+    def write(self, path: str, name: str, make: Make, then: Then | None = None) -> None:
+        """Replace the checkpoint `name` of the log directory `path` by the lines that `make` gives when the time comes.
 
-    def _written(self, path: str, target: str, outcome: Outcome) -> None:
+        `then`: told the outcome once these lines, or newer ones, are on the disk.
+        """
+        target = os.path.join(path, name)
+        then_all = [] if then is None else [then]
+        if target not in self._writing:
+            self._run(path, name, make, then_all)
+        elif not self._closed:
+            waiting = self._next[target][3] if target in self._next else []
+            self._next[target] = path, name, make, [*waiting, *then_all]
+
+    def write_both(self, path: str, logs_of: Callable[[], Iterable[Log]], then: Then) -> None:
+        """Both checkpoints of a log directory; `then` gets the first error, once both were tried."""
+        outcomes: list[Outcome] = []
+
+        def one_more(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            if len(outcomes) == len(WHICH):
+                then(next((each for each in outcomes if each.error is not None), outcome))
+
+        for name in WHICH:
+            self.write(path, name, partial(self.lines, path, name, logs_of), one_more)
+
+    def lines(self, path: str, name: str, logs_of: Callable[[], Iterable[Log]]) -> list[str]:
+        """All lines of a checkpoint of a log directory with these logs."""
+        found = self.others_lines(path, name)
+        for log in logs_of():
+            found += LINES[name](log)
+        return found
+
+    def others_lines(self, path: str, name: str) -> list[str]:
+        """The lines of the partitions that are not served: a recovery point each, log starts where they have one."""
+        which = WHICH[name]
+        others = self.others[path].items()
+        return [checkpoints.line(*key, offsets[which]) for key, offsets in others if offsets[which] or which == POINT]
+
+    def write_now(self, path: str, logs: Iterable[Log]) -> None:
+        """Both checkpoints of a log directory; blocks. Raises OSError."""
+        for name in WHICH:
+            checkpoints.write_lines(self._disk, os.path.join(path, name), self.lines(path, name, lambda: logs))
+
+    def _run(self, path: str, name: str, make: Make, then: list[Then]) -> None:
+        target = os.path.join(path, name)
+        lines = make()
+        self._writing.add(target)
+        done = partial(self._written, path, target, then)
+        self._offload.run(checkpoints.write_lines, self._disk, target, lines, done=done)
+
+    def _written(self, path: str, target: str, then: list[Then], outcome: Outcome) -> None:
         self._writing.discard(target)
         waiting = self._next.pop(target, None)
-        if waiting is not None and outcome.error is None:
-            self.write(*waiting)
-        self._settled(path, outcome)
+        try:
+            self._settled(path, outcome)
+        finally:
+            if waiting is not None:
+                self._after_another(*waiting, outcome)
+            for each in then:
+                each(outcome)
+
+    def _after_another(self, path: str, name: str, make: Make, then: list[Then], before: Outcome) -> None:
+        """What came meanwhile; where the one before failed, only if somebody waits for it."""
+        if before.error is None or then:
+            self._run(path, name, make, then)
 
 
-def both_lines(others: checkpoints.Points, logs: Iterable[Log]) -> list[tuple[str, list[str]]]:
-    """(name, lines) of both checkpoints of a log directory."""
-    points, starts = others_lines(others, POINT), others_lines(others, START)
-    for log in logs:
-        points.append(point_line(log))
-        starts += start_lines(log)
-    return [(checkpoints.RECOVERY_POINTS, points), (checkpoints.LOG_STARTS, starts)]
-
-
-def write_both(disk: Disk, path: str, others: checkpoints.Points, logs: Iterable[Log]) -> None:
-    """Both checkpoints of a log directory; blocks. Raises OSError."""
-    for name, lines in both_lines(others, logs):
-        checkpoints.write_lines(disk, os.path.join(path, name), lines)
-
-
-def others_lines(others: checkpoints.Points, which: int) -> list[str]:
-    """The entries of partitions that are not served: their recovery points or their log starts, where they have one."""
-    return [checkpoints.line(*key, offsets[which]) for key, offsets in others.items() if offsets[which] or not which]
-
-
-def point_line(log: Log) -> str:
+def point_lines(log: Log) -> list[str]:
     """A log's entry in the checkpoint of recovery points."""
-    return checkpoints.line(log.topic, log.partition, log.synced)
+    return [checkpoints.line(log.topic, log.partition, log.synced)]
 
 
 def start_lines(log: Log) -> list[str]:
@@ -89,3 +125,6 @@ def start_lines(log: Log) -> list[str]:
     if start <= log.segments[0].base_offset:
         return []
     return [checkpoints.line(log.topic, log.partition, start)]
+
+
+LINES = {checkpoints.RECOVERY_POINTS: point_lines, checkpoints.LOG_STARTS: start_lines}

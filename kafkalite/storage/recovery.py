@@ -28,8 +28,9 @@ from kafkalite.storage.checkpoints import LOG_STARTS, BadCheckpoint
 from kafkalite.storage.epochs import LeaderEpochCache
 from kafkalite.storage.log import Log
 from kafkalite.storage.segment import Segment
+from kafkalite.storage.trouble import is_transient
 
-WORK_SUFFIXES = (names.DELETED, names.CLEANED, ".tmp")
+WORK_SUFFIXES = (names.DELETED, names.CLEANED, names.WORK)
 SET_ASIDE = ".aside"
 NOTHING = -1
 OFFSET_MAX = 2**63 - 1
@@ -200,12 +201,12 @@ class Recovery:
         self.progress.epochs += found.epochs
         whole = found.whole and not self._gap(found.next_offset, following)
         if whole and segment.closed:
-            segment.finish(sync=synced)
+            segment.finish_where_room(sync=synced)
             return True
         if not found.whole:
             self.progress.bytes_dropped += segment.opened.size() - found.end
             segment.opened.truncate(found.end)
-        segment.write_indexes()
+        _write_where_room(segment)
         return whole
 
     def _gap(self, end: int, following: Iterable[Segment]) -> bool:
@@ -314,6 +315,15 @@ class Recovery:
             producer_states.rebuild(log.disk, log.directory, log.segments, log.log_end_offset, self._producers)
         producer_states.remove_stray(log.disk, log.directory, log.bases())
         log.producers = self._producers
+
+
+def _write_where_room(segment: Segment) -> None:
+    """Write the indexes of the segment that is appended to; on a full disk they are in memory until it is rolled."""
+    try:
+        segment.write_indexes()
+    except OSError as error:
+        if not is_transient(error):
+            raise
 
 
 def _believe(segment: Segment) -> bool:

@@ -90,3 +90,23 @@ def remove_directory(disk: Disk, path: str) -> None:
         disk.remove_tree(path)
     except FileNotFoundError:
         return
+
+
+def remove_in_place(disk: Disk, directory: str, deleted: str) -> None:
+    """Job: remove the directory of a partition on a disk that had no room to rename it to `deleted`. Raises OSError.
+
+    What goes first makes room, so that the new name is tried again. Until then a segment and the topic id stay: a start
+    after a kill sees whose log it was, and goes on.
+    """
+    found = disk.list(directory)
+    first = next((name for name in found if name.endswith(names.LOG)), None)
+    for name in found:
+        if name not in (first, names.PARTITION_METADATA):
+            disk.remove(os.path.join(directory, name))
+    try:
+        disk.rename(directory, deleted)
+    except OSError as error:
+        if not is_transient(error):
+            raise
+        deleted = directory
+    remove_directory(disk, deleted)

@@ -3,7 +3,8 @@
 Laws:
 1. Only the loop thread renames files and changes the log; jobs read closed segments and write `.cleaned` files.
 2. `abort` leaves the log free at once: what was swapped in is in its place, what was not is gone.
-3. The end is told exactly once, whatever happens.
+3. A full disk costs time only: what has no room before the swap is given up, what has none behind it waits for `retry`.
+4. The end is told exactly once, whatever happens.
 """
 
 import logging
@@ -35,6 +36,7 @@ class Round:
         worker: of the thread; nobody else uses it until the end.
         offload: of the cleaner's threads.
         removed: called with the paths of `.deleted` files.
+        waits: called with the reason for which the round waits for `retry`.
         ended: called with the offset up to which the log is clean now, or what went wrong: OSError, Uncleanable,
             NoRoom, or Stopped after `abort`.
     """
@@ -47,6 +49,7 @@ class Round:
         offload: Offload,
         *,
         removed: Callable[[list[str]], None],
+        waits: Callable[[OSError], None],
         ended: Callable[["Round", int | Exception], None],
     ) -> None:
         self.log = log
@@ -55,28 +58,40 @@ class Round:
         self.aborted = False
         self._offload = offload
         self._removed = removed
+        self._waits = waits
         self._ended = ended
         self._groups: list[list[Segment]] = []
         self._ready: Segment | None = None  # as `.swap`, the old ones still in the log
         self._placing: Segment | None = None  # as `.swap`, in the log
+        self._stuck: Callable[[], None] | None = None  # there was no room for the last step
 
     def start(self) -> None:
         """Begin; the worker has been reset."""
         self._run(build_map, self.worker, self.plan, then=self._mapped)
 
     def abort(self, *, touch: bool = True) -> None:
-        """Stop the job and free the log; without `touch` its files are left to recovery. Raises OSError."""
+        """Stop the job and free the log; without `touch` its files are left to recovery.
+
+        Raises OSError; where that passes, the compacted segment keeps its `.swap` names until `retry`.
+        """
         self.aborted = True
         self.worker.stop = True
         ready, self._ready = self._ready, None
-        placing, self._placing = self._placing, None
         if touch and ready is not None:
             swap.remove(ready)
             self.plan.disk.sync_dir(self.plan.directory)  # or it comes back after a power cut, over what changed since
-        if touch and placing is not None:
+        if touch and self._placing is not None:
             self.plan.disk.sync_dir(self.plan.directory)
-            swap.take_place(placing)
-            self.log.placed(placing)
+            swap.take_place(self._placing)
+            self.log.placed(self._placing)
+        self._placing = None
+        self.retry()
+
+    def retry(self) -> None:
+        """There may be room again for what had none."""
+        stuck, self._stuck = self._stuck, None
+        if stuck is not None:
+            self._apply(lambda _: stuck(), Outcome())
 
     def _run(self, job: Callable[..., object], *args: object, then: Callable[[object], None]) -> None:
         def done(outcome: Outcome) -> None:
@@ -162,11 +177,18 @@ class Round:
         self._sync(lambda: self._place(cleaned, paths))
 
     def _place(self, cleaned: Segment, paths: list[str]) -> None:
-        if self._placing is not None:
-            self._placing = None
-            swap.take_place(cleaned)
-            self.log.placed(cleaned)
         self._removed(paths)
+        if self._placing is not None:
+            try:
+                swap.take_place(cleaned)
+            except OSError as error:
+                if not is_transient(error):
+                    raise
+                self._stuck = partial(self._place, cleaned, [])
+                self._waits(error)
+                return
+            self._placing = None
+            self.log.placed(cleaned)
         if self.aborted:
             self._ended(self, Stopped())
         else:

@@ -18,6 +18,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.transactions import BadTransactionIndex, TransactionIndex
+from kafkalite.storage.trouble import is_transient
 
 DAMAGES_TOLD = 1_000
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Segment(SegmentCore):
         "disk",
         "index_bytes_max",
         "interval",
+        "rebuilt",
         "told",
         "transactions",
     )
@@ -57,6 +59,7 @@ class Segment(SegmentCore):
         self.closed = False
         self.damaged = False  # a batch is: seen when the indexes were to be built again
         self.told: frozenset[int] = frozenset()  # where damage is that was told already
+        self.rebuilt: bool | None = None  # of one that is `apart`: whether its indexes wait under names of work files
         self._suffix = ""
         self.cache: SegmentCache | None = None
         self.transactions = TransactionIndex(disk, self.path(names.TXN_INDEX), base_offset, present=aborts)
@@ -132,15 +135,36 @@ class Segment(SegmentCore):
         twin.directory, twin.disk, twin.suffix = self.directory, self.disk, self.suffix
         twin.index_bytes_max, twin.interval, twin.size = self.index_bytes_max, self.interval, self.size
         twin.closed, twin.damaged, twin.told, twin.cache = self.closed, self.damaged, self.told, None
+        twin.rebuilt = False
         return twin
 
-    def take_over(self, twin: "Segment") -> None:
-        """Be loaded with what a job has loaded apart, unless it was loaded or changed meanwhile."""
-        if self.file is None and (self.size, self.suffix) == (twin.size, twin.suffix):
+    def take_over(self, twin: "Segment") -> bool:
+        """Be loaded with what a job has loaded apart; False where this was changed meanwhile. Raises OSError."""
+        same = (self.size, self.suffix) == (twin.size, twin.suffix)
+        if twin.rebuilt:
+            self._settle_rebuilt(keep=same and self.file is None)
+        if not same:
+            return False
+        self.transactions.take_over(twin.transactions)
+        if self.file is None:
             self.file, self.offset_index, self.time_index = twin.file, twin.offset_index, twin.time_index
-            self.transactions.take_over(twin.transactions)
             if self.closed and self.cache is not None:
                 self.cache.add(self)
+        return True
+
+    def _settle_rebuilt(self, *, keep: bool) -> None:
+        """Give the indexes that a job has built again their names, or remove them. A job may not: these may be others'
+        by then. On a full disk they go: whoever loads the segment builds them again. Raises OSError."""
+        paths = [self.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX)]
+        for path in [path for path in paths if self.disk.exists(path + names.WORK)]:
+            try:
+                if keep:
+                    self.disk.rename(path + names.WORK, path)
+                    continue
+            except OSError as error:
+                if not is_transient(error):
+                    raise
+            self.disk.remove(path + names.WORK)
 
     def bring_in(self, offset: int, size: int) -> int:
         """Job on a segment that is `apart`: load it, and bring `size` bytes in from where the index says that `offset`
@@ -172,8 +196,19 @@ class Segment(SegmentCore):
             self.size = begin
             found = scan(self, begin, size, self.interval, next_offset=found.next_offset)
         self.size = size
-        if self.closed:
-            self.finish(sync=True)
+        if self.rebuilt is not None:
+            self._write_apart()
+        elif self.closed:
+            self.finish_where_room(sync=True)
+
+    def _write_apart(self) -> None:
+        """Write the indexes as work files, which `take_over` gives their names. Raises OSError."""
+        own, self.suffix = self.suffix, self.suffix + names.WORK
+        try:
+            self.finish_where_room(sync=True)
+        finally:
+            self.suffix = own
+        self.rebuilt = True
 
     def tell_damage(self, position: int, offset: int) -> None:
         """Log once for each place that a reader of `offset` was told of a damaged batch there."""
@@ -211,6 +246,21 @@ class Segment(SegmentCore):
         if self.max_timestamp >= 0:
             self.indexes[1].append(self.max_timestamp, self.max_timestamp_offset)
         self.write_indexes(sync=sync)
+
+    def finish_where_room(self, *, sync: bool) -> None:
+        """`finish`; on a full disk there are no index files then, and whoever loads the segment builds them again.
+
+        Raises OSError.
+        """
+        try:
+            self.finish(sync=sync)
+        except OSError as error:
+            if not is_transient(error):
+                raise
+            logger.warning("%s: no room for its indexes: %s", self.path(names.LOG), error)
+            for suffix in (names.INDEX, names.TIME_INDEX):
+                if self.disk.exists(self.path(suffix)):
+                    self.disk.remove(self.path(suffix))
 
     def resume(self) -> None:
         """Count again what follows from indexes and batches: timestamps, bytes since the last entry."""
@@ -263,9 +313,18 @@ class Segment(SegmentCore):
         return [path for suffix in suffixes if self.disk.exists(path := self.path(suffix))]
 
     def mark_deleted(self) -> list[str]:
-        """Rename its files to `.deleted`; answer the new paths. Raises OSError."""
-        paths = self.files()
-        for path in paths:
-            self.disk.rename(path, path + names.DELETED)
+        """Rename its files to `.deleted`; answer the new paths. Raises OSError.
+
+        A file for whose longer name a full disk has no room is removed at once; readers in flight hold it open.
+        """
+        renamed = []
+        for path in self.files():
+            try:
+                self.disk.rename(path, path + names.DELETED)
+                renamed.append(path + names.DELETED)
+            except OSError as error:
+                if not is_transient(error):
+                    raise
+                self.disk.remove(path)
         self.suffix = names.DELETED
-        return [path + names.DELETED for path in paths]
+        return renamed

@@ -50,7 +50,7 @@ class TransactionIndex:
         present: whether there is a file.
     """
 
-    __slots__ = ("_data", "base_offset", "damaged", "disk", "path", "unsynced")
+    __slots__ = ("_bad", "_data", "base_offset", "damaged", "disk", "path", "unsynced")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, *, present: bool = False) -> None:
         self.disk = disk
@@ -59,6 +59,7 @@ class TransactionIndex:
         self.damaged = False
         self.unsynced = False
         self._data: bytearray | None = None if present else bytearray()
+        self._bad: BadTransactionIndex | None = None  # it was read, and this is why it is not believed
 
     def __bool__(self) -> bool:
         """Whether there are entries, or a file that was not read yet."""
@@ -73,6 +74,11 @@ class TransactionIndex:
         """Bytes it holds in memory."""
         return len(self._data or b"")
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether the disk need not be asked."""
+        return self._data is not None or self._bad is not None
+
     def load(self) -> None:
         """Read and check the file now. Raises BadTransactionIndex, OSError."""
         self._loaded()
@@ -83,25 +89,32 @@ class TransactionIndex:
 
     def take_over(self, twin: "TransactionIndex") -> None:
         """Hold what a job has loaded."""
-        if self._data is None:
-            self._data = twin._data
+        if not self.in_memory:
+            self._data, self._bad = twin._data, twin._bad
 
     def unload(self) -> None:
         """Give back the memory; the file is read again at the next use."""
+        self._bad = None
         if self._data:
             self._data = None
 
     def _loaded(self) -> bytearray:
+        if self._bad is not None:
+            raise self._bad
         if self._data is None:
             data = bytearray(self.disk.read_bytes(self.path))
-            check(data, self.base_offset, self.path)
+            try:
+                check(data, self.base_offset, self.path)
+            except BadTransactionIndex as error:
+                self._bad = error
+                raise
             self._data = data
         return self._data
 
     def disbelieve(self) -> None:
         """Take a file that does not read for an empty one; it stays until `replace` is called."""
         self.damaged = True
-        self._data = bytearray()
+        self._data, self._bad = bytearray(), None
 
     def entries(self) -> list[AbortedTransaction]:
         """All of them, in the order of their markers. Raises BadTransactionIndex, OSError."""
@@ -126,7 +139,7 @@ class TransactionIndex:
             self.disk.write_atomic(self.path, data, sync=True)
         elif self.disk.exists(self.path):
             self.disk.remove(self.path)
-        self._data = bytearray(data)
+        self._data, self._bad = bytearray(data), None
         self.damaged = self.unsynced = False
 
     def truncate(self, offset: int) -> None:

@@ -35,7 +35,7 @@ COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state")
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 INDEX_SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
-WORK_SUFFIXES = (names.CLEANED, names.SWAP, ".tmp")
+WORK_SUFFIXES = (names.CLEANED, names.SWAP, names.WORK)
 
 
 def verify_log(

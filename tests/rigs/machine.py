@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kafkalite._speedups.file import Disk
+from kafkalite.clock import Outcome
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS, read_offsets
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
@@ -21,7 +22,7 @@ from kafkalite.testing.clock import START_WALL_MS, InlineOffload, SeededRandom, 
 from kafkalite.testing.disk import Crash, FaultyDisk
 from tests.rigs.compacted import CompactedModel, batch_of
 from tests.rigs.model import PartitionModel, Placed
-from tests.unit.storage.damage import batch
+from tests.unit.storage.damage import batch, made
 
 US = Identity("a2Fma2FsaXRlLXRlc3RzMQ", 1)
 CONFIG = replace(
@@ -107,7 +108,7 @@ class Machine:
         model = kind(topic, partition, self.rng.randbytes(16))
         self.models.append(model)
         path = self.manager.directories()[0]
-        self.manager.add(self.manager.create(path, topic, partition, model.topic_id, self.config_of(topic)))
+        made(self.manager, self.offload, path, topic, partition, model.topic_id, self.config_of(topic))
         self.manager.topic_ids[topic, partition] = model.topic_id
         model.created = not self.disk.crashed  # a job that ended with the process is seen only when it is drained
 
@@ -154,7 +155,7 @@ class Machine:
         return batch(count, timestamp, 1, b"%d" % self.number, **fields)
 
     def checkpoint(self) -> None:
-        self.manager.checkpoint()
+        self.manager.upkeep.checkpoint()
         self.offload.drain()
         assert self.manager.is_online(self.manager.directories()[0])
 
@@ -169,11 +170,11 @@ class Machine:
         if offset < log.log_start_offset:
             return
         model.truncates(offset)
-        # The recovery point on the disk may never be above what is synced: who truncates lowers it first.
-        self.checkpoint()  # a sync that comes later would raise it again
-        log.synced = min(log.synced, offset)
-        self.checkpoint()
-        log.truncate_to(offset)
+        ended: list[Outcome] = []
+        self.manager.truncate({log: offset}, ended.append)
+        while not ended:
+            assert self.offload.drain()
+        ended[0].result()
         model.producer_id, model.sequence = model.producer_id + 1, 0
         self.epoch += 1
 
@@ -186,7 +187,7 @@ class Machine:
         self.retention()
 
     def retention(self) -> None:
-        self.manager.check_retention(lambda log: log.log_end_offset)
+        self.manager.upkeep.check_retention(lambda log: log.log_end_offset)
         self.offload.drain()
         self.clock.advance(1_001)
         self.offload.drain()

@@ -21,7 +21,7 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLo
     fresh = logs.choose_directory()
     held: dict[str, dict[str, list[Replica]]] = defaultdict(lambda: defaultdict(list))
     for partition in wanted(call, request):
-        path = fresh if partition.log is None else logs.directory_of(partition.log)
+        path = fresh if partition.log is None else partition.log.root
         size = 0 if partition.log is None else partition.log.size
         if path is not None and (partition.log is not None or not partition.error):
             held[path][partition.topic].append(

@@ -19,7 +19,8 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafkalite.records import Batch, BatchError
 from kafkalite.server.call import Call
-from kafkalite.storage.log import Found, Log, first_record
+from kafkalite.storage.log import Log
+from kafkalite.storage.times import Found, first_record
 
 LOGGER = logging.getLogger("kafkalite.server")
 LATEST = -1

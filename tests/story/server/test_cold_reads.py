@@ -255,7 +255,7 @@ async def test_a_closed_segment_is_opened_by_the_job(client: Client, hub: Hub, c
     client.broker.logs.cache.forget(segment)
     segment.unload()
     if index_file == "missing":
-        os.unlink(segment.path(".index"))
+        client.broker.disk.remove(segment.path(".index"))
     elif index_file == "insane":
         Path(segment.path(".index")).write_bytes(b"\xff" * 16)
     cellar.door.set()

@@ -35,7 +35,7 @@ def places(broker: Broker) -> dict[int, str]:
         partition = broker.replicas.partition("t", b"", index, by_id=False)
         assert isinstance(partition, Partition)
         if partition.log is not None:
-            found[index] = os.path.basename(broker.logs.directory_of(partition.log))
+            found[index] = os.path.basename(partition.log.root)
     return found
 
 

@@ -97,7 +97,7 @@ class SlowReader:
 
 
 async def by_age(client: Client) -> None:
-    client.broker.logs.check_retention(lambda log: log.log_end_offset)
+    client.broker.logs.upkeep.check_retention(lambda log: log.log_end_offset)
 
 
 async def by_log_start(client: Client) -> None:

@@ -94,7 +94,7 @@ class Story:
 
     def truncate(self) -> None:
         offset = self.rng.randint(max(self.start, self.end - 60), self.end)
-        self.log.truncate_to(offset)
+        self.log.truncate_to(self.log.expect_cut(offset))
         if offset < self.end:
             self.end = min([offset, *(sent.base for sent in self.batches if sent.last >= offset)])
             self.batches = [sent for sent in self.batches if sent.last < offset]

@@ -123,6 +123,31 @@ class TestFullDisk:
         jobs.settle()
         assert jobs.told[-1] == "ok" and jobs.reopened() == {"/": b"", "/n0": b""}
 
+    def test_a_start_needs_no_room(self, tmp_path: Path) -> None:
+        path = tmp_path / "journal"
+        before = Bench(path, None)
+        before.session.create("/kept", b"", before.note)
+        before.session.create("/mine", b"", before.note, ephemeral=True)
+        before.service.close()
+        disk = FaultyDisk()
+        disk.faults.write_room = 0
+        told: list[object] = []
+        service = Embedded.open(disk, str(path), VirtualClock())
+        assert service.tree.exists("/mine") is None, "its session is over"
+        session = service.connect()
+        session.get("/kept", lambda outcome: told.append(outcome.result()[0]))
+        assert told == [b""], "what is there is told"
+        session.create("/new", b"", lambda outcome: told.append(type(outcome.error)))
+        assert told[1:] == [ConnectionLossError] and service.failure is None
+        disk.faults.write_room = None
+        session.create("/new", b"1", lambda outcome: told.append(outcome.error), ephemeral=True)
+        session.create("/more", b"", lambda outcome: told.append(outcome.error))
+        assert told[2:] == [None, None]
+        service.close()
+        again = Embedded.open(FaultyDisk(), str(path), VirtualClock())
+        assert sorted(picture(again.tree)) == ["/", "/kept", "/more"]
+        again.close()
+
 
 class TestBrokenDisk:
     @pytest.mark.parametrize("failing", ["sync", "truncate"])
@@ -143,9 +168,12 @@ class TestBrokenDisk:
             bench.service.connect()
         assert "/kept" in bench.reopened()
 
-    def test_a_session_that_could_not_be_kept_ends_the_service(self, tmp_path: Path) -> None:
-        bench = Bench(tmp_path / "journal", None)
-        bench.disk.faults.write_room = 0
-        bench.service.connect(bench.count_loss)
-        assert bench.lost == 2 and bench.service.failure is not None
-        bench.service.close()
+    def test_a_session_behind_changes_that_could_not_be_kept_ends_the_service(self, jobs: Bench) -> None:
+        assert jobs.offload is not None
+        jobs.disk.faults.write_room = 0
+        jobs.offload.held = True
+        jobs.session.create("/n", b"", jobs.note)
+        jobs.service.connect(jobs.count_loss)
+        jobs.offload.release()
+        jobs.settle()
+        assert jobs.lost == 2 and jobs.service.failure is not None

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from kafkalite._speedups.batches import Builder
 from kafkalite._speedups.file import Disk
+from kafkalite.clock import Outcome
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.log import Log
+from kafkalite.storage.manager import LogManager
+from kafkalite.testing.clock import InlineOffload
 
 CONFIG = replace(TopicConfig(), segment_bytes=20_000, index_interval_bytes=1_000)
 HEADER = 61
@@ -29,6 +32,26 @@ def filled(directory: Path, batches: int = 120, disk: Disk | None = None, config
         if number % 4 == 3:
             assert log.write() == 0
     assert log.write() == 0
+    return log
+
+
+def made(
+    manager: LogManager,
+    offload: InlineOffload,
+    path: str,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    config: TopicConfig,
+) -> Log:
+    """A new log that the manager looks after."""
+    found: list[Outcome] = []
+    manager.make(path, topic, partition, topic_id, config, found.append)
+    while not found:
+        assert offload.drain(), "its files are made by a job"
+    log = found[0].result()
+    assert isinstance(log, Log)
+    manager.add(log)
     return log
 
 

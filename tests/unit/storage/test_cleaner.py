@@ -26,6 +26,7 @@ from kafkalite.storage.transactions import AbortedTransaction, pack
 from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
 from kafkalite.testing.disk import Crash, FaultyDisk
 from tests.unit.storage.cleaning_oracle import CONFIG, Aborted, History, Oracle, batches_of, facts
+from tests.unit.storage.damage import made
 
 SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
 US = Identity("a2Fma2FsaXRlLXRlc3RzMQ", 1)
@@ -56,7 +57,8 @@ class Kit:
 
     def start(self) -> None:
         self.manager.cleaner = self.cleaner
-        self.manager.start(lambda log: log.log_end_offset, initial_ms=10**9, checkpoint_ms=10**9)
+        self.cleaner.start(lambda log: log.log_end_offset)
+        self.manager.upkeep.start(lambda log: log.log_end_offset, initial_ms=10**9, checkpoint_ms=10**9)
         self.run()
 
     def run(self, ms: int = 1_000) -> None:
@@ -66,8 +68,7 @@ class Kit:
             pass
 
     def create(self, topic: str = "t", seed: int = SEED, steps: int = 60) -> History:
-        log = self.manager.create(str(self.path), topic, 0, bytes(range(16)), self.config)
-        self.manager.add(log)
+        log = made(self.manager, self.offload, str(self.path), topic, 0, bytes(range(16)), self.config)
         print(f"KAFKALITE_SEED={seed}")
         history = History(log, random.Random(seed))
         for _ in range(steps):
@@ -97,8 +98,7 @@ def plain(kit: Kit, numbers: range, topic: str = "t", size: int = 100) -> Log:
     """A log of single-record batches: keys 0 to 9 in turn."""
     log = kit.manager.find(topic, 0)
     if log is None:
-        log = kit.manager.create(str(kit.path), topic, 0, bytes(range(16)), kit.config)
-        kit.manager.add(log)
+        log = made(kit.manager, kit.offload, str(kit.path), topic, 0, bytes(range(16)), kit.config)
     for number in numbers:
         builder = Builder(1 << 20)
         builder.append(1_000 + number, b"%d" % (number % 10), b"%d" % number * (size // 4))
@@ -333,7 +333,7 @@ def test_it_makes_way_at_every_step(tmp_path: Path, when: str) -> None:
 
 def make_way(kit: Kit, log: Log, when: str) -> None:
     if when == "truncate":
-        log.truncate_to(35)
+        log.truncate_to(log.expect_cut(35))
     elif when == "delete":
         kit.manager.delete(log)
     elif when == "offline":
@@ -350,12 +350,12 @@ def test_retention_waits_for_the_cleaner(tmp_path: Path) -> None:
     kit.offload.held = True
     kit.clock.advance(1)
     before = log.segments
-    kit.manager.check_retention(lambda log: log.log_end_offset)
+    kit.manager.upkeep.check_retention(lambda log: log.log_end_offset)
     assert log.segments == before
     kit.offload.release()
     while kit.offload.drain():
         pass
-    kit.manager.check_retention(lambda log: log.log_end_offset)
+    kit.manager.upkeep.check_retention(lambda log: log.log_end_offset)
     assert len(log.segments) == 1
 
 
@@ -392,7 +392,7 @@ def test_a_truncated_log_is_dirty_from_its_end_on(tmp_path: Path) -> None:
     kit = Kit(tmp_path)
     log = plain(kit, range(100))
     kit.start()
-    log.truncate_to(log.segments[0].batches()[0][2] + 1)
+    log.truncate_to(log.expect_cut(log.segments[0].batches()[0][2] + 1))
     kit.run()
     assert kit.checkpoint()["t", 0] == log.log_end_offset
 

@@ -9,6 +9,7 @@ from threading import Event
 import pytest
 
 from kafkalite._speedups.file import Disk
+from kafkalite.clock import Outcome
 from kafkalite.storage import directories
 from kafkalite.storage.directories import FORMAT, FORMAT_VERSION, DirectoryError
 from kafkalite.storage.loading import load_directories
@@ -33,11 +34,11 @@ def test_a_new_partition_goes_where_the_fewest_are(tmp_path: Path, kit: Kit) -> 
 
 def test_a_failed_directory_takes_only_its_own_partitions(tmp_path: Path, kit: Kit) -> None:
     first, second = kit.create("t", 0), kit.create("t", 1)
-    kit.manager.fail(kit.manager.directory_of(first), OSError(errno.EIO, "broken"))
+    kit.manager.fail(first.root, OSError(errno.EIO, "broken"))
     assert kit.offline == [first]
     assert (first.failed, second.failed, kit.manager.any_online) == (True, False, True)
     fill(second, 2)
-    kit.manager.fail(kit.manager.directory_of(second), OSError(errno.EIO, "broken"))
+    kit.manager.fail(second.root, OSError(errno.EIO, "broken"))
     assert not kit.manager.any_online
 
 
@@ -157,15 +158,18 @@ def test_it_is_told_how_far_recovery_is(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_partitions_that_are_made_at_once_are_spread(kit: Kit) -> None:
-    taken = []
-    for _ in range(4):
+    taken: list[str] = []
+    made: list[Outcome] = []
+    kit.offload.held = True
+    for partition in range(4):
         path = kit.manager.choose_directory()
         assert path is not None
-        kit.manager.take_place(path)
+        kit.manager.make(path, "t", partition, bytes(16), CONFIG, made.append)
         taken.append(path)
     assert sorted(taken) == sorted(2 * kit.manager.directories())
-    for path in taken:
-        kit.manager.give_back_place(path)
+    kit.offload.release()
+    kit.offload.drain()
+    assert sorted(outcome.result().root for outcome in made) == sorted(taken)
 
 
 def test_a_refused_partition_is_refused_until_it_is_mended(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_epochs_and_where_they_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("offset", [0, 1, 3, 149, 150, 200, 359])
 def test_truncation(tmp_path: Path, offset: int) -> None:
     log = filled(tmp_path / "t-0")
-    log.truncate_to(offset)
+    log.truncate_to(log.expect_cut(offset))
     end = offset - offset % 3
     assert (log.log_end_offset, log.next_offset) == (end, end), "a batch goes whole"
     kept = read_all(log)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from kafkalite.storage.manager import LogManager
 from kafkalite.storage.points import PointFiles
 from kafkalite.testing.clock import START_WALL_MS, InlineOffload, SeededRandom, VirtualClock
 from kafkalite.testing.disk import FaultyDisk
-from tests.unit.storage.damage import CONFIG, batch
+from tests.unit.storage.damage import CONFIG, batch, made
 
 US = Identity("a2Fma2FsaXRlLXRlc3RzMQ", 1)
 TOPIC_ID = bytes(range(16))
@@ -47,8 +48,7 @@ class Kit:
     def create(self, topic: str = "t", partition: int = 0, batches: int = 0) -> Log:
         path = self.manager.choose_directory()
         assert path is not None
-        log = self.manager.create(path, topic, partition, TOPIC_ID, self.config)
-        self.manager.add(log)
+        log = made(self.manager, self.offload, path, topic, partition, TOPIC_ID, self.config)
         fill(log, batches)
         return log
 
@@ -216,7 +216,7 @@ def test_a_deletion_is_finished_at_the_next_start(tmp_path: Path, kit: Kit) -> N
 def test_retention_by_time_deletes_whole_segments_and_their_files(tmp_path: Path) -> None:
     kit = Kit(tmp_path / "data", config=replace(CONFIG, retention_ms=30_000), wall_ms=100_000).open()
     log = kit.create(batches=120)
-    kit.manager.check_retention(lambda log: log.log_end_offset)
+    kit.manager.upkeep.check_retention(lambda log: log.log_end_offset)
     kit.offload.drain()
     assert log.segments[0].max_timestamp >= 70_000
     assert log.log_start_offset == log.segments[0].base_offset > 0
@@ -225,7 +225,7 @@ def test_retention_by_time_deletes_whole_segments_and_their_files(tmp_path: Path
     kit.advance(60_001)
     assert not [path for path in deleted if path.exists()]
     kit.advance(1_000_000)
-    kit.manager.check_retention(lambda log: log.log_end_offset)
+    kit.manager.upkeep.check_retention(lambda log: log.log_end_offset)
     assert (len(log.segments), log.log_start_offset, log.log_end_offset, log.size) == (1, 360, 360, 0)
     kit.manager.unlock()
 
@@ -233,7 +233,7 @@ def test_retention_by_time_deletes_whole_segments_and_their_files(tmp_path: Path
 def test_retention_never_passes_the_high_watermark(tmp_path: Path) -> None:
     kit = Kit(tmp_path / "data", config=replace(CONFIG, retention_ms=0)).open()
     log = kit.create(batches=120)
-    kit.manager.check_retention(lambda log: 160)
+    kit.manager.upkeep.check_retention(lambda log: 160)
     assert log.log_start_offset == 150
     kit.manager.unlock()
 
@@ -241,7 +241,7 @@ def test_retention_never_passes_the_high_watermark(tmp_path: Path) -> None:
 def test_retention_by_size(tmp_path: Path) -> None:
     kit = Kit(tmp_path / "data", config=replace(CONFIG, retention_ms=-1, retention_bytes=25_000)).open()
     log = kit.create(batches=120)
-    kit.manager.check_retention(lambda log: log.log_end_offset)
+    kit.manager.upkeep.check_retention(lambda log: log.log_end_offset)
     assert 25_000 <= log.size < 25_000 + CONFIG.segment_bytes
     kit.manager.unlock()
 
@@ -250,17 +250,17 @@ def test_a_compacted_topic_loses_only_what_is_below_its_start(tmp_path: Path) ->
     config = replace(CONFIG, retention_ms=0, retention_bytes=0, cleanup_policy=("compact",))
     kit = Kit(tmp_path / "data", config=config).open()
     log = kit.create(batches=120)
-    kit.manager.check_retention(lambda log: log.log_end_offset)
+    kit.manager.upkeep.check_retention(lambda log: log.log_end_offset)
     assert log.log_start_offset == 0
     log.delete_records_before(200)
-    kit.manager.check_retention(lambda log: log.log_end_offset)
+    kit.manager.upkeep.check_retention(lambda log: log.log_end_offset)
     assert (log.log_start_offset, log.segments[0].base_offset) == (200, 150)
     kit.manager.unlock()
 
 
 def test_the_periodic_work_runs(tmp_path: Path, kit: Kit) -> None:
     log = kit.create(batches=120)
-    kit.manager.start(lambda log: log.log_end_offset)
+    kit.manager.upkeep.start(lambda log: log.log_end_offset)
     kit.advance(30_001)
     assert log.recovery_point == log.active.base_offset
     kit.advance(60_001)  # retention rolled since the last sync: this round syncs it, the next one writes it down
@@ -275,8 +275,8 @@ def test_a_new_partition_does_not_inherit_the_checkpoints_of_a_deleted_one(kit: 
     log = kit.create(batches=20)
     log.delete_records_before(40)
     log.flushed(log.unflushed())
-    kit.manager.checkpoint()
-    kit.manager.checkpoint_starts()
+    kit.manager.upkeep.checkpoint()
+    kit.manager.upkeep.checkpoint_starts()
     kit.offload.drain()
     kit.manager.delete(log)
     if killed:
@@ -298,7 +298,7 @@ def test_what_a_checkpoint_is_to_say_while_it_is_written_is_written_after_it(tmp
     files = PointFiles(Disk(), offload, lambda path, outcome: outcomes.append((path, outcome.error)))
     offload.held = True
     for offset in range(3):
-        files.write(str(tmp_path), "points", [f"t 0 {offset}"])
+        files.write(str(tmp_path), "points", partial(list, [f"t 0 {offset}"]))
     assert offload.waiting == 1
     if closed:
         files.close()
@@ -316,7 +316,7 @@ def test_silent_producers_are_forgotten_by_the_time_of_their_append(kit: Kit) ->
         assert log.append(sent, None, 0) >= 0
         assert log.write() == 0
 
-    kit.manager.start(lambda log: log.log_end_offset, producer_check_ms=1_000, producer_silent_ms=5_000)
+    kit.manager.upkeep.start(lambda log: log.log_end_offset, producer_check_ms=1_000, producer_silent_ms=5_000)
     send(0, timestamp=0)  # in 1970
     kit.clock.jump_wall(10**9)
     kit.advance(5_500)
@@ -335,7 +335,7 @@ def test_what_recovery_finds_counts_as_appended_then(kit: Kit) -> None:
     again = kit.restart()
     found = again.manager.find("t", 0)
     assert found is not None
-    again.manager.start(lambda log: log.log_end_offset, producer_check_ms=1_000, producer_silent_ms=5_000)
+    again.manager.upkeep.start(lambda log: log.log_end_offset, producer_check_ms=1_000, producer_silent_ms=5_000)
     again.advance(5_500)
     assert len(found.producers) == 1
     again.advance(1_000)
@@ -355,9 +355,9 @@ def test_a_failed_sync_takes_only_its_directory_offline(tmp_path: Path) -> None:
     kit = Kit(tmp_path / "a", tmp_path / "b").open()
     first, second = kit.create("t", 0, batches=120), kit.create("t", 1, batches=120)
     kit.disk.fail("sync", errno.EIO, path=first.directory)
-    kit.manager.checkpoint()
+    kit.manager.upkeep.checkpoint()
     kit.offload.drain()
-    bad, good = kit.manager.directory_of(first), kit.manager.directory_of(second)
+    bad, good = first.root, second.root
     assert (kit.manager.is_online(bad), kit.manager.is_online(good)) == (False, True)
     assert kit.offline == [first]
     assert first.append(batch(), None, 0) < 0

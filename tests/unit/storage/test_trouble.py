@@ -115,11 +115,11 @@ def test_delete_records_on_a_full_disk(kit: Kit) -> None:
 def test_a_checkpoint_that_finds_no_room_is_written_the_next_time(kit: Kit) -> None:
     log = kit.create(batches=2)
     kit.disk.fail("write", errno.ENOSPC, path="recovery-point", repeat=True)
-    kit.manager.checkpoint()
+    kit.manager.upkeep.checkpoint()
     kit.offload.drain()
     assert kit.manager.is_online(log.root)
     kit.disk.heal()
-    kit.manager.checkpoint()
+    kit.manager.upkeep.checkpoint()
     kit.offload.drain()
     assert (Path(log.root) / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 0\n"
 
@@ -180,6 +180,6 @@ def test_a_failed_sync_of_a_checkpoint(kit: Kit) -> None:
     log = kit.create()
     fill(log, 2)
     kit.disk.fail("sync", errno.EIO, path="recovery-point")
-    kit.manager.checkpoint()
+    kit.manager.upkeep.checkpoint()
     kit.offload.drain()
     assert kit.offline == [log]

@@ -28,7 +28,7 @@ def kit(tmp_path: Path) -> Iterator[Kit]:
 
 
 def start(kit: Kit, pause_ms: int = HOUR_MS) -> None:
-    kit.manager.start(lambda log: int(log.log_end_offset), jump_pause_ms=pause_ms, retention_ms=5 * MINUTE_MS)
+    kit.manager.upkeep.start(lambda log: int(log.log_end_offset), jump_pause_ms=pause_ms, retention_ms=5 * MINUTE_MS)
 
 
 def young(kit: Kit, topic: str = "t", batches: int = 150) -> Log:
@@ -81,7 +81,7 @@ def test_thousands_of_logs_are_checkpointed_in_slices(kit: Kit, monkeypatch: pyt
     logs = [kit.create(f"t{number}", batches=1) for number in range(5)]
     for log in logs:
         log.flushed(log.unflushed())
-    kit.manager.checkpoint()
+    kit.manager.upkeep.checkpoint()
     path = Path(logs[0].root) / "recovery-point-offset-checkpoint"
     kit.offload.drain()
     assert not path.exists() and kit.clock.timers == 1
@@ -96,7 +96,7 @@ def test_thousands_of_logs_are_checkpointed_in_slices(kit: Kit, monkeypatch: pyt
 def test_a_log_is_synced_when_its_flush_ms_are_over(tmp_path: Path) -> None:
     kit = Kit(tmp_path / "data", config=replace(CONFIG, flush_ms=5_000)).open()
     log = kit.create()
-    kit.manager.start(lambda log: 0, flush_check_ms=1_000, initial_ms=1_000)
+    kit.manager.upkeep.start(lambda log: 0, flush_check_ms=1_000, initial_ms=1_000)
     fill(log, 2)
     kit.advance(4_000)
     assert log.recovery_point == 0
@@ -125,7 +125,7 @@ def test_without_a_scheduler_nothing_is_synced_by_time(tmp_path: Path) -> None:
 
 def test_log_starts_have_an_interval_of_their_own(kit: Kit) -> None:
     log = young(kit, batches=2)
-    kit.manager.start(lambda log: 0, checkpoint_ms=10**9, starts_ms=1_000, initial_ms=0)
+    kit.manager.upkeep.start(lambda log: 0, checkpoint_ms=10**9, starts_ms=1_000, initial_ms=0)
     kit.advance(1)
     log.delete_records_before(4)
     starts = Path(log.root) / "log-start-offset-checkpoint"

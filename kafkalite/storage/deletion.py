@@ -1,0 +1,108 @@
+"""How the files of deleted logs and segments go: renamed at once, removed after file.delete.delay.ms.
+
+Laws:
+1. Regions in flight hold their files open, so nothing is taken from a reader.
+2. On a disk without room for a longer name, what would be renamed is removed at once; until that has ended, no log is
+   made in its place.
+3. What could not be removed at once is removed before a log is made in its place.
+
+Sources: LogManager.asyncDelete, LocalLog.deleteSegmentFiles.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+
+from kafkalite._speedups.file import Disk
+from kafkalite.clock import Clock, Offload, Outcome, Random
+from kafkalite.storage import names, retention
+from kafkalite.storage.holds import Holds
+from kafkalite.storage.log import Log
+from kafkalite.storage.trouble import is_transient
+
+logger = logging.getLogger(__name__)
+
+
+class Deletions:
+    """Everything that is on its way out.
+
+    Arguments:
+        disk, clock, offload, random: where, when, how it leaves the loop, and names of deleted directories.
+        holds: keeps new logs away from directories that are being removed.
+        note: told of a log directory and of what failed in it.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        offload: Offload,
+        random: Random,
+        holds: Holds,
+        note: Callable[[str, OSError], object],
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._offload = offload
+        self._random = random
+        self._holds = holds
+        self._note = note
+        self._left: set[str] = set()
+
+    def log(self, log: Log) -> None:
+        """Rename the directory of a log that nobody looks after any more, and remove it later."""
+        name = names.deleted_directory_name(log.topic, log.partition, self._random.bytes(16).hex())
+        deleted = os.path.join(log.root, name)
+        try:
+            self._disk.rename(log.directory, deleted)
+        except OSError as error:
+            self._note(log.root, error)
+            if is_transient(error):
+                self._left.add(log.directory)
+                self._holds.when_free(log.directory, partial(self._in_place, log, deleted))
+            return
+        self._after(log.config.file_delete_delay_ms, retention.remove_directory, self._disk, deleted)
+
+    def _in_place(self, log: Log, deleted: str) -> None:
+        """There was no room for the longer name."""
+        if log.directory in self._left:  # else it was removed to make a new log
+            done = partial(self._gone, log, self._holds.hold(log.directory))
+            self._offload.run(retention.remove_in_place, self._disk, log.directory, deleted, done=done)
+
+    def _gone(self, log: Log, release: Callable[[], None], outcome: Outcome) -> None:
+        try:
+            if outcome.error is None:
+                self._left.discard(log.directory)
+            elif isinstance(outcome.error, OSError):
+                self._note(log.root, outcome.error)
+            else:
+                raise outcome.error
+        finally:
+            release()
+
+    def is_left(self, directory: str) -> bool:
+        """Whether files of a deleted log are still there under its own name."""
+        return directory in self._left
+
+    def removed(self, directory: str) -> None:
+        """Somebody has removed what was left."""
+        self._left.discard(directory)
+
+    def files(self, log: Log, paths: list[str]) -> None:
+        """Remove `.deleted` files of a log later."""
+        self._after(log.config.file_delete_delay_ms, retention.remove_files, self._disk, paths)
+
+    def directory(self, path: str) -> None:
+        """Remove a directory that was renamed before a start, now."""
+        self._offload.run(retention.remove_directory, self._disk, path, done=self._removed)
+
+    def _after(self, delay_ms: int, job: Callable[..., object], *args: object) -> None:
+        when = self._clock.monotonic() + delay_ms / 1000
+        self._clock.call_at(when, lambda: self._offload.run(job, *args, done=self._removed))
+
+    def _removed(self, outcome: Outcome) -> None:
+        if isinstance(outcome.error, OSError):
+            logger.error("cannot remove deleted files, they stay until the next start: %s", outcome.error)
+        elif outcome.error is not None:
+            raise outcome.error

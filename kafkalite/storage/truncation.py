@@ -1,0 +1,84 @@
+"""Cutting logs back, as a follower does that diverged: what the checkpoints claim is lowered first.
+
+A recovery point above what is on the disk is a promise that is not kept: after a crash the start would not check what
+was appended behind the cut, or refuse it as damaged. So the steps are:
+1. The recovery points go down to the cuts in memory, and no sync raises them above those (`Log.expect_cut`).
+2. The checkpoints say so, on the disk; where there is no room for that, nothing is cut.
+3. The logs are cut.
+
+Source: LogManager.truncateTo, which writes the checkpoints after the cut.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol
+
+from kafkalite.clock import Outcome
+from kafkalite.storage.log import Log
+from kafkalite.storage.points import PointFiles
+
+
+class Logs(Protocol):
+    """What truncation needs of the log manager."""
+
+    def find(self, topic: str, partition: int) -> Log | None: ...
+    def logs_of(self, path: str) -> list[Log]: ...
+
+
+class Truncation:
+    """The truncation of some logs, together.
+
+    Arguments:
+        cuts: the first offset that goes, of each.
+        files: writes the checkpoints.
+        logs: the log manager.
+        done: told the first error, once all is settled.
+    """
+
+    def __init__(
+        self, cuts: Mapping[Log, int], files: PointFiles, logs: Logs, done: Callable[[Outcome], object]
+    ) -> None:
+        self._cuts = {log: offset for log, offset in cuts.items() if offset < log.log_end_offset}
+        self._files = files
+        self._logs = logs
+        self._done = done
+        self._lowering = {log.root for log in self._cuts}
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin; `done` may be called before this returns."""
+        for log in list(self._cuts):
+            try:
+                self._cuts[log] = log.expect_cut(self._cuts[log])
+            except OSError as error:
+                del self._cuts[log]
+                self._failed(log, error)
+        for root in list(self._lowering):
+            self._files.write_both(root, partial(self._logs.logs_of, root), partial(self._lowered, root))
+        if not self._lowering:
+            self._done(Outcome())
+
+    def _lowered(self, root: str, outcome: Outcome) -> None:
+        """The checkpoints of a log directory are on the disk, or there was no room for them."""
+        self._lowering.discard(root)
+        self._error = self._error or outcome.error
+        try:
+            for log, offset in self._cuts.items():
+                if log.root == root:
+                    self._cut(log, offset, possible=outcome.error is None)
+        finally:
+            if not self._lowering:
+                self._done(Outcome(error=self._error))
+
+    def _cut(self, log: Log, offset: int, *, possible: bool) -> None:
+        try:
+            if possible and not log.failed and self._logs.find(log.topic, log.partition) is log:
+                log.truncate_to(offset)
+        except OSError as error:
+            self._failed(log, error)
+        finally:
+            log.expect_no_cut()
+
+    def _failed(self, log: Log, error: OSError) -> None:
+        self._error = self._error or error
+        log.on_error(log, error)

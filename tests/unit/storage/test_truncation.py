@@ -1,0 +1,142 @@
+"""Truncation through the manager: the checkpoints claim less before the files hold less."""
+
+import errno
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalite.clock import Outcome
+from kafkalite.storage import checkpoints
+from kafkalite.storage.log import Log
+from kafkalite.testing.disk import FaultyDisk
+from tests.unit.storage.damage import batch
+from tests.unit.storage.test_manager import Kit, fill
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    kit = Kit(tmp_path / "data").open()
+    yield kit
+    kit.manager.unlock()
+
+
+def synced(kit: Kit, log: Log) -> None:
+    """All of it is on the disk, and the checkpoints say so."""
+    kit.manager.flusher.ask(log)
+    kit.manager.flusher.begin()
+    kit.offload.drain()
+    for write in (kit.manager.upkeep.checkpoint, kit.manager.upkeep.checkpoint_starts):
+        write()
+        kit.offload.drain()
+
+
+def point(log: Log, name: str = checkpoints.RECOVERY_POINTS) -> int:
+    return checkpoints.read_offsets(FaultyDisk(), str(Path(log.root) / name)).get((log.topic, log.partition), 0)
+
+
+def test_the_recovery_point_is_lowered_on_the_disk_before_the_files(kit: Kit) -> None:
+    log = kit.create(batches=100)
+    assert log.delete_records_before(150) == 0
+    synced(kit, log)
+    assert point(log) == 300 and point(log, checkpoints.LOG_STARTS) == 150
+    seen: list[tuple[int, int]] = []
+
+    def look(operation: str, path: str) -> None:
+        if operation in ("truncate", "remove") and path.endswith(".log"):
+            seen.append((point(log), point(log, checkpoints.LOG_STARTS)))
+
+    kit.disk.hook = look
+    ended: list[Outcome] = []
+    kit.manager.truncate({log: 100}, ended.append)
+    kit.offload.drain()
+    ended[0].result()
+    assert seen and {recovery for recovery, _ in seen} == {99} and {start for _, start in seen} <= {0, 99}
+    assert (log.log_end_offset, log.log_start_offset, log.synced, log.recovery_point) == (99, 99, 99, 99)
+    assert log.append(batch(), None, 1) == 99 and log.write() == 0
+    assert kit.restart(clean=False).loaded[0].refused == {}
+
+
+def test_no_sync_raises_it_again_before_the_cut(kit: Kit) -> None:
+    log = kit.create(batches=100)
+    kit.offload.held = True
+    kit.manager.flusher.ask(log)
+    kit.manager.flusher.begin()  # planned before the cut is expected
+    assert log.expect_cut(100) == 99
+    kit.offload.release()
+    kit.offload.drain()
+    kit.manager.flusher.ask(log)
+    kit.manager.flusher.begin()  # planned after that
+    kit.offload.drain()
+    assert log.synced == 99 and log.log_end_offset == 300
+    log.truncate_to(99)
+    assert log.append(batch(), None, 1) == 99 and log.write() == 0
+    synced(kit, log)
+    assert log.synced == 102
+
+
+def test_a_checkpoint_that_saw_more_does_not_say_so_later(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = kit.create(batches=100)
+    kit.create("other")
+    synced(kit, log)
+    ticks = itertools.count()
+    now = kit.clock.monotonic
+    with monkeypatch.context() as patch:
+        patch.setattr(kit.clock, "monotonic", lambda: now() + next(ticks) / 1000)  # a log to a slice
+        kit.manager.upkeep.checkpoint()
+    ended: list[Outcome] = []
+    kit.manager.truncate({log: 50}, ended.append)
+    kit.offload.drain()
+    ended[0].result()
+    assert point(log) == 48 == log.log_end_offset
+    kit.advance(10_000)
+    assert point(log) == 48
+
+
+def test_without_room_for_the_checkpoints_nothing_is_cut(kit: Kit) -> None:
+    log, other = kit.create(batches=100), kit.create("other", batches=100)
+    synced(kit, log)
+    kit.disk.fail("write", errno.ENOSPC, path="-checkpoint", repeat=True)
+    ended: list[Outcome] = []
+    kit.manager.truncate({log: 100, other: 50}, ended.append)
+    kit.offload.drain()
+    assert isinstance(ended[0].error, OSError) and ended[0].error.errno == errno.ENOSPC
+    assert log.log_end_offset == other.log_end_offset == 300 and kit.manager.is_online(log.root)
+    kit.disk.heal()
+    synced(kit, log)
+    assert point(log) == 300, "it is synced up to its end as ever"
+    kit.manager.truncate({log: 100, other: 50}, ended.append)
+    kit.offload.drain()
+    ended[1].result()
+    assert (log.log_end_offset, other.log_end_offset) == (99, 48)
+
+
+def test_a_log_that_is_deleted_meanwhile_is_left_alone(kit: Kit) -> None:
+    log = kit.create(batches=10)
+    kit.offload.held = True
+    ended: list[Outcome] = []
+    kit.manager.truncate({log: 9}, ended.append)
+    kit.manager.delete(log)
+    kit.offload.release()
+    kit.offload.drain()
+    ended[0].result()
+    assert log.log_end_offset == 30
+
+
+def test_a_cut_that_fails_takes_the_directory_offline(kit: Kit) -> None:
+    log = kit.create(batches=100)
+    kit.disk.fail("truncate", errno.EIO, path=".log")
+    ended: list[Outcome] = []
+    kit.manager.truncate({log: 100}, ended.append)
+    kit.offload.drain()
+    assert isinstance(ended[0].error, OSError) and kit.offline == [log]
+
+
+def test_nothing_to_cut(kit: Kit) -> None:
+    log = kit.create(batches=2)
+    ended: list[Outcome] = []
+    kit.manager.truncate({log: 6}, ended.append)
+    ended[0].result()
+    fill(log, 1)
+    assert log.log_end_offset == 9
