@@ -67,9 +67,9 @@ BUGS = (
     ),
     Bug(
         "recovery point ahead of fsync",
-        "kafkalite/storage/log.py",
-        "offset = self.log_end_offset if active else self.active.base_offset",
-        "offset = self.log_end_offset",
+        "kafkalite/storage/plans.py",
+        "offset = log.log_end_offset if active else log.active.base_offset",
+        "offset = log.log_end_offset",
         f"{CRASHES}[checkpoint-power]",
         "AssertionError",
     ),
