@@ -208,7 +208,7 @@ def test_a_cut_within_damage_takes_it_away(tmp_path: Path) -> None:
     made = make(tmp_path / "t-0")
     log = opened(tmp_path / "t-0")
     patch(tmp_path / "t-0" / f"{0:020d}.log", made[8][1] + LENGTH_AT, b"\x7f")
-    log.truncate_to(8 * COUNT + 1)
+    log.truncate_to(log.expect_cut(8 * COUNT + 1))
     assert (log.log_end_offset, log.size) == (8 * COUNT, made[8][1])
     judge(log, made[:8], set())
 
