@@ -40,16 +40,22 @@ class Topics:
         wanted = [NewTopic(name, **more) for name in names]
         for future in self._admin.create_topics(wanted, request_timeout=TIMEOUT_S).values():
             future.result(TIMEOUT_S)
+        for name in names:
+            self.led(name, partitions)
+
+    def led(self, name: str, partitions: int) -> None:
+        """Wait until every partition has a leader that answers for it, as after a start. Raises VerificationError."""
         deadline = time.monotonic() + TIMEOUT_S
-        while not all(self._led(name, partitions) for name in names):
+        while not self._answers(name, partitions):
             if time.monotonic() > deadline:
-                raise VerificationError(f"{self.broker.name}: topics without leaders after {TIMEOUT_S} s")
+                raise VerificationError(f"{self.broker.name}: {name} has no leaders after {TIMEOUT_S} s")
             time.sleep(0.05)  # leaders come by no event that a client can wait for
 
-    def _led(self, name: str, partitions: int) -> bool:
+    def _answers(self, name: str, partitions: int) -> bool:
         # Metadata may name a leader before that broker knows of it: ask the leader itself, as ListOffsets does.
         try:
-            return self.records(name, partitions) == 0
+            self.records(name, partitions)
+            return True
         except KafkaException as error:
             if error.args[0].code() in NOT_YET:
                 return False

@@ -99,7 +99,13 @@ class Restart(Load):
         broker = turn.kind.start(turn.directory)
         sample = {"start_ms": broker.start_seconds * 1000, "cpu_ms": cpu_seconds(broker.pid) * 1000}
         records = int.from_bytes(self._batch[57:61], "big") * self._batches(turn)
-        Topics(broker).expect(self.topic, self._partitions_of(turn), records)
+        topics, partitions = Topics(broker), self._partitions_of(turn)
+        try:
+            topics.led(self.topic, partitions)  # Apache Kafka answers ApiVersions before it leads
+            topics.expect(self.topic, partitions, records)
+        except BaseException:
+            broker.kill()
+            raise
         self._end(broker)
         return sample
 
