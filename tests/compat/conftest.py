@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from kafkalite.cli.main import main
 from tests.compat.clients import PYTHON_CLIENTS, Client
 from tests.compat.clients.java import JAVA_VERSIONS, JavaTools
 from tests.compat.clients.members import Crowd
+from tests.compat.group_kit import Run
 from tests.kit import jvm
 from tests.kit.brokers import AGAINST, Broker, broker_under_test, wait_until
 
@@ -139,3 +142,15 @@ def crowd(group_address: str) -> Iterator[Crowd]:
     """Who joins groups at the broker of `group_address`; all leave at the end of the test."""
     with Crowd(group_address) as members:
         yield members
+
+
+@pytest.fixture
+def group(group_address: str) -> Run:
+    """`kafkalite group` at the broker of `group_address`."""
+
+    def run(*args: str, code: int = 0, stdin: str | None = None) -> Result:
+        done = CliRunner().invoke(main, ["group", *args, "--bootstrap-server", group_address], input=stdin)
+        assert done.exit_code == code, (args, done.output, done.exception)
+        return done
+
+    return run

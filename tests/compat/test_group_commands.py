@@ -5,49 +5,27 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from kafkalite.cli.main import main
-from kafkalite.protocol.extensions.create_group import CreateGroupRequest, CreateGroupResponse
-from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
-from kafkalite.server import broker as server
-from kafkalite.server.api import Row
-from kafkalite.server.call import Call
-from kafkalite.testing.thread import BrokerThread
 from tests.compat.clients import Confluent, Record
-from tests.compat.clients.members import CONSUMER, EAGER, Crowd, Kind, Wish
+from tests.compat.clients.members import CONSUMER, EAGER, KINDS, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, commit_all, committed, places, write
+from tests.compat.group_kit import (
+    EACH,
+    PARTITIONS,
+    Run,
+    commit_all,
+    committed,
+    objects,
+    one_line,
+    places,
+    rewound,
+    write,
+)
 
 HOUR_MS = 3_600_000
-
-
-class Run(Protocol):
-    """Runs the command: `group("describe", "billing", code=0)`; fails on any other exit code."""
-
-    def __call__(self, *args: str, code: int = 0, stdin: str | None = None) -> Result: ...
-
-
-@pytest.fixture
-def group(group_address: str) -> Run:
-    def run(*args: str, code: int = 0, stdin: str | None = None) -> Result:
-        done = CliRunner().invoke(main, ["group", *args, "--bootstrap-server", group_address], input=stdin)
-        assert done.exit_code == code, (args, done.output, done.exception)
-        return done
-
-    return run
-
-
-def objects(done: Result) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def one_line(done: Result) -> str:
-    assert done.stderr.count("\n") == 1 and done.stderr.startswith("kafkalite: "), done.stderr
-    return done.stderr.removeprefix("kafkalite: ").strip()
 
 
 @pytest.mark.parametrize("kind", [EAGER, CONSUMER], ids=lambda kind: kind.name)
@@ -159,59 +137,15 @@ def test_offsets_leave_and_come_back(
     assert committed(group_address, one, places(topic, 2)) == {(topic, 0): 3, (topic, 1): 4}
 
 
-# ---- what only kafkalite serves; AGAINST plays no part here -------------------------------------------------------
-
-
-Asked = list[CreateGroupRequest | RewindConsumerRequest]
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """What was asked of a broker (one that is started from now on) for groups of its own: it says yes to all."""
-    heard: Asked = []
-
-    def create(_call: Call, request: CreateGroupRequest) -> CreateGroupResponse:
-        heard.append(request)
-        return CreateGroupResponse(controller_id=1, controller_host="127.0.0.1", controller_port=9092)
-
-    def rewind(_call: Call, request: RewindConsumerRequest) -> RewindConsumerResponse:
-        heard.append(request)
-        answer = RewindConsumerResponse.RewoundTopic
-        partitions = [answer.RewoundPartition(partition_index=0, offset=2)]
-        return RewindConsumerResponse(topics=[answer(name="orders", partitions=partitions)])
-
-    rows = {row.api_key: row for row in server.ROWS}
-    for row in (
-        Row(CreateGroupRequest, CreateGroupResponse, create, "Read Group"),
-        Row(RewindConsumerRequest, RewindConsumerResponse, rewind, "Read Group"),
-    ):
-        rows[row.api_key] = row
-    monkeypatch.setattr(server, "ROWS", tuple(rows.values()))
-    return heard
-
-
-def test_a_group_is_defined(asked: Asked) -> None:
-    with BrokerThread() as broker:
-        args = ["group", "create", "g", "--pattern", "^a", "--assignor", "sticky", "-b", broker.address]
-        done = CliRunner().invoke(main, args)
-    assert (done.exit_code, done.stdout) == (0, "created g, coordinated by broker 1\n")
-    (request,) = asked
-    assert request == CreateGroupRequest(
-        group_id="g", session_timeout_ms=45_000, topics=None, topic_pattern="^a", assignor="sticky", ephemeral=False
-    )
-
-
-def test_a_living_group_is_rewound(asked: Asked) -> None:
-    """The table shows what the broker answered, not what was asked."""
-    with BrokerThread() as broker, Crowd(broker.address) as crowd:
-        broker.create_topic("orders")
-        write(broker.address, "orders", partitions=1)
-        member = crowd.join(EAGER, Wish("g", ("orders",)))
-        crowd.share([("orders", 0)], member)
-        args = ["group", "rewind", "g", "--to", "1", "--topic", "orders", "--json", "-b", broker.address]
-        done = CliRunner().invoke(main, args)
-    assert objects(done) == [{"topic": "orders", "partition": 0, "before": None, "after": 2}]
-    (request,) = asked
-    assert isinstance(request, RewindConsumerRequest)
-    ((partition,),) = [topic.partitions for topic in request.topics]
-    assert (request.group_id, partition.partition_index, partition.offset) == ("g", 0, 1)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_living_group_is_rewound(
+    group_address: str, crowd: Crowd, group: Run, new_group_topic: MakeTopic, kind: Kind
+) -> None:
+    """Nobody is restarted: the members drop what they have, read again from there, and commit."""
+    topic, name = new_group_topic(PARTITIONS), unused_name("rewound")
+    everything, wish = places(topic), Wish(name, (topic,))
+    records = write(group_address, topic)
+    members = [crowd.join(kind, wish), crowd.join(kind, wish)]
+    crowd.share(everything, *members)
+    commit_all(members, everything)
+    rewound(group_address, crowd, group, members, records)

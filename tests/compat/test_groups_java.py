@@ -16,7 +16,7 @@ from tests.compat.clients.java import JAVA_VERSIONS
 from tests.compat.clients.java_members import JavaProcess
 from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, commit_all, committed, places, write
+from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, Run, commit_all, committed, places, rewound, write
 from tests.kit import jvm
 from tests.kit.brokers import wait_until
 
@@ -105,6 +105,19 @@ def test_static_java_members(crowd: Crowd, java: JavaProcess, new_group_topic: M
         assert "UnreleasedInstanceIdException" in str(crowd.refused(rival))
     else:
         assert "FencedInstanceIdException" in str(crowd.refused(again))
+
+
+@pytest.mark.parametrize("how", ["range", "cooperative-sticky", "consumer"])
+def test_a_living_java_group_is_rewound(
+    group_address: str, crowd: Crowd, java: JavaProcess, group: Run, new_group_topic: MakeTopic, how: str
+) -> None:
+    """As with librdkafka and the others: nobody is restarted."""
+    topic, name = new_group_topic(PARTITIONS), unused_name("rewound-java")
+    kind, wish, records = java.kind(how), Wish(name, (topic,)), write(group_address, topic)
+    members = [crowd.join(kind, wish), crowd.join(kind, wish)]
+    crowd.share(places(topic), *members)
+    commit_all(members, places(topic))
+    rewound(group_address, crowd, group, members, records)
 
 
 def rows(said: str) -> list[dict[str, str]]:
