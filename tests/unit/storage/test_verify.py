@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from kafkalite._speedups.file import Disk
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage.recovery import Place, recover
+from kafkalite.storage.retention import mark_deleted, remove_files, take_expired
 from kafkalite.storage.verify import Violation, verify_directory, verify_log
 from tests.unit.storage.damage import DAMAGES, filled, last_log, patch
 
@@ -152,6 +155,19 @@ def test_a_bad_batch_is_told_with_its_byte_and_the_rest_is_read(data: Path) -> N
         Violation(2, str(path), 2 * size, "wrong CRC"),
         Violation(11, str(path), 3 * size, "offsets 6 to 8 are missing before this"),
     ]
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["deleted", "and the segments are gone"])
+def test_the_last_epoch_of_an_emptied_log_begins_at_its_end(data: Path, gone: bool) -> None:
+    log, _ = recover(Place(Disk(), str(data / "t-0"), "t", 0, TopicConfig(retention_bytes=0), True, END))
+    assert log.delete_records_before(END) == 0
+    if gone:
+        remove_files(Disk(), mark_deleted(take_expired(log, None, END)))
+        assert len(log.segments) == 1 and log.size == 0
+    log.close()
+    (data / "log-start-offset-checkpoint").write_text("0\n0\n" if gone else f"0\n1\nt 0 {END}\n")
+    assert (data / "t-0/leader-epoch-checkpoint").read_text().endswith(f" {END}\n")
+    assert found(data) == []
 
 
 def test_gaps_are_normal_where_the_cleaner_was(data: Path) -> None:
