@@ -5,7 +5,9 @@ Laws:
 2. A checkpoint that does not read means an unclean start, with a log line; it never stops the broker.
 3. Directories with foreign names are left alone, with a log line; `-delete` ones are finished.
 4. Every directory has threads of its own, so that a slow disk holds up no other one; an error ends its directory only.
-5. While it takes longer than a second, a line each second says how far it is.
+5. A directory that ended cleanly has one thread: small reads with a little Python between them, where two threads take
+   the interpreter's lock from each other at every read (2,000 partitions: 0.50 s, against 0.33 s by one).
+6. While it takes longer than a second, a line each second says how far it is.
 """
 
 import logging
@@ -90,7 +92,7 @@ def load_directories(
 
     Arguments:
         config_of: answers for a topic name.
-        threads: for each directory.
+        threads: for each directory whose batches are to be checked.
         say_every_s: seconds between the lines that tell how far it is.
         advance: told the bytes checked.
     """
@@ -101,7 +103,7 @@ def load_directories(
         place.advance = watch.checked
     with ExitStack() as stack:
         pools = {
-            loaded.path: stack.enter_context(ThreadPoolExecutor(threads, thread_name_prefix="recovery"))
+            loaded.path: stack.enter_context(ThreadPoolExecutor(1 if loaded.clean else threads, thread_name_prefix="recovery"))
             for loaded, places in found
             if places
         }

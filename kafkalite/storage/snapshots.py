@@ -53,5 +53,5 @@ def _unpack(fields: tuple[int, int, int, int, int, int, int, int]) -> Producer:
 
 def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
     """Offsets of the snapshot files there are, the newest last."""
-    parsed = (names.parse_file_name(name) for name in disk.list(directory))
+    parsed = (names.parse_file_name(name) for name in disk.list(directory) if name.endswith(names.SNAPSHOT))
     return sorted(found[0] for found in parsed if found is not None and found[1] == names.SNAPSHOT)
