@@ -100,7 +100,7 @@ def _started(kinds: Sequence[Broker], load: Load, directory: Path) -> Iterator[d
     running: dict[str, Running] = {}
     try:
         for broker in kinds if not load.starts_broker else ():
-            running[broker.name] = broker.start(directory / broker.name)
+            running[broker.name] = broker.start(directory / broker.name, load.settings)
         yield running
     except BaseException:
         for process in running.values():

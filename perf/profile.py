@@ -27,7 +27,7 @@ def profile(broker: Broker, load: Load, *, quick: bool, lines: int, out: Path | 
     with tempfile.TemporaryDirectory(prefix="kafkalite-perf-") as work:
         directory = Path(work)
         data = out or directory / "perf.data"
-        running = broker.start(directory / broker.name)
+        running = broker.start(directory / broker.name, load.settings)
         try:
             load.prepare(Turn(broker, directory, 0, quick, running))
             load.run(Turn(broker, directory, 0, quick, running))

@@ -61,10 +61,14 @@ def produce(topic: str, partition: int, batch: bytes, correlation_id: int = 0) -
     return frame(0, 9, correlation_id, body, flexible=True)
 
 
+# In an answer to `produce`, from its end. v9 ends: partition error(2), base offset(8), append time(8), log start(8),
+# record errors(1), message(1), tags(1), topic tags(1), throttle(4), tags(1).
+PRODUCE_ERROR_AT = -35
+
+
 def produce_error(answer: bytes) -> int:
-    """The error code in an answer to `produce` without its size. v9 ends: partition error(2), base offset(8), append
-    time(8), log start(8), record errors(1), message(1), tags(1), topic tags(1), throttle(4), tags(1)."""
-    error: int = struct.unpack_from(">h", answer, len(answer) - 35)[0]
+    """The error code in an answer to `produce` without its size."""
+    error: int = struct.unpack_from(">h", answer, len(answer) + PRODUCE_ERROR_AT)[0]
     return error
 
 
@@ -91,17 +95,34 @@ def call(connection: socket.socket, request: bytes) -> bytes:
     return read_exactly(connection, size)
 
 
-class Pipe:
-    """One connection with requests under way; answers must all have the size and the shape of the first."""
+def connect(host: str, port: int) -> socket.socket:
+    connection = socket.create_connection((host, port), timeout=30)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
-    def __init__(self, host: str, port: int, requests: Sequence[bytes]) -> None:
-        self.socket = socket.create_connection((host, port), timeout=30)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+class Pipe:
+    """One connection with requests under way; answers must all have the size and the shape of the first.
+
+    error_at: where the error code stands in an answer without its size, from its end if negative. connection: one that
+    is there already, with no request under way.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        requests: Sequence[bytes],
+        error_at: int = PRODUCE_ERROR_AT,
+        connection: socket.socket | None = None,
+    ) -> None:
+        self.socket = connect(host, port) if connection is None else connection
         first = call(self.socket, requests[0])
-        if error := produce_error(first):
-            self.socket.close()
-            raise VerificationError(f"Produce answered error {error}")
         self.size, self.sent, self.answered = len(first) + 4, 1, 1
+        self._error_at = error_at + (4 if error_at >= 0 else self.size)
+        if error := int.from_bytes(first[self._error_at - 4 : self._error_at - 2], "big", signed=True):
+            self.socket.close()
+            raise VerificationError(f"the first request was answered with error {error}")
         self._requests, self._tail, self._prefix = requests, b"", struct.pack(">i", len(first))
 
     def send(self, count: int) -> None:
@@ -118,8 +139,9 @@ class Pipe:
         whole = len(data) // self.size
         for number in range(whole):
             start, end = number * self.size, (number + 1) * self.size
-            if data[start : start + 4] != self._prefix or data[end - 35 : end - 33] != b"\0\0":
-                raise VerificationError(f"Produce answered {data[start:end].hex()}")
+            error = data[start + self._error_at : start + self._error_at + 2]
+            if data[start : start + 4] != self._prefix or error != b"\0\0":
+                raise VerificationError(f"a request was answered with {data[start:end].hex()}")
         self._tail = data[whole * self.size :]
         self.answered += whole
         return whole
@@ -129,9 +151,19 @@ def paced(pipes: Sequence[Pipe], rate: float, count: int) -> list[float]:
     """Send `count` requests at `rate` per second, connections in turn, waiting for nobody; seconds from the planned
     moment of each to its answer, so that a broker that stalls is not asked less."""
     of_fd = {pipe.socket.fileno(): (pipe, deque[float]()) for pipe in pipes}
+    latencies: list[float] = []
+    with select.epoll() as poll:
+        for fd in of_fd:
+            poll.register(fd, select.EPOLLIN)
+        _pace(of_fd, poll, rate, count, latencies)
+    return latencies
+
+
+def _pace(
+    of_fd: dict[int, tuple[Pipe, deque[float]]], poll: select.epoll, rate: float, count: int, latencies: list[float]
+) -> None:
     turns = list(of_fd.values())
     planned, started = 0, time.perf_counter()
-    latencies: list[float] = []
     while len(latencies) < count:
         now = time.perf_counter()
         while planned < count and started + planned / rate <= now:
@@ -140,11 +172,11 @@ def paced(pipes: Sequence[Pipe], rate: float, count: int) -> list[float]:
             waiting.append(started + planned / rate)
             planned += 1
         pause = max(0.0, started + planned / rate - time.perf_counter()) if planned < count else 30.0
-        ready, _, _ = select.select(of_fd, (), (), pause)
+        select.select((poll,), (), (), pause)  # epoll itself waits for whole milliseconds
+        ready = poll.poll(0)
         if not ready and planned == count:
             raise VerificationError("no answer for 30 s")
         now = time.perf_counter()
-        for fd in ready:
+        for fd, _ in ready:
             pipe, waiting = of_fd[fd]
             latencies.extend(now - waiting.popleft() for _ in range(pipe.receive()))
-    return latencies

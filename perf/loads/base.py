@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from perf.brokers.base import Broker, Running
 from perf.checks import Topics
@@ -45,7 +46,7 @@ class Turn:
 class Load(ABC):
     """A load. `starts_broker`: it wants a process of its own in every round, and starts it itself; `fills_bytes`: so
     much free memory a turn fills, with the page cache and the clients' buffers; `brokers`: names of those that can do
-    it, empty = all.
+    it, empty = all; `settings`: what the harness starts brokers with, under Kafka's names.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Load(ABC):
     starts_broker = False
     fills_bytes = 0
     brokers: frozenset[str] = frozenset()
+    settings: Mapping[str, str] = MappingProxyType({})
 
     def missing(self) -> str | None:
         """Why it cannot run here, or None."""
