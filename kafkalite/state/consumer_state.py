@@ -124,6 +124,9 @@ def _partition_metadata(group: ConsumerGroup, record: ConsumerGroupPartitionMeta
 
 
 def _member(group: ConsumerGroup, record: ConsumerGroupMemberMetadata) -> None:
+    before = group.members.get(record.member_id)
+    if before is not None and before.instance_id != record.instance_id:
+        _forget_instance(group, before)  # it goes by another one now
     group.members[record.member_id] = record
     if record.instance_id is not None:
         group.static_members[record.instance_id] = record.member_id
@@ -166,7 +169,12 @@ def _release(group: ConsumerGroup, member_id: str) -> None:
 
 def _delete_member(group: ConsumerGroup, member_id: str) -> None:
     member = group.members.pop(member_id, None)
-    if member and member.instance_id is not None and group.static_members.get(member.instance_id) == member_id:
+    if member is not None:
+        _forget_instance(group, member)
+
+
+def _forget_instance(group: ConsumerGroup, member: ConsumerGroupMemberMetadata) -> None:
+    if member.instance_id is not None and group.static_members.get(member.instance_id) == member.member_id:
         del group.static_members[member.instance_id]
 
 

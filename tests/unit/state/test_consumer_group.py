@@ -277,6 +277,18 @@ def test_a_static_member_may_leave_for_good(shard: Shard) -> None:
     assert not shard.group().members and not shard.timers
 
 
+def test_a_member_goes_by_another_instance_id(shard: Shard) -> None:
+    """It is not known by the first one any more: who comes with that speaks of nobody."""
+    settle(Client(shard, "alice", "flights", instance_id="host-a"))
+    alice = Client(shard, "alice", "flights", instance_id="host-b")
+    settle(alice)
+    assert shard.group().static_members == {"host-b": "alice"}
+    assert alice.leave().error == Code.NONE
+    late = Client(shard, "alice", "flights", instance_id="host-a")
+    late.epoch = 1
+    assert late.beat().error == Code.UNKNOWN_MEMBER_ID
+
+
 def test_commits_are_judged_by_member_epoch_and_by_when_the_partition_came(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
     settle(alice)
