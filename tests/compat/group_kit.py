@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import confluent_kafka as ck
@@ -77,10 +80,32 @@ def commit_all(members: list[Member], wanted: list[Place], end: int = EACH) -> N
 
 
 @contextmanager
-def doomed(kind: Kind, address: str, group: str, topic: str) -> Iterator[subprocess.Popen[str]]:
-    """A member in a process of its own, which says when it has been given partitions."""
+def lost_sockets() -> Iterator[None]:
+    """kafka-python leaves the sockets of vain attempts to the collector, and log records would keep them alive."""
+    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] in ("kafka", "aiokafka")]
+    before = {name: logging.getLogger(name).disabled for name in names}
+    for name in names:
+        logging.getLogger(name).disabled = True
+    try:
+        yield
+    finally:
+        gc.collect()
+        for name, was in before.items():
+            logging.getLogger(name).disabled = was
+
+
+@contextmanager
+def doomed(
+    kind: Kind, address: str, group: str, topic: str, history: Path | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A member in a process of its own, which says when it has been given partitions.
+
+    history: a file to note there what it has read before it commits, and to say so after each commit; without one it
+    commits nothing.
+    """
     module = doomed_member.__name__
     command = [sys.executable, "-m", module, kind.name, address, group, topic, str(SHORT_MS)]
+    command += [str(history)] if history is not None else []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process

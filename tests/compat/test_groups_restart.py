@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -14,7 +12,7 @@ from tests.compat.clients.confluent import QUIET
 from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Member, Wish
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.conftest import SHORT_SESSIONS, topic_maker, unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, commit_all, committed, places, write
+from tests.compat.group_kit import EACH, PARTITIONS, commit_all, committed, lost_sockets, places, write
 from tests.kit.brokers import Broker, broker_under_test
 
 # Longer than any broker needs to come back; the sessions of consumer groups are the broker's to choose.
@@ -33,13 +31,10 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(autouse=True)
-def lost_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """kafka-python leaves the sockets of vain attempts to the collector, and log records would keep them alive."""
-    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] in ("kafka", "aiokafka")]
-    for name in names:
-        monkeypatch.setattr(logging.getLogger(name), "disabled", True)
-    yield
-    gc.collect()
+def vain_attempts() -> Iterator[None]:
+    """Members of kafka-python try in vain while the broker is gone."""
+    with lost_sockets():
+        yield
 
 
 class Party(NamedTuple):

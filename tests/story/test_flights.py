@@ -11,7 +11,6 @@ import asyncio
 import functools
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -28,7 +27,7 @@ from tests.compat.clients.python import TopicPartition as PythonTopicPartition
 from tests.compat.disk import batches_on_disk
 from tests.kit import jvm
 from tests.kit.brokers import AGAINST, Broker, broker_under_test
-from tests.kit.flights import FLIGHTS, Acknowledged, Flight, Landed, flights, judge
+from tests.kit.flights import FLIGHTS, Acknowledged, Flight, Landed, flights, judge, today
 
 TOPIC = "flights"
 PARTITIONS = 12
@@ -123,18 +122,6 @@ def test_a_year_of_flights(tmp_path: Path) -> None:
         assert broker.stop() == broker.clean_exit
         dumped_by_kafkalite(broker)
         dumped_by_kafka(broker)
-
-
-def today(schedule: list[Flight]) -> list[Flight]:
-    """The same flights, an hour of 2013 being a millisecond from now on.
-
-    When Apache Kafka recovers a log it forgets each producer whose last batch is by its RECORDS' time older than
-    `producer.id.expiration.ms`, a day (ProducerStateManager.isProducerExpired): a retry after the kill is then appended
-    a second time. kafkalite goes by the time of the append and is told the true hours.
-    """
-    now_ms = int(time.time() * 1000)
-    first_ms = schedule[0].timestamp_ms
-    return [replace(one, timestamp_ms=now_ms + (one.timestamp_ms - first_ms) // 3_600_000) for one in schedule]
 
 
 def make_topic(broker: Broker) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import aiokafka.errors
 import confluent_kafka as ck
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
@@ -27,6 +29,12 @@ from tests.compat.clients.confluent import QUIET
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.clients.python import KafkaConsumer
 
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.errors import KafkaError
+
+# What libraries raise when a commit is not taken: in a rebalance, without a broker, by one that lost its place.
+REFUSED = (ck.KafkaException, aiokafka.errors.KafkaError, KafkaError)
 POLL_S = 0.05
 HEARTBEAT_MS = 200
 REFRESH_MS = 300
@@ -93,9 +101,18 @@ class Member(threading.Thread, ABC):
         self._asked.append((job, answer))
         return answer.result(DEADLINE_S)
 
-    def commit(self) -> None:
-        """Commit how far it has read; returns when the broker has taken it."""
-        self.ask(self._commit)
+    def commit(self, before: Callable[[], None] | None = None) -> None:
+        """Commit how far it has read; returns when the broker has taken it, raises REFUSED if it has not.
+
+        before: done first, by the member's thread, so that nothing is read between it and the commit.
+        """
+
+        def both() -> None:
+            if before is not None:
+                before()
+            self._commit()
+
+        self.ask(both)
 
     def leave(self) -> None:
         """Close the consumer: a dynamic member leaves its group."""

@@ -1,0 +1,209 @@
+"""A year of flights for a group of three libraries: a member dies, one joins, the broker is killed, July comes again.
+
+Every step waits for what the members have done, never for the clock. `AGAINST=kafka` tells it up to the rewind of the
+living group, which no other broker does: it must say so.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import confluent_kafka as ck
+import pytest
+from click.testing import CliRunner
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkalite.cli.main import main
+from tests.compat.clients.members import AIO, EAGER, PYTHON, REFUSED, Crowd, Member, Seen, Wish
+from tests.compat.group_kit import committed, doomed, lost_sockets, objects, one_line, places
+from tests.kit.brokers import AGAINST, Broker, broker_under_test
+from tests.kit.flights import FLIGHTS, Flight, flights, today
+
+TOPIC = "flights"
+GROUP = "controllers"
+PARTITIONS = 12
+PLACES = places(TOPIC, PARTITIONS)
+JULY = datetime(2013, 7, 1, tzinfo=UTC)
+STORY_S = 120.0
+SETTINGS = {"group.min.session.timeout.ms": "500"}
+SESSION_MS = 60_000  # longer than any broker needs to come back; who is killed has a short one
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.*"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+
+Hours = dict[Seen, int]  # where each flight lies, and its hour in ms
+
+
+class Departures:
+    """Sends the year in time order, keyed by tail number, and notes where each flight came to lie."""
+
+    def __init__(self, address: str) -> None:
+        year = flights()
+        self._hour = {flight.row: flight.timestamp_ms for flight in year}
+        self._schedule = iter(year if AGAINST == "kafkalite" else today(year))
+        self.landed: Hours = {}
+        settings = {
+            "bootstrap.servers": address,
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": FLIGHTS,
+            "reconnect.backoff.max.ms": 200,
+            "log_level": 2,
+        }
+        self._producer = ck.Producer(settings)
+
+    def send(self, count: int) -> None:
+        """The next so many; returns at once."""
+        for _, flight in zip(range(count), self._schedule, strict=False):
+            noted = functools.partial(self._noted, flight)
+            self._producer.produce(TOPIC, flight.value, flight.key, timestamp=flight.timestamp_ms, on_delivery=noted)
+
+    def _noted(self, flight: Flight, error: ck.KafkaError | None, message: ck.Message) -> None:
+        assert error is None, error
+        self.landed[Seen(TOPIC, message.partition(), message.offset())] = self._hour[flight.row]
+
+    def land(self) -> Hours:
+        """Wait until all that were sent are acknowledged; where all of them are until now."""
+        assert self._producer.flush(STORY_S) == 0, "flights in the air"
+        return self.landed
+
+
+class Radar:
+    """What all consumers have read from now on, the dead ones too, and which flights are still to come."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        self.history: list[Seen] = []
+        self.left: set[Seen] = set()
+        self._crowd = crowd
+        self._taken = {member: len(member.seen) for member in crowd.members}
+
+    def expect(self, flights_to_come: Iterable[Seen]) -> None:
+        self.left = set(flights_to_come).difference(self.history)
+
+    def take(self, fresh: list[Seen]) -> None:
+        self.history += fresh
+        self.left.difference_update(fresh)
+
+    def look(self) -> None:
+        """Take in what the living have read since."""
+        for member in self._crowd.members:
+            taken = self._taken.get(member, 0)
+            fresh = member.seen[taken:]
+            self._taken[member] = taken + len(fresh)
+            self.take(fresh)
+
+    def follow(self, done: Callable[[], object], what: str) -> None:
+        """Have the members commit again and again, until it is so."""
+        end = time.monotonic() + STORY_S
+        self.look()
+        while not done():
+            assert time.monotonic() < end, f"not in time: {what}; {len(self.left)} flights are left"
+            for member in self._crowd.members:
+                attempt(member)
+            self._crowd.check()
+            self.look()
+
+
+def attempt(member: Member) -> None:
+    """Commit, or not: whatever was read since the last commit that was taken is read again by somebody."""
+    try:
+        member.commit()
+    except REFUSED:
+        return
+
+
+def days(hours: Iterable[int]) -> Counter[str]:
+    """How many flights there were on each day, by UTC."""
+    return Counter(datetime.fromtimestamp(hour_ms / 1000, UTC).date().isoformat() for hour_ms in hours)
+
+
+def assert_delivered(history: list[Seen], wanted: Hours, hours: Hours) -> None:
+    """Each wanted flight was read at least once, and no other one; counted by day for a failure that can be read."""
+    assert days(hours[seen] for seen in set(history)) == days(wanted.values())
+    assert set(history) == wanted.keys()
+
+
+def test_a_year_of_flights_for_a_group(tmp_path: Path) -> None:
+    with broker_under_test(tmp_path / "broker", SETTINGS) as broker, lost_sockets():
+        admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 2})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1"})])[TOPIC].result(30)
+        with Crowd(broker.address) as crowd:
+            departures = Departures(broker.address)
+            radar = Radar(crowd)
+            a_member_dies(crowd, departures, radar, tmp_path / "history")
+            one_joins(crowd, departures, radar)
+            the_broker_dies(broker, departures, radar)
+            hours = departures.land()
+            assert len(hours) == FLIGHTS
+            assert_delivered(radar.history, hours, hours)
+            july_comes_again(crowd, hours)
+        assert broker.stop() == broker.clean_exit
+
+
+def a_member_dies(crowd: Crowd, departures: Departures, radar: Radar, history: Path) -> None:
+    """kafka-python is killed while it reads and commits; what it had read it had noted before each commit."""
+    departures.send(FLIGHTS // 3)
+    radar.expect(departures.land())
+    for kind in (EAGER, AIO):
+        crowd.join(kind, Wish(GROUP, (TOPIC,), session_ms=SESSION_MS))
+    with doomed(PYTHON, crowd.address, GROUP, TOPIC, history) as third:
+        assert third.stdout is not None
+        assert [third.stdout.readline() for _ in range(2)] == ["assigned\n", "committed\n"]
+        third.kill()
+    lines = [line.split("\t") for line in history.read_text().splitlines()]
+    radar.take([Seen(topic, int(partition), int(offset)) for topic, partition, offset in lines])
+    assert lines
+    assert max(committed(crowd.address, GROUP, PLACES).values()) > 0
+
+
+def one_joins(crowd: Crowd, departures: Departures, radar: Radar) -> None:
+    """Another kafka-python finds its place and reads."""
+    newcomer = crowd.join(PYTHON, Wish(GROUP, (TOPIC,), session_ms=SESSION_MS))
+    departures.send(FLIGHTS // 3)
+    radar.expect(departures.land())
+    radar.follow(lambda: newcomer.seen, "the newcomer's first flights")
+
+
+def the_broker_dies(broker: Broker, departures: Departures, radar: Radar) -> None:
+    """While flights are in the air and others unread; it comes back, and all are read and committed."""
+    before = len(departures.landed)
+    departures.send(FLIGHTS // 6)
+    radar.expect(departures.land())
+    last = set(list(departures.landed)[before:])
+    radar.follow(lambda: not last <= radar.left, "the first flights of this part")
+    broker.freeze()
+    departures.send(FLIGHTS)
+    broker.kill()
+    broker.start()
+    radar.expect(departures.land())
+    radar.follow(lambda: not radar.left, "all flights")
+    ends = Counter((topic, partition) for topic, partition, _ in departures.landed)
+    radar.follow(lambda: committed(broker.address, GROUP, PLACES) == ends, "all is committed")
+
+
+def july_comes_again(crowd: Crowd, hours: Hours) -> None:
+    """With nobody restarted, everything from July on is delivered again, and nothing from before, and committed."""
+    again = {seen: hour_ms for seen, hour_ms in hours.items() if hour_ms >= JULY.timestamp() * 1000}
+    args = ["group", "rewind", GROUP, "--to", JULY.isoformat(), "--topic", TOPIC, "--json", "-b", crowd.address]
+    radar = Radar(crowd)
+    radar.expect(again)
+    done = CliRunner().invoke(main, args)
+    if AGAINST == "kafka":
+        assert (done.exit_code, "does not move a living group" in one_line(done)) == (2, True)
+        return
+    assert done.exit_code == 0, done.output
+    ends = Counter((topic, partition) for topic, partition, _ in hours)
+    firsts = {place: min(seen.offset for seen in again if seen[:2] == place) for place in PLACES}
+    moved = {(each["topic"], each["partition"]): (each["before"], each["after"]) for each in objects(done)}
+    assert moved == {place: (ends[place], firsts[place]) for place in PLACES}
+    radar.follow(lambda: not radar.left, "all flights from July on")
+    radar.follow(lambda: committed(crowd.address, GROUP, PLACES) == ends, "all is committed again")
+    assert_delivered(radar.history, again, hours)
