@@ -1,17 +1,20 @@
 """Every batch of a segment file, read offline: what `verify` checks the smaller files against. Nothing is changed.
 
 Laws:
-1. A bad batch is told with its position; reading goes on behind it where its length still says where that is.
+1. A bad batch is told with its position; reading goes on behind it, where its length still says where that is or the
+   next one is found.
 2. Memory is 32 bytes a batch and a chunk of the file, never what a damaged length claims.
+3. What is in line is walked in C (`_speedups/layout`); whatever there is to say of a batch is said here.
 """
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 from kafkalite._speedups.file import Disk, File
-from kafkalite.records import BatchPlace, scan_batches
+from kafkalite._speedups.layout import Run, find_batch, run
+from kafkalite.records import BatchPlace, Scan, scan_batches
 from kafkalite.storage import names
 
 CHUNK_BYTES = 4 << 20
@@ -75,6 +78,19 @@ class Batches:
         self.last_offsets.append(place.base_offset + place.last_offset_delta)
         self.max_timestamps.append(place.max_timestamp)
 
+    def extend(self, run: Run) -> None:
+        """Add batches of the leader epoch of the last one."""
+        columns = self.positions, self.base_offsets, self.last_offsets, self.max_timestamps
+        for column, data in zip(columns, run.columns(), strict=True):
+            column.frombytes(data)
+
+    def forget_last(self) -> None:
+        """The last batch has other offsets than it says."""
+        if self.epochs[-1][2] == self.positions[-1]:
+            self.epochs.pop()
+        for column in (self.positions, self.base_offsets, self.last_offsets, self.max_timestamps):
+            column.pop()
+
     def at(self, position: int) -> int | None:
         """Number of the batch that begins at a position, None where none does."""
         found = bisect_left(self.positions, position)
@@ -101,6 +117,7 @@ class SegmentReader:
         self._advance = advance
         self._next_offset = -1
         self._epoch = -1
+        self._before_gap = -1  # the offset expected before the last batch, where that one left some out
 
     def read(self, path: str, batches: Batches) -> Iterator[Violation]:
         """Fill `batches` from the file; tell what is wrong in it. Raises OSError."""
@@ -111,6 +128,7 @@ class SegmentReader:
             text = f"offsets {self._next_offset} to {batches.base_offset - 1} are missing before this segment"
             yield Violation(NO_GAPS, path, NOWHERE, text)
         self._next_offset = max(self._next_offset, batches.base_offset)
+        self._before_gap = -1
         file = self._disk.open(path, read_only=True)
         try:
             batches.size = file.size()
@@ -122,20 +140,34 @@ class SegmentReader:
         position, wanted = 0, CHUNK_BYTES
         while position < batches.size:
             data = file.pread(max(wanted, CHUNK_BYTES), position)
-            scan = scan_batches(data)
-            for place in scan:
-                yield from self._batch(batches, place._replace(position=position + place.position))
-            position += scan.end
-            step = scan.end
+            scan = yield from self._chunk(data, position, batches)
+            begin, position = position, position + scan.end
             if scan.error or scan.needs > min(batches.size - position, BATCH_BYTES_MAX):
                 message = (scan.message or "cut off").partition(" at position")[0]
                 if not scan.error:
                     message = f"a batch of {scan.needs} bytes is cut off: {batches.size - position} are here"
                 yield Violation(WHOLE_BATCHES, batches.path, position, message)
-                skipped = _skip(data[scan.end : scan.end + FRAME_BYTES], batches.size - position)
-                position, step = position + skipped, step + skipped
-            wanted = scan.needs
-            self._advance(step)
+                position, wanted = _behind(file, position, data[scan.end : scan.end + FRAME_BYTES], batches), 0
+            else:
+                wanted = scan.needs
+            self._advance(position - begin)
+
+    def _chunk(self, data: bytes, position: int, batches: Batches) -> Generator[Violation, None, Scan]:
+        """Walk what is whole of a piece of the file; what stopped it."""
+        at = 0
+        while True:
+            if batches.epochs and batches.epochs[-1][0] == self._epoch:
+                base, expected = batches.base_offset, self._next_offset
+                found = run(data, at, position, base, expected, self._epoch, self._compacted)
+                if found.count:
+                    batches.extend(found)
+                    at, self._next_offset, self._before_gap = found.end, found.next_offset, found.before_gap
+            scan = scan_batches(data, at, 1)
+            for place in scan:
+                yield from self._batch(batches, place._replace(position=position + place.position))
+            at = scan.end
+            if not len(scan):
+                return scan
 
     def _batch(self, batches: Batches, place: BatchPlace) -> Iterator[Violation]:
         where, expected = (batches.path, place.position), self._next_offset
@@ -144,7 +176,10 @@ class SegmentReader:
             yield Violation(
                 OFFSETS_GROW, *where, f"offsets {place.base_offset} to {last} where {expected} was the next"
             )
-            return
+            if not 0 <= self._before_gap <= place.base_offset or place.last_offset_delta < 0:
+                return
+            batches.forget_last()  # without that one, this one and what follows is in line
+            expected = self._before_gap
         if last - batches.base_offset > 0x7FFFFFFF:
             text = f"offset {last} is too far from the base offset for an index"
             yield Violation(OFFSETS_GROW, *where, text)
@@ -155,14 +190,26 @@ class SegmentReader:
             text = f"leader epoch {place.leader_epoch} comes after {self._epoch}"
             yield Violation(EPOCHS_GROW, *where, text)
         self._epoch = max(self._epoch, place.leader_epoch)
+        self._before_gap = expected if place.base_offset > expected else -1
         self._next_offset = last + 1
         batches.add(place)
 
 
-def _skip(frame: bytes, left: int) -> int:
-    """How many bytes the bad batch takes by its own length; all that is left where that cannot be."""
-    length = FRAME_BYTES + int.from_bytes(frame[8:12], "big", signed=True) if len(frame) == FRAME_BYTES else left
-    return length if BATCH_BYTES_MIN <= length < left else left
+def _behind(file: File, position: int, frame: bytes, batches: Batches) -> int:
+    """Where the next batch begins behind a bad one: where its own length says, or else where one is found."""
+    length = FRAME_BYTES + int.from_bytes(frame[8:12], "big", signed=True) if len(frame) == FRAME_BYTES else 0
+    end = position + length
+    if length >= BATCH_BYTES_MIN and end < batches.size:
+        scan = scan_batches(file.pread(CHUNK_BYTES, end), 0, 1)
+        if len(scan) or CHUNK_BYTES < scan.needs <= batches.size - end:
+            return end
+    position += 1
+    while position < batches.size:
+        data = file.pread(CHUNK_BYTES, position)
+        if (found := find_batch(data, batches.base_offset)) >= 0:
+            return position + found
+        position += max(len(data) - BATCH_BYTES_MIN + 1, 1)
+    return batches.size
 
 
 def base_offset(name: str) -> int:

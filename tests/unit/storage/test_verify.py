@@ -170,6 +170,43 @@ def test_the_last_epoch_of_an_emptied_log_begins_at_its_end(data: Path, gone: bo
     assert found(data) == []
 
 
+def test_behind_a_wrong_length_the_next_batch_is_found(data: Path) -> None:
+    path = first_of(data / "t-0", "*.log")
+    size = 12 + int.from_bytes(path.read_bytes()[8:12], "big")
+    for byte, text in ((b"\x7f", "a batch of "), (b"\x00\x00\x02", "wrong CRC"), (b"\x80", "batch length -")):
+        patch(path, 5 * size + 8, byte)
+        first, second, *others = found(data)
+        assert (*first[:3], first.text.startswith(text)) == (2, str(path), 5 * size, True)
+        assert second == Violation(11, str(path), 6 * size, "offsets 15 to 17 are missing before this")
+        assert [each for each in others if each.number != 4] == []
+        patch(path, 5 * size + 8, (size - 12).to_bytes(4, "big"))
+
+
+def test_one_batch_that_says_too_high_an_offset_is_told_alone(data: Path) -> None:
+    path = first_of(data / "t-0", "*.log")
+    size = 12 + int.from_bytes(path.read_bytes()[8:12], "big")
+    patch(path, 5 * size + 6, b"\x01")
+    assert [each for each in found(data) if each.number not in (4, 6)] == [
+        Violation(11, str(path), 5 * size, "offsets 15 to 270 are missing before this"),
+        Violation(3, str(path), 6 * size, "offsets 18 to 20 where 274 was the next"),
+        Violation(11, str(path), 6 * size, "offsets 15 to 17 are missing before this"),
+    ]
+
+
+def test_a_leader_epoch_that_goes_on_where_the_next_one_begins(data: Path) -> None:
+    path = first_of(data / "t-0", "*.log")
+    size = path.stat().st_size // 50
+    (data / "t-0/leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 147\n2 300\n")
+    text = "leader epoch 0 is said to end at 147, but offset 149 has it"
+    assert found(data) == [Violation(7, str(path), 49 * size, text)]
+
+
+def test_a_negative_leader_epoch(data: Path) -> None:
+    path = first_of(data / "t-0", "*.log")
+    patch(path, 12, b"\xff\xff\xff\xf7")
+    assert Violation(7, str(path), 0, "leader epoch -9 is not in leader-epoch-checkpoint") in found(data)
+
+
 def test_gaps_are_normal_where_the_cleaner_was(data: Path) -> None:
     lose_a_segment(data / "t-0")
     (data / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 300\n")
