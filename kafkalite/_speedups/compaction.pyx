@@ -180,17 +180,22 @@ cdef class Worker:
         self.throttled(got)
         return 0
 
-    cdef int map_batches(self, int64_t start_offset) noexcept nogil:
+    cdef int next_batch(self) noexcept nogil:
+        """Bring the next batch to hand, unless it was told to stop: AT_BATCH where its records can be read as they lie."""
         cdef BatchHeader *header = &self.reader.header
+        cdef int why = self.reader.advance()
+        if why == AT_BATCH and self.stop:
+            return AT_STOPPED
+        if why == AT_BATCH and header.attributes & CODEC_MASK and header.records_count > 0:
+            return AT_PACKED
+        return why
+
+    cdef int map_batches(self, int64_t start_offset) noexcept nogil:
         cdef int why
         while True:
-            why = self.reader.advance()
+            why = self.next_batch()
             if why != AT_BATCH:
                 return why
-            if self.stop:
-                return AT_STOPPED
-            if header.attributes & CODEC_MASK and header.records_count > 0:
-                return AT_PACKED
             why = self.map_batch(self.reader.batch + HEADER_SIZE, self.reader.batch_size - HEADER_SIZE, start_offset)
             if why != AT_BATCH:
                 return why
@@ -299,16 +304,11 @@ cdef class Worker:
                 self.fault(why)
 
     cdef int clean_batches(self) noexcept nogil:
-        cdef BatchHeader *header = &self.reader.header
         cdef int why
         while not self.output.full():
-            why = self.reader.advance()
+            why = self.next_batch()
             if why != AT_BATCH:
                 return why
-            if self.stop:
-                return AT_STOPPED
-            if header.attributes & CODEC_MASK and header.records_count > 0:
-                return AT_PACKED
             why = self.clean_batch(self.reader.batch + HEADER_SIZE, self.reader.batch_size - HEADER_SIZE)
             if why != AT_BATCH:
                 return why
