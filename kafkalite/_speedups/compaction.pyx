@@ -181,7 +181,7 @@ cdef class Worker:
         return 0
 
     cdef int next_batch(self) noexcept nogil:
-        """Bring the next batch to hand, unless it was told to stop: AT_BATCH where its records can be read as they lie."""
+        """Bring the next batch to hand, unless told to stop: AT_BATCH where its records can be read as they lie."""
         cdef BatchHeader *header = &self.reader.header
         cdef int why = self.reader.advance()
         if why == AT_BATCH and self.stop:

@@ -24,8 +24,8 @@ cdef int64_t INT32_MAX = 0x7fffffff
 
 
 cdef class Run:
-    """Batches in line: `count`, `end` (where the last one ends in the buffer), `next_offset`, and `before_gap`: the offset
-    expected before the last one, where that one left some out, else -1."""
+    """Batches in line: `count`, `end` (where the last one ends in the buffer), `next_offset`, and `before_gap`: the
+    offset expected before the last one, where that one left some out, else -1."""
 
     cdef readonly int count
     cdef readonly int64_t end
@@ -103,7 +103,7 @@ def run(const uint8_t[::1] data, int64_t at, int64_t position, int64_t segment_b
 
 
 def find_batch(const uint8_t[::1] data, int64_t segment_base):
-    """Where the first whole batch of a segment begins that another one follows, or the end of the buffer; -1 for none."""
+    """Where the first whole batch of a segment begins that another one or the buffer's end follows; -1 for none."""
     cdef BatchHeader header, following
     cdef const uint8_t *p
     cdef int64_t size = data.shape[0]
