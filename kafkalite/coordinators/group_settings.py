@@ -106,6 +106,15 @@ def partitions_of(assignment: bytes) -> frozenset[tuple[str, int]] | None:
     return frozenset((each.topic, partition) for each in topics for partition in each.partitions)
 
 
+def held_of(subscription: bytes) -> frozenset[tuple[str, int]] | None:
+    """The partitions that a consumer of a classic group had when it joined, None where that cannot be read."""
+    try:
+        topics = read_subscription(subscription).owned_partitions
+    except DecodeError:
+        return None
+    return frozenset((each.topic, partition) for each in topics for partition in each.partitions)
+
+
 def machine(host: GroupHost, counts: GroupCounts) -> GroupShard:
     """The machine of one shard, still empty; `counts` are those of the broker."""
     config = host.config
@@ -116,6 +125,7 @@ def machine(host: GroupHost, counts: GroupCounts) -> GroupShard:
         members_max=config.group_max_size,
         topics_of=topics_of,
         partitions_of=partitions_of,
+        held_of=held_of,
     )
     offsets = OffsetSettings(config.offsets_retention_minutes * MINUTE_MS, config.offset_metadata_max_bytes)
     return GroupShard(classic, offsets, ConsumerGroups(TopicsNow(host), GroupSettings(host).of), counts)

@@ -22,6 +22,7 @@ class ClassicSettings:
     Arguments:
         topics_of: topics of a consumer's subscription bytes, None where they cannot be read.
         partitions_of: topics and partitions of a consumer's assignment bytes, None where they cannot be read.
+        held_of: those that a consumer's subscription bytes say it still had when it joined, None as above.
         new_member_join_ms: how long a new member's join may be parked, since it cannot send heartbeats yet.
         trace: is told of each transition; for tests.
     """
@@ -33,6 +34,7 @@ class ClassicSettings:
     new_member_join_ms: int = 300_000
     topics_of: Callable[[bytes], frozenset[str] | None] = lambda _: None
     partitions_of: Callable[[bytes], frozenset[tuple[str, int]] | None] = lambda _: None
+    held_of: Callable[[bytes], frozenset[tuple[str, int]] | None] = lambda _: frozenset()
     trace: Callable[[str, State, Event, State], None] | None = None
 
 

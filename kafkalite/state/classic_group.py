@@ -183,7 +183,9 @@ class Group(Joins):
         if self.state is State.PREPARING and not member.assignment:
             return True  # that of the generation before was dropped, but the member may have kept it
         owned = self.settings.partitions_of(member.assignment)
-        return owned is None or not owned.isdisjoint(partitions)
+        # a cooperative member that has to give a partition up does so, and may commit it, after it has been assigned
+        held = self.settings.held_of(member.metadata(self.protocol))
+        return owned is None or held is None or not (owned | held).isdisjoint(partitions)
 
     def _synced(self, member_id: str, step: Step) -> None:
         if member_id in self.members.pending_sync:

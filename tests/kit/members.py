@@ -20,9 +20,12 @@ from kafkalite.protocol.stored.consumer_protocol import (
 SESSION_MS = 10_000
 
 
-def subscription(*topics: str) -> bytes:
-    """The metadata of a consumer that reads these topics."""
-    return write(ConsumerProtocolSubscription(topics=list(topics)))
+def subscription(*topics: str, has: dict[str, list[int]] | None = None) -> bytes:
+    """The metadata of a consumer that reads these topics, and what a cooperative one has while it joins."""
+    entries = [
+        ConsumerProtocolSubscription.TopicPartition(topic=each, partitions=at) for each, at in (has or {}).items()
+    ]
+    return write(ConsumerProtocolSubscription(topics=list(topics), owned_partitions=entries))
 
 
 def assignment(topic: str, *partitions: int) -> bytes:
@@ -31,9 +34,16 @@ def assignment(topic: str, *partitions: int) -> bytes:
     return write(ConsumerProtocolAssignment(assigned_partitions=[entry]))
 
 
-def join(group: str, member_id: str = "", *, topics: tuple[str, ...] = ("orders",), **more: Any) -> JoinGroupRequest:
-    """A consumer that speaks `range`; `more`: other fields."""
-    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=subscription(*topics))
+def join(
+    group: str,
+    member_id: str = "",
+    *,
+    topics: tuple[str, ...] = ("orders",),
+    has: dict[str, list[int]] | None = None,
+    **more: Any,
+) -> JoinGroupRequest:
+    """A consumer that speaks `range`; `has`: what it has while it joins, `more`: other fields."""
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=subscription(*topics, has=has))
     fields: dict[str, Any] = {
         "session_timeout_ms": SESSION_MS,
         "rebalance_timeout_ms": SESSION_MS,

@@ -147,6 +147,23 @@ async def test_a_rewind_while_the_assignment_is_made_sends_everybody_back(orders
     assert (await orders.call(heartbeat("g", leader, 3))).error_code == Error.UNKNOWN_MEMBER_ID
 
 
+async def test_who_is_still_to_give_a_partition_up_may_not_commit_it_after_a_rewind(
+    orders: Client, wire: Wire, hub: Hub
+) -> None:
+    """A cooperative member commits what it gives up after it has been told to, in the generation that runs."""
+    second = Wire(hub)
+    leader, follower = await two_members(wire, second)
+    wire.send((join("g", leader, has={"orders": [0]}), 3))
+    second.send((join("g", follower, has={"orders": [1]}), 3))
+    assert [(await each.answer()).generation_id for each in (wire, second)] == [3, 3]
+    wire.send((sync("g", leader, 3, {leader: assignment("orders"), follower: assignment("orders", 1)}), 5))
+    assert (await wire.answer()).assignment == assignment("orders")
+    assert outcome(await orders.call(rewind("g", ("orders", 0, 1, -1)))) == [(0, 1)]
+    assert codes(await orders.call(commit("g", "orders", {0: 5}, leader, 3), 9)) == [Error.UNKNOWN_MEMBER_ID]
+    assert offsets_of(await orders.call(fetch("g"), 9)) == {("orders", 0): 1}
+    assert codes(await orders.call(commit("g", "orders", {1: 0}, follower, 3), 9)) == [0], "the other goes on"
+
+
 async def settled(client: Client, member: str, *topics: str) -> ConsumerGroupHeartbeatResponse:
     """A member of the consumer protocol that has taken over what it was given."""
     answer = await client.call(beat_join("k", member, *topics))
