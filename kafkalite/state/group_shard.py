@@ -121,7 +121,7 @@ class GroupShard:
     def delete_groups(self, names: Sequence[str], token: Token, now: Now) -> Effects:
         """Delete groups without members, with all their offsets; answers `GroupsDeleted`.
 
-        Errors per group: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        The empty name is one, too: commits may stand under it. Errors per group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
         effects = Effects()
         errors = []
@@ -175,8 +175,6 @@ class GroupShard:
             self._counts.rebalances += before is None or before.generation != record.generation
 
     def _delete_refusal(self, name: str) -> int:
-        if not name:
-            return KafkaErrorCode.INVALID_GROUP_ID
         simple = name in self.offsets and name not in self.kinds
         return KafkaErrorCode.NONE if simple else self.kinds.delete_refusal(name)
 

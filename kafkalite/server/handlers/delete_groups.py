@@ -8,7 +8,7 @@ Result = DeleteGroupsResponse.DeletableGroupResult
 
 def delete_groups(call: Call, request: DeleteGroupsRequest) -> None:
     """Delete every group by itself; those of one shard in one batch."""
-    names = request.groups_names
+    names = list(dict.fromkeys(request.groups_names))  # each once, as by Kafka
 
     def deleted(errors: list[int]) -> None:
         results = [Result(group_id=name, error_code=error) for name, error in zip(names, errors, strict=True)]

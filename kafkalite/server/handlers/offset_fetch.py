@@ -52,7 +52,7 @@ def offset_fetch(call: Call, request: OffsetFetchRequest) -> None:
     """Look every group up in its shard."""
     if call.version < GROUPS_SINCE:
         topics = request.topics
-        wanted = None if topics is None else [FetchOf(each.name, each.partition_indexes) for each in topics]
+        wanted = None if topics is None else [by_name(call, each.name, each.partition_indexes) for each in topics]
         asked, reply = [Asked(request.group_id, wanted)], one
     else:
         # Each group once: an answer may be thousands of times as long as the name that asks for it.
@@ -73,13 +73,19 @@ def asked_of(call: Call, group: GroupAsked) -> Asked:
     wanted, unknown = [], []
     for each in group.topics:
         if call.version < TOPIC_ID_SINCE:
-            wanted.append(FetchOf(each.name, each.partition_indexes))
+            wanted.append(by_name(call, each.name, each.partition_indexes))
         elif (topic := call.broker.image.topics_by_id.get(each.topic_id)) is not None:
             wanted.append(FetchOf(topic.name, each.partition_indexes, topic.topic_id))
         else:
             error = KafkaErrorCode.UNKNOWN_TOPIC_ID
             unknown += [Found("", index, error=error, topic_id=each.topic_id) for index in each.partition_indexes]
     return Asked(group.group_id, wanted, group.member_id, group.member_epoch, unknown)
+
+
+def by_name(call: Call, name: str, partitions: Sequence[int]) -> FetchOf:
+    """What is wanted of a topic: of the one that has the name now, not of one that was deleted and made anew."""
+    topic = call.broker.tables.topics.get(name)
+    return FetchOf(name, partitions, ZERO_UUID if topic is None else topic.topic_id)
 
 
 def look(asked: Asked, require_stable: bool, shard: GroupShard) -> FetchedGroup:

@@ -1,10 +1,16 @@
 """Committed offsets over the wire: OffsetCommit, OffsetFetch, OffsetDelete in all versions."""
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.groups import Groups
+from kafkalite.coordinators.upkeep import Upkeep
 from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.net.peer import Peer
+from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -79,6 +85,18 @@ async def test_a_fetch_by_id(orders: Client) -> None:
     assert offsets_of(everything) == {(topic_id, 1): 8}
 
 
+async def test_a_topic_that_was_made_anew_has_no_offsets(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the broker was killed between the end of the topic and that of its offsets."""
+    assert codes(await orders.call(commit("g", "orders", {0: 7}), 9)) == [0]
+    monkeypatch.setattr(Upkeep, "topic_gone", lambda *_: None)
+    await orders.delete("orders")
+    await orders.create("orders")
+    for version in (1, 5, 9):
+        assert offsets_of(await orders.call(fetch("g", "orders", 0), version)) == {("orders", 0): -1}
+    by_id = OffsetFetchRequest(groups=[fetch_of("g", orders.topic_id("orders"), 0)])
+    assert offsets_of(await orders.call(by_id, 10)) == {(orders.topic_id("orders"), 0): -1}
+
+
 async def test_several_groups_are_answered_in_order_and_each_once(orders: Client) -> None:
     for group, offset in (("a", 1), ("b", 2)):
         assert codes(await orders.call(commit(group, "orders", {0: offset}), 9)) == [0]
@@ -115,6 +133,9 @@ async def test_commits_wait_for_the_assignment(orders: Client) -> None:
 async def test_the_empty_name_is_a_group_as_of_old(orders: Client) -> None:
     assert codes(await orders.call(commit("", "orders", {0: 1}), 2)) == [0]
     assert offsets_of(await orders.call(fetch("", "orders", 0), 1)) == {("orders", 0): 1}
+    assert (await orders.call(delete("", ("orders", 0)))).error_code == Error.INVALID_GROUP_ID
+    assert (await orders.call(DeleteGroupsRequest(groups_names=[""]))).results[0].error_code == 0
+    assert offsets_of(await orders.call(fetch("", "orders", 0), 1)) == {("orders", 0): -1}
 
 
 async def test_metadata_has_a_bound() -> None:
@@ -173,6 +194,32 @@ async def test_offsets_are_deleted_one_by_one(orders: Client) -> None:
     unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
     assert (answer.error_code, codes(answer)) == (0, [0, 0, unknown, unknown])
     assert offsets_of(await orders.call(fetch("g"), 9)) == {("orders", 1): 2}
+
+
+async def test_a_topic_that_goes_before_the_answer(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each partition is told what was found of it when the request came."""
+    await orders.create("payments")
+    member = await member_of(orders, "g", "payments")
+    for topic in ("orders", "payments"):
+        assert codes(await orders.call(commit("g", topic, {0: 1}, member, 1), 9)) == [0]
+    held: list[Callable[[], object]] = []
+    asked, ask = asyncio.Event(), Groups.ask
+
+    def late(groups: Groups, group: str, command: Any, then: Any, failed: Any) -> None:
+        ask(groups, group, command, lambda done: held.append(lambda: then(done)), failed)
+        asked.set()
+
+    monkeypatch.setattr(Groups, "ask", late)
+    request = delete("g", ("later", 0), ("orders", 0), ("payments", 0))
+    answer = asyncio.ensure_future(orders.call(request))
+    await asked.wait()
+    host, port = orders.broker.address.rsplit(":", 1)
+    async with Peer(host, int(port)) as peer:
+        await Client(orders.broker, peer).delete("orders")
+        await Client(orders.broker, peer).create("later")
+    held[0]()
+    unknown, in_use = Error.UNKNOWN_TOPIC_OR_PARTITION, Error.GROUP_SUBSCRIBED_TO_TOPIC
+    assert codes(await answer) == [unknown, 0, in_use]
 
 
 async def test_what_members_read_is_not_deleted(orders: Client) -> None:

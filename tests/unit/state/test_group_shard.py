@@ -57,15 +57,18 @@ def test_a_group_of_offsets_alone_is_listed_as_empty() -> None:
 
 
 def test_groups_are_deleted_with_their_offsets() -> None:
-    machine = shard(emptied("g"), committed("g"), committed("simple"))
-    effects = machine.delete_groups(["g", "simple", "g", "nobody", ""], "t", NOW)
-    errors = (0, 0, Error.GROUP_ID_NOT_FOUND, Error.GROUP_ID_NOT_FOUND, Error.INVALID_GROUP_ID)
+    machine = shard(emptied("g"), committed("g"), committed("simple"), committed(""))
+    effects = machine.delete_groups(["g", "simple", "g", "nobody", "", ""], "t", NOW)
+    gone = Error.GROUP_ID_NOT_FOUND
+    errors = (0, 0, gone, gone, 0, gone)
     assert effects.answers == [("t", GroupsDeleted(errors))]
     assert run(machine, effects) == [
         OffsetDeleted("g", "t", 0),
         GroupDeleted("g", "classic"),
         OffsetDeleted("simple", "t", 0),
         GroupDeleted("simple", "classic"),
+        OffsetDeleted("", "t", 0),
+        GroupDeleted("", "classic"),
     ]
     assert machine.names() == []
 
