@@ -7,13 +7,14 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import confluent_kafka as ck
 from click.testing import Result
+from confluent_kafka.admin import AdminClient
 
 from tests.compat.clients import Confluent, Record, doomed_member
 from tests.compat.clients.confluent import QUIET
@@ -65,6 +66,13 @@ def committed(address: str, group: str, wanted: list[Place]) -> dict[Place, int]
 
         wait_until(answered, f"the offsets of {group}")
     return found
+
+
+def member_ids(address: str, groups: Sequence[str]) -> dict[str, set[str]]:
+    """Who is in each group, as the broker says."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
+    asked = admin.describe_consumer_groups(list(groups))
+    return {group: {member.member_id for member in each.result(DEADLINE_S).members} for group, each in asked.items()}
 
 
 def commit_all(members: list[Member], wanted: list[Place], end: int = EACH) -> None:

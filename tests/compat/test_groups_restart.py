@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
-from tests.compat.clients.confluent import QUIET
 from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Member, Wish
-from tests.compat.clients.model import DEADLINE_S
 from tests.compat.conftest import SHORT_SESSIONS, topic_maker, unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, commit_all, committed, lost_sockets, places, write
+from tests.compat.group_kit import EACH, PARTITIONS, commit_all, committed, lost_sockets, member_ids, places, write
 from tests.kit.brokers import Broker, broker_under_test
 
 # Longer than any broker needs to come back; the sessions of consumer groups are the broker's to choose.
@@ -44,13 +41,6 @@ class Party(NamedTuple):
     members: list[Member]
 
 
-def member_ids(address: str, parties: list[Party]) -> dict[str, set[str]]:
-    """Who is in each group, as the broker says."""
-    admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
-    asked = admin.describe_consumer_groups([party.group for party in parties])
-    return {group: {member.member_id for member in each.result(DEADLINE_S).members} for group, each in asked.items()}
-
-
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
 def test_groups_live_through_a_restart(mortal: Broker, how: str) -> None:
     address, topic = mortal.address, topic_maker(mortal.address, "restart")(PARTITIONS)
@@ -65,7 +55,7 @@ def test_groups_live_through_a_restart(mortal: Broker, how: str) -> None:
             crowd.share(everything, *party.members)
             crowd.read(records, *party.members)
             commit_all(party.members, everything)
-        before = member_ids(address, parties)
+        before = member_ids(address, [party.group for party in parties])
 
         if how == "SIGKILL":
             mortal.kill()
@@ -80,4 +70,4 @@ def test_groups_live_through_a_restart(mortal: Broker, how: str) -> None:
             crowd.read(more, *party.members)
             crowd.share(everything, *party.members)
             commit_all(party.members, everything, 2 * EACH)
-        assert member_ids(address, parties) == before, "nobody had to join again"
+        assert member_ids(address, [party.group for party in parties]) == before, "nobody had to join again"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest
 from kafkalite.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest
 from kafkalite.protocol.messages.join_group import JoinGroupRequest
@@ -168,3 +169,12 @@ def owned(partitions: dict[bytes, list[int]]) -> list[Any]:
     """What a member says that it has."""
     entry = ConsumerGroupHeartbeatRequest.TopicPartitions
     return [entry(topic_id=topic_id, partitions=parts) for topic_id, parts in partitions.items()]
+
+
+def rewind(group: str, topic: str, offsets: dict[int, int]) -> RewindConsumerRequest:
+    """A rewind of one topic to offsets by partition."""
+    entry = RewindConsumerRequest.RewoundTopic
+    partitions = [
+        entry.RewoundPartition(partition_index=at, offset=offset, timestamp=-1) for at, offset in offsets.items()
+    ]
+    return RewindConsumerRequest(group_id=group, topics=[entry(name=topic, partitions=partitions)])

@@ -11,14 +11,17 @@ from tests.fix_torture import SHORT
 from tests.kit import jvm, rig
 
 KILLS_PER_LIFE = 5
+KILLS_PER_GROUP_LIFE = 15  # of --kills: such a life has fewer, and takes its time
 SEED = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**32))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`life`: the number of a directory's life, each with some kills; `cut`, `fault`: the number of each."""
+    """`life`, `group_life`: the number of a directory's life, with some kills; `cut`, `fault`: the number of each."""
     if "life" in metafunc.fixturenames:
         lives = -(-metafunc.config.getoption("kills") // KILLS_PER_LIFE)
         metafunc.parametrize("life", range(lives))
+    if "group_life" in metafunc.fixturenames:
+        metafunc.parametrize("group_life", range(-(-metafunc.config.getoption("kills") // KILLS_PER_GROUP_LIFE)))
     if "cut" in metafunc.fixturenames:
         metafunc.parametrize("cut", range(metafunc.config.getoption("cuts")))
     if "how" in metafunc.fixturenames:

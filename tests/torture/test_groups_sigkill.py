@@ -1,0 +1,218 @@
+"""kill -9 under groups, while members commit, rebalance and are rewound: nothing acknowledged is lost, members go on.
+
+Parties of raw members (tests/kit/parties.py) know to the request what may be there, and what each member must hear.
+Beside them librdkafka's consumers of each kind read and commit: those that are neither rewound nor joined by another
+one keep their member ids, and nothing is assigned anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import pytest
+
+from kafkalite.errors import KafkaConnectionError
+from kafkalite.net.peer import Peer
+from tests.compat.clients.members import Crowd, Place
+from tests.compat.group_kit import EACH, places, write
+from tests.kit.brokers import Kafkalite
+from tests.kit.classic_party import ClassicParty
+from tests.kit.consumer_party import ConsumerParty
+from tests.kit.group_readers import KINDS, Readers
+from tests.kit.members import rewind
+from tests.kit.parties import DEPTH, Loners, Party
+from tests.kit.rig import assert_files_are_good, create_topic, ended
+
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+MOMENTS = ("commit", "rewind", "rebalance")
+PHASES = ("joining", "syncing", "assigning", "assigned")
+OFFSETS_TOPIC, SHARDS = "__consumer_offsets", 4
+SETTINGS = {
+    "offsets.topic.num.partitions": str(SHARDS),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.assignment.interval.ms": "0",
+}
+RAW, READ, PARTITIONS = "raw", "read", 4
+ACKS_MIN = 300
+PROGRESS_S = 60.0
+T = TypeVar("T")
+Streams = dict[Party, asyncio.Task[None]]
+
+
+class Life:
+    """A broker, its groups, and what they know. `progress`: something was answered."""
+
+    def __init__(self, random: Random, crowd: Crowd, broker: Kafkalite) -> None:
+        self.random = random
+        self.broker = broker
+        self.crowd = crowd
+        self.progress = asyncio.Event()
+        self.parties: list[Party] = [
+            kind(f"{kind.__name__} {number}", RAW, PARTITIONS, Random(random.random()))
+            for kind in (Loners, ClassicParty, ConsumerParty)
+            for number in range(2)
+        ]
+        for party in self.parties:
+            party.answered = self.progress
+        self.readers: list[Readers] = []
+        self.written = 0
+        self.rewinds_kept = 0
+        self.undisturbed = 0
+        self.open: list[asyncio.Task[None]] = []
+        self.rewound: Readers | None = None
+
+    # The life.
+
+    async def begin(self) -> None:
+        address = self.broker.address
+        await asyncio.to_thread(self.broker.start)
+        await create_topic(address, RAW, PARTITIONS)
+        await create_topic(address, READ, PARTITIONS)
+        # A rewind stays within the log: there is a record for each.
+        await asyncio.to_thread(write, address, RAW, 0, PARTITIONS)
+        self.readers = [Readers(self.crowd, kind, places(READ, PARTITIONS)) for kind in KINDS]
+        for party in self.parties:
+            await party.connect(address)
+            await party.form()
+        await self.write()
+        await self.every(lambda each: each.settle(self.ends()))
+
+    async def write(self) -> None:
+        """More for the readers."""
+        await asyncio.to_thread(write, self.broker.address, READ, self.written, PARTITIONS)
+        self.written += EACH
+
+    def ends(self) -> dict[Place, int]:
+        return dict.fromkeys(places(READ, PARTITIONS), self.written)
+
+    @property
+    def acks(self) -> int:
+        return sum(party.ledger.acks for party in self.parties)
+
+    async def every(self, work: Callable[[Readers], T]) -> list[T]:
+        """The same of all readers, in threads; one after the other, as most of it is waiting."""
+        return [await asyncio.to_thread(work, each) for each in self.readers]
+
+    async def round(self, moment: str) -> None:
+        """All commit, the broker is killed at this moment, and comes back; everybody hears what they must."""
+        before = self.acks
+        await self.write()
+        await self.every(Readers.note)
+        streams = {party: asyncio.create_task(party.stream()) for party in self.parties}
+        try:
+            await self.until(before + ACKS_MIN + self.random.randint(0, ACKS_MIN))
+            await getattr(self, f"during_{moment}")(streams)
+            await asyncio.to_thread(self.broker.kill)
+        finally:
+            for party in self.parties:
+                party.stop()
+            await asyncio.gather(*streams.values())
+        assert self.acks - before >= ACKS_MIN
+        await self.every(Readers.note_promises)
+        await asyncio.to_thread(self.broker.start)
+        for party in self.parties:
+            self.rewinds_kept += await party.resume(self.broker.address)
+        await self.finish_rewind()
+        await self.every(Readers.judge)
+        await self.write()
+        self.undisturbed += sum(await self.every(lambda each: each.end_round(self.ends())))
+
+    async def until(self, acks: int) -> None:
+        """Until so many commits and rewinds are acknowledged in all."""
+        while self.acks < acks:
+            self.progress.clear()
+            async with asyncio.timeout(PROGRESS_S):
+                await self.progress.wait()
+
+    # The moments.
+
+    async def during_commit(self, _streams: Streams) -> None:
+        """Commits are under way all the time."""
+        await self.until(self.acks + self.random.randint(0, 10 * DEPTH))
+
+    async def during_rewind(self, _streams: Streams) -> None:
+        """Every party is rewound between its commits, and some readers; any of it may be answered, or none."""
+        self.rewound = self.random.choice(self.readers)
+        self.rewound.expect_rewind()
+        work: list[Coroutine[Any, Any, None]] = [self.rewind_readers()]
+        for party in self.parties:
+            count = self.random.randint(min(1, len(party.members)), len(party.members))
+            work.append(party.rewind(self.random.sample(party.members, count)))
+        self.open = [asyncio.create_task(each) for each in work]
+        await self.until(self.acks + self.random.randint(1, 4 * DEPTH))
+
+    async def rewind_readers(self) -> None:
+        assert self.rewound is not None
+        host, port = self.broker.address.rsplit(":", 1)
+        async with Peer(host, int(port)) as peer:
+            answer = await peer.call(rewind(self.rewound.group, READ, dict.fromkeys(range(PARTITIONS), 0)))
+        assert [each.error_code for each in answer.topics[0].partitions] == [0] * PARTITIONS
+
+    async def finish_rewind(self) -> None:
+        """What was rewound without an answer is rewound again."""
+        found = await asyncio.gather(*self.open, return_exceptions=True)
+        wrong = [each for each in found if each is not None and not isinstance(each, KafkaConnectionError)]
+        assert wrong == []
+        if found and found[0] is not None:
+            await self.rewind_readers()
+        self.open, self.rewound = [], None
+
+    async def during_rebalance(self, streams: Streams) -> None:
+        """Somebody joins every group that has members; none of the parties' rebalances is over."""
+        self.random.choice(self.readers).expect_guest()
+        for party in self.parties:
+            if party.members:
+                party.stop()
+                await streams[party]
+                await party.begin_rebalance(self.random.choice(PHASES))
+
+    # The end.
+
+    async def end(self) -> None:
+        """Stopped cleanly; the files are good."""
+        for party in self.parties:
+            await party.close()
+            assert party.ledger.acks > 0
+        for member in self.crowd.members:
+            await asyncio.to_thread(member.leave)
+        assert await asyncio.to_thread(self.broker.stop) == self.broker.clean_exit
+        data = self.broker.data
+        shards = [place for place in places(OFFSETS_TOPIC, SHARDS) if (data / f"{OFFSETS_TOPIC}-{place[1]}").exists()]
+        assert len(shards) > 1
+        await asyncio.to_thread(assert_files_are_good, data, shards, compacted=True)
+
+    async def over(self) -> None:
+        """Whatever happened: no connection stays."""
+        for party in self.parties:
+            await party.close()
+
+
+async def test_groups_go_on(
+    group_life: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
+) -> None:
+    broker = Kafkalite(tmp_path / "broker", SETTINGS)
+    with ended(broker), Crowd(broker.address) as crowd:
+        this = Life(random, crowd, broker)
+        try:
+            await this.begin()
+            for number, moment in enumerate(random.sample(MOMENTS, len(MOMENTS))):
+                print(f"round {number}: {moment}")
+                await this.round(moment)
+            await this.end()
+        finally:
+            await this.over()
+    resumed = sum(party.resumed for party in this.parties)
+    assert resumed > 0 and this.undisturbed > 0
+    record_property(
+        "summary",
+        f"groups' life {group_life}: {len(MOMENTS)} kills, {this.acks} commits and rewinds acknowledged, {resumed} "
+        f"members and {this.undisturbed} consumers went on, {this.rewinds_kept} groups found themselves rewound",
+    )
