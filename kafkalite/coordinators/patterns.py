@@ -84,12 +84,12 @@ def resolved(found: dict[str, list[str]]) -> Callable[[str, GroupShard, Token, N
     """The command that tells a group what its patterns match."""
 
     def tell(group: str, shard: GroupShard, _token: Token, now: Now) -> Effects:
-        return shard.consumers.patterns_resolved(group, found, 0, now)
+        return shard.patterns_resolved(group, found, 0, now)
 
     return tell
 
 
 def failed(group: str, shard: GroupShard, _token: Token, _now: Now) -> Effects:
     """The command that tells a group to ask again."""
-    shard.consumers.patterns_failed(group)
+    shard.patterns_failed(group)
     return Effects()

@@ -12,9 +12,13 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordinators.stored_consumer import DECODERS as CONSUMER_DECODERS
 from kafkalite.coordinators.stored_consumer import ENCODERS as CONSUMER_ENCODERS
 from kafkalite.coordinators.stored_consumer import TOMBSTONES as CONSUMER_TOMBSTONES
+from kafkalite.coordinators.stored_registered import DECODERS as REGISTERED_DECODERS
+from kafkalite.coordinators.stored_registered import ENCODERS as REGISTERED_ENCODERS
+from kafkalite.coordinators.stored_registered import TOMBSTONES as REGISTERED_TOMBSTONES
 from kafkalite.protocol.stored.catalogue import StoredKey, StoredValue
 from kafkalite.protocol.stored.group_records import ConsumerGroupMetadataKey as ConsumerGroupKey
 from kafkalite.protocol.stored.group_records import (
+    GroupDefinitionKey,
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
@@ -27,6 +31,7 @@ from kafkalite.protocol.stored.group_records import (
 from kafkalite.state.group_records import (
     CLASSIC,
     CONSUMER,
+    REGISTERED,
     ClassicGroup,
     ClassicMember,
     GroupDeleted,
@@ -125,6 +130,8 @@ def _encode_classic(record: ClassicGroup) -> tuple[StoredKey, StoredValue]:
 def _encode_group_deleted(record: GroupDeleted) -> tuple[StoredKey, None]:
     if record.kind == CLASSIC:
         return GroupMetadataKey(group=record.group), None
+    if record.kind == REGISTERED:
+        return GroupDefinitionKey(group_id=record.group), None
     return ConsumerGroupKey(group_id=record.group), None
 
 
@@ -179,12 +186,14 @@ ENCODERS: dict[type, Callable[[Any], tuple[StoredKey, StoredValue | None]]] = {
     ClassicGroup: _encode_classic,
     GroupDeleted: _encode_group_deleted,
     **CONSUMER_ENCODERS,
+    **REGISTERED_ENCODERS,
 }
 DECODERS: dict[type, Callable[[Any, Any], object]] = {
     LegacyOffsetCommitKey: _offset,
     OffsetCommitKey: _offset,
     GroupMetadataKey: _classic,
     **CONSUMER_DECODERS,
+    **REGISTERED_DECODERS,
 }
 TOMBSTONES: dict[type, Callable[[Any], object]] = {
     LegacyOffsetCommitKey: _offset_deleted,
@@ -192,4 +201,5 @@ TOMBSTONES: dict[type, Callable[[Any], object]] = {
     GroupMetadataKey: lambda key: GroupDeleted(key.group, CLASSIC),
     ConsumerGroupKey: lambda key: GroupDeleted(key.group_id, CONSUMER),
     **CONSUMER_TOMBSTONES,
+    **REGISTERED_TOMBSTONES,
 }

@@ -48,8 +48,12 @@ class Upkeep:
         """A topic is new or has grown: whoever reads it is to be given its partitions."""
         for shard in self._runtime.shards():
             machine = self._runtime.machine(shard)
-            if machine is not None:  # one that is loading has seen nothing yet
-                machine.consumers.topics_changed((name,))
+            if machine is None:  # one that is loading has seen nothing yet
+                continue
+            machine.consumers.topics_changed((name,))
+            if machine.registered.groups:
+                self._runtime.submit(shard, partial(look_at_topic, name))
+        self._runtime.flush()
 
     def topic_gone(self, name: str) -> None:
         """A topic was deleted: nobody has read anything of one that is made anew."""
@@ -104,6 +108,11 @@ class Sweep:
 def forget_topic(name: str, machine: GroupShard, _token: Token, _now: Now) -> Effects:
     """A command: forget all offsets of a topic."""
     return machine.topic_deleted(name)
+
+
+def look_at_topic(name: str, machine: GroupShard, _token: Token, now: Now) -> Effects:
+    """A command: registered groups that read the topic may begin a generation."""
+    return machine.registered.topics_changed((name,), now)
 
 
 def sweep(names: list[str], machine: GroupShard, token: Token, now: Now) -> Effects:

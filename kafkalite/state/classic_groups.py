@@ -40,7 +40,7 @@ class CommitJudged(NamedTuple):
 
     code: int
 
-    def of_partition(self, topic_id: bytes, partition: int) -> int:
+    def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> int:
         """The judgement on one partition of a commit."""
         return self.code
 

@@ -46,7 +46,7 @@ class ConsumerGroups:
 
     def __init__(self, topics: Topics, settings: Callable[[str], ConsumerGroupSettings]) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
-        self._topics = topics
+        self.topics = topics
         self._settings = settings
         self._sessions: dict[tuple[str, str], int] = {}  # when each is over, on the monotonic clock
         self._watches: dict[str, Watch] = {}
@@ -82,8 +82,8 @@ class ConsumerGroups:
         # a pattern that is still to be resolved starts an epoch when it is: one assignment instead of two
         bump = draft.group.epoch == INITIAL_EPOCH or new_names or (new_pattern and not unresolved)
         if bump or not watch.topics_seen:
-            refresh_epoch(draft, self._topics, bump=bump)
-        refresh_target(draft, self._topics, settings, now)
+            refresh_epoch(draft, self.topics, bump=bump)
+        refresh_target(draft, self.topics, settings, now)
         self._reconcile(effects, draft, request, resubscribed=new_names or new_pattern, now=now)
         if replaced is not None:
             self._forget(effects, group_id, replaced)
@@ -114,7 +114,7 @@ class ConsumerGroups:
         situation = Situation(
             target_epoch=group.assignment_epoch,
             target=group.targets.get(member_id, {}),
-            subscribed=subscribed_ids(group, member_id, self._topics),
+            subscribed=subscribed_ids(group, member_id, self.topics),
             resubscribed=resubscribed,
             owned=request.owned,
             owners=group.owners,
@@ -139,7 +139,7 @@ class ConsumerGroups:
             membership.step_aside(draft, member_id)
             effects.cancel_timer((CONSUMER, REBALANCE, request.group, member_id))
         else:
-            membership.remove(draft, [member_id], self._topics)
+            membership.remove(draft, [member_id], self.topics)
             self._forget(effects, request.group, member_id)
         effects.records += draft.records
         return HeartbeatResult(KafkaErrorCode.NONE, None, member_id, request.member_epoch)
@@ -156,7 +156,7 @@ class ConsumerGroups:
             effects.set_timer(name, over_at_ms)
         elif kind == SESSION or _is_revoking(group, member_id):
             draft = Draft(group)
-            membership.remove(draft, [member_id], self._topics)
+            membership.remove(draft, [member_id], self.topics)
             self._forget(effects, group_id, member_id)
             effects.records += draft.records
         return effects
@@ -199,7 +199,7 @@ class ConsumerGroups:
         watch = self._watches.setdefault(group_id, Watch())
         watch.resolving, watch.resolved_at_ms = False, now.ms
         draft = Draft(group)
-        take_over(draft, found, version, self._topics, now)
+        take_over(draft, found, version, self.topics, now)
         effects.records += draft.records
         return effects
 

@@ -48,7 +48,7 @@ class CommitCheck(NamedTuple):
     epoch: int = 0
     current: ConsumerGroupCurrentMemberAssignment | None = None
 
-    def of_partition(self, topic_id: bytes, partition: int) -> KafkaErrorCode:
+    def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> KafkaErrorCode:
         """Answer NONE, or STALE_MEMBER_EPOCH: the sender of this epoch did not own the partition."""
         if self.code != KafkaErrorCode.NONE or self.current is None:
             return self.code

@@ -1,7 +1,7 @@
-"""Which kind a group is of, and what its offsets must know of it: classic groups and consumer groups side by side.
+"""Which kind a group is of, and what its offsets must know of it: classic, consumer and registered groups side by side.
 
-A name belongs to one kind at a time. A group without members gives its name to whoever comes with the other protocol;
-one with members keeps it.
+A name belongs to one kind at a time. A group without members gives its name to whoever comes with another protocol; one
+with members keeps it, and so does a registered group that somebody has created.
 Source: GroupMetadataManager.java (maybeDeleteEmptyClassicGroup, maybeDeleteEmptyConsumerGroup) of Apache Kafka.
 """
 
@@ -9,12 +9,15 @@ from collections.abc import Collection
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_groups import ClassicGroups
-from kafkalite.state.classic_requests import Join, Joined
+from kafkalite.state.classic_requests import Done, Join, Joined, Leave
 from kafkalite.state.consumer_group import ConsumerGroups
 from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, HeartbeatResult
 from kafkalite.state.consumer_queries import check_commit, deletion, fence_owners
 from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED
 from kafkalite.state.offsets import CommitCheck, CommitOf
+from kafkalite.state.registered_groups import RegisteredGroups
+from kafkalite.state.registered_requests import ConsumerRegistered, CreateGroup, RegisterConsumer
 
 __all__ = ["GroupKinds"]
 
@@ -22,53 +25,77 @@ __all__ = ["GroupKinds"]
 class GroupKinds:
     """The groups of a shard whatever protocol they speak; `offsets.GroupsOfOffsets` for all of them."""
 
-    def __init__(self, classic: ClassicGroups, consumers: ConsumerGroups) -> None:
+    def __init__(self, classic: ClassicGroups, consumers: ConsumerGroups, registered: RegisteredGroups) -> None:
         self._classic = classic
         self._consumers = consumers
+        self._registered = registered
 
     def join(self, request: Join, token: Token, now: Now) -> Effects:
-        """A member of the classic protocol; INCONSISTENT_GROUP_PROTOCOL where members speak the other one."""
-        group = self._consumers.groups.get(request.group)
-        if group is None:
-            return self._classic.join(request, token, now)
-        gone = deletion(group)
-        effects = Effects()
-        if isinstance(gone, KafkaErrorCode):
+        """A member of the classic protocol; INCONSISTENT_GROUP_PROTOCOL where members speak another one."""
+        if self._keeps_from_classic(request.group):
             refused = Joined(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+            effects = Effects()
             effects.answer(token, refused)
             return effects
         joined = self._classic.join(request, token, now)
-        if joined.records:
-            effects.records += gone
-        effects.extend(joined)
-        return effects
+        return self._given_up(request.group, joined, now, to=CLASSIC)
 
     def consumer_heartbeat(self, request: ConsumerGroupHeartbeat, token: Token, now: Now) -> Effects:
-        """A member of the consumer protocol; GROUP_ID_NOT_FOUND where members speak the classic one."""
-        refusal = self._classic.delete_refusal(request.group)
-        if refusal == KafkaErrorCode.NON_EMPTY_GROUP:
+        """A member of the consumer protocol; GROUP_ID_NOT_FOUND where members speak another one."""
+        classic = self._classic.delete_refusal(request.group) == KafkaErrorCode.NON_EMPTY_GROUP
+        if classic or self._keeps_name(request.group):
             effects = Effects()
             message = f"Group {request.group} is not a consumer group."
             effects.answer(token, HeartbeatResult(KafkaErrorCode.GROUP_ID_NOT_FOUND, message))
             return effects
         beat = self._consumers.heartbeat(token, request, now)
-        if refusal or not beat.records:
-            return beat
-        effects = self._classic.delete(request.group, now)
-        effects.extend(beat)
-        return effects
+        return self._given_up(request.group, beat, now, to=CONSUMER)
+
+    def register(self, request: RegisterConsumer, token: Token, now: Now) -> Effects:
+        """A consumer of kafkalite's own protocol; INCONSISTENT_GROUP_PROTOCOL where members speak another one."""
+        if self._has_members_of_kafka(request.group):
+            effects = Effects()
+            effects.answer(token, ConsumerRegistered(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return effects
+        registered = self._registered.register(request, token, now)
+        return self._given_up(request.group, registered, now, to=REGISTERED)
+
+    def create(self, request: CreateGroup, token: Token, now: Now) -> Effects:
+        """Define a registered group; INCONSISTENT_GROUP_PROTOCOL where members speak another protocol."""
+        if self._has_members_of_kafka(request.group):
+            effects = Effects()
+            effects.answer(token, Done(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return effects
+        created = self._registered.create(request, token, now)
+        return self._given_up(request.group, created, now, to=REGISTERED)
+
+    def leave(self, request: Leave, token: Token, now: Now) -> Effects:
+        """Members of a classic or a registered group leave."""
+        if request.group in self._registered:
+            return self._registered.leave(request, token, now)
+        return self._classic.leave(request, token, now)
 
     def fence_owners(self, name: str, places: Collection[CommitOf], now: Now) -> Effects:
         """Offsets of a group are being set anew: the owners of these partitions must join anew to read them."""
+        if name in self._registered:
+            return self._registered.rewind(name, {(each.topic, each.partition) for each in places}, now)
         group = self._consumers.groups.get(name)
         if group is None:
             return self._classic.fence_owners(name, {(each.topic, each.partition) for each in places}, now)
         return Effects(records=fence_owners(group, [(each.topic_id, each.partition) for each in places]))
 
+    def check_fetch(self, name: str, member_id: str | None, generation: int) -> int:
+        """Whether this sender may fetch offsets; `generation` is the member epoch of a consumer group's member."""
+        if name in self._registered:
+            return self._registered.check_fetch(name, member_id, generation)
+        return self._consumers.check_fetch(name, member_id, generation)
+
     def check_commit(
         self, name: str, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
     ) -> CommitCheck:
         """Whether this sender may commit; `generation` is the member epoch of a consumer group's member."""
+        if name in self._registered:
+            return self._registered.check_commit(name, member_id, generation, transactional=transactional)
         group = self._consumers.groups.get(name)
         if group is None:
             return self._classic.check_commit(
@@ -77,32 +104,40 @@ class GroupKinds:
         return check_commit(group, member_id, generation)
 
     def committed(self, name: str, member_id: str, now: Now) -> Effects:
-        """A commit keeps the session of a classic member alive; one of a consumer group must heartbeat."""
+        """A commit keeps the session of a member alive; one of a consumer group must heartbeat."""
+        if name in self._registered:
+            return self._registered.committed(name, member_id, now)
         return Effects() if name in self._consumers.groups else self._classic.committed(name, member_id, now)
 
     def offset_delete_refusal(self, name: str) -> int:
-        """Of consumer groups the broker always knows what they read."""
-        known = name in self._consumers.groups
+        """Of consumer groups and registered ones the broker always knows what they read."""
+        known = name in self._consumers.groups or name in self._registered
         return KafkaErrorCode.NONE if known else self._classic.offset_delete_refusal(name)
 
     def reads_topic(self, name: str, topic: str) -> bool:
         """Whether a member of the group reads the topic."""
+        if name in self._registered:
+            return self._registered.reads_topic(name, topic)
         group = self._consumers.groups.get(name)
         return self._classic.reads_topic(name, topic) if group is None else topic in group.subscribed_topics()
 
     def expire_since(self, name: str) -> int | None:
         """Offsets of a consumer group expire from their commits, for topics that it does not read."""
+        if name in self._registered:
+            return self._registered.expire_since(name)
         return -1 if name in self._consumers.groups else self._classic.expire_since(name)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._classic or name in self._consumers.groups
+        return name in self._classic or name in self._consumers.groups or name in self._registered
 
     def names(self) -> list[str]:
-        """All groups of either kind."""
-        return [group.name for group in self._classic] + list(self._consumers.groups)
+        """All groups of every kind."""
+        return [group.name for group in self._classic] + list(self._consumers.groups) + list(self._registered.groups)
 
     def delete_refusal(self, name: str) -> int:
         """GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or 0: the group may be deleted."""
+        if name in self._registered:
+            return self._registered.delete_refusal(name)
         group = self._consumers.groups.get(name)
         if group is None:
             return self._classic.delete_refusal(name)
@@ -111,9 +146,42 @@ class GroupKinds:
 
     def delete(self, name: str, now: Now) -> Effects:
         """The tombstones of a group that `delete_refusal` lets go."""
+        if name in self._registered:
+            return self._registered.delete(name, now)
         group = self._consumers.groups.get(name)
         if group is None:
             return self._classic.delete(name, now)
         gone = deletion(group)
         assert not isinstance(gone, KafkaErrorCode), name
         return Effects(records=gone)
+
+    def _has_members_of_kafka(self, name: str) -> bool:
+        classic = self._classic.delete_refusal(name) == KafkaErrorCode.NON_EMPTY_GROUP
+        group = self._consumers.groups.get(name)
+        return classic or (group is not None and bool(group.members))
+
+    def _keeps_from_classic(self, name: str) -> bool:
+        group = self._consumers.groups.get(name)
+        return (group is not None and bool(group.members)) or self._keeps_name(name)
+
+    def _keeps_name(self, name: str) -> bool:
+        """Whether a registered group stays what it is: it has members, or was created and not deleted."""
+        has_members = self._registered.delete_refusal(name) == KafkaErrorCode.NON_EMPTY_GROUP
+        return has_members or self._registered.is_defined(name)
+
+    def _given_up(self, name: str, effects: Effects, now: Now, to: str) -> Effects:
+        """What founded a group of one kind, after the tombstones of an empty one of another kind that had the name."""
+        if not effects.records:
+            return effects
+        given = Effects()
+        if to != REGISTERED and name in self._registered:
+            given.extend(self._registered.delete(name, now))
+        if to != CLASSIC and name in self._classic:
+            given.extend(self._classic.delete(name, now))
+        group = self._consumers.groups.get(name)
+        if to != CONSUMER and group is not None:
+            gone = deletion(group)
+            assert not isinstance(gone, KafkaErrorCode), name
+            given.records += gone
+        given.extend(effects)
+        return given

@@ -1,6 +1,7 @@
 """The records of `__consumer_offsets` as the machines know them: plain values, without versions or bytes.
 
-`coordinators` maps each to the stored key and value that Kafka writes. Times are wall time in ms, -1 = not set.
+`coordinators` maps each to the stored key and value that Kafka writes; those of registered groups, which Kafka does not
+have, are kafkalite's own. Times are wall time in ms, -1 = not set.
 Source: the files `*Key.json` and `*Value.json` of Apache Kafka's group coordinator.
 """
 
@@ -12,6 +13,7 @@ from kafkalite.model import ZERO_UUID
 __all__ = [
     "CLASSIC",
     "CONSUMER",
+    "REGISTERED",
     "ClassicGroup",
     "ClassicMember",
     "ClassicMemberMetadata",
@@ -23,16 +25,27 @@ __all__ = [
     "ConsumerGroupTargetAssignmentMember",
     "ConsumerGroupTargetAssignmentMetadata",
     "ConsumerGroupTombstone",
+    "GroupDefinition",
     "GroupDeleted",
+    "GroupGeneration",
+    "GroupGenerationDeleted",
     "OffsetCommitted",
     "OffsetDeleted",
+    "Owned",
     "PartitionEpochs",
+    "Place",
+    "RegisteredMember",
+    "RewindMark",
+    "RewindMarkDeleted",
+    "StaticClaim",
+    "StaticClaimDeleted",
     "TransactionEnded",
     "TransactionalOffset",
 ]
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
+REGISTERED = "registered"
 
 
 class OffsetCommitted(NamedTuple):
@@ -106,7 +119,7 @@ class ClassicGroup(NamedTuple):
 
 
 class GroupDeleted(NamedTuple):
-    """A tombstone of the group itself. `kind` is "classic" or "consumer": which record type it deletes."""
+    """A tombstone of the group itself. `kind` is "classic", "consumer" or "registered": which record it deletes."""
 
     group: str
     kind: str
@@ -208,3 +221,94 @@ class ConsumerGroupTombstone(NamedTuple):
     group: str
     of: type
     key: str = ""
+
+
+Place = tuple[str, int]
+"""A partition: name of the topic, number."""
+
+Owned = Mapping[Place, int]
+"""Partitions, each with the generation since which it has been owned without a break or a rewind."""
+
+
+class GroupDefinition(NamedTuple):
+    """What a registered group is (type 10000).
+
+    Arguments:
+        session_timeout_ms: -1 = nobody defined the group, its first member founded it.
+        topics: what it reads; () where there is a pattern, or where the members say what they read.
+        first_topics: names and numbers of partitions of what the first generation read, None until there is one.
+    """
+
+    group: str
+    session_timeout_ms: int
+    topics: tuple[str, ...]
+    pattern: str | None
+    assignor: str
+    ephemeral: bool
+    first_topics: tuple[tuple[str, int], ...] | None = None
+
+
+class StaticClaim(NamedTuple):
+    """The partitions that a member has for itself, whatever the assignment (type 10001)."""
+
+    group: str
+    consumer_id: str
+    places: frozenset[Place]
+
+
+class StaticClaimDeleted(NamedTuple):
+    """A tombstone: the consumer claims nothing any more."""
+
+    group: str
+    consumer_id: str
+
+
+class RewindMark(NamedTuple):
+    """The generation that a rewind of this partition began (type 10002)."""
+
+    group: str
+    topic: str
+    partition: int
+    generation: int
+
+
+class RewindMarkDeleted(NamedTuple):
+    """A tombstone: group or topic is gone."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class RegisteredMember(NamedTuple):
+    """A member of a generation; timeouts in ms.
+
+    Arguments:
+        topics: what it named when it registered.
+        epoch: the last generation that changed what it owns, or where it is to read: it must know this one.
+    """
+
+    consumer_id: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    topics: tuple[str, ...]
+    epoch: int
+    owned: Owned
+
+
+class GroupGeneration(NamedTuple):
+    """The generation of a registered group, whole (type 10003). `state_timestamp_ms`: since when it has members, or
+    none."""
+
+    group: str
+    generation: int
+    state_timestamp_ms: int
+    members: tuple[RegisteredMember, ...]
+
+
+class GroupGenerationDeleted(NamedTuple):
+    """A tombstone of the generation: the group is being deleted."""
+
+    group: str

@@ -1,11 +1,11 @@
-"""The groups of one shard of `__consumer_offsets`, whole: classic groups, consumer groups, and the offsets of all.
+"""The groups of one shard of `__consumer_offsets`, whole: classic, consumer and registered ones, and all offsets.
 
 The machine that the runtime drives. It gives each record, timer and command to the part that it belongs to, and does
 what concerns several parts: deleting groups, expiring offsets, and groups that exist by their offsets alone (simple
 groups: Empty, without a protocol type). Pure, as its parts are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -20,19 +20,39 @@ from kafkalite.state.group_kinds import GroupKinds
 from kafkalite.state.group_records import (
     CLASSIC,
     CONSUMER,
+    REGISTERED,
     ClassicGroup,
+    ClassicMember,
     ConsumerGroupMetadata,
+    GroupDefinition,
     GroupDeleted,
+    GroupGeneration,
+    GroupGenerationDeleted,
     OffsetCommitted,
     OffsetDeleted,
+    RewindMark,
+    RewindMarkDeleted,
+    StaticClaim,
+    StaticClaimDeleted,
     TransactionalOffset,
     TransactionEnded,
 )
 from kafkalite.state.offsets import CommitOf, CommitsDone, Offsets, OffsetSettings
+from kafkalite.state.registered_core import RegisteredSettings
+from kafkalite.state.registered_groups import RegisteredGroups
 
 __all__ = ["GroupShard", "GroupsDeleted"]
 
 OFFSET_RECORDS = (OffsetCommitted, OffsetDeleted, TransactionalOffset, TransactionEnded)
+REGISTERED_RECORDS = (
+    GroupDefinition,
+    GroupGeneration,
+    GroupGenerationDeleted,
+    StaticClaim,
+    StaticClaimDeleted,
+    RewindMark,
+    RewindMarkDeleted,
+)
 
 
 class GroupsDeleted(NamedTuple):
@@ -42,11 +62,11 @@ class GroupsDeleted(NamedTuple):
 
 
 class GroupShard:
-    """Joins and the heartbeats of consumer groups go to `kinds`, other requests of members to `classic`, those for
-    offsets to `offsets`; the rest is here.
+    """What may found a group, or is asked of groups of several kinds, goes to `kinds`, other requests of members to
+    `classic` and `registered`, those for offsets to `offsets`; the rest is here.
 
     Arguments:
-        classic, offsets: the broker's settings.
+        classic, offsets: the broker's settings; those for classic groups bound sessions and size of registered ones.
         consumers: the consumer groups of the shard, still empty.
         counts: grow with what happens from `loaded` on.
     """
@@ -60,7 +80,9 @@ class GroupShard:
     ) -> None:
         self.classic = ClassicGroups(classic)
         self.consumers = consumers
-        self.kinds = GroupKinds(self.classic, consumers)
+        bounds = RegisteredSettings(classic.session_min_ms, classic.session_max_ms, classic.members_max)
+        self.registered = RegisteredGroups(bounds, consumers.topics, self)
+        self.kinds = GroupKinds(self.classic, consumers, self.registered)
         self.offsets = Offsets(offsets, self.kinds)
         self._counts = counts or GroupCounts()
         self._lives = False
@@ -73,6 +95,8 @@ class GroupShard:
             self.offsets.apply(record)
         elif isinstance(record, ClassicGroup) or (isinstance(record, GroupDeleted) and record.kind == CLASSIC):
             self.classic.apply(record)
+        elif isinstance(record, REGISTERED_RECORDS) or (isinstance(record, GroupDeleted) and record.kind == REGISTERED):
+            self.registered.apply(record)
         else:
             self.consumers.apply(record)
 
@@ -81,10 +105,13 @@ class GroupShard:
         self._lives = True
         effects = self.classic.loaded(now)
         effects.extend(self.consumers.loaded(now))
+        effects.extend(self.registered.loaded(now))
         return effects
 
     def expired(self, name: TimerName, now: Now) -> Effects:
         """A timer has run out; its name begins with the kind of group."""
+        if name[0] == REGISTERED:
+            return self.registered.expired(name, now)
         return self.classic.expired(name, now) if name[0] == CLASSIC else self.consumers.expired(name, now)
 
     def listed(self) -> list[Listed]:
@@ -93,10 +120,20 @@ class GroupShard:
             Listed(name, CONSUMER_PROTOCOL, group.state.value, CONSUMER)
             for name, group in self.consumers.groups.items()
         ]
-        return self.classic.listed() + consumers + [Listed(name, "", State.EMPTY.value) for name in self.simple()]
+        registered = [
+            Listed(name, CONSUMER_PROTOCOL, group.state.value, REGISTERED)
+            for name, group in self.registered.groups.items()
+        ]
+        simple = [Listed(name, "", State.EMPTY.value) for name in self.simple()]
+        return self.classic.listed() + consumers + registered + simple
 
     def describe(self, name: str) -> Described | None:
-        """What DescribeGroups shows; None when there is no such classic group (to clients: state Dead)."""
+        """What DescribeGroups shows; None when there is no such classic or registered group (to clients: state Dead).
+
+        Of registered members it is who they are; `registered.describe` has what they own.
+        """
+        if name in self.registered:
+            return self._described(name)
         described = self.classic.describe(name)
         if described is None and name in self.offsets and name not in self.kinds:
             return Described(State.EMPTY.value)
@@ -147,7 +184,8 @@ class GroupShard:
     def sweep(self, names: Sequence[str], now: Now) -> Effects:
         """Expire the offsets of these groups; an Empty group that has none left goes with them.
 
-        A group of which an id was given out, but not yet used, stays: somebody is about to join.
+        A group of which an id was given out, but not yet used, stays: somebody is about to join. So does a registered
+        one that was created.
         """
         effects = Effects()
         for name in names:
@@ -155,13 +193,33 @@ class GroupShard:
             effects.records += tombstones
             group = self.classic.get(name)
             awaited = group is not None and bool(group.members.pending)
-            if nothing_left and not awaited and not self.kinds.delete_refusal(name):
+            kept = awaited or self.registered.is_defined(name)
+            if nothing_left and not kept and not self.kinds.delete_refusal(name):
                 self._delete(name, effects, now)
         return effects
 
     def topic_deleted(self, topic: str) -> Effects:
         """Forget all offsets of a topic that is gone."""
-        return Effects(records=list(self.offsets.topic_deleted(topic)))
+        return Effects(records=[*self.offsets.topic_deleted(topic), *self.registered.topic_deleted(topic)])
+
+    def patterns_resolved(self, name: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
+        """The answer to `ResolvePatterns`: names of topics by pattern, in the metadata of `version`."""
+        if name in self.registered:
+            return self.registered.patterns_resolved(name, found, now)
+        return self.consumers.patterns_resolved(name, found, version, now)
+
+    def patterns_failed(self, name: str) -> None:
+        """The question could not be answered; it is asked again."""
+        self.registered.patterns_failed(name)
+        self.consumers.patterns_failed(name)
+
+    def committed(self, group: str, topic: str, partition: int) -> int:
+        """`registered_core.Committed`: the offset, -1 = nothing is committed."""
+        return self.offsets.committed(group, topic, partition)
+
+    def delete_all(self, group: str) -> Sequence[object]:
+        """`registered_core.Committed`: tombstones for all offsets of a group."""
+        return self.offsets.delete_all(group)
 
     def _count(self, record: object) -> None:
         """A record that is about to be applied."""
@@ -169,10 +227,24 @@ class GroupShard:
             self._counts.commits += 1
         elif isinstance(record, ConsumerGroupMetadata):
             self._counts.rebalances += 1
+        elif isinstance(record, GroupGeneration) and record.members:
+            known = self.registered.groups.get(record.group)
+            last = None if known is None else known.stored
+            self._counts.rebalances += last is None or last.generation != record.generation
         elif isinstance(record, ClassicGroup) and record.members:
             group = self.classic.get(record.group)
             before = None if group is None else group.stored
             self._counts.rebalances += before is None or before.generation != record.generation
+
+    def _described(self, name: str) -> Described | None:
+        seen = self.registered.describe(name)
+        if seen is None:
+            return None
+        members = tuple(
+            ClassicMember(each.consumer_id, None, each.client_id, each.client_host, -1, -1, b"", b"")
+            for each in seen.members
+        )
+        return Described(seen.state, CONSUMER_PROTOCOL, seen.assignor, members)
 
     def _delete_refusal(self, name: str) -> int:
         simple = name in self.offsets and name not in self.kinds

@@ -51,7 +51,8 @@ class CommitCheck(Protocol):
     @property
     def code(self) -> int: ...
 
-    def of_partition(self, topic_id: bytes, partition: int) -> int: ...
+    def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> int:
+        """The judgement on one partition; groups own by the id or by the name of a topic."""
 
 
 class GroupsOfOffsets(Protocol):
@@ -188,7 +189,7 @@ class Offsets:
             if part.metadata is not None and len(part.metadata) > self.settings.metadata_max:
                 errors.append(int(KafkaErrorCode.OFFSET_METADATA_TOO_LARGE))
                 continue
-            errors.append(int(check.of_partition(part.topic_id, part.partition)))
+            errors.append(int(check.of_partition(part.topic_id, part.partition, part.topic)))
             if not errors[-1]:
                 effects.records.append(_record(request, part, now))
         effects.answer(token, CommitsDone(errors=tuple(errors)))
@@ -223,6 +224,11 @@ class Offsets:
                 else:
                     found.append(_found(topic, partition, stored.get(partition), topic_id))
         return found
+
+    def committed(self, group: str, topic: str, partition: int) -> int:
+        """The committed offset of one partition, -1 = nothing is committed."""
+        stored = self._store.of_group(group).get(topic, {}).get(partition)
+        return NO_OFFSET if stored is None else stored.offset
 
     def delete(self, group: str, partitions: Sequence[tuple[str, int]], token: Token) -> Effects:
         """Delete offsets that no member needs; answers `OffsetsDeleted`, per partition GROUP_SUBSCRIBED_TO_TOPIC."""

@@ -5,6 +5,8 @@ versions and bytes. Timeouts are ms; an `error` is a Kafka error code, 0 = none.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kafkalite.state.group_records import Place
+
 __all__ = [
     "BY_RESET_POLICY",
     "FROM_LOG_START",
@@ -14,7 +16,6 @@ __all__ = [
     "HeartbeatAnswered",
     "HeartbeatPlus",
     "MemberSeen",
-    "Place",
     "RegisterConsumer",
     "StartOffsets",
 ]
@@ -23,13 +24,12 @@ BY_RESET_POLICY = -1
 """A start offset: nothing is committed, and the partition was there when the group began; the client decides."""
 
 FROM_LOG_START = -2
-"""A start offset: nothing is committed, and the partition came later; whoever answers puts the log start in its place."""
-
-Place = tuple[str, int]
-"""A partition: name of the topic, number."""
+"""A start offset: nothing is committed, and the partition came later; who answers puts the log start in its place."""
 
 StartOffsets = Mapping[str, Mapping[int, int]]
 """Where to begin to read, by topic and partition."""
+
+NOWHERE: StartOffsets = {}
 
 
 class CreateGroup(NamedTuple):
@@ -74,7 +74,7 @@ class ConsumerRegistered(NamedTuple):
 
     error: int = 0
     generation: int = -1
-    partitions: StartOffsets = {}
+    partitions: StartOffsets = NOWHERE
 
 
 class HeartbeatPlus(NamedTuple):

@@ -10,7 +10,7 @@ class HeartbeatPlusRequest(Request, key=10004, versions=(0, 0), flexible=0):
         group_id: the group.
         consumer_id: the consumer id.
         generation_id: the generation that the consumer knows.
-        session_timeout_ms: how long the consumer may be silent from now on, in milliseconds.
+        session_timeout_ms: how long the consumer may be silent from now on, in milliseconds; 0 means as before.
     """
 
     group_id: string

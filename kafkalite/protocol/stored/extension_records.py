@@ -3,7 +3,7 @@
 Law: a released field keeps its place and meaning; new ones are tagged fields, so that older brokers read the rest.
 """
 
-from kafkalite.protocol.schema import Struct, boolean, int32, string
+from kafkalite.protocol.schema import Struct, boolean, int32, int64, string
 from kafkalite.protocol.stored.catalogue import StoredKey, StoredValue
 
 
@@ -27,6 +27,42 @@ class GroupDefinitionValue(StoredValue, versions=(0, 0), flexible=0):
 
 
 class GroupDefinitionKey(StoredKey, type_id=10000, value=GroupDefinitionValue):
+    """Which group."""
+
+    group_id: string
+
+
+class GroupGenerationValue(StoredValue, versions=(0, 0), flexible=0):
+    """A generation, with its members and all that they own. The timestamp is since when there are members, or none.
+
+    A member's `epoch` is the last generation that changed what it owns, or where it is to read; `since` of a partition
+    is the generation from which on it has owned it without a break or a rewind. Timeouts in ms.
+    """
+
+    class Member(Struct):
+        class OwnedTopic(Struct):
+            class OwnedPartition(Struct):
+                partition_index: int32
+                since: int32
+
+            name: string
+            partitions: list[OwnedPartition]
+
+        consumer_id: string
+        client_id: string
+        client_host: string
+        session_timeout_ms: int32
+        rebalance_timeout_ms: int32
+        topics: list[string]
+        epoch: int32
+        owned_partitions: list[OwnedTopic]
+
+    generation_id: int32
+    state_timestamp: int64
+    members: list[Member]
+
+
+class GroupGenerationKey(StoredKey, type_id=10003, value=GroupGenerationValue):
     """Which group."""
 
     group_id: string

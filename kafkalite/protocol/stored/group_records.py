@@ -24,6 +24,8 @@ from kafkalite.protocol.stored.consumer_group_records import (
 from kafkalite.protocol.stored.extension_records import (
     GroupDefinitionKey,
     GroupDefinitionValue,
+    GroupGenerationKey,
+    GroupGenerationValue,
     RewindMarkKey,
     RewindMarkValue,
     StaticClaimKey,
@@ -48,6 +50,8 @@ __all__ = [
     "ConsumerGroupTargetAssignmentMetadataValue",
     "GroupDefinitionKey",
     "GroupDefinitionValue",
+    "GroupGenerationKey",
+    "GroupGenerationValue",
     "GroupMetadataKey",
     "GroupMetadataValue",
     "LegacyOffsetCommitKey",
@@ -135,6 +139,7 @@ RECORDS = Catalogue(
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupRegularExpressionKey,
     GroupDefinitionKey,
+    GroupGenerationKey,
     StaticClaimKey,
     RewindMarkKey,
 )

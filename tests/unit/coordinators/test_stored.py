@@ -8,14 +8,15 @@ import pytest
 from kafkalite.coordinators.loading import RecordError
 from kafkalite.coordinators.stored import DECODERS, ENCODERS, TOMBSTONES, GroupCodec
 from kafkalite.protocol.stored import group_records as stored
-from kafkalite.protocol.versions import EXTENSIONS_FROM
 from kafkalite.state import group_records as state
-from kafkalite.state.group_records import CLASSIC, CONSUMER, ConsumerGroupTombstone
+from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED, ConsumerGroupTombstone
 from tests.unit.protocol.values import TEXTS, seed
 
 CODEC = GroupCodec()
 T1, T2 = b"1" * 16, b"2" * 16
 MEMBER = state.ClassicMember("m", None, "c", "/h", 60_000, 10_000, b"\x00\x01subscribed", b"")
+OWNED = {("b", 1): 3, ("a", 7): 5, ("a", 2): 4}
+REGISTERED_MEMBER = state.RegisteredMember("m", "c", "/h", 10_000, 60_000, ("a", "b"), 5, OWNED)
 RECORDS: list[Any] = [
     state.OffsetCommitted("g", "t", 3, 2**40, 7, "here", 1_700_000_000_000),
     state.OffsetCommitted("g", "t", 3, 5, -1, "", 1, -1, T1),
@@ -46,6 +47,17 @@ RECORDS: list[Any] = [
             (state.ConsumerGroupRegularExpression, "a.*"),
         )
     ),
+    state.GroupDefinition("g", 10_000, ("a", "b"), None, "sticky", ephemeral=True),
+    state.GroupDefinition("g", -1, (), "a.*", "range", ephemeral=False, first_topics=(("a", 3), ("ab", 1))),
+    state.GroupDefinition("g", -1, (), None, "range", ephemeral=False, first_topics=()),
+    state.GroupDeleted("g", REGISTERED),
+    state.GroupGeneration("g", 5, 1_700_000_000_000, (REGISTERED_MEMBER, REGISTERED_MEMBER._replace(consumer_id="o"))),
+    state.GroupGeneration("g", 6, 1, ()),
+    state.GroupGenerationDeleted("g"),
+    state.StaticClaim("g", "m", frozenset({("b", 1), ("a", 7), ("a", 2)})),
+    state.StaticClaimDeleted("g", "m"),
+    state.RewindMark("g", "t", 3, 6),
+    state.RewindMarkDeleted("g", "t", 3),
 ]  # fmt: skip
 
 
@@ -62,16 +74,14 @@ def test_the_bytes_of_a_commit_are_those_of_kafka() -> None:
     assert value.hex(" ") == "00 04 00 00 00 00 00 00 00 09 00 00 00 07 03 6d 65 00 00 00 00 00 00 01 02 00"
 
 
-def test_every_type_of_kafka_is_read() -> None:
-    """Those of our own come with their machine."""
-    kafkas = {cls for number, cls in stored.RECORDS.keys.items() if number < EXTENSIONS_FROM}
-    assert set(DECODERS) == kafkas and set(TOMBSTONES) == kafkas
+def test_every_type_is_read() -> None:
+    assert set(DECODERS) == set(TOMBSTONES) == set(stored.RECORDS.keys.values())
 
 
 def test_every_record_of_the_machines_is_written() -> None:
     """But what only an older Kafka has written, and the marker, which is a batch of its own."""
     records = {getattr(state, name) for name in state.__all__ if isinstance(getattr(state, name), type)}
-    parts = {state.ClassicMember, state.ClassicMemberMetadata}
+    parts = {state.ClassicMember, state.ClassicMemberMetadata, state.RegisteredMember}
     read_only = {state.ConsumerGroupPartitionMetadata, state.TransactionEnded}
     assert set(ENCODERS) == records - parts - read_only
 
@@ -96,6 +106,18 @@ def test_the_same_state_is_the_same_bytes() -> None:
         }
         one = state.ConsumerGroupCurrentMemberAssignment("g", "m", 5, 4, 0, owned, {})
         assert CODEC.encode(one) == CODEC.encode(one._replace(assigned=shuffled))
+    in_another_order = REGISTERED_MEMBER._replace(owned=dict(reversed(OWNED.items())))
+    generation = state.GroupGeneration("g", 5, 1, (REGISTERED_MEMBER,))
+    assert CODEC.encode(generation) == CODEC.encode(generation._replace(members=(in_another_order,)))
+
+
+def test_what_cannot_be_of_a_registered_group_is_refused() -> None:
+    twice = state.GroupGeneration("g", 5, 1, (REGISTERED_MEMBER, REGISTERED_MEMBER))
+    with pytest.raises(RecordError, match="twice"):
+        CODEC.decode(*CODEC.encode(twice))
+    unassigned = state.GroupDefinition("g", -1, (), None, "unheard of", ephemeral=False)
+    with pytest.raises(RecordError, match="unheard of"):
+        CODEC.decode(*CODEC.encode(unassigned))
 
 
 def test_partitions_without_epochs_have_that_of_the_member() -> None:

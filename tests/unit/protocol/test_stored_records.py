@@ -50,7 +50,7 @@ def test_there_and_back(records: Catalogue, cls: type[StoredKey], version: int) 
 
 
 def test_the_types_are_kafkas_and_ours() -> None:
-    assert sorted(groups.RECORDS.keys) == [*range(9), 16, 10000, 10001, 10002]
+    assert sorted(groups.RECORDS.keys) == [*range(9), 16, 10000, 10001, 10002, 10003]
     assert sorted(transactions.RECORDS.keys) == [0]
 
 
@@ -112,7 +112,7 @@ def test_an_expiry_displaces_what_version_1_lacks() -> None:
     assert read == groups.OffsetCommitValue(offset=7, metadata="", commit_timestamp=1, expire_timestamp=2)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("number", [9, 10, 17, 9999, 10003, 32767, -1])
+@pytest.mark.parametrize("number", [9, 10, 17, 9999, 10004, 32767, -1])
 def test_unknown_types(number: int) -> None:
     key = number.to_bytes(2, "big", signed=True) + b"whatever"
     assert groups.read_key(key) == (number, None)

@@ -1,0 +1,179 @@
+"""The actions of `registered_table`: what a registered group does once an event has moved it."""
+
+from collections.abc import Mapping
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.group_records import (
+    REGISTERED,
+    GroupDeleted,
+    GroupGenerationDeleted,
+    Place,
+    RewindMark,
+    RewindMarkDeleted,
+)
+from kafkalite.state.registered_assignment import assign
+from kafkalite.state.registered_core import GroupCore, Member, Step
+from kafkalite.state.registered_requests import ConsumerRegistered, HeartbeatAnswered
+from kafkalite.state.registered_table import Event, State
+
+__all__ = ["Barrier"]
+
+UNKNOWN_MEMBER_ID = KafkaErrorCode.UNKNOWN_MEMBER_ID
+
+
+class Barrier(GroupCore):
+    """The way from one generation to the next."""
+
+    __slots__ = ()
+
+    def stay(self, step: Step) -> None:
+        """Nothing is to be done."""
+
+    # the barrier
+
+    def wait_for_registrations(self, step: Step) -> None:
+        """All members that are assigned partitions are to register, within the longest of their rebalance timeouts."""
+        assigned = self.assigned_members()
+        self.late = {member.name: None for member in assigned if member.parked is None}
+        longest_ms = max((member.asked.rebalance_timeout_ms for member in assigned), default=0)
+        step.effects.set_timer(self._barrier_timer(), step.now.ms + max(longest_ms, 0))
+        self.begin_if_all_registered(step)
+
+    def begin_if_all_registered(self, step: Step) -> None:
+        """Go on when nobody has to be waited for, and it is known what is to be read."""
+        if not self.late and not self.waits_for_pattern():
+            self.take(Event.ALL_REGISTERED, step)
+
+    def go_on_without_the_late(self, step: Step) -> None:
+        """Who has not registered in time is out, and starts the next generation when it does."""
+        for name in list(self.late):
+            self.remove(name, step, UNKNOWN_MEMBER_ID)
+        if self.members:
+            self.take(Event.ALL_REGISTERED, step)
+        else:
+            self.take(self.last_gone(), step)
+
+    def last_gone(self) -> Event:
+        """What it means that no member is left."""
+        return Event.LAST_GONE_EPHEMERAL if self.definition.ephemeral else Event.LAST_GONE
+
+    def begin_generation(self, step: Step) -> None:
+        """Assign, store, and answer all that wait."""
+        step.effects.cancel_timer(self._barrier_timer())
+        self._count_up(step)
+        for member in self.members.values():
+            self._claim(member.name, member.asked.claims, step)
+        for member, places in self._dealt().items():
+            self._give(member, places, step)
+        for member in self.assigned_members():
+            self._unpark(member, self._registered(member), step)
+            self.keep_alive(member, step)  # its session did not count while it was parked
+
+    def store_empty(self, step: Step) -> None:
+        step.effects.cancel_timer(self._barrier_timer())
+        step.changed = True
+
+    # without a barrier
+
+    def grant_claims(self, step: Step) -> None:
+        """Give a member what it claims at once; who was assigned any of it registers again to learn that."""
+        member = step.member
+        assert member is not None
+        self._count_up(step)
+        self._claim(member.name, member.asked.claims, step)
+        for other in self.members.values():
+            if other is not member and not member.asked.claims.isdisjoint(other.owned):
+                left = {place: since for place, since in other.owned.items() if place not in member.asked.claims}
+                other.change(left, self.generation)
+        self._give(member, member.asked.claims, step)
+        self.answer_registered(step)
+        self._look_again(step)
+
+    def release_claims(self, step: Step) -> None:
+        """What was claimed is free; nothing else has changed for anybody who is not assigned it."""
+        self._count_up(step)
+        self._look_again(step)
+
+    def answer_registered(self, step: Step) -> None:
+        """A member goes on in the generation that runs, with the offsets as they are now."""
+        assert step.member is not None
+        step.effects.answer(step.token, self._registered(step.member))
+
+    def store_marks(self, step: Step) -> None:
+        """The generation of a rewind: its owners must know it, and from then on commits of older ones are refused."""
+        self.generation += 1
+        step.changed = True
+        for topic, number in step.places:
+            self.marks[topic, number] = self.generation
+            step.effects.records.append(RewindMark(self.name, topic, number, self.generation))
+        for member in self.members.values():
+            rewound = {place: self.generation for place in step.places if place in member.owned}
+            if rewound:
+                member.change({**member.owned, **rewound}, self.generation)
+
+    # heartbeats
+
+    def answer_alive(self, step: Step) -> None:
+        """Who is parked learns nothing new before its registration is answered."""
+        assert step.member is not None
+        known = step.generation if step.member.parked is not None else self.generation
+        step.effects.answer(step.token, HeartbeatAnswered(0, known))
+
+    def ask_to_register(self, step: Step) -> None:
+        step.effects.answer(step.token, HeartbeatAnswered(KafkaErrorCode.REBALANCE_IN_PROGRESS))
+
+    # the group itself
+
+    def store_definition(self, step: Step) -> None:
+        assert step.definition is not None
+        self.definition = step.definition
+        self.matched, self.resolving, self.resolved = None, False, False
+        step.effects.records.append(self.definition)
+        self.ask_topics(step)
+
+    def store_deletion(self, step: Step) -> None:
+        for timer in (self._barrier_timer(), self._pattern_timer()):
+            step.effects.cancel_timer(timer)
+        step.effects.records += [RewindMarkDeleted(self.name, *place) for place in sorted(self.marks)]
+        if self.stored is not None:
+            step.effects.records.append(GroupGenerationDeleted(self.name))
+        step.effects.records.append(GroupDeleted(self.name, REGISTERED))
+
+    # parts of the above
+
+    def _count_up(self, step: Step) -> None:
+        self.generation += 1
+        step.changed = True
+        if self.definition.first_topics is None and self.members and not self.waits_for_pattern():
+            first = tuple(sorted(self.sizes(self.read_topics()).items()))
+            self.definition = self.definition._replace(first_topics=first)
+            step.effects.records.append(self.definition)
+
+    def _dealt(self) -> Mapping[Member, list[Place]]:
+        """What every member of the assignment is to own: its share, and what it claims."""
+        assigned = {member.name: member for member in self.assigned_members()}
+        wanted = {name: self.topics_of(member) for name, member in assigned.items()}
+        taken = frozenset[Place]().union(*self.claims.values())
+        dealt = assign(
+            self.definition.assignor,
+            wanted,
+            {name: member.owned for name, member in assigned.items()},
+            self.sizes({topic for topics in wanted.values() for topic in topics}),
+            taken,
+        )
+        return {member: [*dealt[name], *sorted(member.asked.claims)] for name, member in assigned.items()}
+
+    def _give(self, member: Member, places: "list[Place] | frozenset[Place]", step: Step) -> None:
+        kept = member.owned
+        member.give({place: kept.get(place, self.generation) for place in sorted(places)}, self.generation)
+        step.changed = True
+
+    def _registered(self, member: Member) -> ConsumerRegistered:
+        return ConsumerRegistered(0, self.generation, self.start_offsets(member))
+
+    def _look_again(self, step: Step) -> None:
+        """What was claimed or is free again may be another share for others, or all that was waited for."""
+        if self.state is State.PREPARING:
+            self.begin_if_all_registered(step)
+        elif self.is_outdated():
+            self.take(Event.TOPICS_CHANGED, step)
