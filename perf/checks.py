@@ -46,20 +46,20 @@ class Topics:
     def led(self, name: str, partitions: int) -> None:
         """Wait until every partition has a leader that answers for it, as after a start. Raises VerificationError."""
         deadline = time.monotonic() + TIMEOUT_S
-        while not self._answers(name, partitions):
+        while error := self._not_yet(name, partitions):
             if time.monotonic() > deadline:
-                raise VerificationError(f"{self.broker.name}: {name} has no leaders after {TIMEOUT_S} s")
+                raise VerificationError(f"{self.broker.name}: {name} has no leaders after {TIMEOUT_S} s: {error}")
             time.sleep(0.05)  # leaders come by no event that a client can wait for
 
-    def _answers(self, name: str, partitions: int) -> bool:
+    def _not_yet(self, name: str, partitions: int) -> KafkaException | None:
         # Metadata may name a leader before that broker knows of it: ask the leader itself, as ListOffsets does.
         try:
             self.records(name, partitions)
-            return True
         except KafkaException as error:
             if error.args[0].code() in NOT_YET:
-                return False
+                return error
             raise VerificationError(f"{self.broker.name}: {name}: {error}") from error
+        return None
 
     def delete(self, names: Sequence[str]) -> None:
         for future in self._admin.delete_topics(list(names), request_timeout=TIMEOUT_S).values():
