@@ -3,11 +3,13 @@ others.
 
 Version notes: v0 the rebalance timeout is the session timeout; from v4 on a new member is first told its id (KIP-394);
 v7 protocol type and a protocol that may be null; v9 a leader that need not assign (KIP-814). Member ids are the client
-id, or the instance id, and a random UUID, as Kafka's. The machine is `state/classic_group.py`.
+id, or the instance id, and a random UUID, as Kafka's; where that is too long for a string of the protocol,
+INVALID_REQUEST: no other member, nor the log, could be told of it. The machine is `state/classic_group.py`.
 """
 
 from uuid import UUID
 
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafkalite.server.call import Call
 from kafkalite.state.classic_requests import Join, Joined
@@ -16,12 +18,17 @@ REBALANCE_TIMEOUT_SINCE = 1
 MEMBER_ID_REQUIRED_SINCE = 4
 NULL_PROTOCOL_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9
+STRING_BYTES_MAX = 2**15 - 1
+UUID_PART = "-" + "0" * 36
 
 Member = JoinGroupResponse.JoinGroupResponseMember
 
 
-def join_group(call: Call, request: JoinGroupRequest) -> None:
+def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse | None:
     """Join, or rejoin, a group; ended by the generation, a refusal, or the end of this coordinator."""
+    named = call.client_id if request.group_instance_id is None else request.group_instance_id
+    if not request.member_id and len(f"{named}{UUID_PART}".encode()) > STRING_BYTES_MAX:
+        return answer(call, Joined(KafkaErrorCode.INVALID_REQUEST))
     join = Join(
         group=request.group_id,
         member_id=request.member_id,
@@ -42,6 +49,7 @@ def join_group(call: Call, request: JoinGroupRequest) -> None:
         call.answering(lambda joined: answer(call, joined)),
         call.answering(lambda error: answer(call, Joined(error, request.member_id))),
     )
+    return None
 
 
 def rebalance_timeout_ms(call: Call, request: JoinGroupRequest) -> int:

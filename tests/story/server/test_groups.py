@@ -288,3 +288,15 @@ async def test_assignments_for_strangers_go_nowhere(client: Client) -> None:
 async def test_negative_timeouts_are_none(client: Client) -> None:
     answer = await client.call(join("g", rebalance_timeout_ms=-(2**31), session_timeout_ms=SESSION_MS), 3)
     assert answer.error_code == 0
+
+
+@pytest.mark.parametrize(("instance", "error"), [("i" * 32_730, 0), ("i" * 32_731, Error.INVALID_REQUEST)])
+async def test_a_name_that_makes_a_member_id_too_long_is_refused(client: Client, instance: str, error: int) -> None:
+    """Neither the leader, nor the log, could be told of such a member."""
+    async with connected(client.broker) as other:
+        answer = await other.call(join("g", group_instance_id=instance))
+        assert answer.error_code == error
+        if not error:
+            given = {answer.member_id: b""}
+            synced = await other.call(sync("g", answer.member_id, 1, given, group_instance_id=instance))
+            assert synced.error_code == 0
