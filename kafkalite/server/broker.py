@@ -72,7 +72,8 @@ class StartError(Exception):
 
 
 class Broker:
-    """One broker in one event loop: `async with Broker(...) as broker:` or `start` and `stop`.
+    """One broker in one event loop: `async with Broker(...) as broker:` or `start` and `stop`. Each starts once;
+    another `Broker` with the same directory goes on where it ended.
 
     Arguments:
         data_dir: where its files are kept; None = a temporary directory that is removed at the end.
@@ -133,6 +134,10 @@ class Broker:
     async def start(self, inherited: Sequence[tuple[str, socket.socket]] = ()) -> None:
         """Recover what is on the disk and accept connections; `inherited`: listening sockets of a service manager."""
         loop = asyncio.get_running_loop()
+        if hasattr(self, "logs"):  # partitions, settings and numbers would be those of before
+            raise RuntimeError(
+                "a broker starts once: make another `Broker`, with the same directory where it is to go on"
+            )
         for name, near in self.config.unknown():
             LOGGER.warning("unknown key %s%s", name, f": did you mean {near}?" if near else "")
         if self._temporary is not None:
@@ -259,7 +264,6 @@ class Broker:
         self.descriptions = Descriptions()
         self.producer_ids = ProducerIds(self.store.take_producer_ids)
         self._ending = False
-        vars(self).pop("group_coordinator", None)  # of a start before
         self.fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)
         )

@@ -5,10 +5,13 @@ import gc
 import weakref
 from pathlib import Path
 
+import pytest
+
 from kafkalite.cluster.topics import NewTopic
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.server.broker import Broker
+from tests.kit.server import running
 
 LONG_MS = 60_000
 
@@ -45,3 +48,23 @@ async def test_a_broker_that_has_ended_is_forgotten_and_has_changed_nothing_for_
     del broker
     gc.collect()
     assert ended() is None
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_broker_starts_once_and_another_goes_on_in_its_directory(tmp_path: Path, ended: bool) -> None:
+    """Were it to start again, it would serve what it believed before."""
+    async with running(str(tmp_path)) as client:
+        broker = client.broker
+        await client.create("orders")
+        if not ended:
+            with pytest.raises(RuntimeError, match="another `Broker`"):
+                await broker.start()
+            await client.create("payments")  # it serves on
+    if ended:
+        with pytest.raises(RuntimeError, match="another `Broker`"):
+            await broker.start()
+        with pytest.raises(RuntimeError, match="another `Broker`"):
+            async with broker:
+                pass
+    async with running(str(tmp_path)) as client:
+        assert sorted(client.broker.image.topics) == (["orders"] if ended else ["orders", "payments"])
