@@ -103,7 +103,9 @@ def load_directories(
         place.advance = watch.checked
     with ExitStack() as stack:
         pools = {
-            loaded.path: stack.enter_context(ThreadPoolExecutor(1 if loaded.clean else threads, thread_name_prefix="recovery"))
+            loaded.path: stack.enter_context(
+                ThreadPoolExecutor(1 if loaded.clean else threads, thread_name_prefix="recovery")
+            )
             for loaded, places in found
             if places
         }
