@@ -167,16 +167,17 @@ def check_epochs(disk: Disk, path: str, segments: list[Batches], log_start: int,
     begins = dict(entries)
     ends = {epoch: following[1] for (epoch, _), following in pairwise(entries)}
     for batches in segments:
-        runs = pairwise([*batches.epochs, (NO_EPOCH, batches.next_offset, NOWHERE)])
-        for (epoch, first, position), (_, end, _) in runs:
+        runs = pairwise([*batches.epochs, (NO_EPOCH, batches.next_offset, batches.size)])
+        for (epoch, first, position), (_, _, following) in runs:
+            last = batches.last_offsets[bisect_left(batches.positions, following) - 1]  # a gap may come after it
             if epoch == NO_EPOCH or first < log_start:
                 continue
             if epoch not in begins:
                 text = f"leader epoch {epoch} is not in {names.LEADER_EPOCH_CHECKPOINT}"
             elif begins[epoch] > first:
                 text = f"leader epoch {epoch} is said to begin at {begins[epoch]}, but offset {first} has it"
-            elif epoch in ends and end > ends[epoch]:
-                text = f"leader epoch {epoch} is said to end at {ends[epoch]}, but offset {end - 1} has it"
+            elif epoch in ends and last >= ends[epoch]:
+                text = f"leader epoch {epoch} is said to end at {ends[epoch]}, but offset {last} has it"
                 position = batches.positions[bisect_left(batches.last_offsets, ends[epoch])]
             else:
                 continue

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite._speedups.file import Disk
+from kafkalite._speedups.scan import scan_batches
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.recovery import Place, recover
 from kafkalite.storage.retention import mark_deleted, remove_files, take_expired
@@ -155,6 +156,22 @@ def test_a_bad_batch_is_told_with_its_byte_and_the_rest_is_read(data: Path) -> N
         Violation(2, str(path), 2 * size, "wrong CRC"),
         Violation(11, str(path), 3 * size, "offsets 6 to 8 are missing before this"),
     ]
+
+
+def test_the_end_of_an_epoch_that_the_cleaner_took_is_not_missed(data: Path) -> None:
+    """Within a segment an epoch ends at 126, the next begins there, and the first batches of it are gone."""
+    path = first_of(data / "t-0", "*.log")
+    content = path.read_bytes()
+    left = [batch for batch in scan_batches(content) if not 126 <= batch.base_offset < 135]
+    path.write_bytes(b"".join(content[each.position : each.position + each.size] for each in left))
+    position = 0
+    for each in left:
+        if each.base_offset >= 135:
+            patch(path, position + 12, (1).to_bytes(4, "big"))
+        position += each.size
+    (data / "t-0/leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 126\n2 300\n")
+    said = verify_log(Disk(), str(data / "t-0"), compacted=True)
+    assert [each for each in said if each.number == 7] == []
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["deleted", "and the segments are gone"])
