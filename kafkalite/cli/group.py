@@ -1,4 +1,4 @@
-"""`kafkalite group`: list, describe, delete, rewind and reset groups; export and import their offsets."""
+"""`kafkalite group`: list, describe, create, delete, rewind and reset groups; export and import their offsets."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -9,8 +9,10 @@ import click
 
 from kafkalite.cli.client import (
     bootstrap_option,
+    check,
     column_key,
     command_runner,
+    connect,
     json_option,
     print_rows,
     refusal,
@@ -22,6 +24,7 @@ from kafkalite.cli.groups import DEAD, EMPTY, Group, Groups
 from kafkalite.cli.lag import Standing, standings
 from kafkalite.cli.leaders import Leaders
 from kafkalite.cli.places import TO_HELP
+from kafkalite.protocol.extensions.create_group import CreateGroupRequest
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
 
 STANDING = ("topic", "partition", "committed", "log end", "lag", "lag seconds", "member", "client", "host")
@@ -135,6 +138,52 @@ def as_object(group: Group, rows: Sequence[Standing]) -> dict[str, Any]:
         "members": members,
         "partitions": [{**each, "member": owner} for each, owner in zip(partitions, owners, strict=True)],
     }
+
+
+@command.command(
+    epilog="""\b
+Examples:
+  kafkalite group create billing --topic orders --topic payments
+  kafkalite group create audit --pattern '^orders.*' --assignor sticky --ephemeral
+"""
+)
+@click.argument("group")
+@click.option("-t", "--topic", "topics", multiple=True, help="A topic that the group reads; may be repeated.")
+@click.option("--pattern", help="Or a regular expression (RE2) for the topics that it reads.")
+@click.option("--assignor", default="range", show_default=True, help="range, roundrobin, sticky or uniform.")
+@click.option(
+    "--session-timeout-ms", type=int, default=45_000, show_default=True, help="How long members may be silent."
+)
+@click.option("--ephemeral", is_flag=True, help="The group ends with its last member.")
+@bootstrap_option
+@command_runner
+async def create(
+    group: str,
+    topics: tuple[str, ...],
+    pattern: str | None,
+    assignor: str,
+    session_timeout_ms: int,
+    ephemeral: bool,
+    bootstrap: str,
+) -> None:
+    """Define GROUP before it has members.
+
+    The broker deals out the partitions of such a group.
+    """
+    if bool(topics) == (pattern is not None):
+        fail("a group reads topics or what a pattern matches: give --topic or --pattern")
+    request = CreateGroupRequest(
+        group_id=group,
+        session_timeout_ms=session_timeout_ms,
+        topics=list(topics) or None,
+        topic_pattern=pattern,
+        assignor=assignor,
+        ephemeral=ephemeral,
+    )
+    async with connect(bootstrap) as peer:
+        answer = await peer.call(request)
+    check(answer.error_code, None, group)
+    click.echo(f"created {group}, coordinated by broker {answer.controller_id}")
 
 
 @command.command(

@@ -14,6 +14,7 @@ from kafkalite.cli.leaders import Leaders
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.net.peer import Peer
+from kafkalite.protocol.extensions.register_consumer import RegisterConsumerRequest
 from kafkalite.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -29,6 +30,7 @@ BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topic
 CONSUMER_PROTOCOL = "consumer"
 DEAD = "Dead"
 EMPTY = "Empty"
+REGISTERED = "registered"
 
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -54,7 +56,7 @@ class Member(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group with its members; `kind` is classic or consumer, `assignor` how partitions are given to members."""
+    """A group with its members; `kind` is classic, consumer or registered, `assignor` how partitions are dealt out."""
 
     name: str
     kind: str
@@ -139,7 +141,15 @@ class Groups:
         check(found.error_code, found.error_message, group)
         readable = found.protocol_type in ("", CONSUMER_PROTOCOL)
         members = [classic_member(each, readable) for each in found.members]
-        return Group(group, "classic", found.group_state, found.protocol_data, members)
+        kind = REGISTERED if await self._is_registered(peer, group) else "classic"
+        return Group(group, kind, found.group_state, found.protocol_data, members)
+
+    async def _is_registered(self, peer: Peer, group: str) -> bool:
+        """Registered groups are described like classic ones; only kafkalite has them."""
+        if RegisterConsumerRequest.api_key not in peer.api_versions:
+            return False
+        answer = await peer.call(ListGroupsRequest(types_filter=[REGISTERED]))
+        return any(each.group_id == group for each in answer.groups)
 
     async def committed(self, group: str) -> dict[TopicPartition, Committed]:
         """What the group has committed; nothing for a group that is not there."""

@@ -18,12 +18,12 @@ from kafkalite.cluster.image import UNASSIGNED_ID
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.coordinators.runtime import Runtime
 from kafkalite.state.group_counts import GroupCounts
-from kafkalite.state.group_records import CLASSIC, CONSUMER
+from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED
 from kafkalite.state.group_shard import GroupShard
 
 __all__ = ["KINDS", "GroupNumbers", "Numbers", "NumbersHost", "PartitionLag", "Rate"]
 
-KINDS = (CLASSIC, CONSUMER)
+KINDS = (CLASSIC, CONSUMER, REGISTERED)
 NO_GENERATION = -1
 RATE_WINDOW_S = 60.0
 RATE_STEP_S = 1.0
@@ -141,6 +141,10 @@ class Numbers:
         if consumers is not None:
             members = len(consumers.members)
             return GroupNumbers(name, CONSUMER, consumers.state.value, members, consumers.epoch, lags)
+        registered = machine.registered.describe(name)
+        if registered is not None:
+            members = len(registered.members)
+            return GroupNumbers(name, REGISTERED, registered.state, members, registered.generation, lags)
         classic = machine.classic.get(name)
         if classic is not None:
             members = len(classic.members.all)
@@ -159,4 +163,6 @@ def sizes(machine: GroupShard, kind: str) -> list[int]:
     """The numbers of members of all groups of a kind in a shard."""
     if kind == CONSUMER:
         return [len(group.members) for group in machine.consumers.groups.values()]
+    if kind == REGISTERED:
+        return [len(group.members) for group in machine.registered.groups.values()]
     return [len(group.members.all) for group in machine.classic] + [0] * len(machine.simple())

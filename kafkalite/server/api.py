@@ -12,8 +12,11 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from kafkalite.protocol.extensions import create_group as group_created
 from kafkalite.protocol.extensions import delete_group as group_deleted
+from kafkalite.protocol.extensions import heartbeat_plus as heartbeats_plus
 from kafkalite.protocol.extensions import list_groups_plus as groups_plus
+from kafkalite.protocol.extensions import register_consumer as registering
 from kafkalite.protocol.extensions import rewind_consumer as rewinding
 from kafkalite.protocol.messages import alter_configs as alter
 from kafkalite.protocol.messages import api_versions as versions
@@ -211,10 +214,28 @@ ROWS = (
         "Describe Group",
     ),
     Row(
+        group_created.CreateGroupRequest,
+        group_created.CreateGroupResponse,
+        group_handler("create_group"),
+        "Read Group",
+    ),
+    Row(
         group_deleted.DeleteGroupRequest,
         group_deleted.DeleteGroupResponse,
         group_handler("delete_group"),
         "Delete Group",
+    ),
+    Row(
+        registering.RegisterConsumerRequest,
+        registering.RegisterConsumerResponse,
+        group_handler("register_consumer"),
+        "Read Group",
+    ),
+    Row(
+        heartbeats_plus.HeartbeatPlusRequest,
+        heartbeats_plus.HeartbeatPlusResponse,
+        group_handler("heartbeat_plus"),
+        "Read Group",
     ),
     Row(
         rewinding.RewindConsumerRequest,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from kafkalite._speedups.codec import RequestHeader, encode_parts, response_header
 from kafkalite._speedups.framing import Connection, Reply
+from kafkalite.model import Node
 
 if TYPE_CHECKING:
     from kafkalite.server.broker import Broker
@@ -52,6 +53,12 @@ class Call:
     def client_host(self) -> str:
         """Where the client is, as Kafka writes it: `/127.0.0.1`."""
         return f"/{self.connection.peer_host}"
+
+    @property
+    def own_node(self) -> Node:
+        """This broker, as the client should reach it."""
+        broker = self.broker
+        return next(node for node in broker.nodes(self.connection) if node.broker_id == broker.broker_id)
 
     def answer(self, response: Any) -> None:
         """Send the response; once per call. A connection that is gone by now is no error.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkalite.protocol.extensions.create_group import CreateGroupRequest
+from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest
+from kafkalite.protocol.extensions.register_consumer import RegisterConsumerRequest
 from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest
 from kafkalite.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest
@@ -178,3 +181,58 @@ def rewind(group: str, topic: str, offsets: dict[int, int]) -> RewindConsumerReq
         entry.RewoundPartition(partition_index=at, offset=offset, timestamp=-1) for at, offset in offsets.items()
     ]
     return RewindConsumerRequest(group_id=group, topics=[entry(name=topic, partitions=partitions)])
+
+
+# kafkalite's own
+
+
+def create(group: str, *topics: str, **more: Any) -> CreateGroupRequest:
+    """A definition of a group that reads these topics."""
+    fields: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "assignor": "range", "topics": list(topics) or None}
+    return CreateGroupRequest(group_id=group, **(fields | more))
+
+
+def register(
+    group: str, consumer_id: str, *topics: str, claims: dict[str, list[int]] | None = None, **more: Any
+) -> RegisterConsumerRequest:
+    """A registration for the next generation; no topics = those of the definition."""
+    claimed = RegisterConsumerRequest.ClaimedTopic
+    fields: dict[str, Any] = {"session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": SESSION_MS}
+    return RegisterConsumerRequest(
+        group_id=group,
+        consumer_id=consumer_id,
+        topics=list(topics),
+        claimed_partitions=[claimed(name=name, partitions=partitions) for name, partitions in (claims or {}).items()],
+        **(fields | more),
+    )
+
+
+def beat_plus(group: str, consumer_id: str, generation: int, session_timeout_ms: int = 0) -> HeartbeatPlusRequest:
+    """A registered consumer that is alive."""
+    return HeartbeatPlusRequest(
+        group_id=group, consumer_id=consumer_id, generation_id=generation, session_timeout_ms=session_timeout_ms
+    )
+
+
+def starts(answer: Any) -> dict[tuple[str, int], int]:
+    """What the answer to a registration gives: start offsets by topic and partition."""
+    return {
+        (topic.name, part.partition_index): part.start_offset
+        for topic in answer.partitions
+        for part in topic.partitions
+    }
+
+
+def rewind_to(group: str, *places: tuple[str, int, int, int]) -> RewindConsumerRequest:
+    """A group to (topic, partition, offset, timestamp), each topic by itself."""
+    entry = RewindConsumerRequest.RewoundTopic
+    topics = [
+        entry(name=name, partitions=[entry.RewoundPartition(partition_index=index, offset=offset, timestamp=timestamp)])
+        for name, index, offset, timestamp in places
+    ]
+    return RewindConsumerRequest(group_id=group, topics=topics)
+
+
+def rewound(answer: Any) -> list[tuple[int, int]]:
+    """Offset and error of every partition."""
+    return [(part.offset, part.error_code) for topic in answer.topics for part in topic.partitions]

@@ -9,8 +9,7 @@ class RegisterConsumerRequest(Request, key=10003, versions=(0, 0), flexible=0):
     Attributes:
         group_id: the group.
         consumer_id: the consumer id, chosen by the client.
-        topics: the topics that the consumer reads; none means those of the group's definition, or, for a consumer that
-            claims partitions, nothing else.
+        topics: the topics that the consumer reads; none means those of the definition, or nothing but what it claims.
         claimed_partitions: partitions that the consumer takes statically; they are left out of the assignment.
         session_timeout_ms: how long the consumer may be silent, in milliseconds; 0 means as the definition says.
         rebalance_timeout_ms: how long the others wait for this consumer to register again, in milliseconds.

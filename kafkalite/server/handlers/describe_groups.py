@@ -1,16 +1,25 @@
-"""DescribeGroups, key 15, v0-6. Classic groups with their members; anything else is Dead.
+"""DescribeGroups, key 15, v0-6. Classic and registered groups with their members; anything else is Dead.
 
 Version notes: v4 instance ids; v6 GROUP_ID_NOT_FOUND with a message for what is not there, no error before (KIP-1043).
-Consumer groups are not shown here, but by ConsumerGroupDescribe. Source: ClassicGroup.asDescribedGroup.
+Consumer groups are not shown here, but by ConsumerGroupDescribe; registered groups as if their members had said what
+they read, and been assigned what they own, in the consumer protocol: other tools can show it.
+Source: ClassicGroup.asDescribedGroup.
 """
 
 from functools import partial
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kafkalite.protocol.stored.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    write,
+)
 from kafkalite.server.call import Call
+from kafkalite.state.classic_core import CONSUMER_PROTOCOL
 from kafkalite.state.classic_requests import Described
 from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.registered_requests import GroupSeen, MemberSeen
 
 NOT_FOUND_SINCE = 6
 DEAD = "Dead"
@@ -32,6 +41,9 @@ def describe_groups(call: Call, request: DescribeGroupsRequest) -> None:
 
 def describe(version: int, name: str, shard: GroupShard) -> Group:
     """One group as its shard knows it."""
+    registered = shard.registered.describe(name)
+    if registered is not None:
+        return shown_registered(registered)
     described = shard.describe(name)
     if described is not None:
         return shown(name, described)
@@ -73,3 +85,32 @@ def refused(name: str, error: int) -> Group:
         protocol_data="",
         members=[],
     )
+
+
+def shown_registered(group: GroupSeen) -> Group:
+    """A registered group in the words of the answer."""
+    subscription = write(ConsumerProtocolSubscription(topics=list(group.topics)))
+    members = [
+        Member(
+            member_id=member.consumer_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=subscription,
+            member_assignment=assigned(member),
+        )
+        for member in group.members
+    ]
+    return Group(
+        group_id=group.group,
+        group_state=group.state,
+        protocol_type=CONSUMER_PROTOCOL,
+        protocol_data=group.assignor,
+        members=members,
+    )
+
+
+def assigned(member: MemberSeen) -> bytes:
+    """What a registered member owns, as a leader would have told it."""
+    topic = ConsumerProtocolAssignment.TopicPartition
+    owned = [topic(topic=name, partitions=list(partitions)) for name, partitions in member.owned.items()]
+    return write(ConsumerProtocolAssignment(assigned_partitions=owned))

@@ -38,7 +38,7 @@ def answer(call: Call, request: FindCoordinatorRequest, error: int, reason: str 
     """The same for every key: this broker, or why there is none."""
     node_id, host, port = NO_NODE, "", NO_NODE
     if not error:
-        own = next(node for node in call.broker.nodes(call.connection) if node.broker_id == call.broker.broker_id)
+        own = call.own_node
         node_id, host, port = own.broker_id, own.host, own.port
     if call.version < SEVERAL_KEYS_SINCE:
         return FindCoordinatorResponse(error_code=error, error_message=reason, node_id=node_id, host=host, port=port)

@@ -20,7 +20,7 @@ def leave_group(call: Call, request: LeaveGroupRequest) -> None:
         members = (LeaveOf(request.member_id),)
     call.broker.groups.ask(
         request.group_id,
-        lambda shard, token, now: shard.classic.leave(Leave(request.group_id, members), token, now),
+        lambda shard, token, now: shard.kinds.leave(Leave(request.group_id, members), token, now),
         call.answering(lambda left: answer(call, left)),
         call.answering(lambda error: answer(call, Left(error))),
     )

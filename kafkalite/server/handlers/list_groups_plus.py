@@ -14,6 +14,7 @@ from kafkalite.server.call import Call
 from kafkalite.state.classic_group import Group as ClassicGroup
 from kafkalite.state.consumer_state import ConsumerGroup
 from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.registered_requests import GroupSeen
 
 NO_GENERATION, NO_TIMEOUT = -1, -1
 DEAD, EMPTY = "Dead", "Empty"
@@ -25,7 +26,7 @@ OwnedTopic = Member.OwnedTopic
 
 def list_groups_plus(call: Call, request: ListGroupsPlusRequest) -> None:
     """Those that are named, or all."""
-    node = next(each for each in call.broker.nodes(call.connection) if each.broker_id == call.broker.broker_id)
+    node = call.own_node
     image = call.broker.image
     if request.groups:
         names = list(dict.fromkeys(request.groups))
@@ -56,6 +57,9 @@ def listed(node: Node, image: ClusterImage, name: str, shard: GroupShard) -> Gro
     consumers = shard.consumers.groups.get(name)
     if consumers is not None:
         return of_consumers(bare(node, name, consumers.state.value), image, consumers, shard)
+    registered = shard.registered.describe(name)
+    if registered is not None:
+        return of_registered(bare(node, name, registered.state), registered)
     classic = shard.classic.get(name)
     if classic is not None:
         return of_classic(bare(node, name, classic.state.value), classic)
@@ -76,6 +80,17 @@ def of_consumers(shown: Group, image: ClusterImage, group: ConsumerGroup, shard:
             if topic is not None:
                 owned.append(OwnedTopic(name=topic.name, partitions=sorted(epochs)))
         shown.members.append(Member(consumer_id=member_id, owned_partitions=owned))
+    return shown
+
+
+def of_registered(shown: Group, group: GroupSeen) -> Group:
+    """A group whose members have registered, or that is only defined yet."""
+    shown.generation_id = group.generation
+    shown.topics = list(group.topics)
+    shown.session_timeout_ms = group.session_timeout_ms
+    for member in group.members:
+        owned = [OwnedTopic(name=name, partitions=list(partitions)) for name, partitions in member.owned.items()]
+        shown.members.append(Member(consumer_id=member.consumer_id, owned_partitions=owned))
     return shown
 
 

@@ -90,7 +90,7 @@ def by_name(call: Call, name: str, partitions: Sequence[int]) -> FetchOf:
 
 def look(asked: Asked, require_stable: bool, shard: GroupShard) -> FetchedGroup:
     """What the group has committed, if the sender may know."""
-    error = shard.consumers.check_fetch(asked.group, asked.member_id, asked.member_epoch)
+    error = shard.kinds.check_fetch(asked.group, asked.member_id, asked.member_epoch)
     if error:
         return FetchedGroup(asked, error)
     found = shard.offsets.fetch(asked.group, asked.wanted, require_stable=require_stable)

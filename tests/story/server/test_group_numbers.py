@@ -6,8 +6,8 @@ import pytest
 
 from kafkalite.coordinators.numbers import GroupNumbers, PartitionLag, Rate
 from kafkalite.server.broker import Broker
-from kafkalite.state.group_records import CLASSIC, CONSUMER
-from tests.kit.members import assignment, beat, beat_join, codes, commit, join, leave, sync
+from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED
+from tests.kit.members import assignment, beat, beat_join, codes, commit, join, leave, register, sync
 from tests.kit.server import Client, batch, running
 
 
@@ -35,11 +35,13 @@ async def test_groups_by_themselves_and_in_all(client: Client) -> None:
     assert codes(await client.call(commit("simple", "orders", {0: 1, 1: 7}), 9)) == [0, 0]
     member = await stable(client, "classic")
     await client.call(beat_join("modern", "m", "orders"))
+    await client.call(register("ours", "c", "orders"))
     numbers = client.broker.group_coordinator.numbers
     lags = PartitionLag("orders", 0, 1, 3, 2), PartitionLag("orders", 1, 7, 0, 0)
     assert sorted(numbers.groups()) == [
         GroupNumbers("classic", CLASSIC, "Stable", 1, 1, ()),
         GroupNumbers("modern", CONSUMER, "Stable", 1, 2, ()),
+        GroupNumbers("ours", REGISTERED, "Stable", 1, 1, ()),
         GroupNumbers("simple", CLASSIC, "Empty", 0, -1, lags),
     ]
     assert codes(await client.call(commit("classic", "orders", {0: 3}, member, 1), 9)) == [0]
@@ -52,9 +54,11 @@ async def test_groups_by_themselves_and_in_all(client: Client) -> None:
     assert found == {
         "groups classic": 2,
         "groups consumer": 1,
+        "groups registered": 1,
         "group_members classic": 1,
         "group_members consumer": 1,
-        "group_rebalances": 2,
+        "group_members registered": 1,
+        "group_rebalances": 3,
         "group_commits": 3,
     }
 

@@ -81,6 +81,8 @@ def test_lines_that_are_no_offsets(line: str) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
+        (("create", "g"), "give --topic or --pattern"),
+        (("create", "g", "-t", "a", "--pattern", "b"), "give --topic or --pattern"),
         (("reset", "g"), "--to"),
         (("offsets", "import", "/no/such/file"), "No such file"),
     ],

@@ -1,0 +1,55 @@
+"""CreateGroup, key 10001, v0. Defines a group whose partitions the broker gives to its members.
+
+The same definition once more is no error. Errors: INVALID_REGULAR_EXPRESSION for what RE2 does not take,
+INVALID_TOPIC_EXCEPTION for names that no topic can have, INVALID_REQUEST for topics and a pattern at once, those of the
+machine (`state/registered_groups.py`) and of the coordinator. Topics need not be there yet.
+"""
+
+from kafkalite.coordinators.patterns import complaint
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.extensions.create_group import CreateGroupRequest, CreateGroupResponse
+from kafkalite.server.call import Call
+from kafkalite.state.registered_requests import CreateGroup
+from kafkalite.state.topic_names import complaint as complaint_about_topic
+
+
+def create_group(call: Call, request: CreateGroupRequest) -> CreateGroupResponse | None:
+    """Define a group, or say why not; this broker coordinates it in any case."""
+    error = refusal(request)
+    if error:
+        return answer(call, error)
+    definition = CreateGroup(
+        group=request.group_id,
+        session_timeout_ms=request.session_timeout_ms,
+        topics=tuple(dict.fromkeys(request.topics or ())),
+        pattern=request.topic_pattern,
+        assignor=request.assignor,
+        ephemeral=request.ephemeral,
+    )
+    call.broker.groups.ask(
+        request.group_id,
+        lambda shard, token, now: shard.kinds.create(definition, token, now),
+        call.answering(lambda done: answer(call, done.error)),
+        call.answering(lambda code: answer(call, code)),
+    )
+    return None
+
+
+def refusal(request: CreateGroupRequest) -> int:
+    """What is wrong with the request, whatever groups there are; 0 = nothing."""
+    if request.topic_pattern is not None:
+        if request.topics:
+            return KafkaErrorCode.INVALID_REQUEST
+        if not request.topic_pattern or complaint(request.topic_pattern) is not None:
+            return KafkaErrorCode.INVALID_REGULAR_EXPRESSION
+    if any(complaint_about_topic(name) is not None for name in request.topics or ()):
+        return KafkaErrorCode.INVALID_TOPIC_EXCEPTION
+    return KafkaErrorCode.NONE
+
+
+def answer(call: Call, error: int) -> CreateGroupResponse:
+    """The outcome, and who coordinates the group."""
+    node = call.own_node
+    return CreateGroupResponse(
+        error_code=error, controller_id=node.broker_id, controller_host=node.host, controller_port=node.port
+    )

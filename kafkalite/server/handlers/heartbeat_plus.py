@@ -1,0 +1,32 @@
+"""Heartbeat+, key 10004, v0. A registered consumer is alive, and hears whether it must register again.
+
+While the group is loaded, every heartbeat is good, as for classic groups: sessions begin anew when it has been.
+"""
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest, HeartbeatPlusResponse
+from kafkalite.server.call import Call
+from kafkalite.state.registered_requests import HeartbeatAnswered, HeartbeatPlus
+
+LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def heartbeat_plus(call: Call, request: HeartbeatPlusRequest) -> None:
+    """Keep a consumer's session."""
+    beat = HeartbeatPlus(request.group_id, request.consumer_id, request.generation_id, request.session_timeout_ms)
+
+    def failed(error: int) -> HeartbeatPlusResponse:
+        told = HeartbeatAnswered(0, request.generation_id) if error == LOADING else HeartbeatAnswered(error)
+        return answer(told)
+
+    call.broker.groups.ask(
+        request.group_id,
+        lambda shard, token, now: shard.registered.heartbeat(beat, token, now),
+        call.answering(answer),
+        call.answering(failed),
+    )
+
+
+def answer(told: HeartbeatAnswered) -> HeartbeatPlusResponse:
+    """The generation to go on with, or the refusal."""
+    return HeartbeatPlusResponse(error_code=told.error, generation_id=told.generation)

@@ -1,0 +1,62 @@
+"""RegisterConsumer, key 10003, v0. A member registers for the next generation; the answer waits for the others.
+
+A partition that appeared after the group began, and of which nothing is committed, starts at its log start. Errors are
+those of the machine (`state/registered_groups.py`), UNKNOWN_TOPIC_OR_PARTITION for what is claimed, but does not exist,
+and those of the coordinator.
+"""
+
+from kafkalite.cluster.image import UNASSIGNED_ID
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.extensions.register_consumer import RegisterConsumerRequest, RegisterConsumerResponse
+from kafkalite.server.call import Call
+from kafkalite.state.registered_requests import FROM_LOG_START, ConsumerRegistered, RegisterConsumer
+from kafkalite.state.topic_names import complaint
+
+Topic = RegisterConsumerResponse.OwnedTopic
+Partition = Topic.OwnedPartition
+
+
+def register_consumer(call: Call, request: RegisterConsumerRequest) -> RegisterConsumerResponse | None:
+    """Register; ended by the generation, a refusal, or the end of this coordinator."""
+    if any(complaint(name) is not None for name in request.topics):
+        return RegisterConsumerResponse(error_code=KafkaErrorCode.INVALID_TOPIC_EXCEPTION, partitions=[])
+    registration = RegisterConsumer(
+        group=request.group_id,
+        consumer_id=request.consumer_id,
+        topics=tuple(dict.fromkeys(request.topics)),
+        claims=frozenset((topic.name, index) for topic in request.claimed_partitions for index in topic.partitions),
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=max(0, request.rebalance_timeout_ms),
+        client_id=call.client_id,
+        client_host=call.client_host,
+    )
+    call.broker.groups.ask(
+        request.group_id,
+        lambda shard, token, now: shard.kinds.register(registration, token, now),
+        call.answering(lambda registered: answer(call, registered)),
+        call.answering(lambda error: answer(call, ConsumerRegistered(error))),
+    )
+    return None
+
+
+def answer(call: Call, registered: ConsumerRegistered) -> RegisterConsumerResponse:
+    """The generation and what the consumer owns in it, or the refusal."""
+    topics = [
+        Topic(
+            name=name,
+            partitions=[
+                Partition(partition_index=index, start_offset=start(call, name, index, offsets[index]))
+                for index in sorted(offsets)
+            ],
+        )
+        for name, offsets in sorted(registered.partitions.items())
+    ]
+    return RegisterConsumerResponse(error_code=registered.error, generation_id=registered.generation, partitions=topics)
+
+
+def start(call: Call, topic: str, index: int, offset: int) -> int:
+    """Where to begin to read; a partition that is gone by now begins at 0, and fetching it says so."""
+    if offset != FROM_LOG_START:
+        return offset
+    partition = call.broker.replicas.partition(topic, UNASSIGNED_ID, index, by_id=False)
+    return 0 if isinstance(partition, int) else partition.log_start_offset

@@ -1,0 +1,71 @@
+"""Groups whose partitions the broker deals out, on the command line: defined, joined, shown, deleted."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from kafkalite.net.peer import Peer
+from kafkalite.testing.thread import BrokerThread
+from tests.kit.members import commit, leave, register, starts
+from tests.story.cli.conftest import Run
+
+
+def ask(broker: BrokerThread, request: Any, version_max: int | None = None) -> Any:
+    """The broker's answer to a request."""
+
+    async def asked() -> Any:
+        host, port = broker.address.rsplit(":", 1)
+        async with Peer(host, int(port)) as peer:
+            return await peer.call(request, version_max=version_max)
+
+    return asyncio.run(asked())
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_group_from_its_definition_to_its_end(broker: BrokerThread, kafkalite: Run) -> None:
+    kafkalite("topic", "create", "billing-a", "--partitions", "2")
+    kafkalite("produce", "billing-a", stdin="one\ntwo\nthree")
+    said = kafkalite("group", "create", "billing", "--pattern", "billing-.*", "--assignor", "sticky").stdout
+    assert said == "created billing, coordinated by broker 1\n"
+    (listed,) = objects(kafkalite("group", "list", "--type", "registered", "--json").stdout)
+    assert (listed["group"], listed["state"], listed["type"]) == ("billing", "Empty", "registered")
+
+    answer = ask(broker, register("billing", "worker-1"))
+    assert sorted(starts(answer)) == [("billing-a", 0), ("billing-a", 1)]
+    done = ask(broker, commit("billing", "billing-a", {0: 0, 1: 0}, "worker-1", answer.generation_id), 9)
+    assert {part.error_code for part in done.topics[0].partitions} == {0}
+    (told,) = objects(kafkalite("group", "describe", "billing", "--json").stdout)
+    assert (told["type"], told["state"], told["assignor"]) == ("registered", "Stable", "sticky")
+    (member,) = told["members"]
+    assert (member["member"], member["assignment"]) == ("worker-1", [["billing-a", 0], ["billing-a", 1]])
+    assert sum(each["lag"] for each in told["partitions"]) == 3
+    assert {each["member"] for each in told["partitions"]} == {"worker-1"}
+    assert "billing  registered  Stable  sticky  1 member(s)" in kafkalite("group", "describe", "billing").stdout
+
+    (first, second) = objects(kafkalite("group", "rewind", "billing", "--to", "latest", "--json").stdout)
+    assert first["after"] + second["after"] == 3, "while the member lives"
+    assert "(NON_EMPTY_GROUP)" in kafkalite("group", "delete", "billing", code=2).stderr
+    ask(broker, leave("billing", "worker-1"))
+    assert kafkalite("group", "delete", "billing").stdout == "deleted billing\n"
+    assert kafkalite("group", "list", "--type", "registered", "--json").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--topic", "t", "--assignor", "best"), "UNSUPPORTED_ASSIGNOR"),
+        (("--topic", "t", "--session-timeout-ms", "1"), "INVALID_SESSION_TIMEOUT"),
+        (("--topic", "../t"), "INVALID_TOPIC_EXCEPTION"),
+        (("--pattern", "("), "INVALID_REGULAR_EXPRESSION"),
+        (("--pattern", "t", "--topic", "t"), "--topic or --pattern"),
+        ((), "--topic or --pattern"),
+    ],
+)
+def test_what_is_no_definition_is_one_line(kafkalite: Run, args: tuple[str, ...], said: str) -> None:
+    text = kafkalite("group", "create", "wrong", *args, code=2).stderr
+    assert said in text and text.count("\n") == 1
