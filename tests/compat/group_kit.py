@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 
 from tests.compat.clients import Confluent, Record, doomed_member
 from tests.compat.clients.confluent import QUIET
-from tests.compat.clients.members import Crowd, Kind, Member, Place, Seen
+from tests.compat.clients.members import Kind, Member, Place, Seen
 from tests.compat.clients.model import DEADLINE_S
-from tests.kit.brokers import AGAINST, wait_until
+from tests.kit.brokers import wait_until
 
 PARTITIONS = 6
 EACH = 5
@@ -134,25 +134,3 @@ def objects(done: Result) -> list[dict[str, Any]]:
 def one_line(done: Result) -> str:
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("kafkalite: "), done.stderr
     return done.stderr.removeprefix("kafkalite: ").strip()
-
-
-def rewound(address: str, crowd: Crowd, group: Run, members: list[Member], records: list[Seen]) -> None:
-    """Rewind the members' group, which has committed all of these records, to offset 2 (refused by Apache Kafka)."""
-    topic, name, everything = records[0].topic, members[0].wish.group, places(records[0].topic)
-    args = ("rewind", name, "--topic", topic, "--to", "2", "--json")
-    if AGAINST == "kafka":
-        assert "does not move a living group" in one_line(group(*args, code=2))
-        return
-    read_before = [len(member.seen) for member in members]
-    moved = [(each["before"], each["after"]) for each in objects(group(*args))]
-    assert moved == [(EACH, 2)] * PARTITIONS
-
-    def again() -> set[Seen]:
-        return {seen for member, before in zip(members, read_before, strict=True) for seen in member.seen[before:]}
-
-    wanted = {record for record in records if record.offset >= 2}
-    crowd.wait(lambda: wanted <= again(), f"{len(wanted)} records are read again")
-    assert again() == wanted, "nothing below the place that it was rewound to"
-    crowd.share(everything, *members)
-    commit_all(members, everything)
-    crowd.read(write(address, topic, EACH), *members)

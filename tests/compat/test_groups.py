@@ -6,16 +6,14 @@ The brokers are told to allow short sessions, so that a test need not wait for t
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from tests.compat.clients.confluent import QUIET
-from tests.compat.clients.members import AIO, CONSUMER, EAGER, KINDS, PYTHON, Crowd, Kind, Wish
-from tests.compat.clients.model import DEADLINE_S
+from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, KINDS, PYTHON, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, commit_all, doomed, places, write
+from tests.compat.group_stories import restarted_in_turn, what_comes_later
 
 # How librdkafka says that another member has its name; the other two libraries only go on trying.
-FENCED = {EAGER: "fenced", CONSUMER: "instance ID is still used"}
+FENCED = {EAGER: "fenced", COOPERATIVE: "fenced", CONSUMER: "instance ID is still used"}
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
@@ -64,7 +62,6 @@ def test_kinds_of_client_share_a_group(crowd: Crowd, new_group_topic: MakeTopic)
             member.leave()
 
 
-@pytest.mark.parametrize("kind", [EAGER, CONSUMER, AIO, PYTHON], ids=lambda kind: kind.name)
 def test_a_dead_member_is_replaced(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
     """Killed without a word, it loses its partitions when its session is over."""
     topic, group = new_group_topic(PARTITIONS), unused_name("death")
@@ -79,7 +76,6 @@ def test_a_dead_member_is_replaced(group_address: str, crowd: Crowd, kind: Kind,
     crowd.share(everything, survivor)
 
 
-@pytest.mark.parametrize("kind", [EAGER, CONSUMER, AIO, PYTHON], ids=lambda kind: kind.name)
 def test_static_members(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
     """One that comes back finds its partitions again and nobody noticed; of two with one name, one is fenced."""
     topic, group = new_group_topic(PARTITIONS), unused_name("static")
@@ -104,16 +100,11 @@ def test_static_members(group_address: str, crowd: Crowd, kind: Kind, new_group_
     assert FENCED[kind] in repr(crowd.refused(refused))
 
 
-def test_what_comes_later(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
+def test_members_are_restarted_in_turn(crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
+    """Each record is read once."""
+    restarted_in_turn(crowd, kind, new_group_topic(PARTITIONS))
+
+
+def test_what_comes_later(crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
     """Partitions added under a running group, and topics that match its pattern, find their owners."""
-    first, group = new_group_topic(2), unused_name("later")
-    wish = Wish(group, pattern=f"^{first}.*")
-    members = [crowd.join(kind, wish)]
-    crowd.share(places(first, 2), *members)
-    members.append(crowd.join(kind, wish))
-    crowd.share(places(first, 2), *members)
-    admin = AdminClient({"bootstrap.servers": group_address, "log_level": QUIET})
-    admin.create_partitions([NewPartitions(first, 4)])[first].result(DEADLINE_S)
-    other = f"{first}-too"
-    admin.create_topics([NewTopic(other, 2, 1), NewTopic(f"not-{first}", 1, 1)])[other].result(DEADLINE_S)
-    crowd.share(places(first, 4) + places(other, 2), *members)
+    what_comes_later(crowd, kind, new_group_topic(2))

@@ -16,7 +16,7 @@ from aiokafka.structs import OffsetAndMetadata as AioOffset
 from confluent_kafka.admin import AdminClient
 
 from tests.compat.clients.confluent import QUIET
-from tests.compat.clients.members import CONSUMER, COOPERATIVE, EAGER, Crowd, Wish
+from tests.compat.clients.members import CONSUMER, COOPERATIVE, EAGER, KINDS, Crowd, Wish
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.clients.python import KafkaConsumer, TopicPartition
 from tests.compat.conftest import MakeTopic, unused_name
@@ -145,7 +145,7 @@ def test_what_is_shown_of_groups(
         assert sorted((each.topic, each.partition) for each in given) == places(topic)
 
 
-@pytest.mark.parametrize("kind", [EAGER, CONSUMER], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_end_of_offsets_and_groups(
     group_address: str,
     crowd: Crowd,

@@ -5,6 +5,7 @@ Each version runs in one Java process for all tests of this module.
 
 from __future__ import annotations
 
+import csv
 import warnings
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.compat.clients.java import JAVA_VERSIONS
-from tests.compat.clients.java_members import JavaProcess
+from tests.compat.clients.java_members import HOW, JavaProcess
 from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, Run, commit_all, committed, places, rewound, write
+from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, Run, commit_all, committed, places, write
+from tests.compat.group_stories import restarted_in_turn, rewound_while_it_lives, what_comes_later
 from tests.kit import jvm
 from tests.kit.brokers import wait_until
 
@@ -34,6 +36,9 @@ pytestmark = [
 VERSIONS = [
     pytest.param(each, marks=pytest.mark.xdist_group(f"java-{each}"), id=f"kafka-{each}") for each in JAVA_VERSIONS
 ]
+
+
+every_how = pytest.mark.parametrize("how", HOW)
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -86,7 +91,7 @@ def test_kinds_of_client_share_a_group_with_java(crowd: Crowd, java: JavaProcess
             member.leave()
 
 
-@pytest.mark.parametrize("how", ["range", "consumer"])
+@every_how
 def test_static_java_members(crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, how: str) -> None:
     """The one that comes back has its partitions again; of two with one name, one is fenced."""
     topic, group = new_group_topic(PARTITIONS), unused_name("static-java")
@@ -107,17 +112,26 @@ def test_static_java_members(crowd: Crowd, java: JavaProcess, new_group_topic: M
         assert "FencedInstanceIdException" in str(crowd.refused(again))
 
 
-@pytest.mark.parametrize("how", ["range", "cooperative-sticky", "consumer"])
-def test_a_living_java_group_is_rewound(
-    group_address: str, crowd: Crowd, java: JavaProcess, group: Run, new_group_topic: MakeTopic, how: str
+@every_how
+def test_java_members_are_restarted_in_turn(
+    crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, how: str
 ) -> None:
-    """As with librdkafka and the others: nobody is restarted."""
-    topic, name = new_group_topic(PARTITIONS), unused_name("rewound-java")
-    kind, wish, records = java.kind(how), Wish(name, (topic,)), write(group_address, topic)
-    members = [crowd.join(kind, wish), crowd.join(kind, wish)]
-    crowd.share(places(topic), *members)
-    commit_all(members, places(topic))
-    rewound(group_address, crowd, group, members, records)
+    """Each record is read once."""
+    restarted_in_turn(crowd, java.kind(how), new_group_topic(PARTITIONS))
+
+
+@every_how
+def test_what_comes_later_to_java(crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, how: str) -> None:
+    """Partitions added under a running group, and topics that match its pattern, by the broker's regex if Java can."""
+    what_comes_later(crowd, java.kind(how), new_group_topic(2))
+
+
+@every_how
+def test_a_living_java_group_is_rewound(
+    crowd: Crowd, java: JavaProcess, group: Run, new_group_topic: MakeTopic, how: str
+) -> None:
+    """As with librdkafka and the others."""
+    rewound_while_it_lives(crowd, java.kind(how), new_group_topic(PARTITIONS), group)
 
 
 def rows(said: str) -> list[dict[str, str]]:
@@ -127,7 +141,7 @@ def rows(said: str) -> list[dict[str, str]]:
     return [dict(zip(lines[head], words, strict=False)) for words in lines[head + 1 :]]
 
 
-@pytest.mark.parametrize("how", ["range", "consumer"])
+@every_how
 def test_consumer_groups_tool(
     group_address: str, crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, tmp_path: Path, how: str
 ) -> None:
@@ -177,6 +191,59 @@ def test_consumer_groups_tool(
     assert committed(group_address, group, everything) == {(topic, 0): NOTHING, (topic, 1): 3}
     assert "successful" in java.groups("--delete", *these)
     assert group not in java.groups("--list").split()
+
+
+def cells(text: str) -> list[list[str]]:
+    """Lines of CSV in any order; long names stand in quotes in Kafka's."""
+    return sorted(filter(None, csv.reader(text.splitlines())))
+
+
+def test_offsets_go_round_with_kafkas_tool(
+    group_address: str, java: JavaProcess, group: Run, new_group_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """What our command exports its tool takes, and the other way round; for one group, and for several."""
+    topic, other, file = new_group_topic(2), new_group_topic(), tmp_path / "offsets.csv"
+    write(group_address, topic, partitions=2)
+    write(group_address, other, partitions=1)
+    one, two = (unused_name(stem) for stem in ("one", "two"))
+    lines = {name: [f"{topic},0,{n}", f"{topic},1,{n + 1}", f"{other},0,{n + 2}"] for n, name in enumerate((one, two))}
+    everything = [*places(topic, 2), (other, 0)]
+
+    def forget() -> None:
+        for name in (one, two):
+            group("reset", name, "--to", "latest", *(part for each in (topic, other) for part in ("--topic", each)))
+
+    def stands() -> bool:
+        found = {name: committed(group_address, name, everything) for name in (one, two)}
+        return found == {
+            name: dict(zip(everything, (n, n + 1, n + 2), strict=True)) for n, name in enumerate((one, two))
+        }
+
+    for name in (one, two):
+        group("offsets", "import", "--group", name, stdin="\n".join(lines[name]))
+    ours = [group("offsets", "export", name, "--csv").stdout for name in (one, two)]
+    both = group("offsets", "export", one, two, "--csv").stdout
+    assert stands()
+
+    kafkas = java.groups("--reset-offsets", "--group", one, "--all-topics", "--to-current", "--export", "--dry-run")
+    assert cells(kafkas) == cells(ours[0]) == cells("\n".join(lines[one]))
+    named = [part for name in (one, two) for part in ("--group", name)]
+    kafkas_both = java.groups("--reset-offsets", *named, "--all-topics", "--to-current", "--export", "--dry-run")
+    assert cells(kafkas_both) == cells(both)
+
+    forget()
+    for name, text in zip((one, two), ours, strict=True):
+        file.write_text(text)
+        java.groups("--reset-offsets", "--group", name, "--from-file", str(file), "--execute")
+    assert stands(), "its tool takes ours"
+    forget()
+    file.write_text(both)
+    java.groups("--reset-offsets", *named, "--from-file", str(file), "--execute")
+    assert stands(), "its tool takes ours of several groups"
+    forget()
+    group("offsets", "import", "--group", one, stdin=kafkas)
+    group("offsets", "import", stdin=kafkas_both)
+    assert stands(), "we take its"
 
 
 def remove_static(address: str, group: str, instance: str) -> None:

@@ -22,7 +22,7 @@ import org.apache.kafka.common.utils.Exit;
 /**
  * Many consumers and tools in one Java process. A line of input is a command, its words separated by tabs:
  *
- * open NAME topics|pattern WHICH key=value...   a consumer in a thread of its own, polled until it is closed
+ * open NAME topics|pattern|re2 WHICH key=value...   a consumer in a thread of its own, polled until it is closed
  * commit NAME                                   commits its positions
  * close NAME                                    closes it
  * tool CLASS argument...                        runs the main method of one of Kafka's tools
@@ -113,10 +113,10 @@ public class GroupConsumers {
             ByteArrayDeserializer bytes = new ByteArrayDeserializer();
             try (KafkaConsumer<byte[], byte[]> opened = new KafkaConsumer<>(properties, bytes, bytes)) {
                 consumer = opened;
-                if (how.equals("pattern")) {
-                    consumer.subscribe(Pattern.compile(which));
-                } else {
-                    consumer.subscribe(List.of(which.split(",")));
+                switch (how) {
+                    case "pattern" -> consumer.subscribe(Pattern.compile(which));
+                    case "re2" -> subscribeByBroker();
+                    default -> consumer.subscribe(List.of(which.split(",")));
                 }
                 live();
             } catch (Exception failure) {
@@ -124,6 +124,13 @@ public class GroupConsumers {
                 return;
             }
             tell(name, "closed");
+        }
+
+        /** By name: consumers before 4.0 do not have it. */
+        private void subscribeByBroker() throws ReflectiveOperationException {
+            Class<?> pattern = Class.forName("org.apache.kafka.clients.consumer.SubscriptionPattern");
+            KafkaConsumer.class.getMethod("subscribe", pattern)
+                .invoke(consumer, pattern.getConstructor(String.class).newInstance(which));
         }
 
         private void live() {

@@ -2,9 +2,9 @@
 allowed.
 
 Version notes: v0 empty list = all topics, v1 null = all; v4 allow_auto_topic_creation; v10 topic ids; v12 topics asked
-by id, before that INVALID_REQUEST (MetadataRequest.java); v13 top-level error. Brokers are named by the address this
-connection reached us at unless `advertised.listeners` is set. Deviations: an auto-created topic is answered with its
-partitions at once instead of LEADER_NOT_AVAILABLE first.
+by id, before that INVALID_REQUEST (MetadataRequest.java), the name beside an id is not looked at (Java sends an empty
+one); v13 top-level error. Brokers are named by the address this connection reached us at unless `advertised.listeners`
+is set. Deviations: an auto-created topic is answered with its partitions at once instead of LEADER_NOT_AVAILABLE first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,8 @@ def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
     """Describe the cluster as this broker sees it now, after creating what may be created."""
     if call.version < TOPIC_ID_SINCE and any(by_id_only(wanted) for wanted in request.topics or ()):
         return refused(request)
-    names = [] if request.topics is None else [wanted.name for wanted in request.topics if wanted.name is not None]
+    asked = request.topics or ()
+    names = [wanted.name for wanted in asked if wanted.name is not None and wanted.topic_id == UNASSIGNED_ID]
     missing = [name for name in names if is_missing(call, name)]
     may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
     if not missing or not may_create:
@@ -80,7 +81,7 @@ def answered_topics(call: Call, request: MetadataRequest, errors: Mapping[str, i
         return
     # Each once, as in Kafka: an answer may be a thousand times as long as the name that asks for it.
     for name, topic_id in dict.fromkeys((wanted.name, wanted.topic_id) for wanted in asked):
-        yield by_id(call, topic_id) if name is None else by_name(call, name, errors)
+        yield by_id(call, topic_id) if name is None or topic_id != UNASSIGNED_ID else by_name(call, name, errors)
 
 
 def by_id(call: Call, topic_id: bytes) -> Topic:

@@ -222,7 +222,18 @@ class KafkaPythonMember(Member):
 
     def _poll(self) -> list[Seen]:
         found = self._consumer.poll(int(POLL_S * 1000))
+        self._join_again_if_lost()
         return [Seen(m.topic, m.partition, m.offset) for messages in found.values() for m in messages]
+
+    def _join_again_if_lost(self) -> None:
+        """kafka-python 3.0 can lose the end of a rebalance, and then neither reads nor sends heartbeats any more.
+
+        As the leader it joins again when metadata changed. If a poll ends while its SyncGroup is on the way, later
+        polls see that it has assigned by the new metadata, and nobody takes what the join came to.
+        """
+        coordinator = self._consumer._coordinator
+        if (task := coordinator._join_task) is not None and task.is_done and not coordinator.need_rejoin():
+            coordinator.request_rejoin()
 
     def _assignment(self) -> frozenset[Place]:
         return frozenset((place.topic, place.partition) for place in self._consumer.assignment())

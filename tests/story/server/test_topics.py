@@ -144,10 +144,13 @@ async def test_all_topics_none_and_some(client: Client) -> None:
     assert await names([], 13) == []
 
 
-async def test_topics_by_id(client: Client) -> None:
+@pytest.mark.parametrize("name", [None, "", "another"])
+async def test_topics_by_id(client: Client, name: str | None) -> None:
+    """Whatever stands beside the id: Java sends an empty name."""
     await client.create("t")
-    wanted = [Wanted(topic_id=client.topic_id("t"), name=None), Wanted(topic_id=bytes(15) + b"\1", name=None)]
-    known, unknown = (await client.call(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 12)).topics
+    wanted = [Wanted(topic_id=topic_id, name=name) for topic_id in (client.topic_id("t"), bytes(15) + b"\1")]
+    known, unknown = (await client.call(MetadataRequest(topics=wanted), 12)).topics
+    assert list(client.broker.image.topics) == ["t"], "the name is not created"
     assert (known.error_code, known.name) == (0, "t")
     assert (unknown.error_code, unknown.name) == (KafkaErrorCode.UNKNOWN_TOPIC_ID, None)
 

@@ -1,0 +1,82 @@
+"""Stories that are told of every kind of member, whatever its language."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.members import Crowd, Kind, Seen, Wish
+from tests.compat.clients.model import DEADLINE_S
+from tests.compat.conftest import unused_name
+from tests.compat.group_kit import EACH, PARTITIONS, Run, commit_all, objects, one_line, places, write
+from tests.kit.brokers import AGAINST
+
+MEMBERS = 3
+
+
+def restarted_in_turn(crowd: Crowd, kind: Kind, topic: str) -> None:
+    """Members of a running group go and come back one after the other; each record is read, and none twice."""
+    wish, everything = Wish(unused_name("rolling"), (topic,)), places(topic)
+    members = [crowd.join(kind, wish) for _ in range(MEMBERS)]
+
+    def settled() -> bool:  # before that a partition may still be taken from who has read it and not committed
+        owned = sorted(place for member in members for place in member.assigned)
+        return owned == everything and all(len(member.assigned) == PARTITIONS // MEMBERS for member in members)
+
+    crowd.wait(settled, "an even share")
+    for turn in range(MEMBERS):
+        crowd.read(write(crowd.address, topic, turn * EACH), *crowd.members)
+        commit_all(members, everything, (turn + 1) * EACH)
+        members.pop(0).leave()
+        members.append(crowd.join(kind, wish))
+        crowd.wait(settled, "an even share again")
+    last = write(crowd.address, topic, MEMBERS * EACH)
+    crowd.read(last, *members)
+    history = [seen for member in crowd.members for seen in member.seen]
+    assert sorted(history) == sorted(set(history)), "none is read again"
+    assert len(history) == (MEMBERS + 1) * PARTITIONS * EACH
+
+
+def what_comes_later(crowd: Crowd, kind: Kind, first: str) -> None:
+    """Two members by a pattern; their topic of two partitions grows, and another one that matches is made."""
+    wish = Wish(unused_name("later"), pattern=f"^{first}.*")
+    members = [crowd.join(kind, wish)]
+    crowd.share(places(first, 2), *members)
+    members.append(crowd.join(kind, wish))
+    crowd.share(places(first, 2), *members)
+    admin = AdminClient({"bootstrap.servers": crowd.address, "log_level": QUIET})
+    admin.create_partitions([NewPartitions(first, 4)])[first].result(DEADLINE_S)
+    other = f"{first}-too"
+    admin.create_topics([NewTopic(other, 2, 1), NewTopic(f"not-{first}", 1, 1)])[other].result(DEADLINE_S)
+    crowd.share(places(first, 4) + places(other, 2), *members)
+
+
+def rewound_while_it_lives(crowd: Crowd, kind: Kind, topic: str, group: Run) -> None:
+    """Two members, one of them static, have committed everything; their group is rewound, and nobody restarted.
+
+    Apache Kafka refuses to.
+    """
+    records, everything = write(crowd.address, topic), places(topic)
+    wish = Wish(unused_name("rewound"), (topic,))
+    members = [crowd.join(kind, wish), crowd.join(kind, replace(wish, instance="one"))]
+    crowd.share(everything, *members)
+    commit_all(members, everything)
+    args = ("rewind", wish.group, "--topic", topic, "--to", "2", "--json")
+    if AGAINST == "kafka":
+        assert "does not move a living group" in one_line(group(*args, code=2))
+        return
+    read_before = [len(member.seen) for member in members]
+    moved = [(each["before"], each["after"]) for each in objects(group(*args))]
+    assert moved == [(EACH, 2)] * PARTITIONS
+
+    def again() -> set[Seen]:
+        return {seen for member, before in zip(members, read_before, strict=True) for seen in member.seen[before:]}
+
+    wanted = {record for record in records if record.offset >= 2}
+    crowd.wait(lambda: wanted <= again(), f"{len(wanted)} records are read again")
+    assert again() == wanted, "nothing below the place that it was rewound to"
+    crowd.share(everything, *members)
+    commit_all(members, everything)
+    crowd.read(write(crowd.address, topic, EACH), *members)

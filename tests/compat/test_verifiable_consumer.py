@@ -1,0 +1,46 @@
+"""Apache Kafka's own VerifiableConsumer, as its system tests use it, by both protocols; each member is a process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.members import Crowd, Wish
+from tests.compat.clients.model import DEADLINE_S
+from tests.compat.clients.verifiable import HOW, Verifiable, verifiable
+from tests.compat.conftest import MakeTopic, unused_name
+from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, committed, places, write
+from tests.kit import jvm
+from tests.kit.brokers import wait_until
+
+pytestmark = pytest.mark.skipif(
+    jvm.java_missing() is not None, reason=f"Apache Kafka's VerifiableConsumer: {jvm.java_missing()}"
+)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_verifiable_consumers(
+    group_address: str, crowd: Crowd, new_group_topic: MakeTopic, tmp_path: Path, how: str
+) -> None:
+    """Two share and commit; one is killed, the other takes over; it leaves at once when it is told to end."""
+    topic, group = new_group_topic(PARTITIONS), unused_name("verifiable")
+    everything, wish = places(topic), Wish(group, (topic,), session_ms=SHORT_MS)
+    kind, records = verifiable(how, tmp_path), write(group_address, topic)
+    first, second = crowd.join(kind, wish), crowd.join(kind, wish)
+    crowd.share(everything, first, second)
+    crowd.read(records, first, second)
+    assert isinstance(first, Verifiable)
+    first.kill()
+    crowd.share(everything, second)
+    more = write(group_address, topic, EACH)
+    crowd.read(more, second)
+    wait_until(lambda: committed(group_address, group, everything) == dict.fromkeys(everything, 2 * EACH), "commits")
+    second.leave()
+    admin = AdminClient({"bootstrap.servers": group_address, "log_level": QUIET})
+    described = admin.describe_consumer_groups([group])[group].result(DEADLINE_S)
+    assert (described.state, described.members) == (ck.ConsumerGroupState.EMPTY, [])
+    assert committed(group_address, group, everything) == dict.fromkeys(everything, 2 * EACH)
