@@ -28,6 +28,11 @@ class StoredCodec(Protocol):
     def compression(self, config: BrokerConfig) -> int:
         """The codec id of batches."""
 
+    def append_plain(self, builder: Builder, records: list[object], at: int, timestamp: int) -> int:
+        """Append the records from `at` on to a batch without a transaction, as long as they are of the many that have
+        a fast way, and fit; where it stopped.
+        """
+
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
         """Key and value."""
 
@@ -99,8 +104,14 @@ class PartitionJournal:
 
     def _batches(self, records: list[object], now: Now, producer_epoch: int) -> list[bytearray]:
         builder, codec, built = Builder(self._partition.config.max_message_bytes), self._codec, list[bytearray]()
-        fields = NO_TRANSACTION
-        for record in records:
+        fields, at = NO_TRANSACTION, 0
+        while at < len(records):
+            if fields is NO_TRANSACTION:
+                at = codec.append_plain(builder, records, at, now.wall_ms)
+                if at == len(records):
+                    break
+            record = records[at]
+            at += 1
             producer_id = codec.producer(record)
             key, value = codec.encode(record)
             if producer_id != fields.producer_id:

@@ -23,9 +23,10 @@ from kafkalite.coordinators.journal import PartitionJournal, StoredCodec
 from kafkalite.coordinators.loading import Loads
 from kafkalite.coordinators.shard import Command, Machine, Shard, Waiting
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.stored.commits import java_hash
 from kafkalite.state.effects import ResolvePatterns
 
-__all__ = ["Runtime", "Waiting", "java_hash"]
+__all__ = ["Runtime", "Waiting"]
 
 LOGGER = logging.getLogger("kafkalite.coordinators")
 M = TypeVar("M", bound=Machine)
@@ -161,12 +162,3 @@ class Runtime(Generic[M]):
 def unasked(shard: int, question: ResolvePatterns) -> None:
     """Nobody resolves patterns yet."""
     raise RuntimeError(f"nobody answers {question} of shard {shard}")
-
-
-def java_hash(text: str) -> int:
-    """String.hashCode of Java, over UTF-16 units: a signed 32-bit number, 0 for the one without an absolute value."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    total = 0
-    for at in range(0, len(units), 2):
-        total = (total * 31 + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return total - 2**32 if total > 2**31 else total % 2**31

@@ -16,6 +16,7 @@ from kafkalite.coordinators.stored_registered import DECODERS as REGISTERED_DECO
 from kafkalite.coordinators.stored_registered import ENCODERS as REGISTERED_ENCODERS
 from kafkalite.coordinators.stored_registered import TOMBSTONES as REGISTERED_TOMBSTONES
 from kafkalite.protocol.stored.catalogue import StoredKey, StoredValue
+from kafkalite.protocol.stored.commits import append_commits, read_commit
 from kafkalite.protocol.stored.group_records import ConsumerGroupMetadataKey as ConsumerGroupKey
 from kafkalite.protocol.stored.group_records import (
     GroupDefinitionKey,
@@ -28,6 +29,7 @@ from kafkalite.protocol.stored.group_records import (
     read_value,
     write,
 )
+from kafkalite.records import Builder
 from kafkalite.state.group_records import (
     CLASSIC,
     CONSUMER,
@@ -60,6 +62,10 @@ class GroupCodec:
         """The producer id of the transaction that the record is part of, -1 = none."""
         return record.producer_id if isinstance(record, TransactionalOffset) else NO_PRODUCER
 
+    def append_plain(self, builder: Builder, records: list[object], at: int, timestamp: int) -> int:
+        """Append the committed offsets from `at` on; where it stopped."""
+        return append_commits(builder, records, at, timestamp, OffsetCommitted)
+
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
         """Key and value of a record. Raises: EncodeError, TypeError for what has no place in the topic."""
         encoder = ENCODERS.get(type(record))
@@ -69,6 +75,10 @@ class GroupCodec:
 
     def decode(self, key: bytes, value: bytes | None) -> object | None:
         """The record; None for a type that is not known. Raises: DecodeError, RecordError."""
+        if value is not None:
+            commit = read_commit(key, value, OffsetCommitted)
+            if commit is not None:
+                return commit
         type_id, known = read_key(key)
         if known is None:
             return None

@@ -89,6 +89,10 @@ class GroupShard:
 
     def apply(self, record: object) -> None:
         """Take a record of the log, at replay and in life."""
+        if type(record) is OffsetCommitted:  # nearly all are
+            self._counts.commits += self._lives
+            self.offsets.committed(record)
+            return
         if self._lives:
             self._count(record)
         if isinstance(record, OFFSET_RECORDS):
@@ -223,7 +227,7 @@ class GroupShard:
 
     def _count(self, record: object) -> None:
         """A record that is about to be applied."""
-        if isinstance(record, (OffsetCommitted, TransactionalOffset)):
+        if isinstance(record, TransactionalOffset):
             self._counts.commits += 1
         elif isinstance(record, ConsumerGroupMetadata):
             self._counts.rebalances += 1

@@ -9,8 +9,9 @@ Pure. What a group may do is asked of `GroupsOfOffsets`; here is what was commit
 Source: OffsetMetadataManager.java of Apache Kafka, KIP-211, KIP-447.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from kafkalite.errors import KafkaErrorCode
@@ -35,6 +36,10 @@ __all__ = [
 
 OffsetRecord = OffsetCommitted | OffsetDeleted | TransactionalOffset | TransactionEnded
 NO_OFFSET = -1
+# Without the Python frame of `OffsetCommitted(...)`: this is done for every partition of every commit.
+_commit: Callable[[tuple[str, str, int, int, int, str, int, int, bytes]], OffsetCommitted] = partial(
+    tuple.__new__, OffsetCommitted
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +189,25 @@ class Offsets:
             return effects
         if request.producer_id < 0:
             effects.extend(self._groups.committed(request.group, request.member_id, now))
-        errors = []
-        for part in request.partitions:
-            if part.metadata is not None and len(part.metadata) > self.settings.metadata_max:
-                errors.append(int(KafkaErrorCode.OFFSET_METADATA_TOO_LARGE))
-                continue
-            errors.append(int(check.of_partition(part.topic_id, part.partition, part.topic)))
-            if not errors[-1]:
-                effects.records.append(_record(request, part, now))
-        effects.answer(token, CommitsDone(errors=tuple(errors)))
+        errors = tuple(self._take(request, check, now, effects.records))
+        effects.answer(token, CommitsDone(errors=errors))
         return effects
+
+    def _take(self, request: Commit, check: CommitCheck, now: Now, records: list[object]) -> Iterator[int]:
+        """The error of each partition; what has none becomes a record."""
+        group, wall_ms, metadata_max, judge = request.group, now.wall_ms, self.settings.metadata_max, check.of_partition
+        expires_ms = -1 if request.retention_ms == -1 else wall_ms + request.retention_ms
+        for topic, partition, offset, epoch, metadata, topic_id in request.partitions:
+            if metadata is not None and len(metadata) > metadata_max:
+                yield int(KafkaErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            error = judge(topic_id, partition, topic)
+            if not error:
+                commit = _commit(
+                    (group, topic, partition, offset, epoch, metadata or "", wall_ms, expires_ms, topic_id)
+                )
+                records.append(commit if request.producer_id < 0 else TransactionalOffset(request.producer_id, commit))
+            yield int(error)
 
     def rewind(self, group: str, partitions: Sequence[CommitOf], now: Now) -> list[OffsetCommitted]:
         """The records that set offsets anew, whoever reads them; what is pending there is void."""
@@ -286,8 +300,7 @@ class Offsets:
         """Take a record of the log into the offsets (law 1)."""
         match record:
             case OffsetCommitted():
-                self._store.put(record)
-                self._pending.supersede((record.group, record.topic, record.partition))
+                self.committed(record)
             case OffsetDeleted(group, topic, partition):
                 self._store.remove(group, topic, partition)
                 self._pending.forget((group, topic, partition))
@@ -296,6 +309,12 @@ class Offsets:
             case TransactionEnded(producer_id, was_committed):
                 for committed in self._pending.end(producer_id, materialise=was_committed):
                     self._store.put(committed)
+
+    def committed(self, record: OffsetCommitted) -> None:
+        """`apply` of what nearly all records are."""
+        self._store.put(record)
+        if self._pending:
+            self._pending.supersede((record.group, record.topic, record.partition))
 
     def _commit_refusal(self, request: Commit, error: int) -> int:
         if request.producer_id >= 0 and not request.group:
@@ -313,22 +332,6 @@ class Offsets:
             return wall_ms >= stored.expire_timestamp_ms
         counted_from = stored.commit_timestamp_ms if since_ms == -1 else since_ms
         return wall_ms - counted_from >= self.settings.retention_ms
-
-
-def _record(request: Commit, part: CommitOf, now: Now) -> OffsetCommitted | TransactionalOffset:
-    expires = -1 if request.retention_ms == -1 else now.wall_ms + request.retention_ms
-    committed = OffsetCommitted(
-        request.group,
-        part.topic,
-        part.partition,
-        part.offset,
-        part.leader_epoch,
-        part.metadata or "",
-        now.wall_ms,
-        expires,
-        part.topic_id,
-    )
-    return committed if request.producer_id < 0 else TransactionalOffset(request.producer_id, committed)
 
 
 def _found(topic: str, partition: int, stored: Stored | None, topic_id: bytes) -> Found:

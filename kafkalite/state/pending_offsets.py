@@ -21,6 +21,9 @@ class PendingOffsets:
         self._of_group: dict[str, dict[int, None]] = {}  # the producers that have pending offsets of a group
         self._order = 0  # grows with each commit: the order of the log
 
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
     def __contains__(self, group: str) -> bool:
         return group in self._of_group
 

@@ -6,8 +6,8 @@ v9: UNSUPPORTED_VERSION before. A commit for partitions that do not exist stores
 is a group here, as of old. Source: KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.validateOffsetCommit.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 
 from kafkalite.cluster.image import TopicImage
 from kafkalite.errors import KafkaErrorCode
@@ -25,21 +25,16 @@ Topic = OffsetCommitResponse.OffsetCommitResponseTopic
 Partition = Topic.OffsetCommitResponsePartition
 
 
-class Asked(NamedTuple):
-    """One partition of the request: what to commit, or why not."""
-
-    topic: OffsetCommitRequest.OffsetCommitRequestTopic
-    partition_index: int
-    commit: CommitOf | None
-    error: int = 0
+Refused = dict[tuple[int, int], int]  # errors by the places of topic and partition in the request
+# Without the Python frame of `CommitOf(...)`: this is done for every partition of every commit.
+commit_of: Callable[[tuple[str, int, int, int, str | None, bytes]], CommitOf] = partial(tuple.__new__, CommitOf)
 
 
 def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Commit what exists; the answer has every partition of the request, in its order."""
-    asked = [part for topic in request.topics for part in parts(call, topic)]
-    commits = [part.commit for part in asked if part.commit is not None]
-    if asked and not commits:
-        return answer(asked, iter(()))
+    commits, refused = wanted_of(call, request)
+    if refused and not commits:
+        return answer(request, refused, iter(()))
     wanted = Commit(
         group=request.group_id,
         partitions=commits,
@@ -59,35 +54,39 @@ def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitRespo
     call.broker.groups.ask(
         request.group_id,
         command,
-        call.answering(lambda done: answer(asked, errors(call, commits, done))),
-        call.answering(lambda error: answer(asked, iter([error] * len(commits)))),
+        call.answering(lambda done: answer(request, refused, errors(call, commits, done))),
+        call.answering(lambda error: answer(request, refused, iter([error] * len(commits)))),
     )
     return None
 
 
-def parts(call: Call, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> Iterator[Asked]:
-    """The partitions of one topic of the request."""
-    found: TopicImage | None
-    if call.version >= TOPIC_ID_SINCE:
-        found, unknown = call.broker.image.topics_by_id.get(topic.topic_id), KafkaErrorCode.UNKNOWN_TOPIC_ID
-    else:
-        found, unknown = call.broker.image.topics.get(topic.name), KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    for part in topic.partitions:
-        index = part.partition_index
+def wanted_of(call: Call, request: OffsetCommitRequest) -> tuple[list[CommitOf], Refused]:
+    """What is to be committed, and why the rest is not."""
+    commits: list[CommitOf] = []
+    refused: Refused = {}
+    for at, topic in enumerate(request.topics):
+        found, unknown = topic_of(call, topic)
         if found is None:
-            yield Asked(topic, index, None, unknown)
-        elif not 0 <= index < len(found.partitions):
-            yield Asked(topic, index, None, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        else:
-            commit = CommitOf(
-                found.name,
-                index,
-                part.committed_offset,
-                part.committed_leader_epoch,
-                part.committed_metadata,
-                found.topic_id,
-            )
-            yield Asked(topic, index, commit)
+            refused.update(((at, place), unknown) for place in range(len(topic.partitions)))
+            continue
+        name, topic_id, count = found.name, found.topic_id, len(found.partitions)
+        for place, part in enumerate(topic.partitions):
+            index = part.partition_index
+            if 0 <= index < count:
+                epoch = part.committed_leader_epoch
+                commits.append(
+                    commit_of((name, index, part.committed_offset, epoch, part.committed_metadata, topic_id))
+                )
+            else:
+                refused[at, place] = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return commits, refused
+
+
+def topic_of(call: Call, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> tuple[TopicImage | None, int]:
+    """A topic of the request, and the error where there is none."""
+    if call.version >= TOPIC_ID_SINCE:
+        return call.broker.image.topics_by_id.get(topic.topic_id), KafkaErrorCode.UNKNOWN_TOPIC_ID
+    return call.broker.image.topics.get(topic.name), KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def speaks_consumer(shard: GroupShard, request: OffsetCommitRequest) -> bool:
@@ -106,14 +105,19 @@ def errors(call: Call, commits: list[CommitOf], done: CommitsDone) -> Iterator[i
     return iter([error] * len(commits))
 
 
-def answer(asked: list[Asked], outcomes: Iterator[int]) -> OffsetCommitResponse:
+def answer(request: OffsetCommitRequest, refused: Refused, outcomes: Iterator[int]) -> OffsetCommitResponse:
     """Every partition of the request, with `outcomes` for those that were to be committed."""
-    topics: list[Topic] = []
-    last = None
-    for part in asked:
-        if part.topic is not last:
-            last = part.topic
-            topics.append(Topic(name=last.name, topic_id=last.topic_id or ZERO_UUID, partitions=[]))
-        error = part.error if part.commit is None else next(outcomes)
-        topics[-1].partitions.append(Partition(partition_index=part.partition_index, error_code=error))
+    topics = []
+    for at, topic in enumerate(request.topics):
+        partitions = [
+            outcome(part.partition_index, refused.get((at, place)) or next(outcomes) if refused else next(outcomes))
+            for place, part in enumerate(topic.partitions)
+        ]
+        topics.append(Topic(name=topic.name, topic_id=topic.topic_id or ZERO_UUID, partitions=partitions))
     return OffsetCommitResponse(topics=topics)
+
+
+@lru_cache(maxsize=1_024)
+def outcome(partition_index: int, error: int) -> Partition:
+    """One partition of an answer; shared between answers, which are only written."""
+    return Partition(partition_index=partition_index, error_code=error)

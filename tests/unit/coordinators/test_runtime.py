@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kafkalite.cluster.topics import Refusal
-from kafkalite.coordinators.runtime import java_hash
 from kafkalite.coordinators.upkeep import Upkeep
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.stored.commits import java_hash
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import CommitsDone
 from tests.unit.coordinators.rig import NOT_HERE, Answered, Rig, commit, groups, offsets_of, warnings

@@ -1,0 +1,195 @@
+"""Committed offsets as records of `__consumer_offsets`, and the hash that finds the partition of a group.
+
+Of all stored records these are the many: each commit writes some, and a start reads millions. What is not as it nearly
+always is (an expiry of its own, an old version, anything broken) is left to the codec of `protocol.stored`, which
+serves or refuses all; the tests compare the two.
+Source: OffsetCommitKey.json, OffsetCommitValue.json of Apache Kafka 4.3; String.hashCode of Java.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from kafkalite._speedups.batches cimport Builder
+from kafkalite._speedups.wire cimport (
+    Span, put_uvarint, store_u16, store_u32, store_u64, take, take_i16, take_i32, take_i64, take_uvarint, uvarint_size,
+)
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *n) except NULL
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    uint32_t PyUnicode_READ_CHAR(object text, Py_ssize_t index)
+
+cdef enum:
+    RECORD_TYPE = 1
+    VALUE_VERSION = 4             # as Kafka 4.3 writes a value without an expiry of its own
+    VERSION_WITH_EXPIRY = 1
+    VERSION_WITH_EPOCH = 3
+    STRING_MAX = 32767
+    UUID_SIZE = 16
+    FIELDS = 9
+    KEY_FIXED = 10                # type, two lengths, partition
+    VALUE_FIXED = 23              # version, offset, epoch, time, count of tags
+    TOPIC_ID_FIELD = 18           # tag, size, id
+    SURROGATES = 0x10000
+
+cdef bytes NO_ID = bytes(UUID_SIZE)
+
+
+def java_hash(str text not None):
+    """String.hashCode of Java: a signed 32-bit number. See the .pyi."""
+    cdef uint32_t total = 0, unit
+    cdef Py_ssize_t i
+    for i in range(PyUnicode_GET_LENGTH(text)):
+        unit = PyUnicode_READ_CHAR(text, i)
+        if unit >= SURROGATES:
+            unit -= SURROGATES
+            total = total * 31 + (0xD800 | unit >> 10)
+            unit = 0xDC00 | (unit & 0x3FF)
+        total = total * 31 + unit
+    return 0 if total == <uint32_t> INT32_MAX + 1 else <int32_t> total
+
+
+def append_commits(
+    Builder builder not None, list records not None, Py_ssize_t at, int64_t timestamp, type kind not None
+):
+    """Append the records from `at` on that are plain commits, as many as fit. See the .pyi."""
+    cdef tuple record
+    cdef bytes key, value
+    if at < 0:
+        raise ValueError(f"there is no record {at}")
+    while at < len(records):
+        found = records[at]
+        if type(found) is not kind:
+            break
+        record = <tuple> found
+        if len(record) != FIELDS or record[7] != -1:
+            break
+        key = key_of(record[0], record[1], record[2])
+        value = None if key is None else value_of(record[3], record[4], record[5], record[6], record[8])
+        if value is None or builder.add(timestamp, key, value, None) < 0:
+            break
+        at += 1
+    return at
+
+
+cdef bytes key_of(str group, str topic, int32_t partition):
+    """The key; None where a name is too long for one."""
+    cdef Py_ssize_t group_size = 0, topic_size = 0
+    cdef const char *group_at = PyUnicode_AsUTF8AndSize(group, &group_size)
+    cdef const char *topic_at = PyUnicode_AsUTF8AndSize(topic, &topic_size)
+    cdef bytes out
+    cdef uint8_t *p
+    if group_size > STRING_MAX or topic_size > STRING_MAX:
+        return None
+    out = PyBytes_FromStringAndSize(NULL, KEY_FIXED + group_size + topic_size)
+    p = <uint8_t *> PyBytes_AS_STRING(out)
+    store_u16(p, RECORD_TYPE)
+    store_u16(p + 2, <uint32_t> group_size)
+    memcpy(p + 4, group_at, group_size)
+    p += 4 + group_size
+    store_u16(p, <uint32_t> topic_size)
+    memcpy(p + 2, topic_at, topic_size)
+    store_u32(p + 2 + topic_size, <uint32_t> partition)
+    return out
+
+
+cdef bytes value_of(int64_t offset, int32_t leader_epoch, str metadata, int64_t commit_ms, bytes topic_id):
+    """The value in VALUE_VERSION; None where a field is of no common size."""
+    cdef Py_ssize_t size = 0
+    cdef const char *metadata_at = PyUnicode_AsUTF8AndSize(metadata, &size)
+    cdef bint named = PyBytes_GET_SIZE(topic_id) == UUID_SIZE and topic_id != NO_ID
+    cdef bytes out
+    cdef uint8_t *p
+    if size > STRING_MAX or PyBytes_GET_SIZE(topic_id) != UUID_SIZE:
+        return None
+    out = PyBytes_FromStringAndSize(
+        NULL, VALUE_FIXED + uvarint_size(size + 1) + size + (TOPIC_ID_FIELD if named else 0)
+    )
+    p = <uint8_t *> PyBytes_AS_STRING(out)
+    store_u16(p, VALUE_VERSION)
+    store_u64(p + 2, <uint64_t> offset)
+    store_u32(p + 10, <uint32_t> leader_epoch)
+    p += 14
+    p += put_uvarint(p, size + 1)
+    memcpy(p, metadata_at, size)
+    p += size
+    store_u64(p, <uint64_t> commit_ms)
+    p[8] = named
+    if named:
+        p[9] = 0
+        p[10] = UUID_SIZE
+        memcpy(p + 11, PyBytes_AS_STRING(topic_id), UUID_SIZE)
+    return out
+
+
+def read_commit(bytes key not None, bytes value not None, type kind not None):
+    """A commit of these bytes as a `kind`; None where they are not just as usual. See the .pyi."""
+    cdef Span span
+    cdef object group, topic
+    cdef tuple rest
+    span.at = <const uint8_t *> PyBytes_AS_STRING(key)
+    span.left = PyBytes_GET_SIZE(key)
+    if take_i16(&span) != RECORD_TYPE:
+        return None
+    group, topic = text(&span, take_i16(&span)), text(&span, take_i16(&span))
+    cdef int32_t partition = take_i32(&span)
+    if span.left != 0 or group is None or topic is None:
+        return None
+    rest = fields_of(value)
+    return None if rest is None else tuple.__new__(kind, (group, topic, partition, *rest))
+
+
+cdef tuple fields_of(bytes value):
+    """Offset, epoch, metadata, time, expiry and topic id; None for what is not as usual."""
+    cdef Span span
+    cdef object metadata, topic_id = NO_ID
+    cdef int64_t offset, commit_ms, expire_ms = -1
+    cdef int32_t leader_epoch = -1
+    cdef int version
+    span.at = <const uint8_t *> PyBytes_AS_STRING(value)
+    span.left = PyBytes_GET_SIZE(value)
+    version = take_i16(&span)
+    if version < VERSION_WITH_EXPIRY or version > VALUE_VERSION:
+        return None
+    offset = take_i64(&span)
+    if version >= VERSION_WITH_EPOCH:
+        leader_epoch = take_i32(&span)
+    if version == VALUE_VERSION:
+        metadata = text(&span, <Py_ssize_t> take_uvarint(&span, 5) - 1)
+    else:
+        metadata = text(&span, take_i16(&span))
+    commit_ms = take_i64(&span)
+    if version == VERSION_WITH_EXPIRY:
+        expire_ms = take_i64(&span)
+    elif version == VALUE_VERSION:
+        topic_id = tagged_id(&span)
+    if span.left != 0 or metadata is None or topic_id is None:
+        return None
+    return offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id
+
+
+cdef bytes tagged_id(Span *span):
+    """The topic id, the only tagged field that is known; None where there are others."""
+    cdef uint64_t count = take_uvarint(span, 5)
+    cdef const uint8_t *p
+    if count == 0:
+        return NO_ID
+    p = take(span, TOPIC_ID_FIELD)
+    if count != 1 or p == NULL or p[0] != 0 or p[1] != UUID_SIZE:
+        return None
+    if memcmp(p + 2, PyBytes_AS_STRING(NO_ID), UUID_SIZE) == 0:
+        return None
+    return PyBytes_FromStringAndSize(<const char *> p + 2, UUID_SIZE)
+
+
+cdef object text(Span *span, Py_ssize_t size):
+    """A string of `size` bytes; None where there is none, or none of UTF-8."""
+    cdef const uint8_t *p = take(span, size)
+    if p == NULL:
+        return None
+    try:
+        return PyUnicode_DecodeUTF8(<const char *> p, size, NULL)
+    except UnicodeDecodeError:
+        return None
