@@ -91,7 +91,7 @@ class GroupShard:
         """Take a record of the log, at replay and in life."""
         if type(record) is OffsetCommitted:  # nearly all are
             self._counts.commits += self._lives
-            self.offsets.committed(record)
+            self.offsets.put(record)
             return
         if self._lives:
             self._count(record)

@@ -300,7 +300,7 @@ class Offsets:
         """Take a record of the log into the offsets (law 1)."""
         match record:
             case OffsetCommitted():
-                self.committed(record)
+                self.put(record)
             case OffsetDeleted(group, topic, partition):
                 self._store.remove(group, topic, partition)
                 self._pending.forget((group, topic, partition))
@@ -310,7 +310,7 @@ class Offsets:
                 for committed in self._pending.end(producer_id, materialise=was_committed):
                     self._store.put(committed)
 
-    def committed(self, record: OffsetCommitted) -> None:
+    def put(self, record: OffsetCommitted) -> None:
         """`apply` of what nearly all records are."""
         self._store.put(record)
         if self._pending:
