@@ -4,7 +4,7 @@ Laws, beside those of `model`:
 1. A record that is found was sent: at that offset, with that time, key and value. Above `cleaned`, up to where the
    cleaner may have come, batches are whole and without a gap, as in any log.
 2. Of each key the newest required record is found, or a newer one. In the place of a tombstone nothing of its key is
-   fine, too, but never an older record.
+   fine, too, but never an older record; that goes for a younger one as well that the cleaner may have met.
 3. Below what the cleaner's checkpoint calls clean, a key is there once.
 4. A producer's last batch sent again is a duplicate, even when compaction has left nothing in it.
 """
@@ -91,9 +91,15 @@ class CompactedModel(PartitionModel):
         wanted = merged(required, max(self.start, log.log_start_offset))
         for key, offset in newest_of(wanted).items():
             last = newest.get(key, -1)
-            gone = last < 0 and wanted[offset].value is None
+            gone = last < 0 and (wanted[offset].value is None or self._buried(key, offset))
             assert last >= offset or gone, f"{self}: lost {key!r} at {offset}, its newest is at {last}"
         self._clean(there)
+
+    def _buried(self, key: bytes | None, offset: int) -> bool:
+        """Whether the cleaner may have met a younger tombstone: it syncs what it works on, so that one counts."""
+        seen = {at: record for at, record in merged(self.written, offset).items() if at < self.cleaned}
+        newest = newest_of(seen).get(key, -1)
+        return newest > offset and seen[newest].value is None
 
     def _clean(self, there: Records) -> None:
         if self.start_moved:  # below an old start there may be what no map has seen
