@@ -21,6 +21,7 @@ from kafkalite.storage.segment import Segment
 
 SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX, names.LOG)  # the log last: see above
 STAGES = (names.CLEANED, names.SWAP)
+WorkFile = tuple[int, str, str]  # base offset, suffix, stage
 logger = logging.getLogger(__name__)
 
 
@@ -56,7 +57,7 @@ def remove(segment: Segment) -> None:
     """Give up a cleaned segment before step 3: its files go, whatever their suffix is. Raises OSError."""
     for suffix in reversed(SUFFIXES):
         name = os.path.join(segment.directory, names.file_name(segment.base_offset, suffix))
-        for stage in (names.CLEANED, names.SWAP):
+        for stage in STAGES:
             if segment.disk.exists(name + stage):
                 segment.disk.remove(name + stage)
 
@@ -67,14 +68,14 @@ def finish(disk: Disk, directory: str, config: TopicConfig) -> None:
     A `.swap` at or above a `.cleaned` was not ready: the renames of step 2 had not come to their end. An empty one is
     none of ours and replaces nothing.
     """
-    work = _work_files(disk, directory)
+    work = work_files(disk.list(directory))
     if not work:
         return
-    unready = min((base for base, _, stage in work if stage == names.CLEANED), default=2**63)
-    for base in sorted(base for base, suffix, stage in work if (suffix, stage) == (names.LOG, names.SWAP)):
-        if base < unready and not _would_empty(disk, directory, base):
+    unready = _unready(work)
+    for base in ready(work):
+        if not _would_empty(disk, directory, base):
             _finish_one(disk, directory, base, config)
-    for base, suffix, stage in _work_files(disk, directory):
+    for base, suffix, stage in work_files(disk.list(directory)):
         name = os.path.join(directory, names.file_name(base, suffix))
         # Apache Kafka takes the log first in step 4: its indexes may be all that is left to rename.
         if stage == names.SWAP and base < unready and not disk.exists(name):
@@ -89,10 +90,21 @@ def _would_empty(disk: Disk, directory: str, base: int) -> bool:
     return disk.exists(path) and disk.size(path + names.SWAP) == 0
 
 
-def _work_files(disk: Disk, directory: str) -> list[tuple[int, str, str]]:
-    """(base offset, suffix, stage) of every `.cleaned` and `.swap` file."""
+def _unready(work: list[WorkFile]) -> int:
+    """From this base offset on nothing was ready."""
+    return min((base for base, _, stage in work if stage == names.CLEANED), default=2**63)
+
+
+def ready(work: list[WorkFile]) -> list[int]:
+    """Base offsets of the segments that were ready to take the place of others."""
+    logs = sorted(base for base, suffix, stage in work if (suffix, stage) == (names.LOG, names.SWAP))
+    return [base for base in logs if base < _unready(work)]
+
+
+def work_files(present: list[str]) -> list[WorkFile]:
+    """The `.cleaned` and `.swap` files among the names in a directory."""
     found = []
-    for name in disk.list(directory):
+    for name in present:
         if not name.endswith(STAGES):  # as good as always
             continue
         plain, stage = os.path.splitext(name)

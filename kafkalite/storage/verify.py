@@ -22,7 +22,9 @@ from kafkalite.storage.verify_files import (
     check_snapshot,
     check_time_index,
 )
+from kafkalite.storage.verify_producers import check_kept, check_producers
 from kafkalite.storage.verify_segments import NOWHERE, Advance, Batches, SegmentReader, Violation, base_offset
+from kafkalite.storage.verify_swaps import check_swaps
 
 __all__ = ["Violation", "verify_directory", "verify_log"]
 
@@ -71,7 +73,9 @@ class _LogCheck:
     def __init__(self, disk: Disk, directory: str, *, compacted: bool, clean: bool, advance: Advance) -> None:
         self._disk = disk
         self._directory = directory
+        self._compacted = compacted
         self._clean = clean
+        self._advance = advance
         self._reader = SegmentReader(disk, compacted=compacted, advance=advance)
         self._names = sorted(disk.list(directory))
         self._read: list[Batches] = []
@@ -111,6 +115,7 @@ class _LogCheck:
     def others(self, log_start: int) -> Iterator[Violation]:
         """Snapshots, epochs, topic id, and what should not be there."""
         bases = {batches.base_offset for batches in self._read}
+        snapshots: dict[int, str] = {}
         for name in self._names:
             path, found = self._path(name), names.parse_file_name(name)
             if self._clean and name.endswith(WORK_SUFFIXES):
@@ -118,9 +123,15 @@ class _LogCheck:
             elif found is not None and found[1] in INDEX_SUFFIXES and found[0] not in bases:
                 yield Violation(NO_LEFTOVERS, path, NOWHERE, f"an index without its {found[0]:020d}{names.LOG}")
             elif found is not None and found[1] == names.SNAPSHOT:
+                snapshots[found[0]] = path
                 yield from check_snapshot(self._disk, path, self.log_end)
             elif name == names.LEADER_EPOCH_CHECKPOINT:
                 yield from check_epochs(self._disk, path, self._read, log_start, self.log_end)
+        if self._clean:
+            yield from check_kept(snapshots, bases)
+        else:
+            yield from check_swaps(self._disk, self._directory, self._names, self._advance)
+        yield from check_producers(self._disk, self._directory, self._read, snapshots, compacted=self._compacted)
         yield from self._topic_id()
 
     def _topic_id(self) -> Iterator[Violation]:
