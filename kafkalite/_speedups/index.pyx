@@ -190,10 +190,7 @@ cdef class OffsetIndex(Index):
 
     def truncate(self, int64_t offset):
         """Drop the entries at and above `offset`."""
-        cdef int count = self.count
-        while count and self.relative(count - 1) >= offset - self.base_offset:
-            count -= 1
-        self.cut(count)
+        self.cut(count_to(self, 0, False, offset - self.base_offset, False))
 
 
 cdef class TimeIndex(Index):
@@ -257,7 +254,4 @@ cdef class TimeIndex(Index):
 
     def truncate(self, int64_t offset):
         """Drop the entries at and above `offset`."""
-        cdef int count = self.count
-        while count and self.relative(count - 1) >= offset - self.base_offset:
-            count -= 1
-        self.cut(count)
+        self.cut(count_to(self, 8, False, offset - self.base_offset, False))

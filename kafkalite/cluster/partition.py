@@ -15,9 +15,9 @@ Laws:
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.append import Append, OwnAppend
@@ -28,13 +28,12 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import BatchError, Inspection
 from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.log import Log
+from kafkalite.storage.walk import each as each  # for the coordinators, too
 
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, gathering more makes the received bytes go cold (measured)
 ACKS_ALL = -1
 ACKS_NONE = 0
 NEVER = 2**63 - 1
-
-Item = TypeVar("Item")
 
 
 class Host(Protocol):
@@ -412,15 +411,3 @@ class Partition:
 def all_of(*steps: Callable[[], object]) -> None:
     """Take every step, as `each` does."""
     each(lambda step: step(), steps)
-
-
-def each(do: Callable[[Item], object], items: Iterable[Item]) -> None:
-    """Call `do` with every item, whatever it raises for another one; the first exception is raised after the last."""
-    failure: Exception | None = None
-    for item in items:
-        try:
-            do(item)
-        except Exception as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure

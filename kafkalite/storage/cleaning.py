@@ -19,6 +19,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names, swap
 from kafkalite.storage.cleanable import groups
 from kafkalite.storage.segment import Segment
+from kafkalite.storage.syncing import sync_and_close
 from kafkalite.storage.transactions import AbortedTransaction, BadTransactionIndex, check, pack, parse
 
 NICE = 10
@@ -96,11 +97,7 @@ def _aborted(plan: Plan) -> list[AbortedTransaction]:
 
 def _sync(plan: Plan, segments: list[Segment]) -> None:
     for segment in segments:
-        file = plan.disk.open(segment.path(names.LOG))
-        try:
-            file.sync()
-        finally:
-            file.close()
+        sync_and_close(plan.disk.open(segment.path(names.LOG)))
     if segments:
         plan.disk.sync_dir(plan.directory)
 
@@ -166,9 +163,5 @@ def _seal(plan: Plan, target: Segment, kept: list[tuple[int, int, int, int]]) ->
     if kept:
         target.transactions.append(AbortedTransaction(*entry) for entry in kept)
     for path in target.files():
-        file = plan.disk.open(path)
-        try:
-            file.sync()
-        finally:
-            file.close()
+        sync_and_close(plan.disk.open(path))
     plan.disk.sync_dir(plan.directory)

@@ -23,6 +23,7 @@ from kafkalite.clock import Clock, Outcome
 from kafkalite.storage.holds import Holds
 from kafkalite.storage.log import Log
 from kafkalite.storage.syncing import FlushPlan, SyncAtOnce, Syncer
+from kafkalite.storage.walk import each
 
 KAFKA_STORAGE_ERROR = 56
 
@@ -76,14 +77,7 @@ class Flusher:
 
     def begin(self) -> None:
         """Start a round in every directory where somebody waits and there is room for one."""
-        failure: Exception | None = None
-        for root in list(self.waiting):
-            try:
-                self._start(root)
-            except Exception as error:  # a bug, and that directory's end: the others go on
-                failure = failure or error
-        if failure is not None:
-            raise failure
+        each(self._start, list(self.waiting))  # what one raises is a bug, and that directory's end: the others go on
 
     def finish(self) -> None:
         """From now on a round is done when `begin` returns: the end of the broker is near."""
@@ -192,14 +186,7 @@ class FlushRound:
 
 def tell(asked: Asked, error: int) -> None:
     """Tell everybody, whatever one of them raises; that is raised after all."""
-    failure: Exception | None = None
-    for told in everybody(asked):
-        try:
-            told(error)
-        except Exception as raised:
-            failure = failure or raised
-    if failure is not None:
-        raise failure
+    each(lambda told: told(error), everybody(asked))
 
 
 def everybody(asked: Asked) -> Iterator[Told]:

@@ -122,11 +122,16 @@ def write_snapshots(disk: Disk, plan: FlushPlan) -> None:
 
 
 def sync_path(disk: Disk, path: str) -> None:
-    """Job: sync a file by its name. Raises OSError."""
+    """Job: sync a file by its name, where it is still there. Raises OSError."""
     try:
         file = disk.open(path)
     except FileNotFoundError:
         return
+    sync_and_close(file)
+
+
+def sync_and_close(file: File) -> None:
+    """Sync an open file, and close it whatever comes of that. Raises OSError."""
     try:
         file.sync()
     finally:

@@ -26,9 +26,16 @@ ABORTED_IN_ORDER = 13
 
 
 def _entries(
-    number: int, path: str, data: bytes, layout: struct.Struct, preallocated: bool
+    disk: Disk, number: int, path: str, layout: struct.Struct, *, preallocated: bool
 ) -> Iterator[Violation | tuple[int, tuple[int, ...]]]:
-    """(position, fields) of each entry; zeros at the end of a `preallocated` file are room, as Kafka takes it."""
+    """(position, fields) of each entry; zeros at the end of a `preallocated` file are room, as Kafka takes it.
+
+    Raises OSError.
+    """
+    if disk.size(path) > INDEX_BYTES_MAX:
+        yield Violation(number, path, NOWHERE, f"{disk.size(path)} bytes are too many for an index")
+        return
+    data = disk.read_bytes(path)
     end = len(data)
     if preallocated:
         end = min(end, -(-len(data.rstrip(b"\0")) // layout.size) * layout.size)
@@ -38,31 +45,20 @@ def _entries(
         yield Violation(number, path, end - end % layout.size, f"the size is no multiple of {layout.size}")
 
 
-def _read(disk: Disk, number: int, path: str) -> Iterator[Violation | bytes]:
-    if disk.size(path) > INDEX_BYTES_MAX:
-        yield Violation(number, path, NOWHERE, f"{disk.size(path)} bytes are too many for an index")
-    else:
-        yield disk.read_bytes(path)
-
-
 def check_offset_index(disk: Disk, path: str, batches: Batches, *, preallocated: bool) -> Iterator[Violation]:
     """`.index`: each entry names the start of a batch, and an offset at or behind it. Raises OSError."""
-    for data in _read(disk, ENTRY_AT_A_BATCH, path):
-        if isinstance(data, Violation):
-            yield data
+    before = (-1, -1)
+    for found in _entries(disk, ENTRY_AT_A_BATCH, path, OFFSET_ENTRY, preallocated=preallocated):
+        if isinstance(found, Violation):
+            yield found
             continue
-        before = (-1, -1)
-        for found in _entries(ENTRY_AT_A_BATCH, path, data, OFFSET_ENTRY, preallocated):
-            if isinstance(found, Violation):
-                yield found
-                continue
-            at, (relative, position) = found
-            text = _wrong_offset(batches, batches.base_offset + relative, position)
-            if relative <= before[0] or position <= before[1]:
-                text = f"offset {batches.base_offset + relative} at {position} does not come after the entry before"
-            if text is not None:
-                yield Violation(ENTRY_AT_A_BATCH, path, at, text)
-            before = relative, position
+        at, (relative, position) = found
+        text = _wrong_offset(batches, batches.base_offset + relative, position)
+        if relative <= before[0] or position <= before[1]:
+            text = f"offset {batches.base_offset + relative} at {position} does not come after the entry before"
+        if text is not None:
+            yield Violation(ENTRY_AT_A_BATCH, path, at, text)
+        before = relative, position
 
 
 def _wrong_offset(batches: Batches, offset: int, position: int) -> str | None:
@@ -81,25 +77,21 @@ def check_time_index(
     disk: Disk, path: str, batches: Batches, *, closed: bool, preallocated: bool
 ) -> Iterator[Violation]:
     """`.timeindex`: the highest timestamps so far; the last entry of a `closed` segment is its highest. OSError."""
-    for data in _read(disk, TIMES_GROW, path):
-        if isinstance(data, Violation):
-            yield data
+    before = (-1, -1)
+    for found in _entries(disk, TIMES_GROW, path, TIME_ENTRY, preallocated=preallocated):
+        if isinstance(found, Violation):
+            yield found
             continue
-        before = (-1, -1)
-        for found in _entries(TIMES_GROW, path, data, TIME_ENTRY, preallocated):
-            if isinstance(found, Violation):
-                yield found
-                continue
-            at, (timestamp, relative) = found
-            text = _wrong_time(batches, timestamp, batches.base_offset + relative)
-            if timestamp <= before[0] or relative < before[1]:
-                text = f"timestamp {timestamp} does not come after the entry before"
-            if text is not None:
-                yield Violation(TIMES_GROW, path, at, text)
-            before = timestamp, relative
-        if closed and before[0] != batches.max_timestamp:
-            text = f"the last entry is {before[0]}, the highest timestamp of the segment {batches.max_timestamp}"
-            yield Violation(TIMES_GROW, path, NOWHERE, text)
+        at, (timestamp, relative) = found
+        text = _wrong_time(batches, timestamp, batches.base_offset + relative)
+        if timestamp <= before[0] or relative < before[1]:
+            text = f"timestamp {timestamp} does not come after the entry before"
+        if text is not None:
+            yield Violation(TIMES_GROW, path, at, text)
+        before = timestamp, relative
+    if closed and before[0] != batches.max_timestamp:
+        text = f"the last entry is {before[0]}, the highest timestamp of the segment {batches.max_timestamp}"
+        yield Violation(TIMES_GROW, path, NOWHERE, text)
 
 
 def _wrong_time(batches: Batches, timestamp: int, offset: int) -> str | None:
@@ -114,24 +106,20 @@ def _wrong_time(batches: Batches, timestamp: int, offset: int) -> str | None:
 
 def check_aborted(disk: Disk, path: str, batches: Batches) -> Iterator[Violation]:
     """`.txnindex`: aborted transactions in the order of their last offsets, which are in the segment. OSError."""
-    for data in _read(disk, ABORTED_IN_ORDER, path):
-        if isinstance(data, Violation):
-            yield data
+    before = -1
+    for found in _entries(disk, ABORTED_IN_ORDER, path, ABORTED_ENTRY, preallocated=False):
+        if isinstance(found, Violation):
+            yield found
             continue
-        before = -1
-        for found in _entries(ABORTED_IN_ORDER, path, data, ABORTED_ENTRY, preallocated=False):
-            if isinstance(found, Violation):
-                yield found
-                continue
-            at, (version, _producer_id, first, last, stable) = found
-            if version != 0:
-                yield Violation(ABORTED_IN_ORDER, path, at, f"version {version} is not known")
-            elif not 0 <= first <= last or last < before or stable < 0:
-                text = f"offsets {first} to {last} (last stable offset {stable}) are out of order"
-                yield Violation(ABORTED_IN_ORDER, path, at, text)
-            elif not batches.base_offset <= last < batches.next_offset:
-                yield Violation(ABORTED_IN_ORDER, path, at, f"last offset {last} is not in this segment")
-            before = last
+        at, (version, _producer_id, first, last, stable) = found
+        if version != 0:
+            yield Violation(ABORTED_IN_ORDER, path, at, f"version {version} is not known")
+        elif not 0 <= first <= last or last < before or stable < 0:
+            text = f"offsets {first} to {last} (last stable offset {stable}) are out of order"
+            yield Violation(ABORTED_IN_ORDER, path, at, text)
+        elif not batches.base_offset <= last < batches.next_offset:
+            yield Violation(ABORTED_IN_ORDER, path, at, f"last offset {last} is not in this segment")
+        before = last
 
 
 def check_snapshot(disk: Disk, path: str, log_end: int) -> Iterator[Violation]:

@@ -1,6 +1,7 @@
-"""Work over all logs in slices: thousands of them in one go would hold up the loop (law 5 of the design)."""
+"""Work over many things, of which one that raises does not keep the others from their turn; over all logs in slices:
+thousands of them in one go would hold up the loop (law 5 of the design)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from kafkalite.clock import Clock
@@ -8,6 +9,18 @@ from kafkalite.clock import Clock
 SLICE_ITEMS, SLICE_S = 64, 0.0005  # what is done at most before the loop goes on
 
 Item = TypeVar("Item")
+
+
+def each(do: Callable[[Item], object], items: Iterable[Item]) -> None:
+    """Call `do` with every item, whatever it raises for another one; the first exception is raised after the last."""
+    failure: Exception | None = None
+    for item in items:
+        try:
+            do(item)
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
 
 
 def nothing() -> None:
