@@ -218,6 +218,23 @@ def test_a_leader_epoch_that_goes_on_where_the_next_one_begins(data: Path) -> No
     assert found(data) == [Violation(7, str(path), 49 * size, text)]
 
 
+def test_a_gap_between_two_epochs_belongs_to_none(data: Path) -> None:
+    first, second = sorted((data / "t-0").glob("*.log"))[:2]
+    size = first.stat().st_size // 50
+    content = first.read_bytes()
+    for path in (data / "t-0").glob(f"{second.stem}.*"):
+        path.unlink()
+    later = bytearray(content[:size])  # of the next epoch, behind a gap
+    later[:8], later[12:16] = (157).to_bytes(8, "big"), (1).to_bytes(4, "big")
+    first.write_bytes(content + later)
+    (data / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 300\n")
+    assert found(data) == []
+    (data / "t-0/leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 152\n2 300\n")
+    assert found(data) == []
+    (data / "t-0/leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 158\n2 300\n")
+    assert {each.number for each in found(data)} == {7}
+
+
 def test_a_negative_leader_epoch(data: Path) -> None:
     path = first_of(data / "t-0", "*.log")
     patch(path, 12, b"\xff\xff\xff\xf7")
