@@ -18,7 +18,6 @@ FirstTopic = stored.GroupDefinitionValue.FirstTopic
 ClaimedTopic = stored.StaticClaimValue.ClaimedTopic
 Member = stored.GroupGenerationValue.Member
 OwnedTopic = Member.OwnedTopic
-OwnedPartition = OwnedTopic.OwnedPartition
 
 
 # to bytes
@@ -48,15 +47,10 @@ def _encode_generation(record: state.GroupGeneration) -> Encoded:
             session_timeout_ms=member.session_timeout_ms,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             topics=list(member.topics),
+            since=member.since,
             epoch=member.epoch,
             owned_partitions=[
-                OwnedTopic(
-                    name=name,
-                    partitions=[
-                        OwnedPartition(partition_index=number, since=member.owned[name, number]) for number in numbers
-                    ],
-                )
-                for name, numbers in _by_topic(member.owned).items()
+                OwnedTopic(name=name, partitions=numbers) for name, numbers in _by_topic(member.owned).items()
             ],
         )
         for member in record.members
@@ -117,9 +111,7 @@ def _generation(key: Any, value: Any) -> state.GroupGeneration:
 
 
 def _member(value: Any) -> state.RegisteredMember:
-    owned = {
-        (topic.name, each.partition_index): each.since for topic in value.owned_partitions for each in topic.partitions
-    }
+    owned = frozenset((topic.name, number) for topic in value.owned_partitions for number in topic.partitions)
     return state.RegisteredMember(
         value.consumer_id,
         value.client_id,
@@ -127,6 +119,7 @@ def _member(value: Any) -> state.RegisteredMember:
         value.session_timeout_ms,
         value.rebalance_timeout_ms,
         tuple(value.topics),
+        value.since,
         value.epoch,
         owned,
     )

@@ -31,7 +31,6 @@ __all__ = [
     "GroupGenerationDeleted",
     "OffsetCommitted",
     "OffsetDeleted",
-    "Owned",
     "PartitionEpochs",
     "Place",
     "RegisteredMember",
@@ -226,9 +225,6 @@ class ConsumerGroupTombstone(NamedTuple):
 Place = tuple[str, int]
 """A partition: name of the topic, number."""
 
-Owned = Mapping[Place, int]
-"""Partitions, each with the generation since which it has been owned without a break or a rewind."""
-
 
 class GroupDefinition(NamedTuple):
     """What a registered group is (type 10000).
@@ -285,6 +281,7 @@ class RegisteredMember(NamedTuple):
 
     Arguments:
         topics: what it named when it registered.
+        since: the generation in which its last registration was answered: what it commits in an older one is void.
         epoch: the last generation that changed what it owns, or where it is to read: it must know this one.
     """
 
@@ -294,8 +291,9 @@ class RegisteredMember(NamedTuple):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     topics: tuple[str, ...]
+    since: int
     epoch: int
-    owned: Owned
+    owned: frozenset[Place]
 
 
 class GroupGeneration(NamedTuple):

@@ -64,9 +64,8 @@ class Barrier(GroupCore):
         for member in self.members.values():
             self._claim(member.name, member.asked.claims, step)
         for member, places in self._dealt().items():
+            step.token, member.parked = member.parked, None
             self._give(member, places, step)
-        for member in self.assigned_members():
-            self._unpark(member, self._registered(member), step)
             self.keep_alive(member, step)  # its session did not count while it was parked
 
     def store_empty(self, step: Step) -> None:
@@ -83,10 +82,8 @@ class Barrier(GroupCore):
         self._claim(member.name, member.asked.claims, step)
         for other in self.members.values():
             if other is not member and not member.asked.claims.isdisjoint(other.owned):
-                left = {place: since for place, since in other.owned.items() if place not in member.asked.claims}
-                other.change(left, self.generation)
+                other.change(other.owned - member.asked.claims, self.generation)
         self._give(member, member.asked.claims, step)
-        self.answer_registered(step)
         self._look_again(step)
 
     def release_claims(self, step: Step) -> None:
@@ -95,9 +92,13 @@ class Barrier(GroupCore):
         self._look_again(step)
 
     def answer_registered(self, step: Step) -> None:
-        """A member goes on in the generation that runs, with the offsets as they are now."""
+        """A member goes on with what it owns, from the offsets as they are now. One that has heard this already has
+        lost the answer, or is a new process: a generation of its own voids what an older one may still commit.
+        """
         assert step.member is not None
-        step.effects.answer(step.token, self._registered(step.member))
+        if step.member.answered:
+            self._count_up(step)
+        self._give(step.member, step.member.owned, step)
 
     def store_marks(self, step: Step) -> None:
         """The generation of a rewind: its owners must know it, and from then on commits of older ones are refused."""
@@ -107,9 +108,8 @@ class Barrier(GroupCore):
             self.marks[topic, number] = self.generation
             step.effects.records.append(RewindMark(self.name, topic, number, self.generation))
         for member in self.members.values():
-            rewound = {place: self.generation for place in step.places if place in member.owned}
-            if rewound:
-                member.change({**member.owned, **rewound}, self.generation)
+            if not member.owned.isdisjoint(step.places):
+                member.change(member.owned, self.generation)
 
     # heartbeats
 
@@ -149,7 +149,7 @@ class Barrier(GroupCore):
             self.definition = self.definition._replace(first_topics=first)
             step.effects.records.append(self.definition)
 
-    def _dealt(self) -> Mapping[Member, list[Place]]:
+    def _dealt(self) -> Mapping[Member, frozenset[Place]]:
         """What every member of the assignment is to own: its share, and what it claims."""
         assigned = {member.name: member for member in self.assigned_members()}
         wanted = {name: self.topics_of(member) for name, member in assigned.items()}
@@ -161,15 +161,13 @@ class Barrier(GroupCore):
             self.sizes({topic for topics in wanted.values() for topic in topics}),
             taken,
         )
-        return {member: [*dealt[name], *sorted(member.asked.claims)] for name, member in assigned.items()}
+        return {member: member.asked.claims.union(dealt[name]) for name, member in assigned.items()}
 
-    def _give(self, member: Member, places: "list[Place] | frozenset[Place]", step: Step) -> None:
-        kept = member.owned
-        member.give({place: kept.get(place, self.generation) for place in sorted(places)}, self.generation)
+    def _give(self, member: Member, places: frozenset[Place], step: Step) -> None:
+        """Let a member own this from the current generation on, and answer its registration."""
+        member.give(places, self.generation)
         step.changed = True
-
-    def _registered(self, member: Member) -> ConsumerRegistered:
-        return ConsumerRegistered(0, self.generation, self.start_offsets(member))
+        step.effects.answer(step.token, ConsumerRegistered(0, self.generation, self.start_offsets(member)))
 
     def _look_again(self, step: Step) -> None:
         """What was claimed or is free again may be another share for others, or all that was waited for."""

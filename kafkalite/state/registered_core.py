@@ -15,7 +15,6 @@ from kafkalite.state.group_records import (
     REGISTERED,
     GroupDefinition,
     GroupGeneration,
-    Owned,
     Place,
     RegisteredMember,
     StaticClaim,
@@ -35,7 +34,7 @@ NO_EPOCH = -1
 PATTERN_INTERVAL_MS = 1_000
 """At least this lies between two resolutions of a pattern, however many topics come."""
 
-NOTHING: Owned = {}
+NOTHING: frozenset[Place] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +75,19 @@ class Step:
 
 
 class Member:
-    """One member. `parked` is the token of its registration, None = none is parked.
+    """One member. `parked` is the token of its registration, None = none is parked; `answered` says that it has been
+    told of its epoch.
 
     The session ends at `session_over_ms`; a timer is set for `timer_ms`, often earlier, and looks then: a heartbeat
     need not set one.
     """
 
-    __slots__ = ("asked", "parked", "session_over_ms", "session_timeout_ms", "stored", "timer_ms")
+    __slots__ = ("answered", "asked", "parked", "session_over_ms", "session_timeout_ms", "stored", "timer_ms")
 
     def __init__(self, asked: RegisterConsumer, stored: RegisteredMember | None = None) -> None:
         self.asked = asked
         self.stored = stored
+        self.answered = stored is not None
         self.parked: Token | None = None
         self.session_timeout_ms = asked.session_timeout_ms
         self.session_over_ms = 0
@@ -113,7 +114,7 @@ class Member:
         return self.asked.consumer_id
 
     @property
-    def owned(self) -> Owned:
+    def owned(self) -> frozenset[Place]:
         return NOTHING if self.stored is None else self.stored.owned
 
     @property
@@ -129,8 +130,9 @@ class Member:
         """Whether a registration wants nothing new."""
         return self.asked.topics == request.topics and self.asked.claims == request.claims
 
-    def give(self, owned: Owned, epoch: int) -> None:
+    def give(self, owned: frozenset[Place], generation: int) -> None:
         """From this generation on the member is what it asked for, and owns this."""
+        self.answered = True
         asked = self.asked
         self.stored = RegisteredMember(
             asked.consumer_id,
@@ -139,13 +141,15 @@ class Member:
             self.session_timeout_ms,
             asked.rebalance_timeout_ms,
             asked.topics,
-            epoch,
+            generation,
+            generation,
             owned,
         )
 
-    def change(self, owned: Owned, epoch: int) -> None:
-        """What it owns, or where it reads, changes within its generation."""
+    def change(self, owned: frozenset[Place], epoch: int) -> None:
+        """What it owns, or where it reads, changes before it has registered again."""
         assert self.stored is not None
+        self.answered = False
         self.stored = self.stored._replace(owned=owned, epoch=epoch)
 
 

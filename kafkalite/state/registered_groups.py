@@ -20,8 +20,8 @@ from kafkalite.state.group_records import (
     GroupDeleted,
     GroupGeneration,
     GroupGenerationDeleted,
-    Owned,
     Place,
+    RegisteredMember,
     RewindMark,
     RewindMarkDeleted,
     StaticClaim,
@@ -59,21 +59,22 @@ NO_MARKS: Mapping[Place, int] = {}
 
 
 class CommitJudged(NamedTuple):
-    """A judgement on a commit. `owned` None = nobody is a member, so everything may be committed."""
+    """A judgement on a commit of `generation`. `member` None = nobody is one, so everything may be committed."""
 
     code: int
     generation: int = -1
-    owned: Owned | None = None
+    member: RegisteredMember | None = None
     marks: Mapping[Place, int] = NO_MARKS
 
     def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> int:
-        """ILLEGAL_GENERATION unless the sender has owned the partition since the generation that it names, and nobody
-        has rewound it since."""
-        if self.code or self.owned is None:
+        """ILLEGAL_GENERATION unless the sender owns the partition, and has not registered since the generation that it
+        names, and nobody has rewound the partition since."""
+        if self.code or self.member is None:
             return self.code
-        since = self.owned.get((topic, partition))
-        stale = since is None or max(since, self.marks.get((topic, partition), -1)) > self.generation
-        return KafkaErrorCode.ILLEGAL_GENERATION if stale else KafkaErrorCode.NONE
+        place = topic, partition
+        oldest = max(self.member.since, self.marks.get(place, 0))
+        taken = place in self.member.owned and oldest <= self.generation
+        return KafkaErrorCode.NONE if taken else KafkaErrorCode.ILLEGAL_GENERATION
 
 
 class RegisteredGroups:
@@ -219,9 +220,9 @@ class RegisteredGroups:
             return CommitJudged(KafkaErrorCode.NONE)
         if member is None:
             return CommitJudged(UNKNOWN_MEMBER_ID)
-        if not 0 <= generation <= group.generation:
+        if member.stored is None or not 0 <= generation <= group.generation:
             return CommitJudged(KafkaErrorCode.ILLEGAL_GENERATION)
-        return CommitJudged(KafkaErrorCode.NONE, generation, member.owned, group.marks)
+        return CommitJudged(KafkaErrorCode.NONE, generation, member.stored, group.marks)
 
     def check_fetch(self, name: str, member_id: str | None, generation: int) -> int:
         """Whether this sender may fetch offsets; who names neither member nor generation, as tools do, may fetch."""

@@ -35,18 +35,14 @@ class GroupDefinitionKey(StoredKey, type_id=10000, value=GroupDefinitionValue):
 class GroupGenerationValue(StoredValue, versions=(0, 0), flexible=0):
     """A generation, with its members and all that they own. The timestamp is since when there are members, or none.
 
-    A member's `epoch` is the last generation that changed what it owns, or where it is to read; `since` of a partition
-    is the generation from which on it has owned it without a break or a rewind. Timeouts in ms.
+    Of a member, `since` is the generation in which its last registration was answered, and `epoch` the last one that
+    changed what it owns, or where it is to read. Timeouts in ms.
     """
 
     class Member(Struct):
         class OwnedTopic(Struct):
-            class OwnedPartition(Struct):
-                partition_index: int32
-                since: int32
-
             name: string
-            partitions: list[OwnedPartition]
+            partitions: list[int32]
 
         consumer_id: string
         client_id: string
@@ -54,6 +50,7 @@ class GroupGenerationValue(StoredValue, versions=(0, 0), flexible=0):
         session_timeout_ms: int32
         rebalance_timeout_ms: int32
         topics: list[string]
+        since: int32
         epoch: int32
         owned_partitions: list[OwnedTopic]
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from kafkalite.state.effects import CancelTimer, Effects, Now, TimerName, Token
+from kafkalite.state.effects import CancelTimer, Effects, Now, ResolvePatterns, TimerName, Token
 
 WALL_START_MS = 1_700_000_000_000
 
@@ -27,6 +27,7 @@ class Shard(Generic[M]):
         self.timers: dict[TimerName, int] = {}
         self.answers: dict[Token, object] = {}
         self.waiting: dict[Token, int] = {}  # token -> since when
+        self.questions: list[ResolvePatterns] = []
         self.lives = 1
         self._tokens = 0
         self.machine = make()
@@ -59,6 +60,7 @@ class Shard(Generic[M]):
             assert token in self.waiting, f"{token} was answered twice, or is unknown: {result}"
             del self.waiting[token]
             self.answers[token] = result
+        self.questions += effects.questions
 
     def advance(self, ms: int, after_each: Callable[[], None] = lambda: None) -> None:
         """Let time pass; timers run out in their order."""
@@ -84,6 +86,7 @@ class Shard(Generic[M]):
         dropped = list(self.waiting)
         self.waiting.clear()
         self.timers.clear()
+        self.questions.clear()
         self.machine = self.replayed()
         self.do(self.machine.loaded(self.now))
         return dropped

@@ -15,8 +15,8 @@ from tests.unit.protocol.values import TEXTS, seed
 CODEC = GroupCodec()
 T1, T2 = b"1" * 16, b"2" * 16
 MEMBER = state.ClassicMember("m", None, "c", "/h", 60_000, 10_000, b"\x00\x01subscribed", b"")
-OWNED = {("b", 1): 3, ("a", 7): 5, ("a", 2): 4}
-REGISTERED_MEMBER = state.RegisteredMember("m", "c", "/h", 10_000, 60_000, ("a", "b"), 5, OWNED)
+OWNED = [("b", 1), ("a", 7), ("a", 2)]
+REGISTERED_MEMBER = state.RegisteredMember("m", "c", "/h", 10_000, 60_000, ("a", "b"), 4, 5, frozenset(OWNED))
 RECORDS: list[Any] = [
     state.OffsetCommitted("g", "t", 3, 2**40, 7, "here", 1_700_000_000_000),
     state.OffsetCommitted("g", "t", 3, 5, -1, "", 1, -1, T1),
@@ -106,7 +106,7 @@ def test_the_same_state_is_the_same_bytes() -> None:
         }
         one = state.ConsumerGroupCurrentMemberAssignment("g", "m", 5, 4, 0, owned, {})
         assert CODEC.encode(one) == CODEC.encode(one._replace(assigned=shuffled))
-    in_another_order = REGISTERED_MEMBER._replace(owned=dict(reversed(OWNED.items())))
+    in_another_order = REGISTERED_MEMBER._replace(owned=frozenset(reversed(OWNED)))
     generation = state.GroupGeneration("g", 5, 1, (REGISTERED_MEMBER,))
     assert CODEC.encode(generation) == CODEC.encode(generation._replace(members=(in_another_order,)))
 
