@@ -175,7 +175,8 @@ class Recovery:
         return not self.place.clean and (not following or following[0].base_offset > self.place.recovery_point)
 
     def _believe_or_scan(self, segment: Segment, following: Sequence[Segment]) -> None:
-        if _believe(segment) and (following or not self._falls_short(segment)):
+        ended_there = bool(following) and following[0].base_offset == self.place.recovery_point and not self.place.clean
+        if _believe(segment, look=ended_there) and (following or not self._falls_short(segment)):
             if not following or following[0].base_offset > self._producers_from:
                 producer_states.replay(segment, self._producers_from, self._producers)
         elif not self._scan(segment, synced=True):
@@ -326,11 +327,16 @@ def _write_where_room(segment: Segment) -> None:
             raise
 
 
-def _believe(segment: Segment) -> bool:
-    """Take a segment by its indexes; False when they or the end of the file do not allow it."""
+def _believe(segment: Segment, *, look: bool) -> bool:
+    """Take a segment by its indexes; False when they or the end of the file do not allow it.
+
+    look: it was synced before it was closed, so the last entries of its indexes may be missing.
+    """
     try:
         if segment.closed:
             segment.max_timestamp, segment.max_timestamp_offset = _last_time(segment)
+            if look:
+                _complete_times(segment)
             return segment.disk.exists(segment.path(names.INDEX))
         segment.file = segment.disk.open(segment.path(names.LOG))
         segment.read_indexes(segment.size)
@@ -341,6 +347,16 @@ def _believe(segment: Segment) -> bool:
     begin = segment.indexes[0].look_up(segment.base_offset + 2**31)
     tail = segment.batches(begin)
     return (tail[-1][0] + tail[-1][1] if tail else begin) == segment.size
+
+
+def _complete_times(segment: Segment) -> None:
+    """Give the time index of a closed segment the last entry, where it is not. Raises InsaneIndex, OSError."""
+    found = segment.max_timestamp
+    segment.file = segment.disk.open(segment.path(names.LOG))
+    segment.read_indexes(segment.size)
+    segment.resume()
+    if segment.max_timestamp != found:
+        segment.finish_where_room(sync=True)
 
 
 def _last_time(segment: Segment) -> tuple[int, int]:

@@ -75,6 +75,21 @@ def test_only_segments_from_the_recovery_point_on_are_checked(directory: Path) -
     assert log.log_end_offset == 360
 
 
+@pytest.mark.parametrize("lost", [1, 5])
+def test_a_segment_that_was_synced_before_it_was_closed_gets_its_last_times(directory: Path, lost: int) -> None:
+    """All was synced up to the roll, and the power failed before the closed segment's indexes were on the disk."""
+    second = sorted(int(path.stem) for path in directory.glob("*.log"))[1]
+    path = directory / f"{0:020d}.timeindex"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: -12 * lost])
+    log, progress = reopen(directory, recovery_point=second)
+    assert log.segments[0].max_timestamp == max(each[4] for each in log.segments[0].batches())
+    assert path.read_bytes()[-12:] == whole[-12:], "or the next start believes it again"
+    found = log.look_up_time(log.segments[0].max_timestamp)
+    assert found is not None and found[1] == second - 1
+    assert progress.batches_checked == sum(len(segment.batches()) for segment in log.segments[1:])
+
+
 @pytest.mark.parametrize("cut", [2, 60, 61, 62, 200, 390])
 @pytest.mark.parametrize("zeros", [False, True])
 def test_a_torn_tail_is_cut(directory: Path, cut: int, zeros: bool) -> None:
