@@ -1,4 +1,4 @@
-"""The log: append, write, look-ups, recovery: `pytest perf/micro/test_storage.py`.
+"""The log: append, write, look-ups, recovery, `log verify`: `pytest perf/micro/test_storage.py`.
 
 KAFKALITE_SEGMENT_MIB sets the size of the segment that is read and scanned; the figures in docs are for 1024.
 """
@@ -16,6 +16,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite._speedups.logscan import scan
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.log import Log
+from kafkalite.storage.verify import verify_log
 
 SEGMENT_MIB = int(os.environ.get("KAFKALITE_SEGMENT_MIB", "128"))
 LOOK_UPS = 1_000
@@ -116,3 +117,14 @@ def test_scan(benchmark, full: Log) -> None:
 
     benchmark.pedantic(again, rounds=3)
     benchmark.extra_info["MB/s"] = size / benchmark.stats.stats.min / 1e6
+
+
+@pytest.mark.benchmark(group="storage: log verify, indexes too")
+def test_verify(benchmark, full: Log) -> None:
+    full.active.write_indexes()
+
+    def verify() -> None:
+        assert verify_log(Disk(), full.directory) == []
+
+    benchmark.pedantic(verify, rounds=3)
+    benchmark.extra_info["MB/s"] = full.active.size / benchmark.stats.stats.min / 1e6

@@ -1,8 +1,10 @@
 """What a broker still knows after a stop and a kill, and what it does about files that are not as it left them."""
 
 import asyncio
+import errno
 import os
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalite.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.broker import Broker
+from kafkalite.testing.disk import FaultyDisk
+from tests.kit.jvm import HOST, free_port
 from tests.kit.server import Client, batch, connected, fetch_request, fetched, idempotent, running
 
 
@@ -71,6 +75,34 @@ async def test_a_kill_loses_nothing_acknowledged(tmp_path: Path) -> None:
             assert (await client.produce("t", idempotent(b"%d" % sequence, sequence=sequence))).base_offset == sequence
         assert (await client.produce("t", idempotent(b"7", sequence=7))).base_offset == 7
         assert await client.read("untouched") == []
+
+
+async def test_nobody_is_heard_before_every_partition_of_every_directory_is_recovered(tmp_path: Path) -> None:
+    places = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
+    async with running(str(tmp_path), places) as client:
+        await client.create("t", partitions=4)
+        for partition in range(4):
+            await client.produce("t", batch(b"a"), partition=partition)
+        copies = [as_after_a_kill(tmp_path / name, tmp_path / f"killed-{name}") for name in "ab"]
+    port, disk = free_port(), FaultyDisk()
+    knocked: dict[str, set[int]] = {}
+
+    def knock(_operation: str, path: str) -> None:
+        with socket.socket() as probe:
+            knocked.setdefault(os.path.basename(os.path.dirname(path)), set()).add(probe.connect_ex((HOST, port)))
+
+    disk.hook = knock
+    again = {"log.dirs": ",".join(copies), "listeners": f"PLAINTEXT://{HOST}:{port}"}
+    broker = Broker(str(tmp_path), again)
+    broker.disk = disk
+    await broker.start()
+    try:
+        disk.hook = None
+        assert all(knocked[f"t-{partition}"] == {errno.ECONNREFUSED} for partition in range(4)), knocked
+        async with connected(broker) as client:
+            assert [await client.read("t", partition) for partition in range(4)] == [[b"a"]] * 4
+    finally:
+        await broker.stop()
 
 
 async def test_a_producer_is_forgotten_when_it_was_silent_for_as_long_as_configured() -> None:

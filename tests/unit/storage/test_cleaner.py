@@ -397,6 +397,20 @@ def test_a_truncated_log_is_dirty_from_its_end_on(tmp_path: Path) -> None:
     assert kit.checkpoint()["t", 0] == log.log_end_offset
 
 
+def test_each_thread_has_a_log_of_its_own(tmp_path: Path) -> None:
+    kit = Kit(tmp_path, cleaner=CleanerConfig(threads=2, backoff_ms=1_000))
+    logs = [plain(kit, range(100), topic) for topic in ("one", "two", "three")]
+    kit.offload.held = True
+    kit.start()
+    assert [kit.manager.is_cleaned_now(log) for log in logs].count(True) == 2
+    kit.offload.release()
+    for _ in range(3):
+        kit.run()
+    assert kit.checkpoint() == {(log.topic, 0): log.active.base_offset for log in logs}
+    for log in logs:
+        assert values(records(log)) == {b"%d" % (number % 10): b"%d" % number * 25 for number in range(90, 100)}
+
+
 def test_the_rate_is_kept_between_all_threads() -> None:
     now = [0.0]
     throttle = Throttle(1_000.0, lambda: now[0])
