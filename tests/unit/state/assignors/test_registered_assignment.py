@@ -1,0 +1,34 @@
+"""Assignment over what nobody has claimed: whoever deals, everything else has one owner, and stickiness survives."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.state.assignors import ASSIGNORS
+from kafkalite.state.registered_assignment import assign
+
+TOPICS = ["a", "b", "ü"]
+SIZES = st.fixed_dictionaries({}, optional={name: st.integers(0, 6) for name in TOPICS})
+WANTED = st.dictionaries(st.sampled_from("vwxyz"), st.sets(st.sampled_from(TOPICS)), max_size=5)
+PLACES = st.sets(st.tuples(st.sampled_from(TOPICS), st.integers(0, 7)), max_size=6)
+
+
+@given(st.sampled_from(sorted(ASSIGNORS)), WANTED, SIZES, PLACES, PLACES)
+def test_all_that_is_not_claimed_has_one_owner_who_wants_it(assignor, wanted, sizes, claimed, held) -> None:  # type: ignore[no-untyped-def]
+    owned = {member: held for member in wanted}
+    dealt = assign(assignor, wanted, owned, sizes, claimed)
+    assert dealt.keys() == wanted.keys()
+    places = [place for mine in dealt.values() for place in mine]
+    assert len(places) == len(set(places))
+    readable = {name for topics in wanted.values() for name in topics}
+    assert set(places) == {(t, n) for t, size in sizes.items() if t in readable for n in range(size)} - claimed
+    assert all(topic in wanted[member] for member, mine in dealt.items() for topic, _ in mine)
+
+
+@pytest.mark.parametrize("assignor", ["sticky", "uniform"])
+def test_nothing_moves_without_need(assignor: str) -> None:
+    """Although what is free is numbered anew when somebody claims a partition in the midst of it."""
+    wanted = {name: {"a"} for name in "xy"}
+    before = {"x": [("a", 0), ("a", 2), ("a", 4)], "y": [("a", 1), ("a", 3), ("a", 5)]}
+    after = assign(assignor, wanted, before, {"a": 6}, {("a", 2), ("a", 3)})
+    assert after == {"x": [("a", 0), ("a", 4)], "y": [("a", 1), ("a", 5)]}
