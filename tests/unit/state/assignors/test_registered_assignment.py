@@ -15,7 +15,7 @@ PLACES = st.sets(st.tuples(st.sampled_from(TOPICS), st.integers(0, 7)), max_size
 
 @given(st.sampled_from(sorted(ASSIGNORS)), WANTED, SIZES, PLACES, PLACES)
 def test_all_that_is_not_claimed_has_one_owner_who_wants_it(assignor, wanted, sizes, claimed, held) -> None:  # type: ignore[no-untyped-def]
-    owned = {member: held for member in wanted}
+    owned = dict.fromkeys(wanted, held)
     dealt = assign(assignor, wanted, owned, sizes, claimed)
     assert dealt.keys() == wanted.keys()
     places = [place for mine in dealt.values() for place in mine]
