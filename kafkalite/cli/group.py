@@ -232,9 +232,10 @@ async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bo
     Also while its members read, which only kafkalite can do: they read on from there, with nobody restarted.
     """
     async with cluster(bootstrap) as (leaders, groups):
-        state = await state_of(groups, group)
+        if (state := await state_of(groups, group)) == DEAD:
+            fail(f"{group}: there is no such group (GROUP_ID_NOT_FOUND); kafkalite group reset makes one")
         moves = await planned(leaders, groups, group, to, topics)
-        if not dry_run and state in (EMPTY, DEAD):
+        if not dry_run and state == EMPTY:
             await commit_moves(groups, group, moves)
         elif not dry_run:
             moves = await rewind_living(groups, group, moves)

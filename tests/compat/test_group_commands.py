@@ -88,6 +88,8 @@ def test_a_group_without_members_is_moved(group_address: str, group: Run, new_gr
     assert "has committed nothing" in one_line(group("reset", name, "--to", "latest", code=2))
     assert moved("reset", name, "--to", "latest", "--topic", f"{topic}:1", "--dry-run") == [(1, None, 4)]
     assert one_line(group("describe", name, code=2)).endswith("(GROUP_ID_NOT_FOUND)")
+    refused = one_line(group("rewind", name, "--to", "latest", "--topic", topic, code=2))
+    assert "there is no such group (GROUP_ID_NOT_FOUND)" in refused, "a slip of the pen makes no group"
     assert moved("reset", name, "--to", "latest", "--topic", topic) == [(0, None, 4), (1, None, 4)]
     assert moved("rewind", name, "--to", "1", "--topic", f"{topic}:0") == [(0, 4, 1)]
     assert moved("rewind", name, "--to", "1970-01-04") == [(0, 1, 2), (1, 4, 2)]
