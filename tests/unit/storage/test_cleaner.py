@@ -3,7 +3,6 @@
 import errno
 import os
 import random
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +14,11 @@ from kafkalite.storage import checkpoints, names
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS
 from kafkalite.storage.cleanable import cleanable, groups, stable_offset
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
-from kafkalite.storage.cleaning import NICE, be_nice
 from kafkalite.storage.directories import Identity
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
 from kafkalite.storage.recovery import Place, recover
 from kafkalite.storage.segment import Segment
-from kafkalite.storage.throttle import Throttle
 from kafkalite.storage.transactions import AbortedTransaction, pack
 from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
 from kafkalite.testing.disk import Crash, FaultyDisk
@@ -397,43 +394,6 @@ def test_a_truncated_log_is_dirty_from_its_end_on(tmp_path: Path) -> None:
     assert kit.checkpoint()["t", 0] == log.log_end_offset
 
 
-def test_each_thread_has_a_log_of_its_own(tmp_path: Path) -> None:
-    kit = Kit(tmp_path, cleaner=CleanerConfig(threads=2, backoff_ms=1_000))
-    logs = [plain(kit, range(100), topic) for topic in ("one", "two", "three")]
-    kit.offload.held = True
-    kit.start()
-    assert [kit.manager.is_cleaned_now(log) for log in logs].count(True) == 2
-    kit.offload.release()
-    for _ in range(3):
-        kit.run()
-    assert kit.checkpoint() == {(log.topic, 0): log.active.base_offset for log in logs}
-    for log in logs:
-        assert values(records(log)) == {b"%d" % (number % 10): b"%d" % number * 25 for number in range(90, 100)}
-
-
-def test_the_rate_is_kept_between_all_threads() -> None:
-    now = [0.0]
-    throttle = Throttle(1_000.0, lambda: now[0])
-    assert throttle.delay(500) == 0.5
-    assert throttle.delay(500) == 1.0
-    now[0] = 3.0
-    assert throttle.delay(250) == 0.25
-
-
-def test_a_throttled_round_ends_at_once_when_it_is_aborted(tmp_path: Path) -> None:
-    kit = Kit(tmp_path, cleaner=CleanerConfig(io_max_bytes_per_second=1.0))
-    log = plain(kit, range(100))
-    kit.cleaner.start(lambda log: log.log_end_offset)
-    for slot in kit.cleaner._slots:
-        slot.take = lambda now: None  # type: ignore[method-assign]
-        slot.stopped.set()
-        slot.worker.stop = True
-    kit.run()
-    assert not kit.cleaner.is_busy(log)
-    assert log.segments[0].base_offset == 0
-    assert len(records(log)) == 100
-
-
 # A kill at every step.
 
 
@@ -475,23 +435,6 @@ def cut_short(path: Path, step: int, expected: dict[bytes, tuple[int, bytes]]) -
     assert all(record.value == b"%d" % record.offset * 25 for record in found)
     assert after.log_end_offset == 100
     return dead
-
-
-def test_a_thread_that_is_nicer_already_stays_so() -> None:
-    """Who started the broker with `nice -n 15` may not let its threads go ahead again."""
-    found: list[int] = []
-
-    def thread() -> None:
-        me = threading.get_native_id()
-        for nice in (0, NICE + 5):
-            os.setpriority(os.PRIO_PROCESS, me, max(nice, os.getpriority(os.PRIO_PROCESS, me)))
-            be_nice()
-            found.append(os.getpriority(os.PRIO_PROCESS, me))
-
-    worker = threading.Thread(target=thread)
-    worker.start()
-    worker.join()
-    assert NICE <= found[0] <= found[1] and found[1] >= NICE + 5
 
 
 def test_the_checkpoint_of_a_deletion_that_was_cut_short_does_not_count(tmp_path: Path) -> None:

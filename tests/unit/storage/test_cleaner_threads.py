@@ -1,0 +1,64 @@
+"""The threads of the cleaner: each has a log of its own, they share one rate, stop when told to, and are nice."""
+
+import os
+import threading
+from pathlib import Path
+
+from kafkalite.storage.cleaner import CleanerConfig
+from kafkalite.storage.cleaning import NICE, be_nice
+from kafkalite.storage.throttle import Throttle
+from tests.unit.storage.test_cleaner import Kit, plain, records, values
+
+
+def test_each_thread_has_a_log_of_its_own(tmp_path: Path) -> None:
+    kit = Kit(tmp_path, cleaner=CleanerConfig(threads=2, backoff_ms=1_000))
+    logs = [plain(kit, range(100), topic) for topic in ("one", "two", "three")]
+    kit.offload.held = True
+    kit.start()
+    assert [kit.manager.is_cleaned_now(log) for log in logs].count(True) == 2
+    kit.offload.release()
+    for _ in range(3):
+        kit.run()
+    assert kit.checkpoint() == {(log.topic, 0): log.active.base_offset for log in logs}
+    for log in logs:
+        assert values(records(log)) == {b"%d" % (number % 10): b"%d" % number * 25 for number in range(90, 100)}
+
+
+def test_the_rate_is_kept_between_all_threads() -> None:
+    now = [0.0]
+    throttle = Throttle(1_000.0, lambda: now[0])
+    assert throttle.delay(500) == 0.5
+    assert throttle.delay(500) == 1.0
+    now[0] = 3.0
+    assert throttle.delay(250) == 0.25
+
+
+def test_a_throttled_round_ends_at_once_when_it_is_aborted(tmp_path: Path) -> None:
+    kit = Kit(tmp_path, cleaner=CleanerConfig(io_max_bytes_per_second=1.0))
+    log = plain(kit, range(100))
+    kit.cleaner.start(lambda log: log.log_end_offset)
+    for slot in kit.cleaner._slots:
+        slot.take = lambda now: None  # type: ignore[method-assign]
+        slot.stopped.set()
+        slot.worker.stop = True
+    kit.run()
+    assert not kit.cleaner.is_busy(log)
+    assert log.segments[0].base_offset == 0
+    assert len(records(log)) == 100
+
+
+def test_a_thread_that_is_nicer_already_stays_so() -> None:
+    """Who started the broker with `nice -n 15` may not let its threads go ahead again."""
+    found: list[int] = []
+
+    def thread() -> None:
+        me = threading.get_native_id()
+        for nice in (0, NICE + 5):
+            os.setpriority(os.PRIO_PROCESS, me, max(nice, os.getpriority(os.PRIO_PROCESS, me)))
+            be_nice()
+            found.append(os.getpriority(os.PRIO_PROCESS, me))
+
+    worker = threading.Thread(target=thread)
+    worker.start()
+    worker.join()
+    assert NICE <= found[0] <= found[1] and found[1] >= NICE + 5
