@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from kafkalite.coordinators.runtime import Runtime
+from kafkalite.coordinators.runtime import Runtime, Waiting
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard
@@ -59,9 +59,13 @@ class Groups:
         """Make the topic of the groups if need be; `then` gets 0 or COORDINATOR_NOT_AVAILABLE."""
         self._runtime.ready(then)
 
+    def submit(self, group: str, command: Command, waiting: Waiting) -> None:
+        """Run a command in the shard of a group; `waiting` hears what became of it."""
+        self._runtime.submit(self._runtime.shard_for(group), command, waiting)
+
     def ask(self, group: str, command: Command, then: Callable[..., object], failed: Failed) -> None:
         """Run a command in the shard of a group."""
-        self._runtime.submit(self._runtime.shard_for(group), command, Question(then, failed))
+        self.submit(group, command, Question(then, failed))
 
     def look(
         self, group: str, query: Callable[[GroupShard], Result], then: Callable[[Result], object], failed: Failed

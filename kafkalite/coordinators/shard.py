@@ -13,7 +13,7 @@ Source: CoordinatorRuntime.java of Apache Kafka.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -203,13 +203,16 @@ class Shard(Generic[M]):
             self._drop(life, coordinator_error(error))
         else:
             life.proven = True
-            ready: list[Answer] = []
+            ready = life.entries.popleft().answers if life.entries[0] is entry else []
             while life.entries and life.entries[0].ended:
                 ready += life.entries.popleft().answers
             self._tell(life, ready)
 
-    def _tell(self, life: Life[M], answers: Iterable[Answer]) -> None:
-        each(partial(self._tell_one, life), answers)
+    def _tell(self, life: Life[M], answers: Sequence[Answer]) -> None:
+        if len(answers) == 1:
+            self._tell_one(life, answers[0])
+        else:
+            each(partial(self._tell_one, life), answers)
 
     def _tell_one(self, life: Life[M], answer: Answer) -> None:
         token: Any = answer.token

@@ -86,6 +86,12 @@ class Call:
 
         return guarded
 
+    def awaiting(self, make: Callable[[Any], Any], failed: Callable[[int], Any]) -> "Awaiting":
+        """Who waits for what becomes of a command of a group; told it, it answers with the response of `make` or, for
+        an error, of `failed`.
+        """
+        return Awaiting(self, make, failed)
+
     def answering(self, make: Callable[[Any], Any]) -> Callable[[Any], None]:
         """A callback that answers with the response that `make` makes of what it is told."""
         return self.later(partial(self._answer_made, make))
@@ -104,3 +110,30 @@ class Call:
     def close(self, reason: str) -> None:
         """Close the connection after the earlier answers have left."""
         self.reply.close(reason)
+
+
+class Awaiting:
+    """A call that a command of a group goes on with: `coordinators.runtime.Waiting` in one piece, for requests that
+    come by the thousand. What is raised ends the request, as in `Call.later`.
+    """
+
+    __slots__ = ("_call", "_failed", "_make")
+
+    def __init__(self, call: Call, make: Callable[[Any], Any], failed: Callable[[int], Any]) -> None:
+        self._call = call
+        self._make = make
+        self._failed = failed
+
+    def answer(self, result: object) -> None:
+        """The command's answer, committed."""
+        try:
+            self._call.answer(self._make(result))
+        except Exception as error:
+            self._call.fail(error)
+
+    def fail(self, error: int) -> None:
+        """There is no answer."""
+        try:
+            self._call.answer(self._failed(error))
+        except Exception as raised:
+            self._call.fail(raised)

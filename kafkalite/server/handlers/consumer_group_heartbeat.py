@@ -37,11 +37,10 @@ def consumer_group_heartbeat(
         text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {wrong}."
         return refused(KafkaErrorCode.INVALID_REGULAR_EXPRESSION, text)
     beat = command_of(call, request)
-    call.broker.groups.ask(
+    call.broker.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.kinds.consumer_heartbeat(beat, token, now),
-        call.answering(lambda result: answer(result)),
-        call.answering(lambda error: refused(error, None)),
+        call.awaiting(answer, lambda error: refused(error, None)),
     )
     return None
 

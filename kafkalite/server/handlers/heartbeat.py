@@ -7,7 +7,7 @@ begin anew when it has been.
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkalite.server.call import Call
-from kafkalite.state.classic_requests import Heartbeat
+from kafkalite.state.classic_requests import Done, Heartbeat
 
 LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -15,9 +15,18 @@ LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 def heartbeat(call: Call, request: HeartbeatRequest) -> None:
     """Keep a member's session."""
     beat = Heartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
-    call.broker.groups.ask(
+    call.broker.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.classic.heartbeat(beat, token, now),
-        call.answering(lambda done: HeartbeatResponse(error_code=done.error)),
-        call.answering(lambda error: HeartbeatResponse(error_code=0 if error == LOADING else error)),
+        call.awaiting(answer, refused),
     )
+
+
+def answer(done: Done) -> HeartbeatResponse:
+    """What the member hears."""
+    return HeartbeatResponse(error_code=done.error)
+
+
+def refused(error: int) -> HeartbeatResponse:
+    """What it hears when the group cannot be asked."""
+    return HeartbeatResponse(error_code=0 if error == LOADING else error)

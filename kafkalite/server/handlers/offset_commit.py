@@ -51,11 +51,13 @@ def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommitRespo
             return effects
         return shard.offsets.commit(wanted, token, now)
 
-    call.broker.groups.ask(
+    call.broker.groups.submit(
         request.group_id,
         command,
-        call.answering(lambda done: answer(request, refused, errors(call, commits, done))),
-        call.answering(lambda error: answer(request, refused, iter([error] * len(commits)))),
+        call.awaiting(
+            lambda done: answer(request, refused, errors(call, commits, done)),
+            lambda error: answer(request, refused, iter([error] * len(commits))),
+        ),
     )
     return None
 
