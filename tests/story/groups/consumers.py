@@ -36,6 +36,7 @@ class Consumer:
     alive: bool = True
     waits_for: Token = None
     asked_in_life: int = 0
+    joined_in_life: int = 0
     refusals: list[int] = field(default_factory=list)
     known_generation: int = -1
     holds: bytes = b""  # the assignment that it works on, until it hears that it is lost
@@ -55,6 +56,8 @@ class Consumer:
                     self._beat()  # beside what is parked, on its other connection
                 if self.dice.random() < 0.02:  # it lost patience, and asks again on another connection
                     self.waits_for = None
+                    if self.joined_in_life != self.shard.lives:
+                        self.generation = -1  # the number of a generation that was not stored is given out again
                 return
             answer = self.shard.answers[self.waits_for]
             self.waits_for = None
@@ -118,7 +121,7 @@ class Consumer:
             self._refused(answer)
         elif isinstance(answer, Joined):
             self.member_id, self.generation = answer.member_id, answer.generation
-            self.known_generation = answer.generation
+            self.known_generation, self.joined_in_life = answer.generation, self.asked_in_life
             self.leads = tuple(member.member_id for member in answer.members)
             if self.leads and not answer.skip_assignment and self.asked_in_life == self.shard.lives:
                 self.leads_generation(self.group, self.generation, self.member_id)
