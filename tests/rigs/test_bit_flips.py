@@ -5,10 +5,10 @@ Under the CRC neither takes a flipped record for good, and every other batch is 
 walk over headers finds its way: no crash, nobody is sent back, every other batch is read by whoever asks for its
 offsets, and `log verify` names the place. In the last offset delta, by which it finds its way, too, and which the CRC
 covers: nobody is sent back, and `log verify` names the file.
-Recovery cuts at the damage above the recovery point and refuses to cut below it.
+Recovery cuts at the damage above the recovery point and refuses to cut below it. The indexes that it makes anew are
+byte for byte those made by appending.
 """
 
-import os
 import random
 import shutil
 from dataclasses import dataclass
@@ -105,13 +105,9 @@ class Flip:
 
 def flip(made: Sample, target: Path, rng: random.Random) -> Flip:
     """Batches and indexes more often than the small files, and the bytes without a CRC more often than the others."""
-    target.mkdir()
+    shutil.copytree(made.directory, target)
     files = sorted(path.name for path in made.directory.iterdir())
     name = rng.choice([*files, *[each for each in files if each.endswith(names.LOG)] * 3])
-    for each in files:
-        if each != name:
-            os.link(made.directory / each, target / each)
-    shutil.copyfile(made.directory / name, target / name)
     size = (target / name).stat().st_size
     flipped = Flip(made, target, name, rng.randrange(size) if size else 0)
     if name in made.starts:
@@ -175,6 +171,8 @@ def judge_unclean(flipped: Flip) -> None:
     found = [(placed.base, placed.last, placed.data) for placed in read_all(log)]
     if flipped.hurt < 0:
         assert found == flipped.whole
+        log.close()
+        assert indexes(flipped.target) == indexes(flipped.made.directory), "not those made by appending"
         return
     if flipped.at in LEADER_EPOCH:  # the leader epoch: nothing says what it was
         assert [each[:2] for each in found] == [each[:2] for each in flipped.whole]
@@ -186,6 +184,12 @@ def judge_unclean(flipped: Flip) -> None:
         return
     assert found == flipped.whole[: flipped.hurt]
     assert [str(each) for each in verify_log(Disk(), str(flipped.target))] == []
+
+
+def indexes(directory: Path) -> dict[str, bytes]:
+    return {
+        path.name: path.read_bytes() for path in directory.iterdir() if path.suffix in (names.INDEX, names.TIME_INDEX)
+    }
 
 
 def judge_synced(flipped: Flip) -> None:
