@@ -175,12 +175,25 @@ class Recovery:
         return not self.place.clean and (not following or following[0].base_offset > self.place.recovery_point)
 
     def _believe_or_scan(self, segment: Segment, following: Sequence[Segment]) -> None:
-        ended_there = bool(following) and following[0].base_offset == self.place.recovery_point and not self.place.clean
-        if _believe(segment, look=ended_there) and (following or not self._falls_short(segment)):
+        ended_there = self._ended_synced(following)
+        if ended_there and not self._has_snapshot(following[0].base_offset):
+            believed = False
+        else:
+            believed = _believe(segment, look=ended_there)
+        if believed and (following or not self._falls_short(segment)):
             if not following or following[0].base_offset > self._producers_from:
                 producer_states.replay(segment, self._producers_from, self._producers)
         elif not self._scan(segment, synced=True):
             raise AssertionError("a damaged segment that was synced is refused")
+
+    def _ended_synced(self, following: Sequence[Segment]) -> bool:
+        """Whether a segment may have been synced before it was closed: its indexes need not be on the disk."""
+        return bool(following) and following[0].base_offset == self.place.recovery_point and not self.place.clean
+
+    def _has_snapshot(self, offset: int) -> bool:
+        """Whether the round went through that syncs what was closed at an offset: it writes this after the indexes."""
+        path = os.path.join(self.place.directory, names.file_name(offset, names.SNAPSHOT))
+        return self._disk.exists(path)
 
     def _falls_short(self, segment: Segment) -> bool:
         """Whether the last segment ends below what was synced: damage, or an older copy."""
@@ -330,7 +343,7 @@ def _write_where_room(segment: Segment) -> None:
 def _believe(segment: Segment, *, look: bool) -> bool:
     """Take a segment by its indexes; False when they or the end of the file do not allow it.
 
-    look: it was synced before it was closed, so the last entries of its indexes may be missing.
+    look: it was perhaps synced before it was closed: the last entry of its time index may be missing.
     """
     try:
         if segment.closed:

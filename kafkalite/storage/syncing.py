@@ -95,11 +95,11 @@ def sync(disk: Disk, plans: Iterable[FlushPlan]) -> None:
     """Job: bring all that the plans name to the disk. Raises OSError, which is final: what was lost is not known."""
     plans = tuple(plans)
     for plan in plans:
-        if plan.snapshots:
-            write_snapshots(disk, plan)
-    for plan in plans:
         for path in plan.paths:
             sync_path(disk, path)
+    for plan in plans:
+        if plan.snapshots:  # after the indexes: recovery takes them as a sign that those are on the disk
+            write_snapshots(disk, plan)
     for plan in plans:
         for file in plan.files:
             file.sync()

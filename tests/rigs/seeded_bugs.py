@@ -58,9 +58,9 @@ BUGS = (
         "assert",
     ),
     Bug(
-        "skip directory fsync at a rename",
-        "kafkalite/storage/retention.py",
-        "        disk.sync_dir(os.path.dirname(path))\n",
+        "skip directory fsync of a new partition",
+        "kafkalite/storage/making.py",
+        "    disk.sync_dir(os.path.dirname(directory))\n",
         "",
         f"{CRASHES}[delete_topic-power]",
         "AssertionError",

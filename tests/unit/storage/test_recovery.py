@@ -8,6 +8,7 @@ import pytest
 from kafkalite._speedups.batches import batches
 from kafkalite._speedups.file import Disk
 from kafkalite.storage.log import Log
+from kafkalite.storage.producers import write_snapshots
 from kafkalite.storage.recovery import Place, Progress, RecoveryError, recover
 from kafkalite.testing.disk import FaultyDisk
 from tests.unit.storage.damage import CONFIG, DAMAGES, batch, filled, last_log
@@ -76,18 +77,33 @@ def test_only_segments_from_the_recovery_point_on_are_checked(directory: Path) -
 
 
 @pytest.mark.parametrize("lost", [1, 5])
-def test_a_segment_that_was_synced_before_it_was_closed_gets_its_last_times(directory: Path, lost: int) -> None:
-    """All was synced up to the roll, and the power failed before the closed segment's indexes were on the disk."""
-    second = sorted(int(path.stem) for path in directory.glob("*.log"))[1]
-    path = directory / f"{0:020d}.timeindex"
+def test_a_segment_that_was_synced_before_it_was_closed_gets_its_last_times(tmp_path: Path, lost: int) -> None:
+    """The file is that of an earlier end, synced with its producers; the roll's last entries did not reach the disk."""
+    before = filled(tmp_path / "t-0")
+    write_snapshots(Disk(), str(tmp_path / "t-0"), before.take_due_snapshots(), before.bases())
+    path = tmp_path / "t-0" / f"{0:020d}.timeindex"
     whole = path.read_bytes()
     path.write_bytes(whole[: -12 * lost])
-    log, progress = reopen(directory, recovery_point=second)
+    second = before.bases()[1]
+    log, progress = reopen(tmp_path / "t-0", recovery_point=second)
     assert log.segments[0].max_timestamp == max(each[4] for each in log.segments[0].batches())
     assert path.read_bytes()[-12:] == whole[-12:], "or the next start believes it again"
     found = log.look_up_time(log.segments[0].max_timestamp)
     assert found is not None and found[1] == second - 1
     assert progress.batches_checked == sum(len(segment.batches()) for segment in log.segments[1:])
+
+
+def test_indexes_of_a_segment_that_was_synced_before_it_was_closed_are_not_believed(tmp_path: Path) -> None:
+    """No round has synced them since the roll: what is there may be of batches that were cut long ago."""
+    before = filled(tmp_path / "t-0")
+    made = indexes(tmp_path / "t-0")
+    path = tmp_path / "t-0" / f"{0:020d}.index"
+    entry = path.read_bytes()[:8]
+    path.write_bytes(entry[:4] + (int.from_bytes(entry[4:], "big") + 7).to_bytes(4, "big"))
+    log, progress = reopen(tmp_path / "t-0", recovery_point=before.bases()[1])
+    assert indexes(tmp_path / "t-0")[path.name] == made[path.name]
+    assert progress.batches_checked == 120
+    assert log.recovery_point == before.bases()[1]
 
 
 @pytest.mark.parametrize("cut", [2, 60, 61, 62, 200, 390])
