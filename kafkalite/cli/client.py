@@ -94,7 +94,7 @@ def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
 def refusal(error_code: int, message: str | None, subject: str) -> str:
     """A broker's error code in words, with its own words where it sent some."""
     error = error_for(error_code, message)
-    return f"{subject}: {error.message or error.code.message} ({error.code.name})"
+    return f"{subject or repr(subject)}: {error.message or error.code.message} ({error.code.name})"
 
 
 def check(error_code: int, message: str | None, subject: str) -> None:

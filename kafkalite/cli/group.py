@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import click
@@ -18,7 +19,7 @@ from kafkalite.cli.client import (
     refusal,
 )
 from kafkalite.cli.failure import fail
-from kafkalite.cli.groupmoves import commit_moves, planned, print_moves, rewind_living
+from kafkalite.cli.groupmoves import commit_moves, must_rest, planned, print_moves, rewind_living
 from kafkalite.cli.groupoffsets import offsets
 from kafkalite.cli.groups import DEAD, EMPTY, Group, Groups
 from kafkalite.cli.lag import Standing, standings
@@ -29,6 +30,19 @@ from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
 
 STANDING = ("topic", "partition", "committed", "log end", "lag", "lag seconds", "member", "client", "host")
 MEMBER = ("member", "instance", "client", "host", "assignment")
+# What ListGroups knows by name, in whatever case it is written.
+STATES = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "Stable",
+    "NotReady",
+    "Dead",
+)
+TYPES = ("classic", "consumer", "registered", "share", "streams")
+choice = partial(click.Choice, case_sensitive=False)
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 topics_option = click.option(
@@ -76,8 +90,8 @@ Examples:
   kafkalite group list --state Stable --type consumer --json
 """,
 )
-@click.option("--state", "states", multiple=True, help="Only groups in this state, such as Stable; may be repeated.")
-@click.option("--type", "kinds", multiple=True, help="Only groups of this type, such as classic; may be repeated.")
+@click.option("--state", "states", multiple=True, type=choice(STATES), help="Only groups in such a state.")
+@click.option("--type", "kinds", multiple=True, type=choice(TYPES), help="Only groups of such a type.")
 @bootstrap_option
 @json_option
 @command_runner
@@ -232,7 +246,7 @@ async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bo
     Also while its members read, which only kafkalite can do: they read on from there, with nobody restarted.
     """
     async with cluster(bootstrap) as (leaders, groups):
-        if (state := await state_of(groups, group)) == DEAD:
+        if (state := await groups.state(group)) == DEAD:
             fail(f"{group}: there is no such group (GROUP_ID_NOT_FOUND); kafkalite group reset makes one")
         moves = await planned(leaders, groups, group, to, topics)
         if not dry_run and state == EMPTY:
@@ -262,15 +276,8 @@ async def reset(group: str, to: str, topics: tuple[str, ...], dry_run: bool, boo
     A group that is not there yet is made.
     """
     async with cluster(bootstrap) as (leaders, groups):
-        if (state := await state_of(groups, group)) not in (EMPTY, DEAD):
-            fail(f"{group} has members (it is {state}): stop them first, or use kafkalite group rewind")
+        await must_rest(groups, group)
         moves = await planned(leaders, groups, group, to, topics)
         if not dry_run:
             await commit_moves(groups, group, moves)
     print_moves(moves, as_json)
-
-
-async def state_of(groups: Groups, group: str) -> str:
-    """The group's state; Dead where there is none of that name."""
-    found = await groups.find(group)
-    return DEAD if found is None else found.state

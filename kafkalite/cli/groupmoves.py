@@ -7,7 +7,7 @@ import click
 
 from kafkalite.cli.client import check, print_rows
 from kafkalite.cli.failure import fail
-from kafkalite.cli.groups import Committed, Groups
+from kafkalite.cli.groups import DEAD, EMPTY, Committed, Groups
 from kafkalite.cli.leaders import Leaders
 from kafkalite.cli.places import chosen_places, parse_to, parse_topics
 from kafkalite.model import TopicPartition
@@ -46,6 +46,12 @@ async def planned(leaders: Leaders, groups: Groups, group: str, to: str, topics:
             fail(f"{group} has committed nothing: say which topics, with --topic")
     after = await target.found(leaders, places)
     return moves_to({place: Committed(offset, "") for place, offset in after.items()}, before)
+
+
+async def must_rest(groups: Groups, group: str) -> None:
+    """End the command where the group has members, who would go on from where they are."""
+    if (state := await groups.state(group)) not in (EMPTY, DEAD):
+        fail(f"{group} has members (it is {state}): stop them first, or use kafkalite group rewind")
 
 
 async def commit_moves(groups: Groups, group: str, moves: Sequence[Move]) -> None:

@@ -14,7 +14,7 @@ import click
 
 from kafkalite.cli.client import bootstrap_option, command_runner, print_rows
 from kafkalite.cli.failure import fail
-from kafkalite.cli.groupmoves import COLUMNS, commit_moves, moves_to
+from kafkalite.cli.groupmoves import COLUMNS, commit_moves, moves_to, must_rest
 from kafkalite.cli.groups import Committed, Groups
 from kafkalite.cli.leaders import Leaders
 from kafkalite.cli.places import OFFSET_MAX
@@ -63,6 +63,8 @@ async def export(names: tuple[str, ...], as_csv: bool, bootstrap: str) -> None:
     async with Leaders(bootstrap) as leaders:
         groups = Groups(leaders)
         found = {name: await groups.committed(name) for name in names}
+        for name in (name for name, offsets_of in found.items() if not offsets_of):
+            await groups.described(name)  # it may be there and have committed nothing
     for line in csv_lines(found) if as_csv else json_lines(found):
         click.echo(line)
 
@@ -88,6 +90,8 @@ async def import_(source: TextIO, group: str | None, dry_run: bool, bootstrap: s
     wanted = by_group(read_lines(source), group)
     async with Leaders(bootstrap) as leaders:
         groups = Groups(leaders)
+        for name in wanted:
+            await must_rest(groups, name)
         rows: list[tuple[object, ...]] = []
         for name, offsets_of in wanted.items():
             moves = moves_to(offsets_of, await groups.committed(name))
@@ -117,13 +121,20 @@ def csv_lines(found: Mapping[str, Mapping[TopicPartition, Committed]]) -> Iterat
 
 def read_lines(source: Iterable[str]) -> Iterator[Line]:
     """The offsets in these lines, JSON or CSV; ends the command at one that is neither."""
-    for number, text in enumerate(source, 1):
-        if not text.strip():
-            continue
-        try:
-            yield json_line(text) if text.lstrip().startswith("{") else csv_line(text)
-        except (ValueError, RecursionError, csv.Error) as error:
-            fail(f"line {number} is no committed offset: {error}")
+    try:
+        for number, text in enumerate(source, 1):
+            if text.strip():
+                yield read_line(number, text)
+    except UnicodeDecodeError as error:  # text is decoded by the buffer, so nobody knows which line it is
+        fail(f"what is imported is no text in UTF-8: {error.reason}")
+
+
+def read_line(number: int, text: str) -> Line:
+    """One line; ends the command if it is neither JSON nor CSV."""
+    try:
+        return json_line(text) if text.lstrip().startswith("{") else csv_line(text)
+    except (ValueError, RecursionError, csv.Error) as error:
+        fail(f"line {number} is no committed offset: {error}")
 
 
 def json_line(text: str) -> Line:

@@ -114,6 +114,11 @@ class Groups:
             fail(refusal(KafkaErrorCode.GROUP_ID_NOT_FOUND, None, group))
         return found
 
+    async def state(self, group: str) -> str:
+        """The group's state; Dead where there is none of that name."""
+        found = await self.find(group)
+        return DEAD if found is None else found.state
+
     async def find(self, group: str) -> Group | None:
         """The group with its members; None when there is none of that name."""
         return await self._consumer_group(group) or await self._classic_group(group)

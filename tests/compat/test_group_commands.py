@@ -69,6 +69,8 @@ def test_a_living_group_is_shown_and_protected(
     assert f"{name}  {how}  Stable" in text and "lag seconds" in text and client in text
 
     assert "has members (it is Stable)" in one_line(group("reset", name, "--to", "earliest", code=2))
+    line = f"{topic},0,1\n"
+    assert "has members" in one_line(group("offsets", "import", "--group", name, "--dry-run", stdin=line, code=2))
     assert one_line(group("delete", name, code=2)).endswith("(NON_EMPTY_GROUP)")
     plan = objects(group("rewind", name, "--to", "earliest", "--dry-run", "--json"))
     assert [(each["before"], each["after"]) for each in plan] == [(3, 0), (3, 0)]
@@ -133,7 +135,7 @@ def test_offsets_leave_and_come_back(
         [two, topic, "0", "-", "3"],
         [two, topic, "1", "-", "4"],
     ]
-    assert group("offsets", "export", two).stdout == ""
+    assert one_line(group("offsets", "export", two, code=2)).endswith("(GROUP_ID_NOT_FOUND)")
     group("offsets", "import", str(file), "--group", two)
     assert committed(group_address, two, places(topic, 2)) == {(topic, 0): 3, (topic, 1): 4}
 
@@ -143,6 +145,49 @@ def test_offsets_leave_and_come_back(
     assert committed(group_address, one, places(topic, 2)) == dict.fromkeys(places(topic, 2), EACH)
     group("offsets", "import", stdin=both)
     assert committed(group_address, one, places(topic, 2)) == {(topic, 0): 3, (topic, 1): 4}
+
+
+WRONG = [
+    (("list", "--state", "Steady"), "'Steady' is not one of"),
+    (("list", "--type", "modern"), "'modern' is not one of"),
+    (("describe", ""), "INVALID_GROUP_ID"),
+    (("describe", "nobody"), "GROUP_ID_NOT_FOUND"),
+    (("describe", "x" * 40_000), "too many for a string"),
+    (("delete", "nobody", "somebody"), "somebody: there is no such group"),
+    (("reset", "nobody", "--to", "soon", "--topic", "{topic}"), "'soon' is no place to go to"),
+    (("rewind", "nobody", "--topic", "{topic}"), "Missing option '--to'"),
+    (("reset", "nobody", "--to", "latest"), "nobody has committed nothing"),
+    (("rewind", "nobody", "--to", "latest", "--topic", "{topic}"), "GROUP_ID_NOT_FOUND"),
+    (("reset", "nobody", "--to", "latest", "--topic", "{topic}-not"), "UNKNOWN_TOPIC_OR_PARTITION"),
+    (("reset", "nobody", "--to", "latest", "--topic", "{topic}:1"), "has partitions 0 to 0, not 1"),
+    (("reset", "nobody", "--to", "latest", "--topic", "{topic}:"), "names no partitions"),
+    (("offsets", "export", "nobody"), "GROUP_ID_NOT_FOUND"),
+]
+
+
+@pytest.mark.parametrize(("args", "said"), WRONG, ids=lambda each: " ".join(each)[:40] if type(each) is tuple else "")
+def test_bad_input_takes_one_line(group: Run, new_group_topic: MakeTopic, args: tuple[str, ...], said: str) -> None:
+    topic = new_group_topic()
+    assert said in one_line(group(*(each.format(topic=topic) for each in args), code=2))
+
+
+IMPORTS = [
+    (b"", "nothing to import"),
+    (b"{topic},0\n", "line 1 is no committed offset"),
+    (b"{topic},0,1\n{topic},0,-1\n", "line 2 is no committed offset"),
+    (b"{topic},0,1\n\xff\xfe\n", "no text in UTF-8"),
+    (b"{topic},7,1\n", "UNKNOWN_TOPIC_OR_PARTITION"),
+    (b"{topic}-not,0,1\n", "UNKNOWN_TOPIC_OR_PARTITION"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), IMPORTS, ids=lambda each: each if type(each) is str else "")
+def test_a_bad_import_takes_one_line(
+    group: Run, new_group_topic: MakeTopic, tmp_path: Path, content: bytes, said: str
+) -> None:
+    file = tmp_path / "offsets"
+    file.write_bytes(content.replace(b"{topic}", new_group_topic().encode()))
+    assert said in one_line(group("offsets", "import", str(file), "--group", "imported", code=2))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
