@@ -102,6 +102,7 @@ class BrokerConfig:
     offset_metadata_max_bytes: int = field(init=False, repr=False, compare=False)
     group_coordinator_rebalance_protocols: tuple[str, ...] = field(init=False, repr=False, compare=False)
     group_consumer_assignors: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    group_consumer_migration_policy: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         values = {name: key.default for name, key in BROKER_KEYS.items()}
@@ -237,6 +238,7 @@ PLAIN = (
     "offset.metadata.max.bytes",
     "group.coordinator.rebalance.protocols",
     "group.consumer.assignors",
+    "group.consumer.migration.policy",
 )
 
 

@@ -30,8 +30,8 @@ CONSUMER = (
     Key("group.consumer.max.size", INT, INT_MAX, "Members of a group.", low=1),
     Key("group.consumer.assignors", LIST, ("uniform", "range"), "Assignors, the default first.",
         allowed=("uniform", "range")),
-    idle("group.consumer.migration.policy", STRING, "bidirectional", "Which way groups may be converted.",
-         allowed=("bidirectional", "upgrade", "downgrade", "disabled")),
+    Key("group.consumer.migration.policy", STRING, "bidirectional", "Which way groups may be converted.",
+        allowed=("bidirectional", "upgrade", "downgrade", "disabled")),
     Key("group.consumer.assignment.interval.ms", INT, 1000, "Time between two assignments.", low=0),
     Key("group.consumer.regex.refresh.interval.ms", INT, 600_000, "How often patterns are looked at.", low=1),
 )  # fmt: skip

@@ -6,11 +6,12 @@ from typing import Protocol
 from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.group import group_values
+from kafkalite.coordinators.embedded import Embedded
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.stored.consumer_protocol import read_assignment, read_subscription
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupSettings, Topic
+from kafkalite.state.consumer_messages import ConsumerGroupSettings, MigrationPolicy, Topic
 from kafkalite.state.group_counts import GroupCounts
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import OffsetSettings
@@ -86,6 +87,7 @@ def settings_of(config: BrokerConfig, texts: Mapping[str, str]) -> ConsumerGroup
         regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         max_size=config.group_consumer_max_size,
         assignors=config.group_consumer_assignors,
+        migration=MigrationPolicy(config.group_consumer_migration_policy),
     )
 
 
@@ -128,4 +130,4 @@ def machine(host: GroupHost, counts: GroupCounts) -> GroupShard:
         held_of=held_of,
     )
     offsets = OffsetSettings(config.offsets_retention_minutes * MINUTE_MS, config.offset_metadata_max_bytes)
-    return GroupShard(classic, offsets, ConsumerGroups(TopicsNow(host), GroupSettings(host).of), counts)
+    return GroupShard(classic, offsets, ConsumerGroups(TopicsNow(host), GroupSettings(host).of, Embedded()), counts)

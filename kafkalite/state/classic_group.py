@@ -5,7 +5,8 @@ Pure: a request becomes an event of `classic_table`, the table says the next sta
 2. Every token is answered once: a parked join when its generation begins, a parked sync when the leader has assigned or
    the rebalance starts anew, at the latest when the timer of the rebalance or of the member runs out.
 3. A record is written when a group is founded, when the leader has assigned, when a static member is replaced in a
-   Stable group, when the last member has gone and when members are fenced. Only what it holds survives a restart.
+   Stable group, when the last member has gone, when members are fenced and when a consumer group becomes this one. Only
+   what it holds survives a restart.
 4. A member that is fenced is unknown from then on, also after a restart: nothing that it did before can be committed.
 Differences from Kafka: a second join or sync of a member answers the first one (REBALANCE_IN_PROGRESS), where Kafka
 lets it hang; a member that is refused because the group is full no longer holds up the rebalance.
@@ -82,7 +83,7 @@ class Group(Joins):
             return step.effects
         for name in owners:
             self._remove(name, step)
-        step.effects.records.append(self._fenced_record())
+        step.effects.records.append(self._unknown_record())
         self.take(Event.MEMBERS_LEFT, step)
         return step.effects
 
@@ -92,6 +93,27 @@ class Group(Joins):
         for member_id in self.members.pending:
             step.effects.cancel_timer(self._session_timer(member_id))
         self.take(Event.DELETED, step)
+        return step.effects
+
+    def upgrade(self, now: Now) -> Effects:
+        """Give the name to a consumer group, which has taken over the members."""
+        step = Step(now)
+        self.take(Event.UPGRADED, step)
+        return step.effects
+
+    def take_over(self, generation: int, members: Collection[Member], now: Now) -> Effects:
+        """Be the classic group that a consumer group becomes, in the generation that its members know. They are asked
+        to rejoin: nobody has assigned what the others left behind. After a restart they are, too (`_unknown_record`).
+        """
+        step = Step(now)
+        self.state, self.generation, self.protocol_type = State.STABLE, generation, CONSUMER_PROTOCOL
+        for member in members:
+            self.members.add(member)
+            self._keep_alive(member, step)
+        self.protocol = self.members.chosen_protocol()
+        self.topics = self.subscribed_topics()
+        step.effects.records.append(self._unknown_record())
+        self.take(Event.DOWNGRADED, step)
         return step.effects
 
     def session_over(self, member_id: str, now: Now) -> Effects:
@@ -165,9 +187,9 @@ class Group(Joins):
             return KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return KafkaErrorCode.NONE
 
-    def _fenced_record(self) -> ClassicGroup:
+    def _unknown_record(self) -> ClassicGroup:
         """What a restart finds: the members that were assigned something, in a generation that they do not know. They
-        join anew, and what was taken from the others is assigned.
+        join anew, and what was taken from others is assigned.
         """
         assigned = tuple(one.stored(self.protocol) for one in self.members.all.values() if not one.is_new)
         names = [one.member_id for one in assigned]

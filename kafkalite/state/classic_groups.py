@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_core import CONSUMER_PROTOCOL, ClassicSettings
 from kafkalite.state.classic_group import Group
+from kafkalite.state.classic_members import Member
 from kafkalite.state.classic_requests import (
     Described,
     Done,
@@ -75,7 +76,8 @@ class ClassicGroups:
         Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID,
         INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, REBALANCE_IN_PROGRESS.
         """
-        if error := self._refusal(request):
+        unknown = request.member_id and request.group not in self._groups
+        if error := self.join_refusal(request) or (UNKNOWN_MEMBER_ID if unknown else 0):
             return _answer(token, Joined(error, request.member_id))
         group = self._groups.get(request.group)
         if group is not None:
@@ -142,6 +144,15 @@ class ClassicGroups:
     def delete(self, name: str, now: Now) -> Effects:
         """The tombstone of a group that `delete_refusal` lets go. Its offsets are deleted by `Offsets.delete_all`."""
         return self._groups[name].delete(now)
+
+    def upgrade(self, name: str, now: Now) -> Effects:
+        """Give the name of a group with members to the consumer group that takes them over."""
+        return self._groups[name].upgrade(now)
+
+    def take_over(self, name: str, generation: int, members: Collection[Member], now: Now) -> Effects:
+        """Make a classic group of a consumer group's members, who know `generation`."""
+        group = self._groups[name] = Group(name, self.settings, now.wall_ms)
+        return group.take_over(generation, members, now)
 
     def fence_owners(self, name: str, partitions: Collection[tuple[str, int]], now: Now) -> Effects:
         """Offsets of these partitions are being set anew: their owners must read them, and commit none of old."""
@@ -236,13 +247,13 @@ class ClassicGroups:
             effects.extend(group.loaded(now))
         return effects
 
-    def _refusal(self, request: Join) -> int:
+    def join_refusal(self, request: Join) -> int:
+        """INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, or 0: no group could take the join."""
         if not request.group:
             return KafkaErrorCode.INVALID_GROUP_ID
-        if not self.settings.session_min_ms <= request.session_timeout_ms <= self.settings.session_max_ms:
-            return KafkaErrorCode.INVALID_SESSION_TIMEOUT
-        unknown = request.member_id and request.group not in self._groups
-        return UNKNOWN_MEMBER_ID if unknown else KafkaErrorCode.NONE
+        settings = self.settings
+        valid = settings.session_min_ms <= request.session_timeout_ms <= settings.session_max_ms
+        return KafkaErrorCode.NONE if valid else KafkaErrorCode.INVALID_SESSION_TIMEOUT
 
 
 def _answer(token: Token, result: object) -> Effects:

@@ -4,7 +4,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_core import Step
 from kafkalite.state.classic_members import Member
 from kafkalite.state.classic_rebalance import Rebalance
-from kafkalite.state.classic_requests import Join, Joined
+from kafkalite.state.classic_requests import Join, Joined, fresh_member_id
 from kafkalite.state.classic_table import Event, State
 from kafkalite.state.effects import Effects, Now, Token
 
@@ -53,7 +53,7 @@ class Joins(Rebalance):
 
     def _join_new(self, request: Join, step: Step) -> None:
         instance = request.group_instance_id
-        member_id = f"{request.client_id if instance is None else instance}-{request.fresh_id}"
+        member_id = fresh_member_id(request)
         if instance is not None and instance in self.members.static:
             self._replace_static(self.members.static[instance], member_id, request, step)
         elif instance is None and request.member_id_required:

@@ -7,7 +7,7 @@ always a member; an instance id belongs to one member. Source: ClassicGroup.java
 from collections import Counter
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.classic_requests import Join, Protocols
+from kafkalite.state.classic_requests import Join, Protocols, without_repeats
 from kafkalite.state.effects import Token
 from kafkalite.state.group_records import ClassicMember
 
@@ -42,7 +42,7 @@ class Member:
         self.group_instance_id = request.group_instance_id
         self.client_id = request.client_id
         self.client_host = request.client_host
-        self.protocols = _without_repeats(request.protocols)
+        self.protocols = without_repeats(request.protocols)
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms
         self.assignment = assignment
@@ -78,7 +78,7 @@ class Member:
 
     def speaks_as(self, request: Join) -> bool:
         """Whether a join says nothing new."""
-        return self.protocols == _without_repeats(request.protocols)
+        return self.protocols == without_repeats(request.protocols)
 
     def metadata(self, protocol: str | None) -> bytes:
         """Its metadata under a protocol, b"" where it does not speak it."""
@@ -158,7 +158,7 @@ class Members:
     def update(self, member: Member, request: Join) -> None:
         """Take over what a join says of a member."""
         self._vote(member, -1)
-        member.protocols = _without_repeats(request.protocols)
+        member.protocols = without_repeats(request.protocols)
         self._vote(member, 1)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
@@ -219,10 +219,3 @@ class Members:
             self.votes[name] = self.votes.get(name, 0) + count
             if self.votes[name] == 0:
                 del self.votes[name]
-
-
-def _without_repeats(protocols: Protocols) -> Protocols:
-    kept: dict[str, bytes] = {}
-    for name, metadata in protocols:
-        kept.setdefault(name, metadata)
-    return tuple(kept.items())

@@ -138,6 +138,16 @@ class Rebalance(GroupCore):
     def store_deletion(self, step: Step) -> None:
         step.effects.records.append(GroupDeleted(self.name, CLASSIC))
 
+    def hand_over(self, step: Step) -> None:
+        """Everybody goes on in the consumer group of this name: who waits is to ask there."""
+        for member in self.members.all.values():
+            self._answer_parked(member, KafkaErrorCode.REBALANCE_IN_PROGRESS, member.member_id, step)
+        for member_id in [*self.members.all, *self.members.pending]:
+            step.effects.cancel_timer(self._session_timer(member_id))
+        step.effects.cancel_timer(self._join_timer())
+        step.effects.cancel_timer(self._sync_timer())
+        self.store_deletion(step)
+
     def _park_sync(self, member: Member, step: Step) -> None:
         replaced, member.sync = member.sync, step.token
         if replaced is not None:

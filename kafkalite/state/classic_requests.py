@@ -22,6 +22,8 @@ __all__ = [
     "Listed",
     "Sync",
     "Synced",
+    "fresh_member_id",
+    "without_repeats",
 ]
 
 Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, the dearest first
@@ -152,3 +154,17 @@ class Described(NamedTuple):
     protocol_type: str = ""
     protocol: str = ""
     members: tuple[ClassicMember, ...] = ()
+
+
+def fresh_member_id(request: Join) -> str:
+    """The id of a member that joins without one."""
+    named_by = request.client_id if request.group_instance_id is None else request.group_instance_id
+    return f"{named_by}-{request.fresh_id}"
+
+
+def without_repeats(protocols: Protocols) -> Protocols:
+    """The protocols of a join, each once; what comes first counts."""
+    kept: dict[str, bytes] = {}
+    for name, metadata in protocols:
+        kept.setdefault(name, metadata)
+    return tuple(kept.items())

@@ -44,6 +44,8 @@ class Event(Enum):
     SYNC_TIME_OVER = "members did not ask for their assignment in time"
     HEARTBEAT = "a member says that it is alive"
     DELETED = "the group is deleted"
+    UPGRADED = "it becomes a consumer group, since a member of that protocol joins"
+    DOWNGRADED = "it was a consumer group until now"
 
 
 class Row(NamedTuple):
@@ -54,6 +56,7 @@ class Row(NamedTuple):
 
 
 _TO_REBALANCE = Row(State.PREPARING, "start_rebalance")
+_HAND_OVER = Row(State.DEAD, "hand_over")
 _GO_ON = Row(State.PREPARING, "complete_unless_initial")
 
 TRANSITIONS: dict[tuple[State, Event], Row] = {
@@ -75,6 +78,7 @@ TRANSITIONS: dict[tuple[State, Event], Row] = {
     (State.PREPARING, Event.LEADER_SYNCED): Row(State.PREPARING, "refuse_sync"),
     (State.PREPARING, Event.MEMBER_SYNCED): Row(State.PREPARING, "refuse_sync"),
     (State.PREPARING, Event.HEARTBEAT): Row(State.PREPARING, "ask_to_rejoin"),
+    (State.PREPARING, Event.UPGRADED): _HAND_OVER,
     (State.COMPLETING, Event.MEMBER_ADDED): _TO_REBALANCE,
     (State.COMPLETING, Event.MEMBER_UPDATED): _TO_REBALANCE,
     (State.COMPLETING, Event.MEMBER_REPEATED): Row(State.COMPLETING, "answer_joined"),
@@ -86,6 +90,7 @@ TRANSITIONS: dict[tuple[State, Event], Row] = {
     (State.COMPLETING, Event.MEMBER_SYNCED): Row(State.COMPLETING, "park_sync"),
     (State.COMPLETING, Event.SYNC_TIME_OVER): _TO_REBALANCE,
     (State.COMPLETING, Event.HEARTBEAT): Row(State.COMPLETING, "answer_alive"),
+    (State.COMPLETING, Event.UPGRADED): _HAND_OVER,
     (State.STABLE, Event.MEMBER_ADDED): _TO_REBALANCE,
     (State.STABLE, Event.MEMBER_UPDATED): _TO_REBALANCE,
     (State.STABLE, Event.MEMBER_REPEATED): Row(State.STABLE, "answer_joined"),
@@ -99,6 +104,8 @@ TRANSITIONS: dict[tuple[State, Event], Row] = {
     (State.STABLE, Event.MEMBER_SYNCED): Row(State.STABLE, "answer_synced"),
     (State.STABLE, Event.SYNC_TIME_OVER): _TO_REBALANCE,
     (State.STABLE, Event.HEARTBEAT): Row(State.STABLE, "answer_alive"),
+    (State.STABLE, Event.UPGRADED): _HAND_OVER,
+    (State.STABLE, Event.DOWNGRADED): _TO_REBALANCE,
 }
 
 

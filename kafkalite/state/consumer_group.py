@@ -2,17 +2,20 @@
 
 A heartbeat does four things in a row: it takes note of the member, starts a new group epoch where its subscription or
 the topics changed, makes a new target assignment where the group epoch is ahead of it, and moves the member one step
-towards its target (`consumer_reconciliation`). Nobody else moves: each member finds out by its own heartbeat.
-Sessions are kept in memory: a timer that fires looks whether a heartbeat came meanwhile, so that a heartbeat of a
-settled member sets no timer and writes nothing. After a replay every session starts anew.
+towards its target (`consumer_reconciliation`). Nobody else moves: each member finds out by its own heartbeat. Members
+of the classic protocol are served in `consumer_classic`.
 Source: GroupMetadataManager.consumerGroupHeartbeat of Apache Kafka 4.3.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state import consumer_membership as membership
 from kafkalite.state import consumer_queries as queries
+from kafkalite.state.classic_group import Group as ClassicGroup
+from kafkalite.state.classic_members import Member as ClassicMember
+from kafkalite.state.consumer_classic import ClassicMembers
+from kafkalite.state.consumer_core import JOIN, REBALANCE, SESSION, SYNC, Heard
 from kafkalite.state.consumer_messages import (
     STATIC_LEAVE_EPOCH,
     ConsumerGroupHeartbeat,
@@ -20,75 +23,74 @@ from kafkalite.state.consumer_messages import (
     GroupDescription,
     HeartbeatResult,
     Refused,
-    Topics,
     check_heartbeat,
 )
-from kafkalite.state.consumer_patterns import Watch, take_over, want_resolved
-from kafkalite.state.consumer_reconciliation import MemberState, Situation, reconcile
-from kafkalite.state.consumer_state import INITIAL_EPOCH, ConsumerGroup, Draft
-from kafkalite.state.consumer_target import refresh_epoch, refresh_target, subscribed_ids
-from kafkalite.state.effects import Effects, Now, ResolvePatterns, TimerName, Token
+from kafkalite.state.consumer_patterns import Watch, take_over
+from kafkalite.state.consumer_reconciliation import MemberState
+from kafkalite.state.consumer_state import ConsumerGroup, Draft
+from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.group_records import CONSUMER, ConsumerGroupTombstone, GroupDeleted
+from kafkalite.state.migration import downgraded, upgraded
 
 __all__ = ["REBALANCE", "SESSION", "ConsumerGroups"]
 
-SESSION, REBALANCE = "session", "rebalance"
-"""Timers are named (CONSUMER, one of these, group, member)."""
 
+class ConsumerGroups(ClassicMembers):
+    """All consumer groups of a shard."""
 
-class ConsumerGroups:
-    """All consumer groups of a shard.
+    def heartbeat(
+        self, token: Token, request: ConsumerGroupHeartbeat, now: Now, founding: Sequence[object] = ()
+    ) -> Effects:
+        """A member says that it lives, joins or leaves; answered by a `HeartbeatResult`.
 
-    Arguments:
-        topics: the topics as they are at any time; `topics_changed` tells that they are others.
-        settings: what holds for a group, by its id.
-    """
-
-    def __init__(self, topics: Topics, settings: Callable[[str], ConsumerGroupSettings]) -> None:
-        self.groups: dict[str, ConsumerGroup] = {}
-        self.topics = topics
-        self._settings = settings
-        self._sessions: dict[tuple[str, str], int] = {}  # when each is over, on the monotonic clock
-        self._watches: dict[str, Watch] = {}
-
-    def heartbeat(self, token: Token, request: ConsumerGroupHeartbeat, now: Now) -> Effects:
-        """A member says that it lives, joins or leaves; answered by a `HeartbeatResult`."""
+        `founding` are the records that make the group out of a classic one: they come before those of the heartbeat.
+        """
         effects = Effects()
         try:
             settings = self._settings(request.group)
             check_heartbeat(request, settings)
             if request.member_epoch < 0:
-                result = self._leave(effects, request)
+                result = self._leave(effects, request, now)
             else:
-                result = self._beat(effects, request, settings, now)
+                result = self._beat(effects, request, founding, settings, now)
         except Refused as refused:
             effects, result = Effects(), HeartbeatResult(refused.code, refused.message)
         effects.answer(token, result)
         return effects
 
+    def founding(self, group: ClassicGroup) -> list[object]:
+        """The records that make a consumer group of a classic one. Raises: Refused, GROUP_ID_NOT_FOUND."""
+        return upgraded(group, self._settings(group.name), self.topics, self._embedded)
+
+    def as_classic(self, group: ConsumerGroup) -> list[ClassicMember] | None:
+        """The members of the classic group that a group becomes; None where they have no protocol in common."""
+        return downgraded(group, self.topics, self._embedded)
+
     def _beat(
-        self, effects: Effects, request: ConsumerGroupHeartbeat, settings: ConsumerGroupSettings, now: Now
+        self,
+        effects: Effects,
+        request: ConsumerGroupHeartbeat,
+        founding: Sequence[object],
+        settings: ConsumerGroupSettings,
+        now: Now,
     ) -> HeartbeatResult:
         group_id, member_id = request.group, request.member_id
         draft = Draft(self._group(request))
+        for record in founding:
+            draft.add(record)
         if len(draft.group.members) >= settings.max_size and member_id not in draft.group.members:
             message = f"The consumer group has reached its maximum capacity of {settings.max_size} members."
             raise Refused(KafkaErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        was_classic = draft.group.speaks_classic(member_id)
         replaced = membership.admit(draft, request)
         before = draft.group.current(member_id)
         new_names, new_pattern = membership.describe_itself(draft, request)
-        unresolved = draft.group.members[member_id].subscribed_topic_regex not in {"", *draft.group.patterns}
-        watch = self._watches.get(group_id) or Watch()
-        # a pattern that is still to be resolved starts an epoch when it is: one assignment instead of two
-        bump = draft.group.epoch == INITIAL_EPOCH or new_names or (new_pattern and not unresolved)
-        if bump or not watch.topics_seen:
-            refresh_epoch(draft, self.topics, bump=bump)
-        refresh_target(draft, self.topics, settings, now)
-        self._reconcile(effects, draft, request, resubscribed=new_names or new_pattern, now=now)
-        if replaced is not None:
-            self._forget(effects, group_id, replaced)
-        self._keep_session(effects, group_id, member_id, now.ms + settings.session_timeout_ms)
-        self._watch(effects, draft.group, watch, now)
+        heard = Heard(member_id, settings.session_timeout_ms, request.owned, new_names, new_pattern, replaced)
+        self._advance(effects, draft, heard, now)
+        if was_classic:
+            self._cancel_classic(effects, group_id, member_id)
+        if founding:
+            self._watch_converted(effects, draft.group, now)
         effects.records += draft.records
         current = draft.group.current(member_id)
         told = request.member_epoch == 0 or request.is_full or current.assigned != before.assigned
@@ -104,44 +106,16 @@ class ConsumerGroups:
             raise Refused(KafkaErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group} not found.")
         return group or ConsumerGroup(request.group)
 
-    def _reconcile(
-        self, effects: Effects, draft: Draft, request: ConsumerGroupHeartbeat, *, resubscribed: bool, now: Now
-    ) -> None:
-        group, member_id = draft.group, request.member_id
-        if group.is_reconciled(member_id) and not resubscribed:
-            return
-        current = group.current(member_id)
-        situation = Situation(
-            target_epoch=group.assignment_epoch,
-            target=group.targets.get(member_id, {}),
-            subscribed=subscribed_ids(group, member_id, self.topics),
-            resubscribed=resubscribed,
-            owned=request.owned,
-            owners=group.owners,
-        )
-        moved = reconcile(current, situation)
-        if moved is None:
-            message = "The consumer group member is in an unknown state. It must abandon all its partitions and rejoin."
-            raise Refused(KafkaErrorCode.FENCED_MEMBER_EPOCH, message)
-        if moved == current:
-            return
-        draft.add(moved)
-        timer = (CONSUMER, REBALANCE, group.group_id, member_id)
-        if moved.state == MemberState.UNREVOKED_PARTITIONS:
-            effects.set_timer(timer, now.ms + group.members[member_id].rebalance_timeout_ms)
-        elif current.state == MemberState.UNREVOKED_PARTITIONS:
-            effects.cancel_timer(timer)
-
-    def _leave(self, effects: Effects, request: ConsumerGroupHeartbeat) -> HeartbeatResult:
-        draft = Draft(self._group(request))
+    def _leave(self, effects: Effects, request: ConsumerGroupHeartbeat, now: Now) -> HeartbeatResult:
+        before = self._group(request)
+        draft = Draft(before)
         member_id = membership.leaving_member(draft.group, request)
         if request.member_epoch == STATIC_LEAVE_EPOCH:
             membership.step_aside(draft, member_id)
             effects.cancel_timer((CONSUMER, REBALANCE, request.group, member_id))
+            effects.records += draft.records
         else:
-            membership.remove(draft, [member_id], self.topics)
-            self._forget(effects, request.group, member_id)
-        effects.records += draft.records
+            self._remove(effects, before, [member_id], now)
         return HeartbeatResult(KafkaErrorCode.NONE, None, member_id, request.member_epoch)
 
     def expired(self, name: TimerName, now: Now) -> Effects:
@@ -150,15 +124,13 @@ class ConsumerGroups:
         effects = Effects()
         group = self.groups.get(group_id)
         if group is None or member_id not in group.members:
+            self._sessions.pop((group_id, member_id), None)
             return effects
         over_at_ms = self._sessions.get((group_id, member_id), now.ms)
         if kind == SESSION and over_at_ms > now.ms:
             effects.set_timer(name, over_at_ms)
-        elif kind == SESSION or _is_revoking(group, member_id):
-            draft = Draft(group)
-            membership.remove(draft, [member_id], self.topics)
-            self._forget(effects, group_id, member_id)
-            effects.records += draft.records
+        elif kind in (SESSION, JOIN, SYNC) or _is_revoking(group, member_id):
+            self._remove(effects, group, [member_id], now)
         return effects
 
     def loaded(self, now: Now) -> Effects:
@@ -167,7 +139,8 @@ class ConsumerGroups:
         for group_id, group in self.groups.items():
             session_ms = self._settings(group_id).session_timeout_ms
             for member_id, member in group.members.items():
-                self._keep_session(effects, group_id, member_id, now.ms + session_ms)
+                own_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
+                self._keep_session(effects, group_id, member_id, now.ms + own_ms)
                 if _is_revoking(group, member_id):
                     effects.set_timer((CONSUMER, REBALANCE, group_id, member_id), now.ms + member.rebalance_timeout_ms)
         return effects
@@ -180,15 +153,6 @@ class ConsumerGroups:
             watch.patterns_seen = False
             if group is None or not concerned.isdisjoint(group.subscribed_topics()):
                 watch.topics_seen = False
-
-    def _watch(self, effects: Effects, group: ConsumerGroup, watch: Watch, now: Now) -> None:
-        """Last in a heartbeat, when nothing can refuse it any more: topics have been seen, patterns are asked for."""
-        self._watches[group.group_id] = watch
-        watch.topics_seen = True
-        patterns = want_resolved(group, watch, self._settings(group.group_id), now)
-        if patterns:
-            watch.resolving = watch.patterns_seen = True
-            effects.questions.append(ResolvePatterns(group.group_id, patterns))
 
     def patterns_resolved(self, group_id: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
         """The answer to `ResolvePatterns`: names of topics by pattern, in the metadata of `version`."""
@@ -208,10 +172,6 @@ class ConsumerGroups:
         watch = self._watches.get(group_id)
         if watch is not None:
             watch.resolving = watch.patterns_seen = False
-
-    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
-        """What holds for a group."""
-        return self._settings(group_id)
 
     def describe(self, group_id: str) -> GroupDescription | None:
         """What ConsumerGroupDescribe shows; None where there is no such group."""
@@ -238,18 +198,11 @@ class ConsumerGroups:
             group = self.groups[group_id] = ConsumerGroup(group_id)
         group.apply(record)
 
-    def _keep_session(self, effects: Effects, group_id: str, member_id: str, over_at_ms: int) -> None:
-        if (group_id, member_id) not in self._sessions:
-            effects.set_timer((CONSUMER, SESSION, group_id, member_id), over_at_ms)
-        self._sessions[group_id, member_id] = over_at_ms
-
-    def _forget(self, effects: Effects, group_id: str, member_id: str) -> None:
-        self._sessions.pop((group_id, member_id), None)
-        effects.cancel_timer((CONSUMER, SESSION, group_id, member_id))
-        effects.cancel_timer((CONSUMER, REBALANCE, group_id, member_id))
-
 
 def _is_revoking(group: ConsumerGroup, member_id: str) -> bool:
-    """Whether the member must give partitions up in time; a static one that is away has done so."""
+    """Whether the member must give partitions up in time. A static one that is away has done so; one of the classic
+    protocol is asked to rejoin, and watched from then on.
+    """
     current = group.current(member_id)
-    return current.state == MemberState.UNREVOKED_PARTITIONS and current.member_epoch != STATIC_LEAVE_EPOCH
+    away = current.member_epoch == STATIC_LEAVE_EPOCH or group.speaks_classic(member_id)
+    return current.state == MemberState.UNREVOKED_PARTITIONS and not away

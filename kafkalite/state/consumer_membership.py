@@ -23,7 +23,18 @@ from kafkalite.state.group_records import (
     ConsumerGroupTargetAssignmentMember,
 )
 
-__all__ = ["admit", "describe_itself", "leaving_member", "remove", "step_aside"]
+__all__ = [
+    "admit",
+    "check_static",
+    "describe_itself",
+    "leaving_member",
+    "metadata_of",
+    "note",
+    "remove",
+    "replace",
+    "step_aside",
+    "unknown",
+]
 
 
 def admit(draft: Draft, request: ConsumerGroupHeartbeat) -> str | None:
@@ -31,29 +42,32 @@ def admit(draft: Draft, request: ConsumerGroupHeartbeat) -> str | None:
     group, member_id, joins = draft.group, request.member_id, request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
         if member_id not in group.members and not joins:
-            raise _unknown(member_id, group)
+            raise unknown(member_id, group)
         _check_epoch(group, request)
         return None
     holder = group.static_members.get(request.instance_id)
-    if joins:
-        return _replace(draft, holder, member_id) if holder not in (None, member_id) else None
-    _check_static(group, request, holder)
-    _check_epoch(group, request)
+    if not joins:
+        check_static(group, request.instance_id, member_id)
+        _check_epoch(group, request)
+    elif holder is not None and holder != member_id:
+        _check_released(group, holder, member_id)
+        return replace(draft, holder, member_id)
     return None
 
 
-def _unknown(member_id: str, group: ConsumerGroup) -> Refused:
+def unknown(member_id: str, group: ConsumerGroup) -> Refused:
+    """The refusal of somebody who is no member."""
     message = f"Member {member_id} is not a member of group {group.group_id}."
     return Refused(KafkaErrorCode.UNKNOWN_MEMBER_ID, message)
 
 
-def _check_static(group: ConsumerGroup, request: ConsumerGroupHeartbeat, holder: str | None) -> None:
+def check_static(group: ConsumerGroup, instance_id: str, member_id: str) -> None:
+    """Refuse whoever is not, or not any more, the member of this instance id."""
+    holder = group.static_members.get(instance_id)
     if holder is None:
-        raise Refused(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown.")
-    if holder != request.member_id:
-        message = (
-            f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member {holder}."
-        )
+        raise Refused(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if holder != member_id:
+        message = f"Static member {member_id} with instance id {instance_id} was fenced by member {holder}."
         raise Refused(KafkaErrorCode.FENCED_INSTANCE_ID, message)
 
 
@@ -76,15 +90,18 @@ def _within(owned: Assignment | None, known: ConsumerGroupCurrentMemberAssignmen
     return owned is not None and all(held <= known.assigned.get(topic, {}).keys() for topic, held in owned.items())
 
 
-def _replace(draft: Draft, holder: str | None, member_id: str) -> str:
-    """A static member is back under a new member id: it takes the place of the one that said it would be away."""
-    assert holder is not None
+def _check_released(group: ConsumerGroup, holder: str, member_id: str) -> None:
+    """A member of the consumer protocol says when it goes away for a while; one of the classic protocol cannot."""
+    if group.speaks_classic(holder) or group.current(holder).member_epoch == STATIC_LEAVE_EPOCH:
+        return
+    message = f"Static member {member_id} cannot join the group: its instance id is owned by member {holder}."
+    raise Refused(KafkaErrorCode.UNRELEASED_INSTANCE_ID, message)
+
+
+def replace(draft: Draft, holder: str, member_id: str) -> str:
+    """A static member is back under a new member id: it takes the place of the old one, which is answered."""
     group = draft.group
-    current = group.current(holder)
-    if current.member_epoch != STATIC_LEAVE_EPOCH:
-        message = f"Static member {member_id} cannot join the group: its instance id is owned by member {holder}."
-        raise Refused(KafkaErrorCode.UNRELEASED_INSTANCE_ID, message)
-    metadata, target = group.members[holder], group.targets.get(holder, {})
+    metadata, target, current = group.members[holder], group.targets.get(holder, {}), group.current(holder)
     _bury(draft, holder)
     draft.add(metadata._replace(member_id=member_id))
     draft.add(ConsumerGroupTargetAssignmentMember(group.group_id, member_id, target))
@@ -94,11 +111,18 @@ def _replace(draft: Draft, holder: str | None, member_id: str) -> str:
 
 def describe_itself(draft: Draft, request: ConsumerGroupHeartbeat) -> tuple[bool, bool]:
     """Note what the member says of itself; answer whether its topics changed, and whether its pattern did."""
-    group = draft.group
-    blank = ConsumerGroupMemberMetadata(group.group_id, request.member_id)
-    before = group.members.get(request.member_id, blank)
-    after = _updated(before, request)
-    if after != before or request.member_id not in group.members:
+    return note(draft, _updated(metadata_of(draft.group, request.member_id), request))
+
+
+def metadata_of(group: ConsumerGroup, member_id: str) -> ConsumerGroupMemberMetadata:
+    """What the member said so far; of one that has just come, nothing."""
+    return group.members.get(member_id) or ConsumerGroupMemberMetadata(group.group_id, member_id)
+
+
+def note(draft: Draft, after: ConsumerGroupMemberMetadata) -> tuple[bool, bool]:
+    """Store what a member says of itself; answer whether its topics changed, and whether its pattern did."""
+    before = metadata_of(draft.group, after.member_id)
+    if after != before or after.member_id not in draft.group.members:
         draft.add(after)
     new_pattern = after.subscribed_topic_regex != before.subscribed_topic_regex
     if new_pattern:
@@ -133,9 +157,9 @@ def _forget_patterns(draft: Draft, patterns: Iterable[str]) -> None:
 def leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> str:
     """Answer who leaves; a static member is known by its instance id."""
     if request.instance_id is not None:
-        _check_static(group, request, group.static_members.get(request.instance_id))
+        check_static(group, request.instance_id, request.member_id)
     elif request.member_id not in group.members:
-        raise _unknown(request.member_id, group)
+        raise unknown(request.member_id, group)
     return request.member_id
 
 

@@ -1,5 +1,6 @@
 """What members of a consumer group ask and are told, without versions and bytes (KIP-848), and a group's settings."""
 
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from kafkalite.errors import KafkaErrorCode
@@ -14,6 +15,7 @@ __all__ = [
     "GroupDescription",
     "HeartbeatResult",
     "MemberDescription",
+    "MigrationPolicy",
     "Refused",
     "Topic",
     "Topics",
@@ -41,6 +43,25 @@ class Topics(Protocol):
     def by_id(self, topic_id: bytes) -> Topic | None: ...
 
 
+class MigrationPolicy(Enum):
+    """Which way groups with members may be converted (ConsumerGroupMigrationPolicy.java)."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether a classic group becomes a consumer group when a member of the consumer protocol joins it."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def downgrades(self) -> bool:
+        """Whether a consumer group becomes a classic one when its last member of the consumer protocol goes."""
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
 class ConsumerGroupSettings(NamedTuple):
     """What holds for one group: `group.consumer.*`, or its own settings. Times in ms.
 
@@ -48,6 +69,7 @@ class ConsumerGroupSettings(NamedTuple):
         assignors: names of `ASSIGNORS` that a member may ask for; the first serves those who ask for none.
         assignment_interval_ms: between two target assignments lies at least this.
         regex_refresh_interval_ms: a pattern is resolved anew after this, even where no topic came.
+        migration: which way it may be converted.
     """
 
     session_timeout_ms: int = 45_000
@@ -56,6 +78,7 @@ class ConsumerGroupSettings(NamedTuple):
     regex_refresh_interval_ms: int = 600_000
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = ("uniform", "range")
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
 
 class ConsumerGroupHeartbeat(NamedTuple):
@@ -112,6 +135,7 @@ class MemberDescription(NamedTuple):
     subscribed_topic_regex: str
     assignment: Assignment
     target_assignment: Assignment
+    speaks_classic: bool = False
 
 
 class GroupDescription(NamedTuple):

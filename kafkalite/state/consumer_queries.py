@@ -16,7 +16,7 @@ from kafkalite.state.consumer_messages import (
     GroupDescription,
     MemberDescription,
 )
-from kafkalite.state.consumer_reconciliation import MemberState
+from kafkalite.state.consumer_reconciliation import MemberState, Owners
 from kafkalite.state.consumer_state import ConsumerGroup
 from kafkalite.state.consumer_target import assignor_of
 from kafkalite.state.group_records import (
@@ -32,7 +32,14 @@ from kafkalite.state.group_records import (
     GroupDeleted,
 )
 
-__all__ = ["CommitCheck", "check_commit", "check_fetch", "deletion", "describe", "fence_owners"]
+__all__ = ["CommitCheck", "check_commit", "check_fetch", "deletion", "describe", "fence_owners", "tombstones"]
+
+
+MEMBER_RECORDS = (
+    ConsumerGroupCurrentMemberAssignment,
+    ConsumerGroupTargetAssignmentMember,
+    ConsumerGroupMemberMetadata,
+)
 
 
 class CommitCheck(NamedTuple):
@@ -41,17 +48,26 @@ class CommitCheck(NamedTuple):
     Arguments:
         code: an error of the whole request, NONE = ask `of_partition`.
         epoch: of the request; older than the member's own: each partition is judged by when the member got it.
-        current: what the member owns; None = everything may be committed.
+        current: what the member owns, where the epoch is an older one; None = it is the member's own.
+        member_id, owners: a partition that somebody else owns now is not the sender's to commit: it gave it up, and
+            this commit comes late.
+        late: the error for that.
     """
 
     code: KafkaErrorCode
     epoch: int = 0
     current: ConsumerGroupCurrentMemberAssignment | None = None
+    member_id: str = ""
+    owners: Owners = {}  # noqa: RUF012
+    late: KafkaErrorCode = KafkaErrorCode.STALE_MEMBER_EPOCH
 
     def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> KafkaErrorCode:
-        """Answer NONE, or STALE_MEMBER_EPOCH: the sender of this epoch did not own the partition."""
-        if self.code != KafkaErrorCode.NONE or self.current is None:
+        """Answer NONE, or that the sender did not own the partition in this epoch, or does not any more."""
+        if self.code != KafkaErrorCode.NONE:
             return self.code
+        if self.current is None:
+            lost = self.owners.get((topic_id, partition), self.member_id) != self.member_id
+            return self.late if lost else KafkaErrorCode.NONE
         for epochs in (self.current.assigned, self.current.pending_revocation):
             given_at = epochs.get(topic_id, {}).get(partition)
             if given_at is not None:
@@ -60,14 +76,20 @@ class CommitCheck(NamedTuple):
 
 
 def check_commit(group: ConsumerGroup, member_id: str, member_epoch: int) -> CommitCheck:
-    """Judge a commit. While the group has no members, whoever names no epoch may commit."""
+    """Judge a commit. While the group has no members, whoever names no epoch may commit. The epoch of a member of the
+    classic protocol is its generation.
+    """
     if member_epoch < 0 and not group.members:
         return CommitCheck(KafkaErrorCode.NONE)
     if member_id not in group.members:
         return CommitCheck(KafkaErrorCode.UNKNOWN_MEMBER_ID)
     current = group.current(member_id)
+    classic = group.speaks_classic(member_id)
+    late = KafkaErrorCode.ILLEGAL_GENERATION if classic else KafkaErrorCode.STALE_MEMBER_EPOCH
     if member_epoch == current.member_epoch:
-        return CommitCheck(KafkaErrorCode.NONE)
+        return CommitCheck(KafkaErrorCode.NONE, member_epoch, None, member_id, group.owners, late)
+    if classic:
+        return CommitCheck(late)
     if member_epoch < 0 or member_epoch > current.member_epoch:
         return CommitCheck(KafkaErrorCode.STALE_MEMBER_EPOCH)
     return CommitCheck(KafkaErrorCode.NONE, member_epoch, current)
@@ -79,8 +101,10 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
         return KafkaErrorCode.NONE
     if member_id is None or member_id not in group.members:
         return KafkaErrorCode.UNKNOWN_MEMBER_ID
-    known = group.current(member_id).member_epoch
-    return KafkaErrorCode.NONE if member_epoch == known else KafkaErrorCode.STALE_MEMBER_EPOCH
+    if member_epoch == group.current(member_id).member_epoch:
+        return KafkaErrorCode.NONE
+    classic = group.speaks_classic(member_id)
+    return KafkaErrorCode.ILLEGAL_GENERATION if classic else KafkaErrorCode.STALE_MEMBER_EPOCH
 
 
 def describe(group: ConsumerGroup, settings: ConsumerGroupSettings) -> GroupDescription:
@@ -108,6 +132,7 @@ def _describe_member(group: ConsumerGroup, member: ConsumerGroupMemberMetadata) 
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_owned(current),
         target_assignment=group.targets.get(member.member_id, {}),
+        speaks_classic=member.classic is not None,
     )
 
 
@@ -121,13 +146,17 @@ def _owned(current: ConsumerGroupCurrentMemberAssignment) -> Assignment:
 
 def deletion(group: ConsumerGroup) -> list[object] | KafkaErrorCode:
     """Answer the records that delete the group, or NON_EMPTY_GROUP; its offsets are the caller's."""
-    if group.members:
-        return KafkaErrorCode.NON_EMPTY_GROUP
+    return KafkaErrorCode.NON_EMPTY_GROUP if group.members else tombstones(group)
+
+
+def tombstones(group: ConsumerGroup) -> list[object]:
+    """Answer the records that delete the group with all its members."""
     records: list[object] = []
     for of, keys in (
         (ConsumerGroupCurrentMemberAssignment, group.currents),
         (ConsumerGroupTargetAssignmentMember, group.targets),
         (ConsumerGroupTargetAssignmentMetadata, [""]),
+        (ConsumerGroupMemberMetadata, group.members),
         (ConsumerGroupRegularExpression, group.patterns),
         (ConsumerGroupPartitionMetadata, [""] if group.has_partition_metadata else []),
     ):
@@ -141,15 +170,23 @@ def fence_owners(group: ConsumerGroup, partitions: Collection[tuple[bytes, int]]
     The target assignment stays and gets a new epoch, which the owners are set to, without partitions. What they still
     send with their old epoch is FENCED_MEMBER_EPOCH, their commits are STALE_MEMBER_EPOCH; they join with epoch 0 and
     are given their target anew. Where a new target assignment is due, it stays due.
+    Owners of the classic protocol are removed, which makes one due: a rejoin does not tell the broker what a member
+    has missed.
     """
-    fenced = sorted({group.owners[place] for place in partitions if place in group.owners})
-    if not fenced:
+    owners = sorted({group.owners[place] for place in partitions if place in group.owners})
+    if not owners:
         return []
+    removed = [member_id for member_id in owners if group.speaks_classic(member_id)]
     settled = group.epoch == group.assignment_epoch
     epoch = group.epoch + 1 if settled else group.epoch
-    records: list[object] = [ConsumerGroupMetadata(group.group_id, group.epoch + 1, group.metadata_hash)]
+    group_epoch = epoch if settled and not removed else epoch + 1
+    records: list[object] = [
+        ConsumerGroupTombstone(group.group_id, of, member_id) for member_id in removed for of in MEMBER_RECORDS
+    ]
+    records.append(ConsumerGroupMetadata(group.group_id, group_epoch, group.metadata_hash))
     timestamp_ms = group.assignment_timestamp_ms
     records.append(ConsumerGroupTargetAssignmentMetadata(group.group_id, epoch, timestamp_ms))
+    fenced = [member_id for member_id in owners if member_id not in removed]
     return records + [_emptied(group.current(member_id), epoch) for member_id in fenced]
 
 

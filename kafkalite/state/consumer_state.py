@@ -86,6 +86,16 @@ class ConsumerGroup:
             self.group_id, member_id, JOIN_EPOCH, -1, int(MemberState.STABLE), {}, {}
         )
 
+    def speaks_classic(self, member_id: str) -> bool:
+        """Whether this is a member, and one of the classic protocol."""
+        member = self.members.get(member_id)
+        return member is not None and member.classic is not None
+
+    @property
+    def all_classic(self) -> bool:
+        """Whether no member speaks the consumer protocol."""
+        return all(member.classic is not None for member in self.members.values())
+
     def topics_of(self, member_id: str) -> set[str]:
         """Answer the names of the topics the member is subscribed to; a pattern not yet resolved matches none."""
         member = self.members[member_id]

@@ -1,18 +1,23 @@
 """Which kind a group is of, and what its offsets must know of it: classic, consumer and registered groups side by side.
 
-A name belongs to one kind at a time. A group without members gives its name to whoever comes with another protocol; one
-with members keeps it, and so does a registered group that somebody has created.
-Source: GroupMetadataManager.java (maybeDeleteEmptyClassicGroup, maybeDeleteEmptyConsumerGroup) of Apache Kafka.
+A name belongs to one kind at a time. A group without members gives its name to whoever comes with another protocol,
+unless it is a registered group that somebody has created. One with members is converted, where its settings allow that
+(`migration`): a classic group when a member of the consumer protocol joins, a consumer group when the last one of that
+protocol has gone; in between members of both are in it. Else it keeps its name.
+Whatever a conversion writes is one batch: the tombstones of one kind and the records of the other.
+Source: GroupMetadataManager.java (maybeDeleteEmptyClassicGroup, maybeDeleteEmptyConsumerGroup, convertToConsumerGroup,
+convertToClassicGroup) of Apache Kafka 4.3.
 """
 
 from collections.abc import Collection
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_groups import ClassicGroups
-from kafkalite.state.classic_requests import Done, Join, Joined, Leave
+from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, Leave, Sync, fresh_member_id
 from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, HeartbeatResult
-from kafkalite.state.consumer_queries import check_commit, deletion, fence_owners
+from kafkalite.state.consumer_messages import JOIN_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult, Refused
+from kafkalite.state.consumer_queries import check_commit, deletion, fence_owners, tombstones
+from kafkalite.state.consumer_state import ConsumerGroup
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED
 from kafkalite.state.offsets import CommitCheck, CommitOf
@@ -29,10 +34,16 @@ class GroupKinds:
         self._classic = classic
         self._consumers = consumers
         self._registered = registered
+        consumers.to_classic = self._to_classic
 
     def join(self, request: Join, token: Token, now: Now) -> Effects:
-        """A member of the classic protocol; INCONSISTENT_GROUP_PROTOCOL where members speak another one."""
-        if self._keeps_from_classic(request.group):
+        """A member of the classic protocol joins, perhaps a consumer group; INCONSISTENT_GROUP_PROTOCOL where it may
+        not.
+        """
+        group = self._consumers.groups.get(request.group)
+        if group is not None and group.members:
+            return self._join_consumers(request, token, now)
+        if self._keeps_name(request.group):
             refused = Joined(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
             effects = Effects()
             effects.answer(token, refused)
@@ -41,15 +52,36 @@ class GroupKinds:
         return self._given_up(request.group, joined, now, to=CLASSIC)
 
     def consumer_heartbeat(self, request: ConsumerGroupHeartbeat, token: Token, now: Now) -> Effects:
-        """A member of the consumer protocol; GROUP_ID_NOT_FOUND where members speak another one."""
-        classic = self._classic.delete_refusal(request.group) == KafkaErrorCode.NON_EMPTY_GROUP
-        if classic or self._keeps_name(request.group):
-            effects = Effects()
-            message = f"Group {request.group} is not a consumer group."
-            effects.answer(token, HeartbeatResult(KafkaErrorCode.GROUP_ID_NOT_FOUND, message))
+        """A member of the consumer protocol; GROUP_ID_NOT_FOUND where a group of another one keeps its name."""
+        if request.group in self._consumers.groups:
+            return self._consumers.heartbeat(token, request, now)
+        effects = Effects()
+        converts = self._classic.delete_refusal(request.group) == KafkaErrorCode.NON_EMPTY_GROUP
+        try:
+            if self._keeps_name(request.group) or (converts and request.member_epoch != JOIN_EPOCH):
+                raise Refused(KafkaErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group} is not a consumer group.")
+            founding = self._founding(request.group) if converts else ()
+        except Refused as refused:
+            effects.answer(token, HeartbeatResult(refused.code, refused.message))
             return effects
-        beat = self._consumers.heartbeat(token, request, now)
-        return self._given_up(request.group, beat, now, to=CONSUMER)
+        beat = self._consumers.heartbeat(token, request, now, founding)
+        if not converts:
+            return self._given_up(request.group, beat, now, to=CONSUMER)
+        if beat.records:
+            effects.extend(self._classic.upgrade(request.group, now))
+        effects.extend(beat)
+        return effects
+
+    def sync(self, request: Sync, token: Token, now: Now) -> Effects:
+        """A member of the classic protocol asks for its assignment."""
+        consumers = request.group in self._consumers.groups
+        return (self._consumers if consumers else self._classic).sync(request, token, now)
+
+    def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
+        """A member of the classic protocol is alive."""
+        if request.group in self._consumers.groups:
+            return self._consumers.classic_heartbeat(request, token, now)
+        return self._classic.heartbeat(request, token, now)
 
     def register(self, request: RegisterConsumer, token: Token, now: Now) -> Effects:
         """A consumer of kafkalite's own protocol; INCONSISTENT_GROUP_PROTOCOL where members speak another one."""
@@ -70,9 +102,11 @@ class GroupKinds:
         return self._given_up(request.group, created, now, to=REGISTERED)
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
-        """Members of a classic or a registered group leave."""
+        """Members leave; an administrator removes static ones, of a consumer group whatever protocol they speak."""
         if request.group in self._registered:
             return self._registered.leave(request, token, now)
+        if request.group in self._consumers.groups:
+            return self._consumers.leave(request, token, now)
         return self._classic.leave(request, token, now)
 
     def fence_owners(self, name: str, places: Collection[CommitOf], now: Now) -> Effects:
@@ -155,14 +189,40 @@ class GroupKinds:
         assert not isinstance(gone, KafkaErrorCode), name
         return Effects(records=gone)
 
+    def _join_consumers(self, request: Join, token: Token, now: Now) -> Effects:
+        effects = Effects()
+        if error := self._classic.join_refusal(request):
+            effects.answer(token, Joined(error, request.member_id))
+            return effects
+        effects.extend(self._consumers.join(request, token, now))
+        if not effects.answers:  # it was the last one to speak the consumer protocol, or took that one's place
+            member_id = request.member_id or fresh_member_id(request)
+            effects.extend(self._classic.join(request._replace(member_id=member_id), token, now))
+        return effects
+
+    def _founding(self, name: str) -> list[object]:
+        """What makes a consumer group of a classic one with members."""
+        group = self._classic.get(name)
+        assert group is not None
+        return self._consumers.founding(group)
+
+    def _to_classic(self, before: ConsumerGroup, after: ConsumerGroup, now: Now) -> Effects | None:
+        """Make a classic group of one that loses its last member of the consumer protocol and keeps others."""
+        if before.all_classic or not after.members or not after.all_classic:
+            return None
+        policy = self._consumers.settings_of(before.group_id).migration
+        fits = len(after.members) <= self._classic.settings.members_max
+        members = self._consumers.as_classic(after) if policy.downgrades and fits else None
+        if members is None:
+            return None
+        effects = Effects(records=tombstones(before))
+        effects.extend(self._classic.take_over(before.group_id, before.epoch, members, now))
+        return effects
+
     def _has_members_of_kafka(self, name: str) -> bool:
         classic = self._classic.delete_refusal(name) == KafkaErrorCode.NON_EMPTY_GROUP
         group = self._consumers.groups.get(name)
         return classic or (group is not None and bool(group.members))
-
-    def _keeps_from_classic(self, name: str) -> bool:
-        group = self._consumers.groups.get(name)
-        return (group is not None and bool(group.members)) or self._keeps_name(name)
 
     def _keeps_name(self, name: str) -> bool:
         """Whether a registered group stays what it is: it has members, or was created and not deleted."""

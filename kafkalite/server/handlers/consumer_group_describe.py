@@ -17,7 +17,7 @@ from kafkalite.state.assignors import Assignment
 from kafkalite.state.consumer_messages import GroupDescription, MemberDescription
 from kafkalite.state.group_shard import GroupShard
 
-CONSUMER_MEMBER = 1
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 Group = ConsumerGroupDescribeResponse.DescribedGroup
 Member = Group.Member
@@ -78,7 +78,7 @@ def shown_member(image: ClusterImage, member: MemberDescription) -> Member:
         subscribed_topic_regex=member.subscribed_topic_regex or None,
         assignment=shown_assignment(image, member.assignment),
         target_assignment=shown_assignment(image, member.target_assignment),
-        member_type=CONSUMER_MEMBER,
+        member_type=CLASSIC_MEMBER if member.speaks_classic else CONSUMER_MEMBER,
     )
 
 

@@ -17,7 +17,7 @@ def heartbeat(call: Call, request: HeartbeatRequest) -> None:
     beat = Heartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
     call.broker.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.classic.heartbeat(beat, token, now),
+        lambda shard, token, now: shard.kinds.heartbeat(beat, token, now),
         call.awaiting(answer, refused),
     )
 

@@ -94,7 +94,9 @@ def topic_of(call: Call, topic: OffsetCommitRequest.OffsetCommitRequestTopic) ->
 def speaks_consumer(shard: GroupShard, request: OffsetCommitRequest) -> bool:
     """Whether the sender is a member that speaks the consumer protocol."""
     group = shard.consumers.groups.get(request.group_id)
-    return group is not None and request.member_id in group.members
+    if group is None or request.member_id not in group.members:
+        return False
+    return not group.speaks_classic(request.member_id)
 
 
 def errors(call: Call, commits: list[CommitOf], done: CommitsDone) -> Iterator[int]:

@@ -27,7 +27,7 @@ def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse | Non
     )
     call.broker.groups.ask(
         request.group_id,
-        lambda shard, token, now: shard.classic.sync(sync, token, now),
+        lambda shard, token, now: shard.kinds.sync(sync, token, now),
         call.answering(lambda synced: answer(synced)),
         call.answering(lambda error: answer(Synced(error))),
     )

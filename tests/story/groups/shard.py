@@ -26,6 +26,7 @@ class Shard(Generic[M]):
         self.ms = 0
         self.timers: dict[TimerName, int] = {}
         self.answers: dict[Token, object] = {}
+        self.order: dict[Token, int] = {}  # token -> which answer of all it got
         self.waiting: dict[Token, int] = {}  # token -> since when
         self.questions: list[ResolvePatterns] = []
         self.lives = 1
@@ -60,6 +61,7 @@ class Shard(Generic[M]):
             assert token in self.waiting, f"{token} was answered twice, or is unknown: {result}"
             del self.waiting[token]
             self.answers[token] = result
+            self.order[token] = len(self.order)
         self.questions += effects.questions
 
     def advance(self, ms: int, after_each: Callable[[], None] = lambda: None) -> None:

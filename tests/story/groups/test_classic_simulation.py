@@ -32,6 +32,7 @@ PLACES = 3
 INSTANCES = ("i", "j", "k")
 
 Rows = set[tuple[State, Event]]
+ROWS = {row for row in TRANSITIONS if row[1] not in (Event.UPGRADED, Event.DOWNGRADED)}  # those: test_mixed_simulation
 
 
 class History:
@@ -231,7 +232,7 @@ def test_random_histories_keep_the_laws_and_take_every_transition() -> None:
     for seed in range(FIRST, FIRST + HISTORIES):
         simulate(seed, rows)
     if "KAFKALITE_SEED" not in os.environ:
-        assert rows == set(TRANSITIONS), f"never taken: {set(TRANSITIONS) - rows}; seeds from {FIRST}"
+        assert rows == ROWS, f"never taken: {ROWS - rows}; seeds from {FIRST}"
 
 
 def _no_timers_at_load(_: Group, __: object) -> Effects:

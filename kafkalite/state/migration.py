@@ -1,0 +1,150 @@
+"""A classic group becomes a consumer group, and the other way round, with its members (KIP-848, online migration).
+
+Everything here is worked out from one group and gives the other: records of a consumer group, or members of a classic
+one. Nobody loses a partition that he surely owns, and nobody gets one that somebody may still own: a member of whom it
+cannot be said what it owns is left out, hears UNKNOWN_MEMBER_ID, and joins as a new one.
+Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup of Apache Kafka 4.3, which takes such members
+along without partitions, and assigns targets where this assigns what is owned.
+"""
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.classic_core import CONSUMER_PROTOCOL
+from kafkalite.state.classic_group import Group
+from kafkalite.state.classic_members import Member
+from kafkalite.state.classic_requests import Join
+from kafkalite.state.classic_table import State
+from kafkalite.state.consumer_messages import ConsumerGroupSettings, Refused, Topics
+from kafkalite.state.consumer_reconciliation import MemberState
+from kafkalite.state.consumer_state import INITIAL_EPOCH, ConsumerGroup
+from kafkalite.state.embedded_protocol import EmbeddedProtocol, Subscription
+from kafkalite.state.group_records import (
+    ClassicMemberMetadata,
+    ConsumerGroupCurrentMemberAssignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupTargetAssignmentMember,
+    ConsumerGroupTargetAssignmentMetadata,
+)
+
+__all__ = ["downgraded", "upgraded"]
+
+Owned = dict[bytes, frozenset[int]]
+
+
+def upgraded(group: Group, settings: ConsumerGroupSettings, topics: Topics, embedded: EmbeddedProtocol) -> list[object]:
+    """Answer the records of the consumer group that a classic group with members becomes.
+
+    Its epoch, and that of all members, is the generation; the target assignment is what the members own.
+    Raises: Refused, GROUP_ID_NOT_FOUND: the group stays a classic one.
+    """
+    _check(group, settings)
+    name, epoch = group.name, max(group.generation, INITIAL_EPOCH)
+    found: list[tuple[Member, Subscription, Owned]] = []
+    taken: set[tuple[bytes, int]] = set()
+    for member in group.members.all.values():
+        subscription, owned = _read(group, member, topics, embedded)
+        places = {(topic_id, partition) for topic_id, partitions in owned.items() for partition in partitions}
+        if _is_certain(group, member) and taken.isdisjoint(places):
+            taken |= places
+            found.append((member, subscription, owned))
+    records: list[object] = [_metadata(name, member, subscription) for member, subscription, _ in found]
+    records.append(ConsumerGroupMetadata(name, epoch))
+    records += [ConsumerGroupTargetAssignmentMember(name, member.member_id, owned) for member, _, owned in found]
+    records.append(ConsumerGroupTargetAssignmentMetadata(name, epoch))
+    return records + [_current(name, member, epoch, owned) for member, _, owned in found]
+
+
+def _check(group: Group, settings: ConsumerGroupSettings) -> None:
+    if not settings.migration.upgrades:
+        raise _refused(group, "online upgrade is disabled")
+    if group.protocol_type != CONSUMER_PROTOCOL:
+        raise _refused(group, "the group does not use the consumer embedded protocol")
+    if len(group.members) > settings.max_size:
+        raise _refused(group, "the group size exceeds the consumer group maximum size")
+
+
+def _refused(group: Group, why: str) -> Refused:
+    message = f"Cannot upgrade classic group {group.name} to consumer group because {why}."
+    return Refused(KafkaErrorCode.GROUP_ID_NOT_FOUND, message)
+
+
+def _is_certain(group: Group, member: Member) -> bool:
+    """Whether the broker knows what the member owns. Outside a Stable group no assignment may mean an older one."""
+    return not member.is_new and (group.state is State.STABLE or bool(member.assignment))
+
+
+def _read(group: Group, member: Member, topics: Topics, embedded: EmbeddedProtocol) -> tuple[Subscription, Owned]:
+    read = [embedded.subscription(metadata) for _, metadata in member.protocols]
+    subscription, assigned = next(iter(read), None), embedded.assigned(member.assignment)
+    if subscription is None or None in read or assigned is None:
+        raise _refused(group, "the embedded consumer protocol is malformed")
+    if assigned.has_user_data:
+        raise _refused(group, "an unsupported custom assignor is in use")
+    # a cooperative member keeps what the leader took from it until it has been assigned, and may not have been yet
+    held = assigned.places.union(*(each.owned for each in read if each is not None))
+    owned: dict[bytes, set[int]] = {}
+    for name, partition in held:
+        topic = topics.by_name(name)
+        if topic is not None and 0 <= partition < topic.partitions:
+            owned.setdefault(topic.topic_id, set()).add(partition)
+    return subscription, {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
+
+
+def _metadata(name: str, member: Member, subscription: Subscription) -> ConsumerGroupMemberMetadata:
+    return ConsumerGroupMemberMetadata(
+        name,
+        member.member_id,
+        member.group_instance_id,
+        subscription.rack_id,
+        member.client_id,
+        member.client_host,
+        tuple(sorted(set(subscription.topics))),
+        rebalance_timeout_ms=max(0, member.rebalance_timeout_ms),
+        classic=ClassicMemberMetadata(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _current(name: str, member: Member, epoch: int, owned: Owned) -> ConsumerGroupCurrentMemberAssignment:
+    given = {topic_id: dict.fromkeys(sorted(partitions), epoch) for topic_id, partitions in owned.items()}
+    return ConsumerGroupCurrentMemberAssignment(
+        name, member.member_id, epoch, epoch, int(MemberState.STABLE), given, {}
+    )
+
+
+def downgraded(group: ConsumerGroup, topics: Topics, embedded: EmbeddedProtocol) -> list[Member] | None:
+    """Answer the members of the classic group that a consumer group becomes, all of whom speak the classic protocol;
+    None where no protocol is spoken by all.
+
+    Each is assigned what it owns, or has still to give up.
+    """
+    spoken = [{name for name, _ in member.classic.protocols} for member in group.members.values() if member.classic]
+    if not spoken or not set.intersection(*spoken):
+        return None
+    return [_member(group, group.members[member_id], topics, embedded) for member_id in sorted(group.members)]
+
+
+def _member(
+    group: ConsumerGroup, member: ConsumerGroupMemberMetadata, topics: Topics, embedded: EmbeddedProtocol
+) -> Member:
+    assert member.classic is not None
+    request = Join(
+        group=group.group_id,
+        member_id=member.member_id,
+        fresh_id="",
+        protocol_type=CONSUMER_PROTOCOL,
+        protocols=member.classic.protocols,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        group_instance_id=member.instance_id,
+    )
+    current = group.current(member.member_id)
+    partitions: dict[str, list[int]] = {}
+    for epochs_by_topic in (current.assigned, current.pending_revocation):
+        for topic_id, epochs in epochs_by_topic.items():
+            topic = topics.by_id(topic_id)
+            if topic is not None:
+                partitions.setdefault(topic.name, []).extend(epochs)
+    metadata = next((metadata for _, metadata in member.classic.protocols), b"")
+    return Member(member.member_id, request, embedded.assignment(partitions, metadata))

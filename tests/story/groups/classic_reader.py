@@ -1,0 +1,154 @@
+"""A consumer of the classic protocol, eager or cooperative, that leads when it is told to."""
+
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.protocol.stored.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    read_assignment,
+    read_subscription,
+    write,
+)
+from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, JoinedMember, Leave, LeaveOf, Sync, Synced
+from kafkalite.state.effects import Token
+from tests.story.groups.readers import Place, Reader, World
+
+REBALANCE_MAX_MS = 20_000
+SESSION_MAX_MS = 20_000
+REJOIN = (Error.REBALANCE_IN_PROGRESS, Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID)
+ENDS = (Error.FENCED_INSTANCE_ID, Error.GROUP_MAX_SIZE_REACHED, Error.INCONSISTENT_GROUP_PROTOCOL)
+
+
+class ClassicReader(Reader):
+    """One client process."""
+
+    def __init__(self, world: World, name: str, instance: str | None, topics: tuple[str, ...], eager: bool) -> None:
+        super().__init__(world, name, instance)
+        self.topics, self.eager = topics, eager
+        self.session_ms = world.dice.randrange(6_000, SESSION_MAX_MS)
+        self.rebalance_ms = world.dice.randrange(5_000, REBALANCE_MAX_MS)
+        self.modern = world.dice.random() < 0.7
+        self.working = False
+        self.leads: tuple[JoinedMember, ...] = ()
+        self.waits_for: Token = None
+
+    @property
+    def settled(self) -> bool:
+        return self.working
+
+    def step(self) -> None:
+        shard = self.world.shard
+        if self.waits_for is not None:
+            if self.waits_for not in shard.answers:
+                return
+            told, self.waits_for = self.waits_for, None
+            self._take(shard.answers[told], told)
+        if not self.alive:
+            return
+        if self.working:
+            beat = Heartbeat(self.world.group, self.member_id, self.generation, self.instance)
+            self.waits_for = shard.ask(lambda machine, token, now: machine.kinds.heartbeat(beat, token, now))
+        elif self.generation == -1:
+            self._join()
+        else:
+            self._sync()
+
+    def dropped(self, tokens: set[Token]) -> None:
+        if self.waits_for in tokens:
+            self.waits_for = None
+
+    def leave(self) -> None:
+        self.alive = False
+        self.own(set())
+        gone = LeaveOf("", self.instance) if self.instance is not None else LeaveOf(self.member_id)
+        request = Leave(self.world.group, (gone,))
+        self.world.shard.ask(lambda machine, token, now: machine.kinds.leave(request, token, now))
+
+    def _join(self) -> None:
+        if self.eager:
+            self.own(set())
+        owned = [_Owned(topic=t, partitions=[p]) for t, p in sorted(self.positions)]
+        subscription = ConsumerProtocolSubscription(
+            topics=list(self.topics), owned_partitions=owned, generation_id=self.owns_in
+        )
+        request = Join(
+            self.world.group,
+            self.member_id,
+            f"{self.name}-{self.world.dice.getrandbits(32):x}",
+            "consumer",
+            (("range" if self.eager else "cooperative-sticky", write(subscription)),),
+            self.session_ms,
+            self.rebalance_ms,
+            "c",
+            "h",
+            self.instance,
+            member_id_required=self.modern,
+            can_skip_assignment=self.modern,
+        )
+        self.waits_for = self.world.shard.ask(lambda machine, token, now: machine.kinds.join(request, token, now))
+
+    def _sync(self) -> None:
+        parts = _assign(self.world, self.leads, eager=self.eager) if self.leads else {}
+        request = Sync(self.world.group, self.member_id, self.generation, parts, self.instance)
+        self.waits_for = self.world.shard.ask(lambda machine, token, now: machine.kinds.sync(request, token, now))
+
+    def _take(self, answer: object, told: Token) -> None:
+        assert isinstance(answer, Joined | Synced | Done)
+        if answer.error:
+            self._refused(answer)
+        elif isinstance(answer, Joined):
+            self.member_id, self.generation = answer.member_id, answer.generation
+            self.leads = () if answer.skip_assignment else answer.members
+        elif isinstance(answer, Synced):
+            assigned = read_assignment(answer.assignment).assigned_partitions
+            self.owns_in, self.working = self.generation, True
+            places = {(each.topic, partition) for each in assigned for partition in each.partitions}
+            gave_up = self.own(places, told)
+            if gave_up:  # others may have been promised it: a cooperative member joins again at once
+                self.working, self.generation = False, -1
+
+    def _refused(self, answer: Joined | Synced | Done) -> None:
+        before, self.working, self.leads = self.generation, False, ()
+        if answer.error == Error.MEMBER_ID_REQUIRED:
+            assert isinstance(answer, Joined)
+            self.member_id = answer.member_id
+            return
+        assert answer.error in REJOIN + ENDS, Error(answer.error)
+        if answer.error == Error.REBALANCE_IN_PROGRESS:
+            if self.eager and before != -1:
+                self.own(set())
+        else:
+            self.lose()
+        self.generation = -1
+        self.member_id = "" if answer.error == Error.UNKNOWN_MEMBER_ID else self.member_id
+        self.alive = answer.error not in ENDS
+
+
+_Owned = ConsumerProtocolSubscription.TopicPartition
+_Given = ConsumerProtocolAssignment.TopicPartition
+
+
+def _assign(world: World, members: tuple[JoinedMember, ...], *, eager: bool) -> dict[str, bytes]:
+    """Deal all partitions out. A cooperative leader gives nobody what somebody else has not given up yet."""
+    read = {member.member_id: read_subscription(member.metadata) for member in members}
+    claims: dict[Place, tuple[int, str]] = {}
+    for member_id, subscription in sorted(read.items()):
+        for each in subscription.owned_partitions:
+            for partition in each.partitions:
+                claim = (subscription.generation_id, member_id)
+                claims[each.topic, partition] = max(claim, claims.get((each.topic, partition), claim))
+    given: dict[str, list[Place]] = {member_id: [] for member_id in sorted(read)}
+    for name, topic in sorted(world.topics.topics.items()):
+        readers = [member_id for member_id in given if name in read[member_id].topics]
+        for partition in range(topic.partitions if readers else 0):
+            chosen = min(readers, key=lambda member_id: len(given[member_id]))
+            owner = claims.get((name, partition), (0, chosen))[1]
+            if eager or owner == chosen or owner not in readers:
+                given[chosen].append((name, partition))
+            elif len(given[owner]) <= len(given[chosen]) + 1:
+                given[owner].append((name, partition))
+    return {
+        member_id: write(
+            ConsumerProtocolAssignment(assigned_partitions=[_Given(topic=t, partitions=[p]) for t, p in places])
+        )
+        for member_id, places in given.items()
+    }

@@ -1,0 +1,70 @@
+"""A consumer of the consumer protocol (KIP-848): it heartbeats, gives up what it is asked to, and says so."""
+
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.state.consumer_messages import LEAVE_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
+from kafkalite.state.effects import Token
+from tests.story.groups.readers import Place, Reader, World
+
+STARTS_ANEW = (Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH, Error.GROUP_ID_NOT_FOUND)
+ENDS = (Error.FENCED_INSTANCE_ID, Error.UNRELEASED_INSTANCE_ID, Error.GROUP_MAX_SIZE_REACHED)
+
+
+class ConsumerReader(Reader):
+    """One client process."""
+
+    def __init__(self, world: World, name: str, instance: str | None, topics: tuple[str, ...]) -> None:
+        super().__init__(world, name, instance)
+        self.topics = topics
+        self.member_id, self.generation = name, 0
+        self.tells = False  # what it owns has changed since it last said what it is
+        self.turned_away = 0
+
+    @property
+    def settled(self) -> bool:
+        return self.generation > 0 and not self.tells
+
+    def step(self) -> None:
+        joins = self.generation == 0
+        owned = self._owned() if joins or self.tells else None
+        request = ConsumerGroupHeartbeat(
+            self.world.group, self.member_id, self.generation, self.instance, owned=owned,
+            rebalance_timeout_ms=15_000 if joins else -1, subscribed_topic_names=self.topics if joins else None,
+        )  # fmt: skip
+        token = self._ask(request)
+        result = self.world.shard.answers[token]
+        assert isinstance(result, HeartbeatResult)
+        self._take(result, token)
+
+    def leave(self) -> None:
+        self.alive = False
+        self.own(set())
+        self._ask(ConsumerGroupHeartbeat(self.world.group, self.member_id, LEAVE_EPOCH, self.instance))
+
+    def _ask(self, request: ConsumerGroupHeartbeat) -> Token:
+        return self.world.shard.ask(lambda machine, token, now: machine.kinds.consumer_heartbeat(request, token, now))
+
+    def _take(self, result: HeartbeatResult, told: Token) -> None:
+        if result.error:
+            assert result.error in STARTS_ANEW + ENDS, result
+            self.turned_away += result.error == Error.GROUP_ID_NOT_FOUND
+            self.lose()
+            self.generation, self.tells = 0, False
+            self.alive = result.error not in ENDS and self.turned_away < 3
+            return
+        self.generation = self.owns_in = result.member_epoch
+        self.tells = False
+        if result.assignment is not None:
+            before = set(self.positions)
+            self.own(self._places(result), told)
+            self.tells = before != set(self.positions)
+
+    def _places(self, result: HeartbeatResult) -> set[Place]:
+        assert result.assignment is not None
+        named = {topic.topic_id: topic.name for topic in self.world.topics.topics.values()}
+        return {(named[topic_id], partition) for topic_id, held in result.assignment.items() for partition in held}
+
+    def _owned(self) -> dict[bytes, frozenset[int]]:
+        owned: dict[bytes, set[int]] = {}
+        for name, partition in self.positions:
+            owned.setdefault(self.world.topics.topics[name].topic_id, set()).add(partition)
+        return {topic_id: frozenset(held) for topic_id, held in owned.items()}

@@ -1,0 +1,154 @@
+"""Consumers of both protocols that read, commit and hand over, and the world that knows who may.
+
+The world is a second opinion: it notes who took a partition over last, how often it was rewound and what was committed,
+all by what clients were told, and judges each commit that the broker takes. Commits go out late, also after their
+sender has gone.
+"""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.state.effects import Token
+from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, FetchOf
+from tests.kit.consumer_groups import FakeTopics
+from tests.story.groups.shard import Shard
+
+Place = tuple[str, int]
+
+
+class Position(NamedTuple):
+    """Where a reader is in a partition, and after how many rewinds it began there."""
+
+    rewinds: int
+    offset: int
+
+
+class Sent(NamedTuple):
+    """A commit on its way."""
+
+    member_id: str
+    generation: int
+    positions: dict[Place, Position]
+
+
+@dataclass
+class World:
+    """One group, its topics, and what is true of its partitions whatever the broker believes."""
+
+    shard: Shard[GroupShard]
+    topics: FakeTopics
+    dice: random.Random
+    group: str = "g"
+    takers: "dict[Place, tuple[int, Reader]]" = field(default_factory=dict)  # who got a partition last, by which answer
+    rewinds: Counter[Place] = field(default_factory=Counter)
+    committed: dict[Place, int] = field(default_factory=dict)
+
+    def committed_of(self, place: Place) -> int:
+        """What OffsetFetch answers; it is what was committed last."""
+        topic, partition = place
+        (found,) = self.shard.machine.offsets.fetch(self.group, [FetchOf(topic, [partition])], require_stable=True)
+        assert found.offset == self.committed.get(place, -1), "a committed offset is lost, or another one"
+        return max(found.offset, 0)
+
+    def take(self, sender: "Reader", sent: Sent) -> None:
+        """A commit arrives."""
+        places = sorted(sent.positions)
+        asked = [
+            CommitOf(t, p, sent.positions[t, p].offset, topic_id=self.topics.topics[t].topic_id) for t, p in places
+        ]
+        request = Commit(self.group, asked, sent.member_id, sent.generation, sender.instance)
+        token = self.shard.ask(lambda machine, token, now: machine.offsets.commit(request, token, now))
+        done = self.shard.answers[token]
+        assert isinstance(done, CommitsDone)
+        for place, error in zip(places, done.errors if not done.error else (), strict=False):
+            if error == Error.NONE:
+                self._judge(sender, place, sent.positions[place])
+
+    def _judge(self, sender: "Reader", place: Place, position: Position) -> None:
+        assert self.takers[place][1] is sender, f"{place}: somebody else has taken it over since"
+        assert position.rewinds == self.rewinds[place], f"{place} was rewound since"
+        assert position.offset >= self.committed.get(place, 0), f"{place}: the committed offset went back"
+        self.committed[place] = position.offset
+
+    def rewind(self, place: Place, offset: int) -> None:
+        """An administrator sets the offset of a partition."""
+        topic, partition = place
+        wanted = [CommitOf(topic, partition, offset, topic_id=self.topics.topics[topic].topic_id)]
+        token = self.shard.ask(lambda machine, token, now: machine.rewind(self.group, wanted, token, now))
+        done = self.shard.answers[token]
+        assert isinstance(done, CommitsDone)
+        if not done.error:
+            self.committed[place] = offset
+            self.rewinds[place] += 1
+
+
+class Reader:
+    """A consumer of either protocol: what it owns, where it reads, and its commits."""
+
+    def __init__(self, world: World, name: str, instance: str | None) -> None:
+        self.world, self.name, self.instance = world, name, instance
+        self.member_id = ""
+        self.generation = -1
+        self.owns_in = -1  # the generation, or member epoch, with which it commits
+        self.alive = True
+        self.positions: dict[Place, Position] = {}
+        self.outbox: list[Sent] = []
+
+    @property
+    def settled(self) -> bool:
+        """Whether it works on an assignment that is its last word."""
+        raise NotImplementedError
+
+    def step(self) -> None:
+        """Do the next thing that a consumer would do."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Go, and say so."""
+        raise NotImplementedError
+
+    def dropped(self, tokens: set[Token]) -> None:
+        """The broker stopped before it answered these."""
+
+    def read(self) -> None:
+        """Go on in all partitions, and commit by and by."""
+        for place, position in self.positions.items():
+            self.positions[place] = position._replace(offset=position.offset + self.world.dice.randrange(3))
+        if self.world.dice.random() < 0.3:
+            self.commit()
+        if self.world.dice.random() < 0.7:
+            self.send()
+
+    def commit(self) -> None:
+        if self.positions:
+            self.outbox.append(Sent(self.member_id, self.owns_in, dict(self.positions)))
+
+    def send(self) -> None:
+        """What was committed arrives, in order."""
+        while self.outbox:
+            self.world.take(self, self.outbox.pop(0))
+
+    def own(self, places: set[Place], told: Token = None) -> bool:
+        """Give up what is not among these, with a last commit, and take over the rest, as the answer to the token
+        `told` says; whether it gave up anything.
+        """
+        lost = self.positions.keys() - places
+        if lost:
+            self.commit()
+            if self.world.dice.random() < 0.9:
+                self.send()
+        for place in lost:
+            del self.positions[place]
+        for place in sorted(places - self.positions.keys()):
+            taker = self.world.shard.order[told], self
+            self.world.takers[place] = max(taker, self.world.takers.get(place, taker), key=lambda each: each[0])
+            self.positions[place] = Position(self.world.rewinds[place], self.world.committed_of(place))
+        return bool(lost)
+
+    def lose(self) -> None:
+        """It was told that nothing is its own any more: no last commit."""
+        self.positions.clear()

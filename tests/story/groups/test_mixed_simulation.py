@@ -1,0 +1,369 @@
+"""One group and consumers of both protocols, who come, go, vanish, commit late and change over to the other protocol,
+while an administrator rewinds and the broker restarts; on virtual time, judged after every step.
+
+KAFKALITE_SEED replays one life, `--lives` and `--minutes` say how many there are and how long each is.
+"""
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalite.coordinators.embedded import Embedded
+from kafkalite.coordinators.group_settings import held_of, partitions_of, topics_of
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.state import consumer_classic, consumer_core, group_kinds, migration
+from kafkalite.state.classic_core import ClassicSettings
+from kafkalite.state.classic_table import TRANSITIONS as CLASSIC_ROWS
+from kafkalite.state.classic_table import Event
+from kafkalite.state.consumer_classic_table import TRANSITIONS as MIXED_ROWS
+from kafkalite.state.consumer_group import SESSION, ConsumerGroups
+from kafkalite.state.consumer_messages import ConsumerGroupSettings, MigrationPolicy
+from kafkalite.state.consumer_queries import CommitCheck
+from kafkalite.state.effects import Effects
+from kafkalite.state.group_records import CLASSIC, CONSUMER
+from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.offsets import OffsetSettings
+from tests.kit.consumer_groups import FakeTopics, durable
+from tests.story.groups.classic_reader import REBALANCE_MAX_MS, SESSION_MAX_MS, ClassicReader
+from tests.story.groups.consumer_reader import ConsumerReader
+from tests.story.groups.readers import Reader, World
+from tests.story.groups.shard import Shard
+
+FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**31))
+ONE = "KAFKALITE_SEED" in os.environ
+DELAY_MS = 3_000
+SESSION_MS = 12_000
+PARKED_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
+REST_MS = 2 * (SESSION_MAX_MS + REBALANCE_MAX_MS) + 60_000
+INSTANCES = ("i", "j")
+CONVERSIONS = {row for row in CLASSIC_ROWS if row[1] in (Event.UPGRADED, Event.DOWNGRADED)}
+
+
+class Life:
+    """One group with all that can happen to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.rows: set[Any] = set()
+        self.topics = FakeTopics(orders=4, clicks=2)
+        self.policy = self.dice.choice([MigrationPolicy.BIDIRECTIONAL] * 5 + list(MigrationPolicy))
+        self.interval_ms = self.dice.choice([0, 1_000, 5_000])
+        self.shard = Shard(self._make)
+        self.world = World(self.shard, self.topics, self.dice)
+        self.readers: list[Reader] = []
+        self.zombies: list[Reader] = []
+        self.eager = self.dice.random() < 0.5
+        self.made = 0
+        self.generation, self.kind, self.empty = 0, "", True
+
+    def _make(self) -> GroupShard:
+        classic = ClassicSettings(
+            initial_delay_ms=DELAY_MS,
+            members_max=5,
+            new_member_join_ms=30_000,
+            topics_of=topics_of,
+            partitions_of=partitions_of,
+            held_of=held_of,
+            trace=lambda _, state, event, __: self.rows.add((state, event)),
+        )
+        settings = ConsumerGroupSettings(
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=3_000,
+            assignment_interval_ms=self.interval_ms,
+            max_size=6,
+            migration=self.policy,
+        )
+        consumers = ConsumerGroups(self.topics, lambda _: settings, Embedded())
+        return GroupShard(classic, OffsetSettings(), consumers)
+
+    def run(self, minutes: int) -> None:
+        actions: dict[Callable[[], object], int] = {
+            self.consume: 70, self.start: 8, self.change_over: 5, self.leave: 2, self.vanish: 2, self.arrive_late: 4,
+            self.restart_static: 2, self.silence: 2, self.restart_broker: 2, self.rewind: 3, self.grow: 1,
+        }  # fmt: skip
+        choices, weights = list(actions), list(actions.values())
+        end_ms = minutes * 60_000
+        replays = sorted(self.dice.randrange(end_ms) for _ in range(3))
+        while self.shard.ms < end_ms:
+            self.dice.choices(choices, weights)[0]()
+            self.judge()
+            while replays and replays[0] <= self.shard.ms:
+                replays.pop(0)
+                self.judge_replay()
+        self.come_to_rest()
+        self.judge_replay()
+
+    # what happens
+
+    def consume(self) -> None:
+        """Time goes on, and nearly everybody does the next thing."""
+        for reader in self.dice.sample(self.readers, len(self.readers)):
+            if self.dice.random() < 0.9:
+                reader.step()
+                reader.read()
+                self.judge_step()
+        self._bury()
+        self.shard.advance(self.dice.choice([200, 1_000, 2_000]), self.judge)
+
+    def start(self) -> None:
+        if len(self.readers) < 5:
+            taken = {reader.instance for reader in self.readers}
+            free = [None, *(name for name in INSTANCES if name not in taken)]
+            self.add(self.dice.random() < 0.5, self.dice.choice(free))
+
+    def add(self, classic: bool, instance: str | None) -> None:
+        self.made += 1
+        topics = self.dice.choice([("orders",), ("clicks", "orders"), ("clicks", "orders")])
+        name = f"m{self.made}"
+        if classic:
+            self.readers.append(ClassicReader(self.world, name, instance, topics, self.eager))
+        else:
+            self.readers.append(ConsumerReader(self.world, name, instance, topics))
+
+    def change_over(self) -> None:
+        """A process is stopped and started again with the other protocol."""
+        if self.readers:
+            reader = self.dice.choice(self.readers)
+            if reader.instance is None or self.dice.random() < 0.5:
+                reader.leave()
+            else:
+                reader.alive = False
+            self._bury()
+            self.add(isinstance(reader, ConsumerReader), reader.instance)
+
+    def leave(self) -> None:
+        if self.readers:
+            self.dice.choice(self.readers).leave()
+            self._bury()
+
+    def vanish(self) -> None:
+        """It hangs: what it sent may still arrive, and it believes what it believed."""
+        if self.readers:
+            self.dice.choice(self.readers).alive = False
+            self._bury()
+
+    def arrive_late(self) -> None:
+        """A commit of somebody who has hung up, made from what he believed."""
+        for zombie in self.zombies[-3:]:
+            zombie.commit()
+            zombie.send()
+
+    def restart_static(self) -> None:
+        static = [reader for reader in self.readers if reader.instance is not None]
+        if static:
+            old = self.dice.choice(static)
+            old.alive = False
+            self._bury()
+            self.add(isinstance(old, ClassicReader), old.instance)
+
+    def silence(self) -> None:
+        """Long enough for some sessions and rebalances to run out."""
+        self.shard.advance(self.dice.randrange(5_000, 30_000), self.judge)
+
+    def restart_broker(self) -> None:
+        dropped = set(self.shard.restart())
+        for reader in self.readers:
+            reader.dropped(dropped)
+        if self._classic() is not None:
+            self.generation = 0  # a generation that was not stored begins anew
+
+    def rewind(self) -> None:
+        name = self.dice.choice(sorted(self.topics.topics))
+        place = name, self.dice.randrange(self.topics.topics[name].partitions)
+        self.world.rewind(place, self.dice.randrange(5))
+
+    def grow(self) -> None:
+        name = self.dice.choice(sorted(self.topics.topics))
+        if self.topics.topics[name].partitions < 6:
+            self.topics.grow(name, self.topics.topics[name].partitions + 1)
+            self.shard.machine.consumers.topics_changed([name])
+
+    def _bury(self) -> None:
+        self.zombies += [reader for reader in self.readers if not reader.alive]
+        self.readers = [reader for reader in self.readers if reader.alive]
+
+    def _classic(self) -> Any:
+        return self.shard.machine.classic.get("g")
+
+    # what must hold
+
+    def judge(self) -> None:
+        for since_ms in self.shard.waiting.values():
+            assert self.shard.ms - since_ms <= PARKED_MAX_MS, "somebody waits for ever"
+        group, classic = self.shard.machine.consumers.groups.get("g"), self._classic()
+        if group is not None:
+            self._judge_consumers(group)
+        elif classic is not None:
+            for name, member in classic.members.all.items():
+                assert member.waits or (CLASSIC, "g", "session", name) in self.shard.timers, f"nobody watches {name}"
+        self.judge_step()
+
+    def judge_step(self) -> None:
+        """What is looked at after every single request."""
+        group, classic = self.shard.machine.consumers.groups.get("g"), self._classic()
+        assert group is None or classic is None, "a group of two kinds"
+        generation = classic.generation if classic is not None else group.epoch if group is not None else 0
+        kind = "" if classic is group else CLASSIC if group is None else CONSUMER
+        if kind != self.kind and self.empty:
+            self.generation = 0  # without members it is founded anew
+        assert generation >= self.generation, "a generation went back"
+        self.generation, self.kind = generation, kind
+        self.empty = not (classic.members if classic is not None else group is not None and group.members)
+        self.judge_owners()
+
+    def _judge_consumers(self, group: Any) -> None:
+        owners = [
+            place
+            for current in group.currents.values()
+            for epochs_by_topic in (current.assigned, current.pending_revocation)
+            for topic_id, epochs in epochs_by_topic.items()
+            for place in ((topic_id, partition) for partition in epochs)
+        ]
+        assert len(owners) == len(set(owners)), "a partition was given to two members"
+        for name in group.members:
+            assert (CONSUMER, SESSION, "g", name) in self.shard.timers, f"nobody watches {name}"
+
+    def judge_owners(self) -> None:
+        """Of all who believe that a partition is theirs one may commit."""
+        owned: set[tuple[str, int]] = set()
+        for reader in self.readers + self.zombies[-5:]:
+            if not reader.positions:
+                continue
+            judged = self.shard.machine.kinds.check_commit("g", reader.member_id, reader.instance, reader.owns_in)
+            if isinstance(judged, CommitCheck):
+                judged = judged._replace(owners={})  # that a late commit is refused must not hide a second owner
+            for topic, partition in reader.positions if not judged.code else ():
+                if not judged.of_partition(self.topics.topics[topic].topic_id, partition):
+                    assert (topic, partition) not in owned, f"two may commit {topic}-{partition}"
+                    owned.add((topic, partition))
+
+    def judge_replay(self) -> None:
+        alive, replayed = self.shard.machine, self.shard.replayed()
+        assert durable(replayed.consumers) == durable(alive.consumers)
+        stored = {group.name: group.stored for group in alive.classic}
+        assert {group.name: group.record() for group in replayed.classic} == stored
+        fetched = alive.offsets.fetch("g", None, require_stable=True)
+        assert replayed.offsets.fetch("g", None, require_stable=True) == fetched
+
+    def come_to_rest(self) -> None:
+        """Nothing happens any more but what consumers do by themselves: everybody gets his part in time."""
+        end_ms = self.shard.ms + REST_MS
+        while self.shard.ms < end_ms:
+            for reader in self.readers:
+                reader.step()
+                reader.read()
+                self.judge_step()
+            self._bury()
+            self.shard.advance(1_000, self.judge)
+        owned = [place for reader in self.readers for place in reader.positions]
+        assert len(owned) == len(set(owned)), "two own a partition at rest"
+        assert all(reader.settled for reader in self.readers), "somebody got no assignment in time"
+        wanted = {
+            (name, partition)
+            for reader in self.readers
+            for name in reader.topics  # type: ignore[attr-defined]
+            for partition in range(self.topics.topics[name].partitions)
+        }
+        assert set(owned) == wanted, "a partition has no owner"
+
+
+class Taken(dict[Any, Any]):
+    """A table of transitions that remembers which rows were taken."""
+
+    def __init__(self, table: dict[Any, Any]) -> None:
+        super().__init__(table)
+        self.rows: set[Any] = set()
+
+    def __getitem__(self, key: Any) -> Any:
+        self.rows.add(key)
+        return super().__getitem__(key)
+
+
+def live(seed: int, minutes: int = 10) -> Life:
+    life = Life(seed)
+    try:
+        life.run(minutes)
+    except BaseException:
+        print(f"KAFKALITE_SEED={seed}")
+        raise
+    return life
+
+
+def test_no_life_breaks_a_law_and_every_transition_is_taken(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives, minutes = request.config.getoption("--lives"), request.config.getoption("--minutes")
+    mixed = Taken(MIXED_ROWS)
+    monkeypatch.setattr(consumer_classic, "TRANSITIONS", mixed)
+    rows: set[Any] = set()
+    for seed in range(FIRST, FIRST + (1 if ONE else lives)):
+        rows |= live(seed, minutes).rows
+    assert ONE or rows >= CONVERSIONS, f"never taken: {CONVERSIONS - rows}; seeds from {FIRST}"
+    assert ONE or mixed.rows == set(MIXED_ROWS), f"never taken: {set(MIXED_ROWS) - mixed.rows}; seeds from {FIRST}"
+
+
+def zombies_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is a member may commit, in whatever generation he owned what he commits."""
+    check = group_kinds.check_commit
+
+    def lenient(group: Any, member_id: str, epoch: int) -> Any:
+        return CommitCheck(Error.NONE) if member_id in group.members else check(group, member_id, epoch)
+
+    monkeypatch.setattr(group_kinds, "check_commit", lenient)
+
+
+def overlook_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who owns a partition now does not count."""
+    reconcile = consumer_core.reconcile
+    monkeypatch.setattr(consumer_core, "reconcile", lambda current, now: reconcile(current, now._replace(owners={})))
+
+
+def take_the_unsure_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conversion believes that a member without an assignment owns nothing."""
+    monkeypatch.setattr(migration, "_is_certain", lambda group, member: True)
+
+
+def let_the_unknown_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that was removed joins again with all that it owned."""
+    monkeypatch.setattr(consumer_classic, "_admit", _admit_all)
+
+
+def _admit_all(draft: Any, request: Any, member_id: str, subscription: Any) -> Any:
+    return _ADMIT(draft, request, member_id, subscription._replace(owned=frozenset()))
+
+
+_ADMIT = consumer_classic._admit
+
+
+def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart nobody in a consumer group is watched."""
+    monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: Effects())
+
+
+def forget_to_watch_the_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that came over from a classic group may be silent for ever."""
+    monkeypatch.setattr(ConsumerGroups, "_watch_converted", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        zombies_commit,
+        overlook_owners,
+        take_the_unsure_along,
+        let_the_unknown_in,
+        lose_timers_at_load,
+        forget_to_watch_the_converted,
+    ],
+)
+def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    for seed in range(FIRST, FIRST + 200):
+        try:
+            live(seed)
+        except (AssertionError, KeyError):
+            return
+    pytest.fail(f"{plant.__name__} was not found in 200 lives")
