@@ -29,11 +29,13 @@ class ClassicReader(Reader):
         self.modern = world.dice.random() < 0.7
         self.working = False
         self.leads: tuple[JoinedMember, ...] = ()
+        self.gave_up = False
         self.waits_for: Token = None
+        self.seen: dict[str, int] = {}  # partitions of each topic when it joined
 
     @property
     def settled(self) -> bool:
-        return self.working
+        return self.working and not self.gave_up
 
     def step(self) -> None:
         shard = self.world.shard
@@ -44,6 +46,9 @@ class ClassicReader(Reader):
             self._take(shard.answers[told], told)
         if not self.alive:
             return
+        grown = self.world.sizes() != self.seen  # a leader that sees new partitions joins again
+        if self.working and (grown or (self.gave_up and self.world.dice.random() < 0.7)):
+            self.working, self.generation = False, -1
         if self.working:
             beat = Heartbeat(self.world.group, self.member_id, self.generation, self.instance)
             self.waits_for = shard.ask(lambda machine, token, now: machine.kinds.heartbeat(beat, token, now))
@@ -64,6 +69,7 @@ class ClassicReader(Reader):
         self.world.shard.ask(lambda machine, token, now: machine.kinds.leave(request, token, now))
 
     def _join(self) -> None:
+        self.seen = self.world.sizes()
         if self.eager:
             self.own(set())
         owned = [_Owned(topic=t, partitions=[p]) for t, p in sorted(self.positions)]
@@ -102,9 +108,7 @@ class ClassicReader(Reader):
             assigned = read_assignment(answer.assignment).assigned_partitions
             self.owns_in, self.working = self.generation, True
             places = {(each.topic, partition) for each in assigned for partition in each.partitions}
-            gave_up = self.own(places, told)
-            if gave_up:  # others may have been promised it: a cooperative member joins again at once
-                self.working, self.generation = False, -1
+            self.gave_up = self.own(places, told)  # others may have been promised it: it joins again soon
 
     def _refused(self, answer: Joined | Synced | Done) -> None:
         before, self.working, self.leads = self.generation, False, ()

@@ -47,6 +47,10 @@ class World:
     rewinds: Counter[Place] = field(default_factory=Counter)
     committed: dict[Place, int] = field(default_factory=dict)
 
+    def sizes(self) -> dict[str, int]:
+        """How many partitions each topic has."""
+        return {name: topic.partitions for name, topic in self.topics.topics.items()}
+
     def committed_of(self, place: Place) -> int:
         """What OffsetFetch answers; it is what was committed last."""
         topic, partition = place

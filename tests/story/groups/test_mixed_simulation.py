@@ -14,7 +14,14 @@ import pytest
 from kafkalite.coordinators.embedded import Embedded
 from kafkalite.coordinators.group_settings import held_of, partitions_of, topics_of
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state import consumer_classic, consumer_core, group_kinds, migration
+from kafkalite.state import (
+    consumer_classic,
+    consumer_core,
+    consumer_queries,
+    consumer_reconciliation,
+    group_kinds,
+    migration,
+)
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_table import TRANSITIONS as CLASSIC_ROWS
 from kafkalite.state.classic_table import Event
@@ -39,6 +46,7 @@ SESSION_MS = 12_000
 PARKED_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
 REST_MS = 2 * (SESSION_MAX_MS + REBALANCE_MAX_MS) + 60_000
 INSTANCES = ("i", "j")
+SUBSCRIPTIONS = [("orders",), ("clicks", "orders"), ("clicks", "orders")]
 CONVERSIONS = {row for row in CLASSIC_ROWS if row[1] in (Event.UPGRADED, Event.DOWNGRADED)}
 
 
@@ -56,6 +64,7 @@ class Life:
         self.readers: list[Reader] = []
         self.zombies: list[Reader] = []
         self.eager = self.dice.random() < 0.5
+        self.subscribed = {instance: self.dice.choice(SUBSCRIPTIONS) for instance in INSTANCES}
         self.made = 0
         self.generation, self.kind, self.empty = 0, "", True
 
@@ -116,7 +125,7 @@ class Life:
 
     def add(self, classic: bool, instance: str | None) -> None:
         self.made += 1
-        topics = self.dice.choice([("orders",), ("clicks", "orders"), ("clicks", "orders")])
+        topics = self.dice.choice(SUBSCRIPTIONS) if instance is None else self.subscribed[instance]
         name = f"m{self.made}"
         if classic:
             self.readers.append(ClassicReader(self.world, name, instance, topics, self.eager))
@@ -307,7 +316,7 @@ def test_no_life_breaks_a_law_and_every_transition_is_taken(
 
 def zombies_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is a member may commit, in whatever generation he owned what he commits."""
-    check = group_kinds.check_commit
+    check = consumer_queries.check_commit
 
     def lenient(group: Any, member_id: str, epoch: int) -> Any:
         return CommitCheck(Error.NONE) if member_id in group.members else check(group, member_id, epoch)
@@ -317,7 +326,7 @@ def zombies_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def overlook_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who owns a partition now does not count."""
-    reconcile = consumer_core.reconcile
+    reconcile = consumer_reconciliation.reconcile
     monkeypatch.setattr(consumer_core, "reconcile", lambda current, now: reconcile(current, now._replace(owners={})))
 
 

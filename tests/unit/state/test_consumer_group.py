@@ -304,7 +304,9 @@ def test_commits_are_judged_by_member_epoch_and_by_when_the_partition_came(shard
     assert {late.of_partition(*place) for place in alice.places} == {Code.NONE}
     assert {late.of_partition(*place) for place in gone} == {Code.STALE_MEMBER_EPOCH}
     assert check_commit(shard.group(), "bob", 2).of_partition(*min(bob.places)) == Code.STALE_MEMBER_EPOCH
-    assert check_commit(shard.group(), "bob", 3).of_partition(flights, 0) == Code.NONE
+    assert {check_commit(shard.group(), "bob", 3).of_partition(*place) for place in bob.places} == {Code.NONE}
+    assert check_commit(shard.group(), "bob", 3).of_partition(flights, 99) == Code.NONE, "nobody has it"
+    assert check_commit(shard.group(), "bob", 3).of_partition(*min(alice.places)) == Code.STALE_MEMBER_EPOCH
     assert check_commit(shard.group(), "alice", 4).code == Code.STALE_MEMBER_EPOCH
     assert check_commit(shard.group(), "alice", -1).code == Code.STALE_MEMBER_EPOCH
     assert check_commit(shard.group(), "eve", 3).of_partition(flights, 0) == Code.UNKNOWN_MEMBER_ID
