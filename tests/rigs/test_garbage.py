@@ -16,6 +16,8 @@ import pytest
 from kafkalite._speedups.batches import batches
 from kafkalite._speedups.file import Disk
 from kafkalite.storage import checkpoints, names
+from kafkalite.storage.checkpoints import CLEANER_OFFSETS
+from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.directories import DirectoryError
 from kafkalite.storage.loading import Loaded
 from kafkalite.storage.log import Log
@@ -34,7 +36,7 @@ TOPIC = "t0"
 TEXTS = ("leader-epoch-checkpoint", "partition.metadata")
 BASE_FILES = (
     *("meta.properties", ".kafkalite-format", ".kafka_cleanshutdown"),
-    *("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"),
+    *("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", CLEANER_OFFSETS),
 )
 
 
@@ -68,6 +70,7 @@ def sample(root: Path, seed: int) -> Sample:
     if not aborted.exists():
         aborted.write_bytes(pack([AbortedTransaction(9, 1, 2, 3)]))
     files = {path.name: path.read_bytes() for path in directory.iterdir()}
+    (root / CLEANER_OFFSETS).write_bytes(b"0\n0\n")
     base = {name: (root / name).read_bytes() for name in BASE_FILES}
     return Sample(directory, files, base, records, times)  # type: ignore[arg-type]
 
@@ -98,7 +101,7 @@ class Trial:
                     os.link(self.made.directory / each, directory / each)
         self.base_hurt = self.rng.choice(BASE_FILES) if hurt_base else ""
         lines = "".join(f"{TOPIC} {number} {{}}\n" for number in range(self.partitions))
-        points = {"recovery-point-offset-checkpoint": self.end, "log-start-offset-checkpoint": 0}
+        points = {"recovery-point-offset-checkpoint": self.end, "log-start-offset-checkpoint": 0, CLEANER_OFFSETS: 0}
         for name, data in self.made.base.items():
             if name in points:
                 data = f"0\n{self.partitions}\n{lines.format(*[points[name]] * self.partitions)}".encode()
@@ -109,11 +112,14 @@ class Trial:
         return self.made.records[-1][1] + 1
 
     def load(self) -> Loaded:
-        self.manager = LogManager(Disk(), [str(self.root)], VirtualClock(), InlineOffload(), SeededRandom(1))
+        clock = VirtualClock()
+        self.manager = LogManager(Disk(), [str(self.root)], clock, InlineOffload(), SeededRandom(1))
         self.manager.lock()
         try:
             self.manager.claim(US)
             (loaded,) = self.manager.load(lambda topic: CONFIG, 1)
+            cleaner = LogCleaner(self.manager, clock, InlineOffload(), SeededRandom(1), CleanerConfig())
+            cleaner.start(lambda log: log.log_end_offset)
         finally:
             self.manager.unlock()
         assert loaded.error is None, loaded.error
