@@ -36,6 +36,7 @@ DEFAULT_LISTENER = "PLAINTEXT://localhost:9092"
 DEFAULT_DATA = "./data"
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOCAL_NAME = "localhost"
+COLLECT_AFTER = 20_000  # new objects: those of the requests of one pass are alive together, and are no garbage
 KEPT_BYTES = 8 << 20  # of freed memory, in each thread's heap: the buffers of some batches
 
 Inherited = list[tuple[str, socket.socket]]
@@ -131,6 +132,7 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
 
     broker.on_failed = failed
     await broker.start(inherited=inherited)
+    gc.set_threshold(COLLECT_AFTER, 10, 10)
     gc.freeze()  # what exists now stays: collections need not look at it again; not for a process that is not ours
     try:
         say_ready(broker)
