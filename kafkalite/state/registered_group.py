@@ -189,6 +189,9 @@ class Group(Barrier):
             return error
         if request.consumer_id not in self.members and len(self.members) >= self.settings.members_max:
             return KafkaErrorCode.GROUP_MAX_SIZE_REACHED
+        return self._claims_refusal(request) if request.claims else KafkaErrorCode.NONE
+
+    def _claims_refusal(self, request: RegisterConsumer) -> int:
         sizes = self.sizes({topic for topic, _ in request.claims})
         if not all(0 <= number < sizes.get(topic, 0) for topic, number in request.claims):
             return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,233 @@
+"""Clients of all protocols at the same few groups, sensible and senseless, in random order, against a whole shard: a
+name belongs to one kind at a time, errors are those that are promised, and a restart finds what was there.
+
+KAFKALITE_SEED replays one history.
+"""
+
+import os
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from kafkalite.coordinators.stored import GroupCodec
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.state.classic_core import ClassicSettings
+from kafkalite.state.classic_requests import Done, Join, Joined, Leave, LeaveOf, Left
+from kafkalite.state.consumer_group import ConsumerGroups
+from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult
+from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.group_shard import GroupsDeleted, GroupShard
+from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, OffsetSettings
+from kafkalite.state.registered_requests import (
+    ConsumerRegistered,
+    CreateGroup,
+    HeartbeatAnswered,
+    HeartbeatPlus,
+    RegisterConsumer,
+)
+from tests.kit.consumer_groups import FakeTopics
+from tests.story.groups.shard import Shard
+from tests.story.groups.test_registered_simulation import durable
+
+FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
+HISTORIES = 1 if "KAFKALITE_SEED" in os.environ else 40
+REQUESTS = 500
+REBALANCE_MAX_MS = 20_000
+CODEC = GroupCodec()
+INVALID_GROUP_ID, INCONSISTENT = Error.INVALID_GROUP_ID, Error.INCONSISTENT_GROUP_PROTOCOL
+UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION = Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION
+INVALID_SESSION_TIMEOUT, INVALID_REQUEST = Error.INVALID_SESSION_TIMEOUT, Error.INVALID_REQUEST
+ALLOWED: dict[type, set[Error]] = {
+    ConsumerRegistered: {
+        Error.NONE, INVALID_GROUP_ID, INVALID_REQUEST, INVALID_SESSION_TIMEOUT, Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.UNRELEASED_INSTANCE_ID, Error.GROUP_MAX_SIZE_REACHED, INCONSISTENT, Error.REBALANCE_IN_PROGRESS,
+        UNKNOWN_MEMBER_ID,
+    },
+    HeartbeatAnswered: {
+        Error.NONE, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT, ILLEGAL_GENERATION,
+        Error.REBALANCE_IN_PROGRESS,
+    },
+    Done: {
+        Error.NONE, INVALID_GROUP_ID, INVALID_REQUEST, INVALID_SESSION_TIMEOUT, Error.UNSUPPORTED_ASSIGNOR, INCONSISTENT,
+        Error.NON_EMPTY_GROUP,
+    },
+    Left: {Error.NONE, INVALID_GROUP_ID},
+    Joined: {
+        Error.NONE, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, INCONSISTENT, Error.GROUP_MAX_SIZE_REACHED,
+        Error.REBALANCE_IN_PROGRESS,
+    },
+    HeartbeatResult: {
+        Error.NONE, INVALID_REQUEST, Error.GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH,
+    },
+    CommitsDone: {
+        Error.NONE, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, Error.GROUP_ID_NOT_FOUND,
+        Error.STALE_MEMBER_EPOCH, Error.REBALANCE_IN_PROGRESS,
+    },
+    GroupsDeleted: set(),
+}  # fmt: skip
+
+T = TypeVar("T")
+
+
+class Crowd:
+    """Clients that know neither rules nor each other."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.topics = FakeTopics(a=3, b=1)
+        self.shard = Shard(self._make)
+        self.kinds: set[str] = set()
+        self.seen = 0
+
+    def _make(self) -> GroupShard:
+        consumers = ConsumerGroups(self.topics, lambda _: ConsumerGroupSettings())
+        return GroupShard(ClassicSettings(members_max=3), OffsetSettings(), consumers)
+
+    def run(self) -> None:
+        doings: Sequence[tuple[Callable[[], object], int]] = (
+            (self.register, 30), (self.beat, 20), (self.create, 4), (self.leave, 8), (self.join, 8), (self.consume, 12),
+            (self.commit, 15), (self.rewind, 3), (self.delete, 3), (self.change_topics, 2), (self.resolve, 4),
+            (self.wait, 12), (self.restart, 1),
+        )  # fmt: skip
+        choices, weights = zip(*doings, strict=True)
+        for _ in range(REQUESTS):
+            self.dice.choices(choices, weights)[0]()
+            self.judge()
+
+    def register(self) -> None:
+        claims = frozenset(
+            (self.pick(("a", "b", "c")), self.dice.randrange(-1, 4)) for _ in range(self.mostly(0, 1, 2))
+        )
+        request = RegisterConsumer(
+            self.group(),
+            self.member(),
+            self.pick((("a",), ("a", "b", "a"), (), ("nowhere",))),
+            claims,
+            self.mostly(10_000, 0, -1, 2**31 - 1),
+            self.mostly(REBALANCE_MAX_MS, 0, -5),
+        )
+        self.ask(lambda machine, token, now: machine.kinds.register(request, token, now))
+
+    def beat(self) -> None:
+        request = HeartbeatPlus(self.group(), self.member(), self.generation(), self.mostly(0, 6_000, -1))
+        self.ask(lambda machine, token, now: machine.registered.heartbeat(request, token, now))
+
+    def create(self) -> None:
+        topics, pattern = self.pick(((("a",), None), ((), "a.*"), ((), None), (("a",), "b")))
+        request = CreateGroup(
+            self.group(), self.mostly(10_000, 0), topics, pattern, self.mostly("range", "chance"),
+            ephemeral=self.dice.random() < 0.3,
+        )  # fmt: skip
+        self.ask(lambda machine, token, now: machine.kinds.create(request, token, now))
+
+    def leave(self) -> None:
+        request = Leave(self.group(), tuple(LeaveOf(self.member(), self.mostly(None, "i")) for _ in range(2)))
+        self.ask(lambda machine, token, now: machine.kinds.leave(request, token, now))
+
+    def join(self) -> None:
+        request = Join(
+            self.group(), "", f"{self.dice.getrandbits(64):x}", "consumer", (("range", b""),), 10_000, 5_000, "c", "h",
+            member_id_required=False,
+        )  # fmt: skip
+        self.ask(lambda machine, token, now: machine.kinds.join(request, token, now))
+
+    def consume(self) -> None:
+        epoch = self.pick((0, 0, 0, -1, self.generation()))
+        beat = ConsumerGroupHeartbeat(self.group(), self.member(), epoch)
+        if epoch == 0:
+            beat = beat._replace(rebalance_timeout_ms=5_000, subscribed_topic_names=("a",), owned={})
+        self.ask(lambda machine, token, now: machine.kinds.consumer_heartbeat(beat, token, now))
+
+    def commit(self) -> None:
+        parts = [CommitOf(self.pick(("a", "b")), self.dice.randrange(3), self.dice.randrange(9))]
+        request = Commit(self.group(), parts, self.member(), self.generation())
+        self.ask(lambda machine, token, now: machine.offsets.commit(request, token, now))
+
+    def rewind(self) -> None:
+        name, parts = self.group(), [CommitOf("a", self.dice.randrange(3), 1, topic_id=self.topic_id("a"))]
+        self.shard.ask(lambda machine, token, now: machine.rewind(name, parts, token, now))
+
+    def delete(self) -> None:
+        names = [self.group(), self.group()]
+        self.shard.ask(lambda machine, token, now: machine.delete_groups(names, token, now))
+
+    def change_topics(self) -> None:
+        known = self.topics.topics["a"]
+        self.topics.topics["a"] = known._replace(partitions=self.dice.randrange(1, 5))
+        self.shard.machine.consumers.topics_changed(["a"])
+        self.shard.do(self.shard.machine.registered.topics_changed(["a"], self.shard.now))
+
+    def resolve(self) -> None:
+        questions, self.shard.questions = self.shard.questions, []
+        for question in questions:
+            found = dict.fromkeys(question.patterns, ["a"])
+            self.shard.do(self.shard.machine.patterns_resolved(question.group, found, 0, self.shard.now))
+
+    def wait(self) -> None:
+        self.shard.advance(self.pick((1, 1_000, 5_000, 15_000)), self.judge)
+
+    def restart(self) -> None:
+        self.shard.restart()
+
+    # what must hold
+
+    def judge(self) -> None:
+        machine = self.shard.machine
+        names = machine.kinds.names()
+        assert len(names) == len(set(names)), f"a name of two kinds: {names}"
+        for kind, groups in (
+            ("classic", machine.classic),
+            ("consumer", machine.consumers),
+            ("own", machine.registered),
+        ):
+            self.kinds |= {kind} if any(name in getattr(groups, "groups", groups) for name in names) else set()
+        for group in machine.registered.groups.values():
+            assert group.stored is None or group.record() == group.stored
+        for since in self.shard.waiting.values():
+            assert self.shard.ms - since <= 300_000, "somebody waits for ever"
+        for record in self.shard.log[self.seen :]:
+            assert CODEC.decode(*CODEC.encode(record)) == record
+        self.seen = len(self.shard.log)
+        if self.dice.random() < 0.03:
+            replayed = self.shard.replayed()
+            assert durable(replayed.registered) == durable(machine.registered)
+            assert sorted(replayed.names()) == sorted(machine.names())
+
+    def ask(self, command: Callable[[GroupShard, Token, Now], Effects]) -> None:
+        known = len(self.shard.answers)
+        self.shard.ask(command)
+        for answer in list(self.shard.answers.values())[known:]:
+            told: Any = answer
+            assert told.error in ALLOWED[type(told)], told
+
+    def pick(self, choices: Sequence[T]) -> T:
+        return self.dice.choice(choices)
+
+    def mostly(self, usual: T, *others: T) -> T:
+        return usual if self.dice.random() < 0.85 else self.dice.choice(others)
+
+    def group(self) -> str:
+        return self.mostly(self.pick(("g", "h")), "")
+
+    def member(self) -> str:
+        return self.mostly(self.pick(("x", "y", "z")), "", "nobody")
+
+    def generation(self) -> int:
+        known = [group.generation for group in self.shard.machine.registered.groups.values()] or [1]
+        return self.mostly(self.pick(known), -1, 0, 1, 2**31 - 1)
+
+    def topic_id(self, name: str) -> bytes:
+        return self.topics.topics[name].topic_id
+
+
+def test_all_protocols_at_the_same_groups() -> None:
+    kinds: set[str] = set()
+    for seed in range(FIRST, FIRST + HISTORIES):
+        crowd = Crowd(seed)
+        try:
+            crowd.run()
+        except BaseException:
+            print(f"KAFKALITE_SEED={seed}")
+            raise
+        kinds |= crowd.kinds
+    assert kinds == {"classic", "consumer", "own"} or HISTORIES == 1
