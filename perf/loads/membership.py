@@ -74,7 +74,7 @@ class IdleMembers(Load):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         crowds = [self._settled(turn, number) for number in range(count // self.in_group)]
         pipes = [self._pipe(turn.broker, crowd, at) for crowd in crowds for at in range(self.in_group)]
-        beats = count * turn.scaled(5, 1)
+        beats = count * turn.scaled(4, 1)
         with CpuMeter(turn.broker) as cpu:
             seconds = quantiles_ms(paced(pipes, count / self.interval_s, beats))
         for each in crowds:

@@ -115,7 +115,7 @@ class Fetches(Load):
         prepare(turn.broker, names(100))
 
     def run(self, turn: Turn) -> Sample:
-        count, groups = turn.scaled(30_000, 6_000), names(100)
+        count, groups = turn.scaled(20_000, 6_000), names(100)
         pipes = [self._pipe(turn.broker, groups[number :: self.connections]) for number in range(self.connections)]
         with CpuMeter(turn.broker) as cpu:
             seconds = paced(pipes, self.rate, count)
