@@ -1,7 +1,7 @@
 """Clients of all protocols at the same few groups, sensible and senseless, in random order, against a whole shard: a
 name belongs to one kind at a time, errors are those that are promised, and a restart finds what was there.
 
-KAFKALITE_SEED replays one history.
+KAFKALITE_SEED replays one history; KAFKALITE_SEEDS says how many to run.
 """
 
 import os
@@ -16,6 +16,7 @@ from kafkalite.state.classic_requests import Done, Join, Joined, Leave, LeaveOf,
 from kafkalite.state.consumer_group import ConsumerGroups
 from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult
 from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, OffsetSettings
 from kafkalite.state.registered_requests import (
@@ -30,7 +31,7 @@ from tests.story.groups.shard import Shard
 from tests.story.groups.test_registered_simulation import durable
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
-HISTORIES = 1 if "KAFKALITE_SEED" in os.environ else 40
+HISTORIES = 1 if "KAFKALITE_SEED" in os.environ else int(os.environ.get("KAFKALITE_SEEDS", "40"))
 REQUESTS = 500
 REBALANCE_MAX_MS = 20_000
 CODEC = GroupCodec()
@@ -48,8 +49,8 @@ ALLOWED: dict[type, set[Error]] = {
         Error.REBALANCE_IN_PROGRESS,
     },
     Done: {
-        Error.NONE, INVALID_GROUP_ID, INVALID_REQUEST, INVALID_SESSION_TIMEOUT, Error.UNSUPPORTED_ASSIGNOR, INCONSISTENT,
-        Error.NON_EMPTY_GROUP,
+        Error.NONE, INVALID_GROUP_ID, INVALID_REQUEST, INVALID_SESSION_TIMEOUT, Error.UNSUPPORTED_ASSIGNOR,
+        INCONSISTENT, Error.NON_EMPTY_GROUP,
     },
     Left: {Error.NONE, INVALID_GROUP_ID},
     Joined: {
@@ -160,7 +161,7 @@ class Crowd:
     def resolve(self) -> None:
         questions, self.shard.questions = self.shard.questions, []
         for question in questions:
-            found = dict.fromkeys(question.patterns, ["a"])
+            found = dict.fromkeys(question.patterns, ("a",))
             self.shard.do(self.shard.machine.patterns_resolved(question.group, found, 0, self.shard.now))
 
     def wait(self) -> None:
@@ -175,12 +176,7 @@ class Crowd:
         machine = self.shard.machine
         names = machine.kinds.names()
         assert len(names) == len(set(names)), f"a name of two kinds: {names}"
-        for kind, groups in (
-            ("classic", machine.classic),
-            ("consumer", machine.consumers),
-            ("own", machine.registered),
-        ):
-            self.kinds |= {kind} if any(name in getattr(groups, "groups", groups) for name in names) else set()
+        self.kinds |= {listed.kind for listed in machine.listed() if listed.protocol_type}
         for group in machine.registered.groups.values():
             assert group.stored is None or group.record() == group.stored
         for since in self.shard.waiting.values():
@@ -230,4 +226,4 @@ def test_all_protocols_at_the_same_groups() -> None:
             print(f"KAFKALITE_SEED={seed}")
             raise
         kinds |= crowd.kinds
-    assert kinds == {"classic", "consumer", "own"} or HISTORIES == 1
+    assert kinds == {CLASSIC, CONSUMER, REGISTERED} or HISTORIES == 1
