@@ -22,7 +22,6 @@ from kafkalite.state.group_records import (
     CONSUMER,
     REGISTERED,
     ClassicGroup,
-    ClassicMember,
     ConsumerGroupMetadata,
     GroupDefinition,
     GroupDeleted,
@@ -132,12 +131,9 @@ class GroupShard:
         return self.classic.listed() + consumers + registered + simple
 
     def describe(self, name: str) -> Described | None:
-        """What DescribeGroups shows; None when there is no such classic or registered group (to clients: state Dead).
-
-        Of registered members it is who they are; `registered.describe` has what they own.
+        """What DescribeGroups shows of a classic group; None when there is none (to clients: state Dead). A registered
+        group is described by `registered`.
         """
-        if name in self.registered:
-            return self._described(name)
         described = self.classic.describe(name)
         if described is None and name in self.offsets and name not in self.kinds:
             return Described(State.EMPTY.value)
@@ -239,16 +235,6 @@ class GroupShard:
             group = self.classic.get(record.group)
             before = None if group is None else group.stored
             self._counts.rebalances += before is None or before.generation != record.generation
-
-    def _described(self, name: str) -> Described | None:
-        seen = self.registered.describe(name)
-        if seen is None:
-            return None
-        members = tuple(
-            ClassicMember(each.consumer_id, None, each.client_id, each.client_host, -1, -1, b"", b"")
-            for each in seen.members
-        )
-        return Described(seen.state, CONSUMER_PROTOCOL, seen.assignor, members)
 
     def _delete_refusal(self, name: str) -> int:
         simple = name in self.offsets and name not in self.kinds
