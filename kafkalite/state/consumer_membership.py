@@ -140,7 +140,7 @@ def _updated(before: ConsumerGroupMemberMetadata, request: ConsumerGroupHeartbea
         client_host=request.client_host,
         subscribed_topic_names=before.subscribed_topic_names if names is None else tuple(sorted(set(names))),
         subscribed_topic_regex=before.subscribed_topic_regex if pattern is None else pattern,
-        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else max(timeout_ms, 0),
         server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
         classic=None,
     )
