@@ -53,8 +53,16 @@ class TracedKafkalite(Kafkalite):
         ]
 
     def calls(self, name: str) -> list[str]:
-        """The traced calls of that name, in their order."""
-        return [line for line in self.trace.read_text().splitlines() if f" {name}(" in line]
+        """The traced calls of that name, by their beginnings; strace cuts one where another comes between."""
+        begun: list[str] = []
+        for line in self.trace.read_text().splitlines():
+            process = line.partition(" ")[0]
+            if f" {name}(" in line:
+                begun.append(line)
+            elif f"<... {name} resumed>" in line:
+                mine = [number for number, each in enumerate(begun) if each.startswith(f"{process} ")]
+                begun[mine[-1]] += line
+        return begun
 
     def injected(self, name: str) -> int:
         """How many of them were tampered with."""

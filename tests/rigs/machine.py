@@ -94,6 +94,7 @@ class Machine:
         said = verify_directory(Disk(), str(self.root), compacted=self.compacted)
         assert [str(each) for each in said if each.path not in self.loaded[0].refused] == []
         self.boot()
+        self.leave_unknown_alone()
 
     @property
     def compacted(self) -> bool:
@@ -258,10 +259,14 @@ class Machine:
             assert [str(each) for each in said] == []
             model.deleted, model.created = False, True
             model.goes_on_from(log)
+        self.leave_unknown_alone()
+
+    def leave_unknown_alone(self) -> None:
+        """What nobody knows is a partition whose making was cut short: a broker looks after it at no start."""
         known = [self.find(model) for model in self.models]
         for log in [log for log in self.manager.all() if log not in known]:
             assert log.size == 0, f"{log.directory}: nobody's records"
-            self.manager.leave_alone(log)  # its making was cut short; a broker leaves it alone
+            self.manager.leave_alone(log)
 
     def ends(
         self,

@@ -138,3 +138,16 @@ async def test_a_lingering_sync_holds_up_its_own_partition_only(
         await read_all(broker, history, "at the end", [("slow", 0), ("quick", 0)])
         assert await asyncio.to_thread(broker.stop) == broker.clean_exit
     record_property("summary", f"injected {fault}: while a sync took 200 ms, others made {meanwhile} requests")
+
+
+def test_a_call_that_strace_cuts_is_one_call(tmp_path: Path) -> None:
+    broker = TracedKafkalite(tmp_path, {}, "", [])
+    broker.trace.write_text(
+        "7 fdatasync(3</a>) = 0\n"
+        "7 fdatasync(3</a> <unfinished ...>\n"
+        "8 fdatasync(4</b> <unfinished ...>\n"
+        "7 <... fdatasync resumed>) = -1 EIO (Input/output error) (INJECTED)\n"
+        "8 <... fdatasync resumed>) = 0\n"
+    )
+    assert ["INJECTED" in call for call in broker.calls("fdatasync")] == [False, True, False]
+    assert broker.injected("fdatasync") == 1
