@@ -2,7 +2,7 @@ from typing import TypeVar
 
 from kafkalite._speedups.batches import Builder
 
-Commit = TypeVar("Commit", bound=tuple[str, str, int, int, int, str, int, int, bytes])
+_Commit = TypeVar("_Commit", bound=tuple[str, str, int, int, int, str, int, int, bytes])
 
 def java_hash(text: str) -> int:
     """String.hashCode of Java, over UTF-16 units: a signed 32-bit number, 0 for the one without an absolute value."""
@@ -23,6 +23,6 @@ def append_commits(builder: Builder, records: list[object], at: int, timestamp: 
     Raises: TypeError, OverflowError for fields that are not what they must be.
     """
 
-def read_commit(key: bytes, value: bytes, kind: type[Commit]) -> Commit | None:
+def read_commit(key: bytes, value: bytes, kind: type[_Commit]) -> _Commit | None:
     """The commit of a stored key and value of versions 1 to 4; None for all that is not just as it is usually written,
     broken bytes among it."""
