@@ -82,6 +82,7 @@ class BrokerConfig:
     offsets_topic_compression_codec: int = field(init=False, repr=False, compare=False)
     offsets_retention_minutes: int = field(init=False, repr=False, compare=False)
     offsets_retention_check_interval_ms: int = field(init=False, repr=False, compare=False)
+    offsets_commit_timeout_ms: int = field(init=False, repr=False, compare=False)
     offsets_load_buffer_size: int = field(init=False, repr=False, compare=False)
     fetch_max_bytes: int = field(init=False, repr=False, compare=False)
     max_incremental_fetch_session_cache_slots: int = field(init=False, repr=False, compare=False)
@@ -216,6 +217,7 @@ PLAIN = (
     "offsets.topic.compression.codec",
     "offsets.retention.minutes",
     "offsets.retention.check.interval.ms",
+    "offsets.commit.timeout.ms",
     "offsets.load.buffer.size",
     "producer.id.expiration.ms",
     "producer.id.expiration.check.interval.ms",

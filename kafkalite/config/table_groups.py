@@ -59,7 +59,7 @@ OFFSETS = (
     Key("offsets.topic.compression.codec", INT, 0, "Codec of the offsets topic.", low=0, high=4),
     Key("offsets.retention.minutes", INT, 10_080, "How long offsets of an empty group are kept.", low=1),
     Key("offsets.retention.check.interval.ms", LONG, 600_000, "How often that is looked at.", low=1),
-    idle("offsets.commit.timeout.ms", INT, 5000, "How long a commit may take.", low=1),
+    Key("offsets.commit.timeout.ms", INT, 5000, "How long a commit may take.", low=1),
     idle("offsets.commit.required.acks", Type.SHORT, -1, "Acknowledgements a commit waits for."),
     Key("offsets.load.buffer.size", INT, 5_242_880, "Bytes read at once while loading.", low=1),
     Key("offset.metadata.max.bytes", INT, 4096, "The longest text with an offset."),

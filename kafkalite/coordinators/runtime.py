@@ -125,7 +125,8 @@ class Runtime(Generic[M]):
             return
         for partition in topic.partitions[len(self._shards) :]:
             journal = PartitionJournal(self._host, partition, self._codec, self._loads)
-            shard = Shard(partition.index, self._make_machine, journal, self._host.clock, self._ask)
+            timeout_ms = self._host.config.offsets_commit_timeout_ms
+            shard = Shard(partition.index, self._make_machine, journal, self._host.clock, self._ask, timeout_ms)
             self._shards.append(shard)
             shard.load()
 

@@ -8,6 +8,9 @@ Laws (`state.effects` says what the machines rely on):
 4. What comes back from an earlier life, an append or a timer, is nothing to a later one. The log is read again when
    the last append of the earlier one has ended, and not before a second is over where that life achieved nothing: the
    disk may be full, and then every one ends so.
+5. Who waits longer than `offsets.commit.timeout.ms` for an append hears an error of the coordinator; the records count
+   all the same once they are committed.
+
 Source: CoordinatorRuntime.java of Apache Kafka.
 """
 
@@ -15,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from kafkalite.clock import Clock, Timer
@@ -66,12 +70,13 @@ class Journal(Protocol):
 
 
 class Entry:
-    """An append, and the answers that wait for it."""
+    """An append, when it came (monotonic ms), and the answers that wait for it."""
 
-    __slots__ = ("answers", "ended")
+    __slots__ = ("answers", "ended", "since_ms")
 
-    def __init__(self, answers: list[Answer]) -> None:
+    def __init__(self, answers: list[Answer], since_ms: int) -> None:
         self.answers = answers
+        self.since_ms = since_ms
         self.ended = False
 
 
@@ -84,6 +89,7 @@ class Life(Generic[M]):
         self.waiting: dict[Waiting, None] = {}
         self.timers: dict[TimerName, Timer] = {}
         self.proven = False  # something was committed
+        self.patience: Timer | None = None  # looks after the appends that take long; one for all of them
 
 
 class Shard(Generic[M]):
@@ -95,6 +101,7 @@ class Shard(Generic[M]):
         journal: its log.
         clock: for timers and `Now`.
         ask: gets the questions of the machine.
+        commit_timeout_ms: how long an answer may wait for its records.
     """
 
     def __init__(
@@ -104,12 +111,14 @@ class Shard(Generic[M]):
         journal: Journal,
         clock: Clock,
         ask: Callable[[int, ResolvePatterns], None],
+        commit_timeout_ms: int,
     ) -> None:
         self.index = index
         self._make_machine = make_machine
         self._journal = journal
         self._clock = clock
         self._ask = ask
+        self._commit_timeout_ms = commit_timeout_ms
         self._life: Life[M] | None = None
         self._error = LOADING
         self._open = 0  # appends of all lives that have not ended
@@ -171,7 +180,7 @@ class Shard(Generic[M]):
             self._set(life, change)
         ready: Sequence[Answer] = ()
         if effects.records:
-            self._append(life, Entry(effects.answers), effects.records, now, producer_epoch)
+            self._append(life, Entry(effects.answers, now.ms), effects.records, now, producer_epoch)
         elif life.entries:
             life.entries[-1].answers += effects.answers  # after those of the appends that are under way
         else:
@@ -190,6 +199,28 @@ class Shard(Generic[M]):
                 entry.ended = True
                 self._open -= 1
             raise
+        if life.patience is None and not entry.ended:
+            self._be_patient(life, now.ms)
+
+    def _be_patient(self, life: Life[M], since_ms: int) -> None:
+        life.patience = self._clock.call_at((since_ms + self._commit_timeout_ms) / 1000, self._overdue, life)
+
+    def _overdue(self, life: Life[M]) -> None:
+        """Law 5; a timer that fires once in the timeout, whatever is appended meanwhile."""
+        life.patience = None
+        now_ms = self.now().ms + 1  # a float may lie a hair below
+        late = [entry for entry in life.entries if now_ms - entry.since_ms >= self._commit_timeout_ms]
+        waiting: list[Any] = [each.token for entry in late for each in entry.answers if each.token in life.waiting]
+        for entry in late:
+            entry.answers = []
+        for one in waiting:
+            del life.waiting[one]
+        if life.entries:
+            on_time = (entry.since_ms for entry in islice(life.entries, len(late), None))
+            self._be_patient(life, next(on_time, now_ms))
+        if waiting:
+            LOGGER.error("shard %d: records are not committed within %d ms", self.index, self._commit_timeout_ms)
+        each(lambda one: one.fail(coordinator_error(KafkaErrorCode.REQUEST_TIMED_OUT)), waiting)
 
     # answers
 
@@ -269,6 +300,8 @@ class Shard(Generic[M]):
         self._life = None
         for timer in life.timers.values():
             timer.cancel()
+        if life.patience is not None:
+            life.patience.cancel()
         waiting, life.waiting = list(life.waiting), {}
         if not self._closed:
             self._load_again(soon=life.proven)

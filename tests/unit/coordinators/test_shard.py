@@ -77,6 +77,32 @@ def test_with_a_flush_per_message_it_is_answered_when_it_is_on_the_disk(tmp_path
     assert first.told == [TAKEN] and second.told == [{("t", 0): 5}]
 
 
+def test_a_commit_that_takes_too_long_is_answered_and_counts_when_it_is_done(tmp_path: Path) -> None:
+    """One timer looks after all: who came later has his own time, also the one who came after that."""
+    flushed = replace(COMPACTED, flush_messages=1)
+    rig = Rig(tmp_path, groups, config=flushed, settings={"offsets.commit.timeout.ms": "1000"})
+    rig.load()
+    rig.sync_jobs.held = True
+    first, seen = rig.do(commit("g", 5)), rig.do(offsets_of("g"))
+    rig.replicas.flush()
+    rig.clock.advance(600)
+    second = rig.do(commit("h", 7))
+    rig.replicas.flush()
+    rig.clock.advance(399)
+    assert not first.told
+    rig.clock.advance(1)
+    late = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert first.told == seen.told == [late] and not second.told
+    third = rig.do(offsets_of("h"))
+    rig.clock.advance(600)
+    assert second.told == third.told == [late]
+    rig.sync_jobs.release()
+    rig.work()
+    assert rig.now(offsets_of("g")) == {("t", 0): 5} and rig.now(commit("g", 6)) == TAKEN
+    rig.clock.advance(10_000)
+    assert rig.now(offsets_of("g")) == {("t", 0): 6}
+
+
 def test_what_was_seen_before_it_was_committed_is_told_after_it(rig: Rig[GroupShard]) -> None:
     order: list[str] = []
     told = [Told(order, name) for name in ("commit", "read", "commit again")]
