@@ -16,4 +16,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "torture: rigs, as many rounds as --kills, --cuts and --faults say")
+    config.addinivalue_line("markers", "torture: rigs and simulations, as many rounds as options like --kills say")
+
+
+@pytest.fixture
+def lives(request: pytest.FixtureRequest) -> int:
+    """How many groups a simulation lives through."""
+    found: int = request.config.getoption("--lives")
+    return found
+
+
+@pytest.fixture
+def minutes(request: pytest.FixtureRequest) -> int:
+    """How long the life of a simulated group is, in virtual minutes."""
+    found: int = request.config.getoption("--minutes")
+    return found

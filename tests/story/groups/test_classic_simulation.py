@@ -1,6 +1,7 @@
 """Classic groups under random consumers and restarts of the broker, on virtual time; judged after every step.
 
-KAFKALITE_SEED replays one history. Every row of the table of transitions must be taken by some history.
+KAFKALITE_SEED replays one history; `--lives` and `--minutes` say how many there are and how long each is. Every row of
+the table of transitions must be taken by some history.
 """
 
 import os
@@ -22,8 +23,8 @@ from tests.story.groups.consumers import REBALANCE_MAX_MS, Consumer
 from tests.story.groups.shard import Shard
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
-HISTORIES = 1 if "KAFKALITE_SEED" in os.environ else 200
-STEPS = 400
+ONE = "KAFKALITE_SEED" in os.environ
+MINUTES = 10  # of a life with a planted bug
 DELAY_MS = 3_000
 NEW_MEMBER_JOIN_MS = 30_000
 PARKED_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
@@ -64,7 +65,7 @@ class History:
         assert TRANSITIONS[state, event].state is after
         self.rows.add((state, event))
 
-    def run(self, steps: int) -> None:
+    def run(self, minutes: int) -> None:
         actions: list[tuple[Callable[[], None], int]] = [
             (self.consume, 60),
             (self.start, 8),
@@ -78,7 +79,7 @@ class History:
             (self.rewind, 3),
         ]
         choices, weights = zip(*actions, strict=True)
-        for _ in range(steps):
+        while self.shard.ms < minutes * 60_000:
             self.dice.choices(choices, weights)[0]()
             self.judge()
 
@@ -219,19 +220,20 @@ class History:
             assert {group.name: group.record() for group in replayed} == alive
 
 
-def simulate(seed: int, rows: Rows) -> None:
+def simulate(seed: int, rows: Rows, minutes: int) -> None:
     try:
-        History(seed, rows).run(STEPS)
+        History(seed, rows).run(minutes)
     except BaseException:
         print(f"KAFKALITE_SEED={seed}")
         raise
 
 
-def test_random_histories_keep_the_laws_and_take_every_transition() -> None:
+@pytest.mark.torture
+def test_random_histories_keep_the_laws_and_take_every_transition(lives: int, minutes: int) -> None:
     rows: Rows = set()
-    for seed in range(FIRST, FIRST + HISTORIES):
-        simulate(seed, rows)
-    if "KAFKALITE_SEED" not in os.environ:
+    for seed in range(FIRST, FIRST + (1 if ONE else lives)):
+        simulate(seed, rows, minutes)
+    if not ONE:
         assert rows == ROWS, f"never taken: {ROWS - rows}; seeds from {FIRST}"
 
 
@@ -270,12 +272,12 @@ def test_planted_bugs_are_found(method: str, broken: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(GroupCore if method in vars(GroupCore) else Group, method, broken, raising=False)
     with pytest.raises(AssertionError):
         for seed in range(200):
-            History(seed, set()).run(STEPS)
+            History(seed, set()).run(MINUTES)
 
 
 def test_what_is_settled_is_a_whole_group() -> None:
     """The histories do settle: a guard against a simulation in which nothing happens."""
     history = History(1, set())
-    history.run(STEPS)
+    history.run(MINUTES)
     stable = [record for record in history.shard.log if isinstance(record, ClassicGroup) and record.members]
     assert len(stable) > 5

@@ -1,7 +1,7 @@
 """Random lives of a consumer group on virtual time: members come, fall silent, lose answers, are replaced and rewound;
 topics come, grow and go; the broker restarts. After every step the laws below hold; at rest everybody owns its target.
 
-KAFKALITE_SEED replays one life; KAFKALITE_SEEDS says how many to run.
+KAFKALITE_SEED replays one life; `--lives` and `--minutes` say how many there are and how long each is.
 """
 
 import os
@@ -23,8 +23,8 @@ from kafkalite.state.effects import Effects
 from tests.kit.consumer_groups import Client, FakeTopics, Shard, durable
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**31))
-LIVES = 1 if "KAFKALITE_SEED" in os.environ else int(os.environ.get("KAFKALITE_SEEDS", "200"))
-STEPS = 150
+ONE = "KAFKALITE_SEED" in os.environ
+MINUTES = 3  # of a life with a planted bug
 NAMES = ["aa", "ab", "ba", "bb"]
 FINAL = {
     KafkaErrorCode.FENCED_INSTANCE_ID,
@@ -213,12 +213,13 @@ class Life:
         assert group.owners.keys() == {(t.topic_id, p) for t in found for p in range(t.partitions)}
 
 
-def live(seed: int) -> None:
-    life = Life(seed)
-    for step in range(STEPS):
+def live(seed: int, minutes: int = MINUTES) -> None:
+    life, steps = Life(seed), 0
+    while life.shard.ms < minutes * 60_000:
         life.step()
         life.check()
-        if step % 10 == 0:
+        steps += 1
+        if steps % 50 == 0:
             life.check_replay()
     life.come_to_rest()
 
@@ -235,13 +236,16 @@ class Taken(dict[Any, Any]):
         return super().__getitem__(key)
 
 
-def test_no_life_breaks_a_law_and_every_transition_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.torture
+def test_no_life_breaks_a_law_and_every_transition_is_taken(
+    lives: int, minutes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken = Taken()
     monkeypatch.setattr(consumer_reconciliation, "TRANSITIONS", taken)
-    for seed in range(FIRST, FIRST + LIVES):
+    for seed in range(FIRST, FIRST + (1 if ONE else lives)):
         print(f"KAFKALITE_SEED={seed}")
-        live(seed)
-    assert taken.rows == set(TRANSITIONS) or LIVES == 1
+        live(seed, minutes)
+    assert taken.rows == set(TRANSITIONS) or ONE
 
 
 def hand_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

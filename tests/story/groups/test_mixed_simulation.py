@@ -301,10 +301,10 @@ def live(seed: int, minutes: int = 10) -> Life:
     return life
 
 
+@pytest.mark.torture
 def test_no_life_breaks_a_law_and_every_transition_is_taken(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    lives: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lives, minutes = request.config.getoption("--lives"), request.config.getoption("--minutes")
     mixed = Taken(MIXED_ROWS)
     monkeypatch.setattr(consumer_classic, "TRANSITIONS", mixed)
     rows: set[Any] = set()

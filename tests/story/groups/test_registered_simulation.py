@@ -1,7 +1,8 @@
 """Registered groups under random consumers, rewinds, topics and restarts of the broker, on virtual time; judged after
 every step. At rest everybody owns its share.
 
-KAFKALITE_SEED replays one history; KAFKALITE_SEEDS says how many to run. Every row of the table of transitions must be
+KAFKALITE_SEED replays one history; `--lives` and `--minutes` say how many there are and how long each is. Every row of
+the table of transitions must be
 taken by some history.
 """
 
@@ -34,8 +35,8 @@ from tests.story.groups.registered_consumers import REBALANCE_MAX_MS, Consumer
 from tests.story.groups.shard import Shard
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
-HISTORIES = 1 if "KAFKALITE_SEED" in os.environ else int(os.environ.get("KAFKALITE_SEEDS", "170"))
-STEPS = 300
+ONE = "KAFKALITE_SEED" in os.environ
+MINUTES = 5  # of a life with a planted bug
 PLANTED_SEEDS = 200
 CODEC = GroupCodec()
 DEFINITIONS = {
@@ -74,7 +75,7 @@ class History:
     def groups(self) -> dict[str, Group]:
         return self.shard.machine.registered.groups
 
-    def run(self, steps: int) -> None:
+    def run(self, minutes: int) -> None:
         actions: list[tuple[Callable[[], None], int]] = [
             (self.consume, 60), (self.start, 8), (self.vanish, 3), (self.leave, 4), (self.restart_consumer, 3),
             (self.change_wishes, 4), (self.commit_late, 6), (self.silence, 2), (self.restart_broker, 2),
@@ -82,7 +83,7 @@ class History:
             (self.fail_to_resolve, 1),
         ]  # fmt: skip
         choices, weights = zip(*actions, strict=True)
-        for _ in range(steps):
+        while self.shard.ms < minutes * 60_000:
             self.dice.choices(choices, weights)[0]()
             self.judge()
         self.come_to_rest()
@@ -360,9 +361,9 @@ def durable(machine: RegisteredGroups) -> dict[str, Any]:
     return {name: (group.definition, group.stored, group.claims, group.marks) for name, group in machine.groups.items()}
 
 
-def simulate(seed: int) -> None:
+def simulate(seed: int, minutes: int) -> None:
     try:
-        History(seed).run(STEPS)
+        History(seed).run(minutes)
     except BaseException:
         print(f"KAFKALITE_SEED={seed}")
         raise
@@ -380,12 +381,15 @@ class Taken(dict[Any, Any]):
         return super().__getitem__(key)
 
 
-def test_random_histories_keep_the_laws_and_take_every_transition(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.torture
+def test_random_histories_keep_the_laws_and_take_every_transition(
+    lives: int, minutes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken = Taken()
     monkeypatch.setattr(registered_table, "TRANSITIONS", taken)
-    for seed in range(FIRST, FIRST + HISTORIES):
-        simulate(seed)
-    if HISTORIES > 1:
+    for seed in range(FIRST, FIRST + (1 if ONE else lives)):
+        simulate(seed, minutes)
+    if not ONE:
         assert taken.rows == set(TRANSITIONS), f"never taken: {set(TRANSITIONS) - taken.rows}; seeds from {FIRST}"
 
 
@@ -481,7 +485,7 @@ def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], mon
     plant(monkeypatch)
     for seed in range(FIRST, FIRST + PLANTED_SEEDS):
         try:
-            History(seed).run(STEPS)
+            History(seed).run(MINUTES)
         except AssertionError as error:
             print(f"{plant.__name__}: {seed - FIRST + 1} histories: {error}".splitlines()[0])
             return

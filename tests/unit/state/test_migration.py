@@ -1,0 +1,325 @@
+"""Classic groups become consumer groups, and back: what is stored, who is refused, what the members hear."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kafkalite.coordinators.embedded import Embedded
+from kafkalite.coordinators.group_settings import held_of, partitions_of, topics_of
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.protocol.stored.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    write,
+)
+from kafkalite.state.classic_core import ClassicSettings
+from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, Leave, LeaveOf, Left, Sync, Synced
+from kafkalite.state.classic_table import State
+from kafkalite.state.consumer_group import ConsumerGroups
+from kafkalite.state.consumer_messages import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupSettings,
+    HeartbeatResult,
+    MigrationPolicy,
+)
+from kafkalite.state.group_records import (
+    ClassicGroup,
+    ClassicMember,
+    ConsumerGroupCurrentMemberAssignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupTargetAssignmentMember,
+    ConsumerGroupTargetAssignmentMetadata,
+    ConsumerGroupTombstone,
+    GroupDeleted,
+)
+from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.offsets import OffsetSettings
+from tests.kit.consumer_groups import FakeTopics, durable
+from tests.story.groups.shard import Shard
+
+Piece = ConsumerProtocolAssignment.TopicPartition
+GENERATION = 7
+REBALANCE_MS = 20_000
+
+
+def subscription(*topics: str, owned: Sequence[int] = (), version: int = 3) -> bytes:
+    pieces = [ConsumerProtocolSubscription.TopicPartition(topic="orders", partitions=list(owned))] if owned else []
+    return write(ConsumerProtocolSubscription(topics=list(topics), owned_partitions=pieces), version)
+
+
+def assignment(*partitions: int, user_data: bytes | None = None) -> bytes:
+    pieces = [Piece(topic="orders", partitions=list(partitions))]
+    return write(ConsumerProtocolAssignment(assigned_partitions=pieces, user_data=user_data))
+
+
+def member(name: str, assigned: bytes, said: bytes | None = None) -> ClassicMember:
+    said = subscription("orders") if said is None else said
+    return ClassicMember(name, None, "c", "h", REBALANCE_MS, 10_000, said, assigned)
+
+
+def classic_group(*members: ClassicMember, kind: str = "consumer") -> ClassicGroup:
+    return ClassicGroup("g", kind, GENERATION, "range", members[0].member_id, 0, members)
+
+
+class Story:
+    """One group `g` in a shard, and what is asked of it."""
+
+    def __init__(self, *records: ClassicGroup, **settings: Any) -> None:
+        self.topics = FakeTopics(orders=4)
+        self.topic_id = self.topics.topics["orders"].topic_id
+        self.settings = ConsumerGroupSettings(assignment_interval_ms=0, **settings)
+        self.shard = Shard(self._make)
+        self.shard.log += records
+        self.shard.restart()
+
+    def _make(self) -> GroupShard:
+        classic = ClassicSettings(topics_of=topics_of, partitions_of=partitions_of, held_of=held_of, members_max=3)
+        return GroupShard(classic, OffsetSettings(), ConsumerGroups(self.topics, lambda _: self.settings, Embedded()))
+
+    @property
+    def machine(self) -> GroupShard:
+        return self.shard.machine
+
+    def written(self, since: int) -> list[type]:
+        return [type(record) for record in self.shard.log[since:]]
+
+    def ask(self, command: Any) -> Any:
+        return self.shard.answers.get(self.shard.ask(command))
+
+    def beat(self, name: str, epoch: int = JOIN_EPOCH, **more: Any) -> HeartbeatResult:
+        said: dict[str, Any] = {} if epoch else {
+            "rebalance_timeout_ms": 1_000, "subscribed_topic_names": ("orders",), "owned": {},
+        }  # fmt: skip
+        request = ConsumerGroupHeartbeat("g", name, epoch, **(said | more))
+        result = self.ask(lambda machine, token, now: machine.kinds.consumer_heartbeat(request, token, now))
+        assert isinstance(result, HeartbeatResult)
+        return result
+
+    def heartbeat(self, name: str, generation: int, instance: str | None = None) -> int:
+        request = Heartbeat("g", name, generation, instance)
+        done = self.ask(lambda machine, token, now: machine.kinds.heartbeat(request, token, now))
+        assert isinstance(done, Done)
+        return done.error
+
+    def join(self, name: str, *, owned: Sequence[int] = (), protocol: str = "range", **more: Any) -> Joined:
+        protocols = more.pop("protocols", ((protocol, subscription("orders", owned=owned)),))
+        request = Join("g", name, "fresh", "consumer", protocols, 10_000, REBALANCE_MS, "c", "h", **more)
+        joined = self.ask(lambda machine, token, now: machine.kinds.join(request, token, now))
+        assert isinstance(joined, Joined)
+        return joined
+
+    def sync(self, name: str, generation: int, protocol: str | None = None) -> Synced:
+        request = Sync("g", name, generation, {}, protocol=protocol)
+        synced = self.ask(lambda machine, token, now: machine.kinds.sync(request, token, now))
+        assert isinstance(synced, Synced)
+        return synced
+
+    def leave(self, *names: str) -> Left:
+        request = Leave("g", tuple(LeaveOf(name) for name in names))
+        left = self.ask(lambda machine, token, now: machine.kinds.leave(request, token, now))
+        assert isinstance(left, Left)
+        return left
+
+    def owned(self, name: str) -> set[int]:
+        return set(self.machine.consumers.groups["g"].current(name).assigned.get(self.topic_id, {}))
+
+    def check_replay(self) -> None:
+        replayed = self.shard.replayed()
+        assert durable(replayed.consumers) == durable(self.machine.consumers)
+        stored = {group.name: group.stored for group in self.machine.classic}
+        assert {group.name: group.record() for group in replayed.classic} == stored
+
+
+def two_members() -> ClassicGroup:
+    return classic_group(member("a", assignment(0, 1)), member("b", assignment(2, 3)))
+
+
+def mixed() -> Story:
+    """`a` and `b` speak the classic protocol, `m` the consumer protocol; nobody has given anything up yet."""
+    story = Story(two_members())
+    assert story.beat("m").error == Error.NONE
+    return story
+
+
+def test_a_classic_group_is_converted_in_one_batch_of_tombstone_and_records() -> None:
+    story = Story(two_members())
+    since = len(story.shard.log)
+    joined = story.beat("m")
+    assert (joined.error, joined.member_epoch, joined.assignment) == (Error.NONE, GENERATION + 1, {})
+    assert story.shard.log[since] == GroupDeleted("g", "classic")
+    converted = [
+        *[ConsumerGroupMemberMetadata] * 2,
+        ConsumerGroupMetadata,
+        *[ConsumerGroupTargetAssignmentMember] * 2,
+        ConsumerGroupTargetAssignmentMetadata,
+        *[ConsumerGroupCurrentMemberAssignment] * 2,
+    ]
+    assert story.written(since + 1)[: len(converted)] == converted
+    first = story.shard.log[since + 1]
+    assert isinstance(first, ConsumerGroupMemberMetadata) and first.classic is not None
+    assert first.classic.protocols == (("range", subscription("orders")),)
+    assert story.machine.consumers.groups["g"].current("a") == ConsumerGroupCurrentMemberAssignment(
+        "g", "a", GENERATION, GENERATION, 0, {story.topic_id: {0: GENERATION, 1: GENERATION}}, {}
+    )
+    assert "g" not in story.machine.classic
+    described = story.machine.consumers.describe("g")
+    assert described is not None
+    assert [(each.member_id, each.speaks_classic) for each in described.members] == [
+        ("a", True), ("b", True), ("m", False),
+    ]  # fmt: skip
+    story.check_replay()
+
+
+@pytest.mark.parametrize(
+    ("group", "settings", "why"),
+    [
+        (two_members(), {"migration": MigrationPolicy.DISABLED}, "online upgrade is disabled"),
+        (two_members(), {"migration": MigrationPolicy.DOWNGRADE}, "online upgrade is disabled"),
+        (classic_group(member("a", b""), kind="connect"), {}, "does not use the consumer embedded protocol"),
+        (two_members(), {"max_size": 1}, "exceeds the consumer group maximum size"),
+        (classic_group(member("a", b"", b"?")), {}, "is malformed"),
+        (classic_group(member("a", b"?")), {}, "is malformed"),
+        (classic_group(member("a", assignment(0, user_data=b"u"))), {}, "an unsupported custom assignor"),
+    ],
+)
+def test_who_cannot_be_converted_stays_a_classic_group(group: ClassicGroup, settings: Any, why: str) -> None:
+    story = Story(group, **settings)
+    refused = story.beat("m")
+    assert refused.error == Error.GROUP_ID_NOT_FOUND
+    assert refused.message is not None and why in refused.message
+    assert story.beat("m", 3).error == Error.GROUP_ID_NOT_FOUND
+    assert story.shard.log == [group]
+    assert story.heartbeat("a", GENERATION) == Error.NONE
+
+
+def test_a_refused_heartbeat_converts_nothing() -> None:
+    story = Story(two_members(), max_size=2)
+    assert story.beat("m").error == Error.GROUP_MAX_SIZE_REACHED
+    assert story.shard.log == [two_members()]
+    assert story.heartbeat("b", GENERATION) == Error.NONE
+
+
+def test_who_waits_in_a_classic_group_is_told_to_join_anew() -> None:
+    story = Story(two_members())
+    request = Join("g", "a", "", "consumer", (("range", subscription("orders")),), 10_000, REBALANCE_MS, "c", "h")
+    waits = story.shard.ask(lambda machine, token, now: machine.kinds.join(request, token, now))
+    assert waits not in story.shard.answers
+    assert story.beat("m").error == Error.NONE
+    assert story.shard.answers[waits] == Joined(Error.REBALANCE_IN_PROGRESS, "a")
+    assert {name[0] for name in story.shard.timers} == {"consumer"}
+
+
+def test_a_member_that_may_own_anything_is_left_out() -> None:
+    """Its assignment was dropped by a second rebalance, but it may have kept what it had before."""
+    story = Story(two_members())
+    for name in ("a", "b"):
+        request = Join("g", name, "", "consumer", (("range", subscription("orders")),), 10_000, REBALANCE_MS, "c", "h")
+        story.shard.ask(lambda machine, token, now, request=request: machine.kinds.join(request, token, now))
+    group = story.machine.classic.get("g")
+    assert group is not None and group.state is State.COMPLETING
+    assert story.leave("b").members[0].error == Error.NONE
+    assert story.beat("m").assignment == {story.topic_id: frozenset(range(4))}
+    assert story.heartbeat("a", GENERATION + 1) == Error.UNKNOWN_MEMBER_ID
+    assert story.join("a", owned=[0]).error == Error.UNKNOWN_MEMBER_ID
+    assert story.join("a").error == Error.NONE
+
+
+@pytest.mark.parametrize("kind", ["join", "sync"])
+def test_who_does_not_join_or_sync_in_time_is_removed(kind: str) -> None:
+    story = mixed()
+    assert story.heartbeat("a", GENERATION) == Error.REBALANCE_IN_PROGRESS
+    if kind == "sync":
+        story.join("a", owned=[0, 1])
+    for _ in range(5):
+        story.shard.advance(REBALANCE_MS // 5)
+        story.heartbeat("a", GENERATION)
+    assert story.heartbeat("a", GENERATION) == Error.UNKNOWN_MEMBER_ID
+
+
+def test_new_classic_members_learn_their_id_first_and_must_speak_what_the_others_do() -> None:
+    story = mixed()
+    assert story.join("") == Joined(Error.MEMBER_ID_REQUIRED, "c-fresh")
+    assert story.join("", protocol="sticky").error == Error.INCONSISTENT_GROUP_PROTOCOL
+    assert story.join("", protocols=(("range", b"?"),)).error == Error.INCONSISTENT_GROUP_PROTOCOL
+    assert story.join("", protocols=()).error == Error.INCONSISTENT_GROUP_PROTOCOL
+    assert story.join("c-fresh", owned=[1]).error == Error.UNKNOWN_MEMBER_ID
+    joined = story.join("c-fresh")
+    assert (joined.error, joined.generation, joined.leader, joined.members) == (0, GENERATION + 2, "", ())
+
+
+def test_a_static_member_changes_over_and_back() -> None:
+    story = Story(classic_group(member("a", assignment(0, 1))._replace(group_instance_id="i"), member("b", b"")))
+    joined = story.beat("m", instance_id="i")
+    assert joined.assignment is not None and joined.assignment[story.topic_id] == {0, 1}
+    assert story.heartbeat("a", GENERATION, "i") == Error.FENCED_INSTANCE_ID
+    assert story.sync("a", GENERATION).error == Error.UNKNOWN_MEMBER_ID
+    request = Join(
+        "g", "", "new", "consumer", (("range", subscription("orders")),), 10_000, REBALANCE_MS, "c", "h", "i"
+    )
+    waits = story.shard.ask(lambda machine, token, now: machine.kinds.join(request, token, now))
+    assert waits not in story.shard.answers, "the group is a classic one again and waits for the other member"
+    group = story.machine.classic.get("g")
+    assert group is not None and set(group.members.all) == {"b", "i-new"}
+    assert story.machine.consumers.groups == {}
+    story.check_replay()
+
+
+def test_the_last_member_of_the_consumer_protocol_leaves_a_classic_group_behind() -> None:
+    story = mixed()
+    since, epoch = len(story.shard.log), story.machine.consumers.groups["g"].epoch
+    assert story.beat("m", LEAVE_EPOCH).error == Error.NONE
+    written = story.shard.log[since:]
+    assert {type(record) for record in written[:-2]} == {ConsumerGroupTombstone}
+    assert written[-2] == GroupDeleted("g", "consumer")
+    stored = written[-1]
+    assert isinstance(stored, ClassicGroup)
+    assert [(each.member_id, each.assignment) for each in stored.members] == [
+        ("a", assignment(0, 1)),
+        ("b", assignment(2, 3)),
+    ]
+    group = story.machine.classic.get("g")
+    assert group is not None and (group.state, group.generation) == (State.PREPARING, epoch)
+    assert stored.generation == epoch + 1, "nobody knows it: a restart leads to a rebalance, too"
+    assert {name[0] for name in story.shard.timers} == {"classic"}
+    story.check_replay()
+
+
+@pytest.mark.parametrize("policy", [MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL])
+def test_the_policy_says_whether_a_group_goes_back(policy: MigrationPolicy) -> None:
+    story = Story(two_members(), migration=policy)
+    story.beat("m")
+    story.leave("m")
+    assert ("g" in story.machine.classic) == policy.downgrades
+    assert ("g" in story.machine.consumers.groups) != policy.downgrades
+
+
+def test_a_disabled_policy_keeps_classic_members_out() -> None:
+    story = Story(migration=MigrationPolicy.DISABLED)
+    assert story.beat("m").error == Error.NONE
+    assert story.join("").error == Error.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_silent_member_of_the_consumer_protocol_is_the_last_one_too() -> None:
+    story = Story(two_members(), session_timeout_ms=5_000)
+    story.beat("m")
+    story.shard.advance(5_000)
+    assert "g" in story.machine.classic
+
+
+def test_the_session_of_a_converted_member_is_its_own() -> None:
+    story = mixed()
+    story.shard.restart()
+    story.shard.advance(10_000)
+    assert set(story.machine.consumers.groups["g"].members) == {"m"}
+
+
+def test_members_of_both_protocols_are_removed_by_leave_group() -> None:
+    story = mixed()
+    left = story.leave("a", "a", "nobody", "m")
+    assert [each.error for each in left.members] == [0, Error.UNKNOWN_MEMBER_ID, Error.UNKNOWN_MEMBER_ID, 0]
+    group = story.machine.classic.get("g")
+    assert group is not None and set(group.members.all) == {"b"}
