@@ -127,7 +127,14 @@ async def test_a_pattern_finds_topics_and_never_internal_ones() -> None:
         assert has == {client.topic_id("orders-1"): [0], client.topic_id("orders-22"): [0]}
 
 
-async def test_a_name_belongs_to_one_protocol_while_it_has_members(orders: Client) -> None:
+async def test_a_name_belongs_to_one_protocol_while_it_has_members() -> None:
+    """Where groups are not converted."""
+    async with running(None, {"group.consumer.migration.policy": "disabled"}) as client:
+        await client.create("orders", partitions=4)
+        await keeps_its_name(client)
+
+
+async def keeps_its_name(orders: Client) -> None:
     member = (await orders.call(join("g"), 3)).member_id
     await orders.call(sync("g", member, 1, {member: b""}))
     assert (await orders.call(beat_join("g", "m", "orders"))).error_code == Error.GROUP_ID_NOT_FOUND
