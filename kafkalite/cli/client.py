@@ -6,6 +6,8 @@ A command ends with exit code 2 and one line that says what is wrong and what to
 import asyncio
 import json
 import re
+import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -78,17 +80,29 @@ def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
     @wraps(work)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            asyncio.run(work(*args, **kwargs))
+            asyncio.run(interruptible(work(*args, **kwargs)))
         except KafkaError as error:
             fail(str(error))
         except BrokenPipeError:
             raise  # who reads our output has had enough: the command ends without a word
         except OSError as error:
             fail(error.strerror or str(error))
-        except KeyboardInterrupt as interrupt:
+        except (asyncio.CancelledError, KeyboardInterrupt) as interrupt:
             raise click.Abort from interrupt
 
     return run
+
+
+async def interruptible(work: Coroutine[Any, Any, None]) -> None:
+    """Run the work of a command until Ctrl-C cancels it.
+
+    By a handler of the loop: the one of `asyncio.run` does not wake a loop that was just about to wait.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    if threading.current_thread() is threading.main_thread():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+    await work
 
 
 def refusal(error_code: int, message: str | None, subject: str) -> str:

@@ -36,6 +36,7 @@ __all__ = [
 
 OffsetRecord = OffsetCommitted | OffsetDeleted | TransactionalOffset | TransactionEnded
 NO_OFFSET = -1
+INT64_MAX = 2**63 - 1
 # Without the Python frame of `OffsetCommitted(...)`: this is done for every partition of every commit.
 _commit: Callable[[tuple[str, str, int, int, int, str, int, int, bytes]], OffsetCommitted] = partial(
     tuple.__new__, OffsetCommitted
@@ -196,7 +197,7 @@ class Offsets:
     def _take(self, request: Commit, check: CommitCheck, now: Now, records: list[object]) -> Iterator[int]:
         """The error of each partition; what has none becomes a record."""
         group, wall_ms, metadata_max, judge = request.group, now.wall_ms, self.settings.metadata_max, check.of_partition
-        expires_ms = -1 if request.retention_ms == -1 else wall_ms + request.retention_ms
+        expires_ms = -1 if request.retention_ms == -1 else min(wall_ms + request.retention_ms, INT64_MAX)
         for topic, partition, offset, epoch, metadata, topic_id in request.partitions:
             if metadata is not None and len(metadata) > metadata_max:
                 yield int(KafkaErrorCode.OFFSET_METADATA_TOO_LARGE)

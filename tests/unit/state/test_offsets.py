@@ -239,6 +239,14 @@ def test_an_old_client_sets_its_own_expiry() -> None:
     assert story.expire() == ([OffsetDeleted("g", "orders", 0)], True)
 
 
+def test_an_expiry_beyond_all_time_is_the_end_of_time() -> None:
+    story = Story()
+    story.commit(1, retention_ms=2**63 - 1)
+    assert isinstance(record := story.log[-1], OffsetCommitted) and record.expire_timestamp_ms == 2**63 - 1
+    story.ms = 10 * RETENTION_MS
+    assert story.expire() == ([], False)
+
+
 def test_a_pending_offset_keeps_its_partition_and_group() -> None:
     story = Story()
     story.commit(1)
