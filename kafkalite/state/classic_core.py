@@ -63,6 +63,7 @@ class GroupCore:
         "name",
         "protocol",
         "protocol_type",
+        "reserved",
         "settings",
         "state",
         "state_since_wall_ms",
@@ -76,6 +77,7 @@ class GroupCore:
         self.state = State.EMPTY
         self.state_since_wall_ms = state_since_wall_ms
         self.generation = 0
+        self.reserved = 0  # a generation that only a restart leads to (`_unknown_record`): none begins with it
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.members = Members()

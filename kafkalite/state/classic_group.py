@@ -1,7 +1,8 @@
 """One classic group: members join, the broker waits for all of them, the leader assigns, all get their part.
 
 Pure: a request becomes an event of `classic_table`, the table says the next state and the action. Laws:
-1. A generation grows by one when its joins are complete; requests of another generation are refused.
+1. A generation grows when its joins are complete, by one unless members were fenced; requests of another generation
+   are refused.
 2. Every token is answered once: a parked join when its generation begins, a parked sync when the leader has assigned or
    the rebalance starts anew, at the latest when the timer of the rebalance or of the member runs out.
 3. A record is written when a group is founded, when the leader has assigned, when a static member is replaced in a
@@ -75,16 +76,17 @@ class Group(Joins):
         """Remove the members that own any of these partitions, as if their sessions had run out (law 4).
 
         They drop all that they have as lost, join as new members and read the committed offsets. A rebalance alone
-        would not do: who keeps a partition through it keeps his position, too.
+        would not do: who keeps a partition through it keeps his position, too. Members that have gone since the last
+        record would be members again after a restart: they are left out of what is stored.
         """
         step = Step(now)
         owners = [name for name, member in self.members.all.items() if self._owns(member, partitions)]
-        if not owners:
-            return step.effects
         for name in owners:
             self._remove(name, step)
-        step.effects.records.append(self._unknown_record())
-        self.take(Event.MEMBERS_LEFT, step)
+        if owners or self._has_lost_stored():
+            step.effects.records.append(self._unknown_record())
+        if owners:
+            self.take(Event.MEMBERS_LEFT, step)
         return step.effects
 
     def delete(self, now: Now) -> Effects:
@@ -194,7 +196,13 @@ class Group(Joins):
         assigned = tuple(one.stored(self.protocol) for one in self.members.all.values() if not one.is_new)
         names = [one.member_id for one in assigned]
         leader = self.members.leader if self.members.leader in names else next(iter(names), None)
-        return self.record()._replace(generation=self.generation + 1, leader=leader, members=assigned)
+        self.reserved = self.generation + 1
+        return self.record()._replace(generation=self.reserved, leader=leader, members=assigned)
+
+    def _has_lost_stored(self) -> bool:
+        """Whether a member has gone that the last record still names."""
+        stored = self.stored.members if self.stored is not None else ()
+        return any(member.member_id not in self.members.all for member in stored)
 
     def _owns(self, member: Member, partitions: Collection[tuple[str, int]]) -> bool:
         """Whether it may have one of these partitions; True where nobody can tell."""

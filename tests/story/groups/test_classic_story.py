@@ -246,6 +246,36 @@ def test_a_static_member_that_restarts_while_it_waits_fences_its_former_self() -
     assert story.joined(second).generation == 1
 
 
+def owns_its_name() -> Story:
+    """A story in which everybody is assigned partition 0 of the topic that is called as itself."""
+    return Story(partitions_of=lambda part: frozenset({(part.decode(), 0)}), held_of=lambda _: frozenset())
+
+
+def fence(story: Story, *owners: str) -> None:
+    story.shard.do(story.shard.machine.fence_owners("g", {(owner, 0) for owner in owners}, story.shard.now))
+
+
+def test_who_was_gone_when_its_partitions_were_fenced_does_not_come_back_with_the_broker() -> None:
+    story = owns_its_name()
+    gone, other = story.stable(2)
+    story.leave(LeaveOf(gone))
+    fence(story, gone)
+    assert story.heartbeat(other, 1) == Error.REBALANCE_IN_PROGRESS, "the other one goes on"
+    story.shard.restart()
+    assert story.heartbeat(gone, 1) == Error.UNKNOWN_MEMBER_ID
+    assert story.heartbeat(other, 1) == Error.ILLEGAL_GENERATION, "it is assigned what the first one left behind"
+
+
+def test_a_generation_that_nobody_knows_is_not_the_next_one() -> None:
+    """What is stored for a restart when members are fenced."""
+    story = owns_its_name()
+    fenced, other = story.stable(2)
+    fence(story, fenced)
+    joined = story.join(other)
+    story.shard.restart()
+    assert story.heartbeat(other, joined.generation) == Error.ILLEGAL_GENERATION
+
+
 def test_a_static_member_is_removed_by_its_instance_id() -> None:
     story = Story()
     story.stable(1)

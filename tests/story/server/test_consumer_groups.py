@@ -6,7 +6,8 @@ import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from tests.kit.members import beat, beat_join, given, join, leave, owned, sync
+from kafkalite.protocol.messages.list_groups import ListGroupsRequest
+from tests.kit.members import assignment, beat, beat_join, given, heartbeat, join, leave, owned, sync
 from tests.kit.server import Client, running
 
 QUICK = {"group.consumer.assignment.interval.ms": "0"}
@@ -132,6 +133,25 @@ async def test_a_name_belongs_to_one_protocol_while_it_has_members() -> None:
     async with running(None, {"group.consumer.migration.policy": "disabled"}) as client:
         await client.create("orders", partitions=4)
         await keeps_its_name(client)
+
+
+async def test_both_protocols_share_a_name_and_a_group_goes_over_to_the_one_that_is_left(orders: Client) -> None:
+    """As long as the policy is the default one: a classic group becomes a consumer group, and a classic one again."""
+    old = (await orders.call(join("g"), 3)).member_id
+    await orders.call(sync("g", old, 1, {old: assignment("orders", 0, 1, 2, 3)}))
+    came = await orders.call(beat_join("g", "m", "orders"))
+    assert (came.error_code, came.member_epoch > 1, given(came)) == (0, True, {})
+    assert await kind_of(orders) == "consumer"
+    assert (await orders.call(heartbeat("g", old, 1), 3)).error_code == Error.REBALANCE_IN_PROGRESS
+    assert (await orders.call(beat("g", "m", -1))).error_code == 0
+    assert await kind_of(orders) == "classic"
+    again = await orders.call(join("g", old), 3)
+    assert (again.error_code, again.leader, [each.member_id for each in again.members]) == (0, old, [old])
+
+
+async def kind_of(client: Client) -> str:
+    (group,) = (await client.call(ListGroupsRequest())).groups
+    return str(group.group_type)
 
 
 async def keeps_its_name(orders: Client) -> None:
