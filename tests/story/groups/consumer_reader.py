@@ -25,6 +25,8 @@ class ConsumerReader(Reader):
 
     def step(self) -> None:
         joins = self.generation == 0
+        if joins:
+            self.send()  # on one connection they come first: its id stays, and epochs begin anew with a group
         owned = self._owned() if joins or self.tells else None
         request = ConsumerGroupHeartbeat(
             self.world.group, self.member_id, self.generation, self.instance, owned=owned,

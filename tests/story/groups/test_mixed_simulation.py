@@ -370,9 +370,9 @@ def forget_to_watch_the_converted(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    for seed in range(FIRST, FIRST + 200):
+    for seed in range(FIRST, FIRST + 1000):
         try:
             live(seed)
         except (AssertionError, KeyError):
             return
-    pytest.fail(f"{plant.__name__} was not found in 200 lives")
+    pytest.fail(f"{plant.__name__} was not found in 1000 lives")
