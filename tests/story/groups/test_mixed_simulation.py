@@ -20,7 +20,6 @@ from kafkalite.state import (
     consumer_queries,
     consumer_reconciliation,
     group_kinds,
-    migration,
 )
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_table import TRANSITIONS as CLASSIC_ROWS
@@ -330,11 +329,6 @@ def overlook_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(consumer_core, "reconcile", lambda current, now: reconcile(current, now._replace(owners={})))
 
 
-def take_the_unsure_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A conversion believes that a member without an assignment owns nothing."""
-    monkeypatch.setattr(migration, "_is_certain", lambda group, member: True)
-
-
 def let_the_unknown_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that was removed joins again with all that it owned."""
     monkeypatch.setattr(consumer_classic, "_admit", _admit_all)
@@ -362,7 +356,6 @@ def forget_to_watch_the_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         zombies_commit,
         overlook_owners,
-        take_the_unsure_along,
         let_the_unknown_in,
         lose_timers_at_load,
         forget_to_watch_the_converted,
