@@ -72,6 +72,7 @@ class ClassicReader(Reader):
         self.seen = self.world.sizes()
         if self.eager:
             self.own(set())
+        self.send()  # as on one connection: what was committed arrives before the request to join
         owned = [_Owned(topic=t, partitions=[p]) for t, p in sorted(self.positions)]
         subscription = ConsumerProtocolSubscription(
             topics=list(self.topics), owned_partitions=owned, generation_id=self.owns_in
