@@ -11,6 +11,7 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+    read_assignment,
     write,
 )
 from kafkalite.state.classic_core import ClassicSettings
@@ -37,7 +38,7 @@ from kafkalite.state.group_records import (
     GroupDeleted,
 )
 from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import OffsetSettings
+from kafkalite.state.offsets import CommitOf, OffsetSettings
 from tests.kit.consumer_groups import FakeTopics, durable
 from tests.story.groups.shard import Shard
 
@@ -69,7 +70,7 @@ class Story:
     """One group `g` in a shard, and what is asked of it."""
 
     def __init__(self, *records: ClassicGroup, **settings: Any) -> None:
-        self.topics = FakeTopics(orders=4)
+        self.topics = FakeTopics(orders=3)
         self.topic_id = self.topics.topics["orders"].topic_id
         self.settings = ConsumerGroupSettings(assignment_interval_ms=0, **settings)
         self.shard = Shard(self._make)
@@ -135,7 +136,7 @@ class Story:
 
 
 def two_members() -> ClassicGroup:
-    return classic_group(member("a", assignment(0, 1)), member("b", assignment(2, 3)))
+    return classic_group(member("a", assignment(0, 1)), member("b", assignment(2)))
 
 
 def mixed() -> Story:
@@ -222,10 +223,48 @@ def test_a_member_that_may_own_anything_is_left_out() -> None:
     group = story.machine.classic.get("g")
     assert group is not None and group.state is State.COMPLETING
     assert story.leave("b").members[0].error == Error.NONE
-    assert story.beat("m").assignment == {story.topic_id: frozenset(range(4))}
+    assert story.beat("m").assignment == {story.topic_id: frozenset(range(3))}
     assert story.heartbeat("a", GENERATION + 1) == Error.UNKNOWN_MEMBER_ID
     assert story.join("a", owned=[0]).error == Error.UNKNOWN_MEMBER_ID
     assert story.join("a").error == Error.NONE
+
+
+def test_a_classic_member_hands_over_by_its_own_requests() -> None:
+    story = mixed()
+    assert story.heartbeat("a", GENERATION - 1) == Error.ILLEGAL_GENERATION
+    assert story.heartbeat("m", GENERATION + 1) == Error.UNKNOWN_MEMBER_ID
+    assert story.heartbeat("a", GENERATION) == Error.REBALANCE_IN_PROGRESS
+    assert ("consumer", "join", "g", "a") in story.shard.timers
+    joined = story.join("a", owned=[0, 1])
+    assert joined == Joined(0, "a", GENERATION, "consumer", "range")
+    assert ("consumer", "join", "g", "a") not in story.shard.timers
+    assert story.sync("a", GENERATION, "other").error == Error.INCONSISTENT_GROUP_PROTOCOL
+    synced = story.sync("a", GENERATION, "range")
+    (kept,) = read_assignment(synced.assignment).assigned_partitions
+    assert (kept.topic, set(kept.partitions)) == ("orders", story.owned("a"))
+    assert len(kept.partitions) == 1
+    assert story.heartbeat("a", GENERATION) == Error.REBALANCE_IN_PROGRESS, "it is to give one up"
+    (given_up,) = {0, 1} - set(kept.partitions)
+    assert story.beat("m", GENERATION + 1).assignment is None, "it has not said that it gave it up"
+    assert story.join("a", owned=kept.partitions).generation == GENERATION + 1
+    assert story.beat("m", GENERATION + 1).assignment == {story.topic_id: frozenset({given_up})}
+    assert story.sync("a", GENERATION + 1).error == Error.NONE
+    assert story.heartbeat("a", GENERATION + 1) == Error.NONE
+    story.check_replay()
+
+
+def test_a_late_commit_cannot_set_back_what_somebody_else_owns() -> None:
+    story = mixed()
+    (moved,) = {0, 1} - set(story.machine.consumers.groups["g"].targets["a"].get(story.topic_id, frozenset()))
+    story.join("a", owned=[0, 1])
+    check = story.machine.kinds.check_commit("g", "a", None, GENERATION)
+    assert check.of_partition(story.topic_id, moved) == Error.NONE, "it may commit what it is to give up"
+    story.join("a", owned=[1 - moved])
+    story.beat("m", GENERATION + 1)
+    late = story.machine.kinds.check_commit("g", "a", None, GENERATION + 1)
+    assert late.of_partition(story.topic_id, moved) == Error.ILLEGAL_GENERATION
+    assert late.of_partition(story.topic_id, 1 - moved) == Error.NONE
+    assert story.machine.kinds.check_commit("g", "a", None, GENERATION).code == Error.ILLEGAL_GENERATION
 
 
 @pytest.mark.parametrize("kind", ["join", "sync"])
@@ -279,7 +318,7 @@ def test_the_last_member_of_the_consumer_protocol_leaves_a_classic_group_behind(
     assert isinstance(stored, ClassicGroup)
     assert [(each.member_id, each.assignment) for each in stored.members] == [
         ("a", assignment(0, 1)),
-        ("b", assignment(2, 3)),
+        ("b", assignment(2)),
     ]
     group = story.machine.classic.get("g")
     assert group is not None and (group.state, group.generation) == (State.PREPARING, epoch)
@@ -323,3 +362,18 @@ def test_members_of_both_protocols_are_removed_by_leave_group() -> None:
     assert [each.error for each in left.members] == [0, Error.UNKNOWN_MEMBER_ID, Error.UNKNOWN_MEMBER_ID, 0]
     group = story.machine.classic.get("g")
     assert group is not None and set(group.members.all) == {"b"}
+
+
+def test_a_rewind_removes_classic_owners() -> None:
+    story = mixed()
+    wanted = [CommitOf("orders", 0, 5, topic_id=story.topic_id)]
+    story.ask(lambda machine, token, now: machine.rewind("g", wanted, token, now))
+    assert story.heartbeat("a", GENERATION) == Error.UNKNOWN_MEMBER_ID
+    assert story.heartbeat("b", GENERATION) == Error.REBALANCE_IN_PROGRESS
+    assert story.join("a", owned=[0]).error == Error.UNKNOWN_MEMBER_ID
+    assert story.machine.kinds.check_commit("g", "a", None, GENERATION).code == Error.UNKNOWN_MEMBER_ID
+    assert story.beat("m", GENERATION + 1).error == Error.NONE
+    targets = story.machine.consumers.groups["g"].targets
+    assert set(targets) == {"b", "m"}
+    assert any(0 in target.get(story.topic_id, ()) for target in targets.values()), "it is assigned anew"
+    story.check_replay()

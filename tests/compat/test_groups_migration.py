@@ -1,0 +1,95 @@
+"""Consumers change over from the classic protocol to the consumer protocol (KIP-848) one after the other, and back.
+
+Nobody of the others stops: each record is read, and none again that was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import confluent_kafka as ck
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.java import JAVA_VERSIONS
+from tests.compat.clients.java_members import JavaProcess
+from tests.compat.clients.members import AIO, CONSUMER, EAGER, PYTHON, REFUSED, Crowd, Kind, Member, Place, Wish
+from tests.compat.clients.model import DEADLINE_S
+from tests.compat.conftest import MakeTopic, unused_name
+from tests.compat.group_kit import EACH, PARTITIONS, committed, places, write
+from tests.kit import jvm
+from tests.kit.brokers import wait_until
+
+MEMBERS = 3
+Type = ck.ConsumerGroupType
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+
+@pytest.fixture(scope="module")
+def java(group_address: str) -> Iterator[JavaProcess]:
+    """Java's consumers of the current version."""
+    if (reason := jvm.java_missing()) is not None:
+        pytest.skip(f"Apache Kafka's consumers: {reason}")
+    with JavaProcess(JAVA_VERSIONS[0], group_address) as process:
+        yield process
+
+
+def type_of(address: str, group: str) -> Type:
+    """What kind of group it is, as the broker says."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
+    found = admin.list_consumer_groups().result(DEADLINE_S)
+    answer: Type = next(each.type for each in found.valid if each.group_id == group)
+    return answer
+
+
+def commit_at_last(members: list[Member], wanted: list[Place], end: int) -> None:
+    """As `commit_all`, but a member that is still on its way to the last assignment may be refused."""
+
+    def done() -> bool:
+        for member in members:
+            with suppress(*REFUSED):
+                member.commit()
+        return committed(members[0].address, members[0].wish.group, wanted) == dict.fromkeys(wanted, end)
+
+    wait_until(done, f"{members[0].wish.group} is at {end} everywhere")
+
+
+def changed_over_and_back(crowd: Crowd, topic: str, classic: Kind, modern: Kind) -> None:
+    """Three members are replaced in turn by such of the other protocol, and then by such of the first again."""
+    wish, everything, turns = Wish(unused_name("migration"), (topic,)), places(topic), [modern] * 3 + [classic] * 3
+    members = [(classic, crowd.join(classic, wish)) for _ in range(MEMBERS)]
+
+    def settled() -> bool:
+        owned = sorted(place for _, member in members for place in member.assigned)
+        return owned == everything and all(len(member.assigned) == PARTITIONS // MEMBERS for _, member in members)
+
+    crowd.wait(settled, "an even share")
+    for turn, kind in enumerate(turns):
+        crowd.read(write(crowd.address, topic, turn * EACH), *crowd.members)
+        commit_at_last([member for _, member in members], everything, (turn + 1) * EACH)
+        heard = {member: len(member.seen) for member in crowd.members}
+        members.pop(0)[1].leave()
+        members.append((kind, crowd.join(kind, wish)))
+        crowd.wait(settled, f"an even share after turn {turn}")
+        modern_too = any(each is modern for each, _ in members)
+        again = [seen for member in crowd.members for seen in member.seen[heard.get(member, 0) :]]
+        assert not again, "what was committed is read again"
+        assert type_of(crowd.address, wish.group) == (Type.CONSUMER if modern_too else Type.CLASSIC)
+    crowd.read(write(crowd.address, topic, len(turns) * EACH), *crowd.members)
+
+
+@pytest.mark.parametrize("classic", [EAGER, AIO, PYTHON], ids=lambda kind: kind.name)
+def test_members_change_over_and_back(crowd: Crowd, new_group_topic: MakeTopic, classic: Kind) -> None:
+    """To librdkafka's members of the consumer protocol; not from its `cooperative-sticky`, which sends user data."""
+    changed_over_and_back(crowd, new_group_topic(PARTITIONS), classic, CONSUMER)
+
+
+@pytest.mark.parametrize("how", ["range", "cooperative-sticky"])
+def test_java_members_change_over_and_back(
+    crowd: Crowd, new_group_topic: MakeTopic, java: JavaProcess, how: str
+) -> None:
+    """Java's consumers by both protocols."""
+    changed_over_and_back(crowd, new_group_topic(PARTITIONS), java.kind(how), java.kind("consumer"))
