@@ -154,5 +154,6 @@ class Reader:
         return bool(lost)
 
     def lose(self) -> None:
-        """It was told that nothing is its own any more: no last commit."""
+        """It was told that nothing is its own any more: no last commit. What it sent comes before what it asks next."""
+        self.send()
         self.positions.clear()
