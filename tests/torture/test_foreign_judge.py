@@ -29,6 +29,14 @@ pytestmark = [
     pytest.mark.torture,
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
 ]
+# The timestamps of our records are years old: with the default, retention takes them half a minute after a start.
+# Here it looks all the time.
+SETTINGS = {
+    "log.segment.bytes": str(1 << 20),
+    "log.retention.ms": "-1",
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "500",
+}
 PARTITIONS = 2
 RECORDS = 3000
 THEIRS, OURS = "theirs", "ours"
@@ -41,8 +49,8 @@ class Files:
 
     def __init__(self, directory: Path, random: Random) -> None:
         self.histories = {THEIRS: History(), OURS: History()}
-        self.kafka = ApacheKafka(directory / "kafka", {"log.segment.bytes": str(1 << 20)})
-        self.kafkalite = Kafkalite(directory / "kafkalite", {"log.segment.bytes": str(1 << 20)})
+        self.kafka = ApacheKafka(directory / "kafka", SETTINGS)
+        self.kafkalite = Kafkalite(directory / "kafkalite", SETTINGS)
         self.random = random
 
     def produced_by_librdkafka(self, broker: Broker, topic: str, first: int) -> None:
