@@ -263,6 +263,7 @@ class DecodeError(KafkaError, ValueError):
         "null",  # null where the version does not allow it
         "varint",  # an unsigned varint beyond 32 bits or 5 bytes
         "utf-8",  # a string that is not UTF-8
+        "string length",  # a string of more than 32,767 bytes
         "array length",  # more elements than the bytes left could hold, or than the limit allows
         "trailing bytes",  # bytes after the end of the message
         "tag order",  # tags not strictly ascending

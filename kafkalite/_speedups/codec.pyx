@@ -34,6 +34,7 @@ from kafkalite._speedups.plans cimport (
     Plan,
     RECORDS,
     STRING,
+    STRING_MAX,
     STRUCT,
     UINT16,
     UINT32,
@@ -145,6 +146,8 @@ cdef Py_ssize_t need_size(Reader *r, int code, bint flexible, bint nullable) exc
         fail(r, "negative length", f"a {kind_name(code)} has length {n}")
     if n == -1 and not nullable:
         fail(r, "null", f"a {kind_name(code)} that may not be null is null")
+    if n > STRING_MAX and code == STRING:
+        fail(r, "string length", f"a string of {n} bytes is too long")
     return n
 
 

@@ -29,6 +29,7 @@ from kafkalite._speedups.plans cimport (
     Plan,
     RECORDS,
     STRING,
+    STRING_MAX,
     STRUCT,
     UINT16,
     UINT32,
@@ -60,8 +61,7 @@ cdef extern from "Python.h":
 cdef enum:
     STACK_ROOM = 1024             # most answers fit; larger ones move to the heap
     PART_MIN = 16384              # bytes from which a record batch becomes a part of its own instead of a copy
-    STRING_MAX = 32767            # of a string in a version that is not flexible (Kafka checks it in all versions)
-    SIZE_MAX_ = 2147483646        # of anything else: lengths are 32 bits, and one is added in flexible versions
+    SIZE_MAX_ = 2147483646        # of anything but a string: lengths are 32 bits, and one is added in flexible versions
 
 
 cdef struct Writer:

@@ -15,7 +15,7 @@ from kafkalite.protocol.schema import Layout, Message, Slot, Wire
 __all__ = ["decode", "encode"]
 
 ELEMENTS_MAX = 4_000_000
-STRING_MAX = 32767
+STRING_MAX = 32767  # bytes, in every version as in Kafka: what was read can also be written
 SIZE_MAX = 2**31 - 2
 NUMBERS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d"}
 STRUCTS = {kind: struct.Struct(">" + letter) for kind, letter in NUMBERS.items()}
@@ -64,6 +64,8 @@ class Reader:
             raise self.fail("negative length", f"a {kind} has length {n}")
         if n == -1 and not nullable:
             raise self.fail("null", f"a {kind} that may not be null is null")
+        if n > STRING_MAX and kind == "string":
+            raise self.fail("string length", f"a string of {n} bytes is too long")
         return n
 
 

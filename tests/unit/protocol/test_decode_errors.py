@@ -26,6 +26,7 @@ BAD = [
     ("varint", MetadataRequest, 9, "ffffffffff01", 0, "topics"),
     ("varint", MetadataRequest, 9, "ffffffff7f", 0, "topics"),
     ("utf-8", MetadataRequest, 0, "00000001 0002 c328", 6, "topics[0].name"),
+    ("string length", MetadataRequest, 9, "02 818002" + "78" * 32768, 4, "topics[0].name"),
     ("array length", MetadataRequest, 0, "7fffffff 0000", 4, "topics"),
     ("array length", MetadataRequest, 0, "00000002 0000 00", 4, "topics"),
     ("trailing bytes", MetadataRequest, 0, "00000000 00", 4, ""),
@@ -50,6 +51,13 @@ def test_refusal(engine, kind, cls, version, data, position, field) -> None:
 
 def test_every_kind_is_in_the_table() -> None:
     assert {row[0] for row in BAD} == set(DecodeError.KINDS)
+
+
+@pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
+def test_the_longest_string_is_read(engine) -> None:
+    topic = MetadataRequest.MetadataRequestTopic(name="x" * 32767)
+    body = engine.encode(MetadataRequest(topics=[topic]), 9)
+    assert engine.decode(MetadataRequest, 9, body).topics[0].name == topic.name
 
 
 @pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
