@@ -64,6 +64,7 @@ class GroupCore:
         "protocol",
         "protocol_type",
         "reserved",
+        "rewound",
         "settings",
         "state",
         "state_since_wall_ms",
@@ -78,6 +79,7 @@ class GroupCore:
         self.state_since_wall_ms = state_since_wall_ms
         self.generation = 0
         self.reserved = 0  # a generation that only a restart leads to (`_unknown_record`): none begins with it
+        self.rewound: frozenset[tuple[str, int]] = frozenset()  # in this generation: nobody commits these any more
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.members = Members()

@@ -9,6 +9,7 @@ Pure: a request becomes an event of `classic_table`, the table says the next sta
    Stable group, when the last member has gone, when members are fenced and when a consumer group becomes this one. Only
    what it holds survives a restart.
 4. A member that is fenced is unknown from then on, also after a restart: nothing that it did before can be committed.
+   Of a partition that is rewound while members rejoin nothing is committed until the next generation (`rewound`).
 Differences from Kafka: a second join or sync of a member answers the first one (REBALANCE_IN_PROGRESS), where Kafka
 lets it hang; a member that is refused because the group is full no longer holds up the rebalance.
 Source: GroupMetadataManager.java, ClassicGroup.java of Apache Kafka; KIP-394, KIP-345, KIP-814.
@@ -76,15 +77,19 @@ class Group(Joins):
         """Remove the members that own any of these partitions, as if their sessions had run out (law 4).
 
         They drop all that they have as lost, join as new members and read the committed offsets. A rebalance alone
-        would not do: who keeps a partition through it keeps his position, too. Members that have gone since the last
-        record would be members again after a restart: they are left out of what is stored.
+        would not do: who keeps a partition through it keeps his position, too. While members rejoin, the partition may
+        be nobody's already, and a commit of who had it may come late: in this generation none is taken any more, and
+        what is stored is a generation that nobody knows. That leaves out members that have gone since the last record,
+        which would be members again after a restart.
         """
         step = Step(now)
         owners = [name for name, member in self.members.all.items() if self._owns(member, partitions)]
         for name in owners:
             self._remove(name, step)
-        if owners or self._has_lost_stored():
-            step.effects.records.append(self._unknown_record())
+        if owners or self.state is State.PREPARING:
+            self.rewound |= frozenset(partitions)
+            if owners or (self.stored is not None and self.stored.members):
+                step.effects.records.append(self._unknown_record())
         if owners:
             self.take(Event.MEMBERS_LEFT, step)
         return step.effects
@@ -198,11 +203,6 @@ class Group(Joins):
         leader = self.members.leader if self.members.leader in names else next(iter(names), None)
         self.reserved = self.generation + 1
         return self.record()._replace(generation=self.reserved, leader=leader, members=assigned)
-
-    def _has_lost_stored(self) -> bool:
-        """Whether a member has gone that the last record still names."""
-        stored = self.stored.members if self.stored is not None else ()
-        return any(member.member_id not in self.members.all for member in stored)
 
     def _owns(self, member: Member, partitions: Collection[tuple[str, int]]) -> bool:
         """Whether it may have one of these partitions; True where nobody can tell."""

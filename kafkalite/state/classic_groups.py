@@ -37,12 +37,17 @@ UNKNOWN_MEMBER_ID = KafkaErrorCode.UNKNOWN_MEMBER_ID
 
 
 class CommitJudged(NamedTuple):
-    """A judgement on a commit; in a classic group it is the same for all partitions."""
+    """A judgement on a commit; in a classic group it is the same for all partitions but those that were rewound in
+    the generation that runs.
+    """
 
     code: int
+    rewound: frozenset[tuple[str, int]] = frozenset()
 
     def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> int:
         """The judgement on one partition of a commit."""
+        if self.rewound and not self.code and (topic, partition) in self.rewound:
+            return KafkaErrorCode.ILLEGAL_GENERATION
         return self.code
 
 
@@ -179,7 +184,7 @@ class ClassicGroups:
         elif not transactional:
             return CommitJudged(UNKNOWN_MEMBER_ID)
         rebalancing = group.state is State.COMPLETING and not transactional
-        return CommitJudged(KafkaErrorCode.REBALANCE_IN_PROGRESS if rebalancing else KafkaErrorCode.NONE)
+        return CommitJudged(KafkaErrorCode.REBALANCE_IN_PROGRESS if rebalancing else KafkaErrorCode.NONE, group.rewound)
 
     def committed(self, name: str, member_id: str, now: Now) -> Effects:
         """A commit was taken: it keeps the member's session alive."""

@@ -73,7 +73,7 @@ class Rebalance(GroupCore):
 
     def begin_generation(self, step: Step) -> None:
         """Answer all joins, and wait for the syncs."""
-        self.generation = self._next_generation()
+        self._count_up()
         self.protocol = self.members.chosen_protocol()
         self.topics = self.subscribed_topics()
         self.members.pending_sync = dict.fromkeys(self.members.all)
@@ -86,14 +86,15 @@ class Rebalance(GroupCore):
         step.effects.set_timer(self._sync_timer(), step.now.ms + self.members.rebalance_timeout_ms())
 
     def store_empty(self, step: Step) -> None:
-        self.generation = self._next_generation()
+        self._count_up()
         self.protocol = None
         self.topics = self.subscribed_topics()
         step.effects.records.append(self.record())
 
-    def _next_generation(self) -> int:
-        """One that no member knows, and that was not stored for members that know an older one."""
-        return max(self.generation, self.reserved) + 1
+    def _count_up(self) -> None:
+        """A generation that no member knows, and that was not stored for members that know an older one."""
+        self.generation = max(self.generation, self.reserved) + 1
+        self.rewound = frozenset()
 
     def spread_assignment(self, step: Step) -> None:
         """Keep what the leader assigned, and answer all parked syncs; who was left out gets nothing."""

@@ -51,6 +51,8 @@ class CommitCheck(NamedTuple):
         current: what the member owns, where the epoch is an older one; None = it is the member's own.
         member_id, owners: a partition that somebody else owns now is not the sender's to commit: it gave it up, and
             this commit comes late.
+        behind: the epoch is older than the target assignment: what nobody owns now may have been the sender's in it.
+            It commits only what it owns, so that nothing late undoes a rewind.
         late: the error for that.
     """
 
@@ -60,13 +62,14 @@ class CommitCheck(NamedTuple):
     member_id: str = ""
     owners: Owners = {}  # noqa: RUF012
     late: KafkaErrorCode = KafkaErrorCode.STALE_MEMBER_EPOCH
+    behind: bool = False
 
     def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> KafkaErrorCode:
         """Answer NONE, or that the sender did not own the partition in this epoch, or does not any more."""
         if self.code != KafkaErrorCode.NONE:
             return self.code
         if self.current is None:
-            lost = self.owners.get((topic_id, partition), self.member_id) != self.member_id
+            lost = self.owners.get((topic_id, partition), "" if self.behind else self.member_id) != self.member_id
             return self.late if lost else KafkaErrorCode.NONE
         for epochs in (self.current.assigned, self.current.pending_revocation):
             given_at = epochs.get(topic_id, {}).get(partition)
@@ -87,7 +90,8 @@ def check_commit(group: ConsumerGroup, member_id: str, member_epoch: int) -> Com
     classic = group.speaks_classic(member_id)
     late = KafkaErrorCode.ILLEGAL_GENERATION if classic else KafkaErrorCode.STALE_MEMBER_EPOCH
     if member_epoch == current.member_epoch:
-        return CommitCheck(KafkaErrorCode.NONE, member_epoch, None, member_id, group.owners, late)
+        behind = member_epoch < group.assignment_epoch
+        return CommitCheck(KafkaErrorCode.NONE, member_epoch, None, member_id, group.owners, late, behind)
     if classic:
         return CommitCheck(late)
     if member_epoch < 0 or member_epoch > current.member_epoch:
@@ -171,11 +175,12 @@ def fence_owners(group: ConsumerGroup, partitions: Collection[tuple[bytes, int]]
     send with their old epoch is FENCED_MEMBER_EPOCH, their commits are STALE_MEMBER_EPOCH; they join with epoch 0 and
     are given their target anew. Where a new target assignment is due, it stays due.
     Owners of the classic protocol are removed, which makes one due: a rejoin does not tell the broker what a member
-    has missed.
+    has missed. The target gets a new epoch also where nobody owns the partitions: whoever gave one up may have the
+    same epoch still, and is `behind` then.
     """
-    owners = sorted({group.owners[place] for place in partitions if place in group.owners})
-    if not owners:
+    if not group.members:
         return []
+    owners = sorted({group.owners[place] for place in partitions if place in group.owners})
     removed = [member_id for member_id in owners if group.speaks_classic(member_id)]
     settled = group.epoch == group.assignment_epoch
     epoch = group.epoch + 1 if settled else group.epoch

@@ -34,7 +34,8 @@ Owned = dict[bytes, frozenset[int]]
 def upgraded(group: Group, settings: ConsumerGroupSettings, topics: Topics, embedded: EmbeddedProtocol) -> list[object]:
     """Answer the records of the consumer group that a classic group with members becomes.
 
-    Its epoch, and that of all members, is the generation; the target assignment is what the members own.
+    The epoch of all members is the generation; the target assignment is what the members own. Its epoch is the same,
+    but after a rewind a later one (`Group.rewound`).
     Raises: Refused, GROUP_ID_NOT_FOUND: the group stays a classic one.
     """
     _check(group, settings)
@@ -48,9 +49,10 @@ def upgraded(group: Group, settings: ConsumerGroupSettings, topics: Topics, embe
             taken |= places
             found.append((member, subscription, owned))
     records: list[object] = [_metadata(name, member, subscription) for member, subscription, _ in found]
-    records.append(ConsumerGroupMetadata(name, epoch))
+    target_epoch = max(epoch, group.reserved)
+    records.append(ConsumerGroupMetadata(name, target_epoch))
     records += [ConsumerGroupTargetAssignmentMember(name, member.member_id, owned) for member, _, owned in found]
-    records.append(ConsumerGroupTargetAssignmentMetadata(name, epoch))
+    records.append(ConsumerGroupTargetAssignmentMetadata(name, target_epoch))
     return records + [_current(name, member, epoch, owned) for member, _, owned in found]
 
 

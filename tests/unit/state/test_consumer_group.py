@@ -6,7 +6,7 @@ from kafkalite.errors import KafkaErrorCode as Code
 from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, ConsumerGroupSettings
 from kafkalite.state.consumer_queries import check_commit, check_fetch, deletion, describe, fence_owners
 from kafkalite.state.consumer_reconciliation import MemberState
-from kafkalite.state.consumer_state import ConsumerGroupState
+from kafkalite.state.consumer_state import ConsumerGroup, ConsumerGroupState
 from kafkalite.state.group_records import (
     ConsumerGroupCurrentMemberAssignment,
     ConsumerGroupMemberMetadata,
@@ -357,7 +357,13 @@ def test_owners_of_rewound_partitions_are_fenced_and_get_them_anew(shard: Shard)
     settle(alice, bob)
     assert bob.owned == owned and bob.epoch == old + 1
     assert check_commit(shard.group(), "bob", old).of_partition(*place) == Code.STALE_MEMBER_EPOCH
-    assert fence_owners(shard.group(), [(bytes(16), 0)]) == []
+    shard.append(fence_owners(shard.group(), [(bytes(16), 0)]))
+    assert (alice.beat().error, bob.beat().error) == (Code.NONE, Code.NONE), "nobody owns what is rewound"
+    assert bob.owned == owned and bob.epoch == old + 2
+
+
+def test_a_rewind_of_a_group_without_members_writes_offsets_alone() -> None:
+    assert fence_owners(ConsumerGroup("g"), [(bytes(16), 0)]) == []
 
 
 def test_a_rewind_does_not_swallow_an_assignment_that_is_due() -> None:

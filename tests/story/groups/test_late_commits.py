@@ -1,0 +1,265 @@
+"""A commit that comes late must not undo a rewind, also where the partition is nobody's until members rejoin.
+
+The commit goes over another connection than what its sender asked since, and so arrives after it: the sender has given
+the partition up, and nobody else has got it. One story for each kind of member, each with a restart of the broker
+between rewind and commit, and without.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kafkalite.coordinators.embedded import Embedded
+from kafkalite.coordinators.group_settings import held_of, partitions_of, topics_of
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.protocol.stored.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    write,
+)
+from kafkalite.state.classic_core import ClassicSettings
+from kafkalite.state.classic_requests import Heartbeat, Join, Sync
+from kafkalite.state.consumer_group import ConsumerGroups
+from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, ConsumerGroupSettings, MigrationPolicy
+from kafkalite.state.effects import Token
+from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, OffsetSettings
+from kafkalite.state.registered_requests import HeartbeatPlus, RegisterConsumer
+from tests.kit.consumer_groups import FakeTopics
+from tests.story.groups.shard import Shard
+
+REWOUND_TO = 3
+LATE = 90
+Owned = Mapping[str, tuple[int, ...]]
+restarts = pytest.mark.parametrize("restarted", [False, True], ids=["running", "restarted"])
+
+
+class Story:
+    """One group `g` that reads `orders` and `clicks`."""
+
+    def __init__(self, interval_ms: int = 0) -> None:
+        self.topics = FakeTopics(orders=2, clicks=1)
+        self._interval_ms = interval_ms
+        self.made = 0
+        self.shard = Shard(self._make)
+
+    def _make(self) -> GroupShard:
+        classic = ClassicSettings(initial_delay_ms=0, topics_of=topics_of, partitions_of=partitions_of, held_of=held_of)
+        settings = ConsumerGroupSettings(
+            assignment_interval_ms=self._interval_ms, migration=MigrationPolicy.BIDIRECTIONAL
+        )
+        return GroupShard(classic, OffsetSettings(), ConsumerGroups(self.topics, lambda _: settings, Embedded()))
+
+    def ask(self, part: str, command: str, request: Any) -> Token:
+        def run(machine: GroupShard, token: Token, now: Any) -> Any:
+            return getattr(getattr(machine, part), command)(request, token, now)
+
+        return self.shard.ask(run)
+
+    def answer(self, part: str, command: str, request: Any) -> Any:
+        return self.shard.answers[self.ask(part, command, request)]
+
+    def commit(self, member: str, generation: int, *places: tuple[str, int], offset: int = LATE) -> tuple[int, ...]:
+        parts = [CommitOf(name, at, offset, topic_id=self.topics.topics[name].topic_id) for name, at in places]
+        done = self.answer("offsets", "commit", Commit("g", parts, member, generation))
+        assert isinstance(done, CommitsDone)
+        return (done.error,) * len(places) if done.error else done.errors
+
+    def rewind(self, topic: str, partition: int) -> None:
+        part = CommitOf(topic, partition, REWOUND_TO, topic_id=self.topics.topics[topic].topic_id)
+        token = self.shard.ask(lambda machine, token, now: machine.rewind("g", [part], token, now))
+        assert self.shard.answers[token] == CommitsDone(0, (0,))
+
+    def committed(self, topic: str, partition: int) -> int:
+        return self.shard.machine.committed("g", topic, partition)
+
+    # classic members
+
+    def join(self, member: str, owned: Owned, *, protocol: str = "cooperative-sticky") -> Token:
+        named = [ConsumerProtocolSubscription.TopicPartition(topic=t, partitions=list(p)) for t, p in owned.items()]
+        says = write(ConsumerProtocolSubscription(topics=["orders"], owned_partitions=named))
+        self.made += 1
+        request = Join(
+            "g", member, f"{self.made}", "consumer", ((protocol, says),), 30_000, 30_000, "c", "h",
+            member_id_required=False,
+        )  # fmt: skip
+        token = self.ask("kinds", "join", request)
+        self.shard.advance(0)  # there is no initial delay
+        return token
+
+    def joined(self, token: Token) -> tuple[str, int]:
+        told: Any = self.shard.answers[token]
+        assert not told.error, told
+        return told.member_id, told.generation
+
+    def sync(self, member: str, generation: int, parts: Mapping[str, Owned] = {}) -> Token:
+        given = {name: _assignment(owned) for name, owned in parts.items()}
+        return self.ask("kinds", "sync", Sync("g", member, generation, given))
+
+
+def _assignment(owned: Owned) -> bytes:
+    named = [ConsumerProtocolAssignment.TopicPartition(topic=t, partitions=list(p)) for t, p in owned.items()]
+    return write(ConsumerProtocolAssignment(assigned_partitions=named))
+
+
+def hands_over(story: Story, protocol: str) -> tuple[str, str, int]:
+    """Alice has both partitions of `orders` until Bob comes; she gave one up, and has asked to join again."""
+    eager = protocol == "range"
+    alice, generation = story.joined(story.join("", {}, protocol=protocol))
+    story.sync(alice, generation, {alice: {"orders": (0, 1)}})
+    comes = story.join("", {}, protocol=protocol)
+    again = story.join(alice, {} if eager else {"orders": (0, 1)}, protocol=protocol)
+    (bob, generation), _ = story.joined(comes), story.joined(again)
+    parts: dict[str, Owned] = {alice: {"orders": (0,)}, bob: {"orders": (1,)} if eager else {}}
+    for member in (bob, alice):
+        story.sync(member, generation, parts if member == alice else {})
+    if eager:
+        story.join("", {}, protocol=protocol)  # a third one: Bob gives all up
+        story.join(bob, {}, protocol=protocol)
+        return bob, alice, generation
+    story.join(alice, {"orders": (0,)})
+    return alice, bob, generation
+
+
+@restarts
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
+def test_of_a_classic_member_that_rejoins(protocol: str, *, restarted: bool) -> None:
+    story = Story()
+    gone, stays, generation = hands_over(story, protocol)
+    story.rewind("orders", 1)
+    if restarted:
+        story.shard.restart()
+    refused = {Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION}
+    assert set(story.commit(gone, generation, ("orders", 1))) <= refused
+    assert set(story.commit(stays, generation, ("orders", 1))) <= refused
+    assert story.committed("orders", 1) == REWOUND_TO
+
+
+def test_others_commit_on_while_a_partition_is_rewound_in_a_rebalance() -> None:
+    story = Story()
+    alice, _, generation = hands_over(story, "cooperative-sticky")
+    story.rewind("orders", 1)
+    assert story.commit(alice, generation, ("orders", 0), ("orders", 1)) == (0, Error.ILLEGAL_GENERATION)
+
+
+def test_the_next_generation_of_a_classic_group_commits_what_was_rewound() -> None:
+    story = Story()
+    alice, bob, _ = hands_over(story, "cooperative-sticky")
+    story.rewind("orders", 1)
+    _, generation = story.joined(story.join(bob, {}))
+    story.sync(bob, generation)
+    story.sync(alice, generation, {alice: {"orders": (0,)}, bob: {"orders": (1,)}})
+    assert story.commit(bob, generation, ("orders", 1), offset=REWOUND_TO + 1) == (0,)
+
+
+def test_a_rewind_of_what_no_classic_member_reads_disturbs_nobody() -> None:
+    story = Story()
+    alice, generation = story.joined(story.join("", {}))
+    story.sync(alice, generation, {alice: {"orders": (0, 1)}})
+    story.rewind("clicks", 0)
+    story.shard.restart()
+    assert story.answer("kinds", "heartbeat", Heartbeat("g", alice, generation)).error == 0
+    assert story.commit(alice, generation, ("orders", 0), ("clicks", 0)) == (0, 0)
+
+
+@restarts
+def test_of_a_classic_member_that_was_taken_along_into_a_consumer_group(*, restarted: bool) -> None:
+    story = Story(interval_ms=15_000)
+    alice, bob, generation = hands_over(story, "cooperative-sticky")
+    story.rewind("orders", 1)
+    carol = _beat("carol", 0, ["orders"])
+    assert story.answer("kinds", "consumer_heartbeat", carol).error == 0
+    if restarted:
+        story.shard.restart()
+    for member in (alice, bob):
+        assert story.commit(member, generation, ("orders", 1))[0] in (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID)
+    assert story.committed("orders", 1) == REWOUND_TO
+
+
+def _beat(member: str, epoch: int, names: list[str] | None = None, owned: Any = None) -> ConsumerGroupHeartbeat:
+    if epoch == 0:
+        owned = {}
+    timeout_ms = 30_000 if epoch == 0 else -1
+    return ConsumerGroupHeartbeat(
+        "g", member, epoch, owned=owned, rebalance_timeout_ms=timeout_ms, subscribed_topic_names=names
+    )
+
+
+def unsubscribes(story: Story) -> int:
+    """Alice of a consumer group drops `clicks` before there is a new assignment: her epoch stays what it was."""
+    alice = story.answer("kinds", "consumer_heartbeat", _beat("alice", 0, ["clicks", "orders"]))
+    orders = story.topics.topics["orders"].topic_id
+    owned = {orders: frozenset({0, 1})}
+    after = story.answer("kinds", "consumer_heartbeat", _beat("alice", alice.member_epoch, ["orders"], owned))
+    assert (after.error, after.member_epoch, after.assignment) == (0, alice.member_epoch, owned)
+    return int(after.member_epoch)
+
+
+@restarts
+def test_of_a_consumer_that_unsubscribed(*, restarted: bool) -> None:
+    story = Story(interval_ms=15_000)
+    epoch = unsubscribes(story)
+    story.rewind("clicks", 0)
+    if restarted:
+        story.shard.restart()
+    assert story.commit("alice", epoch, ("clicks", 0), ("orders", 0)) == (Error.STALE_MEMBER_EPOCH, 0)
+    assert story.committed("clicks", 0) == REWOUND_TO
+
+
+@restarts
+def test_of_a_consumer_that_unsubscribed_when_the_next_owner_is_fenced(*, restarted: bool) -> None:
+    story = Story(interval_ms=15_000)
+    epoch = unsubscribes(story)
+    story.shard.advance(20_000)
+    bob = story.answer("kinds", "consumer_heartbeat", _beat("bob", 0, ["clicks"]))
+    assert bob.assignment == {story.topics.topics["clicks"].topic_id: frozenset({0})}
+    story.rewind("clicks", 0)
+    if restarted:
+        story.shard.restart()
+    assert story.commit("alice", epoch, ("clicks", 0)) == (Error.STALE_MEMBER_EPOCH,)
+    assert story.commit("bob", bob.member_epoch, ("clicks", 0)) == (Error.STALE_MEMBER_EPOCH,)
+    assert story.committed("clicks", 0) == REWOUND_TO
+    bob = story.answer("kinds", "consumer_heartbeat", _beat("bob", 0, ["clicks"]))
+    assert story.commit("bob", bob.member_epoch, ("clicks", 0), offset=REWOUND_TO + 1) == (0,)
+
+
+def test_a_consumer_that_knows_the_target_may_commit_what_nobody_owns() -> None:
+    """As in Kafka; so it is after a rewind of what nobody reads, from the next heartbeat on."""
+    story = Story()
+    alice = story.answer("kinds", "consumer_heartbeat", _beat("alice", 0, ["orders"]))
+    assert story.commit("alice", alice.member_epoch, ("clicks", 0)) == (0,)
+    story.rewind("clicks", 0)
+    alice = story.answer("kinds", "consumer_heartbeat", _beat("alice", alice.member_epoch))
+    assert (alice.error, alice.assignment) == (0, None)
+    assert story.commit("alice", alice.member_epoch, ("clicks", 0), ("orders", 1)) == (0, 0)
+
+
+@restarts
+def test_of_a_registered_consumer(*, restarted: bool) -> None:
+    """While the others wait for Bob, his partitions are still his; after the rewind nothing of before is taken."""
+    story = Story()
+    story.ask("kinds", "register", _registration("alice"))
+    comes = story.ask("kinds", "register", _registration("bob"))
+    alice = story.answer("registered", "heartbeat", HeartbeatPlus("g", "alice", 1))
+    assert alice.error == Error.REBALANCE_IN_PROGRESS
+    story.rewind("orders", 1)
+    if restarted:
+        story.shard.restart()
+    assert story.commit("alice", 1, ("orders", 1), ("orders", 0)) == (Error.ILLEGAL_GENERATION, 0)
+    if restarted:
+        comes = story.ask("kinds", "register", _registration("bob"))
+    again = story.ask("kinds", "register", _registration("alice"))
+    told: Any = story.shard.answers
+    owners = {"alice": told[again], "bob": told[comes]}
+    for name, registered in owners.items():
+        refused = story.commit(name, 1, ("orders", 1))
+        assert refused[0] in (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID)
+        reads = 1 in registered.partitions.get("orders", {})
+        assert story.commit(name, registered.generation, ("orders", 1), offset=4)[0] == (
+            0 if reads else Error.ILLEGAL_GENERATION
+        )
+
+
+def _registration(name: str) -> RegisterConsumer:
+    return RegisterConsumer("g", name, ("orders",), frozenset(), 30_000, 30_000)
