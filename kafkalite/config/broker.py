@@ -4,13 +4,14 @@ Values set by request on this broker win over those set by request for all broke
 environment, command line), these over Kafka's defaults.
 """
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from types import MappingProxyType
 
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, nearest, refuse_unsafe
+from kafkalite.config.group import check_times
 from kafkalite.config.keys import ConfigError, Standing, Value
 from kafkalite.config.listeners import (
     check_advertised,
@@ -260,21 +261,31 @@ def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
     return values
 
 
+# The least, the one that holds, and the greatest, of which none may be above the next (GroupCoordinatorConfig.java).
+IN_ORDER = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    *(
+        (f"group.{kind}.min.{what}", f"group.{kind}.{what}", f"group.{kind}.max.{what}")
+        for kind in ("consumer", "share", "streams")
+        for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+    ),
+    *(
+        (f"group.share.min.{what}", f"group.share.{what}", f"group.share.max.{what}")
+        for what in ("delivery.count.limit", "record.lock.duration.ms", "partition.max.record.locks")
+    ),
+    ("group.streams.num.standby.replicas", "group.streams.max.standby.replicas"),
+)
+
+
 def check_groups(config: BrokerConfig) -> None:
-    """Raise ConfigError where the limits of groups contradict each other (GroupCoordinatorConfig.java)."""
-    for low, name, high in (
-        ("group.min.session.timeout.ms", None, "group.max.session.timeout.ms"),
-        ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms",
-         "group.consumer.max.session.timeout.ms"),
-        ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms",
-         "group.consumer.max.heartbeat.interval.ms"),
-    ):  # fmt: skip
-        in_order = [each for each in (low, name, high) if each is not None]
-        for less, more in pairwise(in_order):
-            below, above = config.values[less], config.values[more]
-            assert isinstance(below, int) and isinstance(above, int)
-            if below > above:
-                raise ConfigError(more, f"{more} ({above}) must not be below {less} ({below})")
+    """Raise ConfigError where the limits of groups contradict each other."""
+    for less, more in itertools.chain.from_iterable(map(itertools.pairwise, IN_ORDER)):
+        below, above = config.values[less], config.values[more]
+        assert isinstance(below, int) and isinstance(above, int)
+        if below > above:
+            raise ConfigError(more, f"{more} ({above}) must not be below {less} ({below})")
+    for kind in ("consumer", "share", "streams"):
+        check_times(config.values, f"group.{kind}.session.timeout.ms", f"group.{kind}.heartbeat.interval.ms")
     protocols = config.group_coordinator_rebalance_protocols
     if "classic" not in protocols:
         name = "group.coordinator.rebalance.protocols"

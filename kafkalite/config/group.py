@@ -6,7 +6,7 @@ A group may set them before it exists; they stay when it is gone. Source: GroupC
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.config.keys import ConfigError, Key, Synonym, Type
+from kafkalite.config.keys import ConfigError, Key, Synonym, Type, Value
 
 if TYPE_CHECKING:
     from kafkalite.config.broker import BrokerConfig
@@ -24,6 +24,9 @@ KEYS = (
 GROUP_CONFIG_KEYS: Mapping[str, Key] = {key.name: key for key in KEYS}
 
 LIMITS = {
+    "consumer.assignment.interval.ms": (
+        "group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms",
+    ),
     "consumer.heartbeat.interval.ms": (
         "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms",
     ),
@@ -62,7 +65,17 @@ def check_group_configs(config: "BrokerConfig", texts: Mapping[str, str | None])
                 raise ConfigError(
                     name, f"{name} must be between {low} and {high}, as the broker allows; it was {value}"
                 )
-    return {name: text for name, text in texts.items() if text is not None}
+    left = {name: text for name, text in texts.items() if text is not None}
+    check_times(group_values(config, left), "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+    return left
+
+
+def check_times(values: Mapping[str, Value], session: str, heartbeat: str) -> None:
+    """Raise ConfigError where a session would be over before the next heartbeat is due."""
+    longer, shorter = values[session], values[heartbeat]
+    assert isinstance(longer, int) and isinstance(shorter, int)
+    if shorter >= longer:
+        raise ConfigError(heartbeat, f"{heartbeat} ({shorter}) must be below {session} ({longer})")
 
 
 def limits(config: "BrokerConfig", name: str) -> tuple[int, int]:

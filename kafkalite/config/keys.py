@@ -78,6 +78,7 @@ class Key(NamedTuple):
         doc: one line for DescribeConfigs and the documentation.
         low, high: least and greatest number allowed.
         allowed: the texts allowed, of a STRING or of the members of a LIST.
+        any_case: of a STRING: small and capital letters are the same; the value is in small ones.
         standing: what becomes of it here.
         update: whether it may change while the broker runs.
         synonyms: of a topic's key: the broker's keys behind it, the strongest first.
@@ -90,6 +91,7 @@ class Key(NamedTuple):
     low: float = -math.inf
     high: float = math.inf
     allowed: tuple[str, ...] = ()
+    any_case: bool = False
     standing: Standing = Standing.HONOURED
     update: Update = Update.READ_ONLY
     synonyms: tuple[Synonym, ...] = ()
@@ -140,7 +142,7 @@ class Key(NamedTuple):
             return read_double(text)
         if self.type is Type.LIST:
             return tuple(member.strip() for member in text.split(",")) if text else ()
-        return text
+        return text.lower() if self.any_case else text
 
     def _in_limits(self, value: Value) -> bool:
         if isinstance(value, tuple):

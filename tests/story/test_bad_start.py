@@ -195,6 +195,25 @@ def test_a_directory_of_apache_kafka_with_other_identity_is_named(tmp_path: Path
     assert (data / "meta.properties").read_text() == text
 
 
+# ---- settings of groups that cannot be used
+
+
+@pytest.mark.parametrize(
+    ("setting", "allowed"),
+    [
+        ("offsets.topic.segment.bytes=1048575", "between 1048576 and 2147483647"),
+        ("offsets.topic.compression.codec=5", "between 0 and 4"),
+        ("group.consumer.migration.policy=sideways", "bidirectional, upgrade, downgrade, disabled"),
+        ("group.consumer.session.timeout.ms=61000", "must not be below group.consumer.session.timeout.ms (61000)"),
+    ],
+)
+def test_a_setting_of_groups_that_cannot_be_used(tmp_path: Path, setting: str, allowed: str) -> None:
+    data = tmp_path / "data"
+    said = refused(data, "--set", setting)
+    assert setting.partition("=")[0] in said and allowed in said
+    assert not data.exists()
+
+
 # ---- an address that is in use
 
 

@@ -33,6 +33,7 @@ GROUP = 32
 SET, DELETE = 0, 1
 HEARTBEAT = "consumer.heartbeat.interval.ms"
 SESSION = "consumer.session.timeout.ms"
+ASSIGNMENT = "consumer.assignment.interval.ms"
 
 
 @pytest.fixture
@@ -202,7 +203,7 @@ async def test_a_group_has_settings_of_its_own(tmp_path: Path) -> None:
         found = {each.name: each for each in (await settings(client, name)).configs}
         assert (found[HEARTBEAT].value, found[HEARTBEAT].config_source) == ("6000", 8)
         assert [each.value for each in found[HEARTBEAT].synonyms] == ["6000", "5000"]
-        assert (found["consumer.assignment.interval.ms"].value, found[SESSION].value) == ("1000", "50000")
+        assert (found[ASSIGNMENT].value, found[SESSION].value) == ("1000", "50000")
         assert await alter(client, name, (HEARTBEAT, DELETE, None), (SESSION, DELETE, None)) == 0
         assert {each.config_source for each in (await settings(client, name)).configs} == {5}
     async with running(str(tmp_path)) as client:
@@ -216,6 +217,7 @@ async def test_a_group_has_settings_of_its_own(tmp_path: Path) -> None:
         ("g", HEARTBEAT, "15001", Error.INVALID_CONFIG),
         ("g", HEARTBEAT, "soon", Error.INVALID_CONFIG),
         ("g", SESSION, "44999", Error.INVALID_CONFIG),
+        ("g", ASSIGNMENT, "15001", Error.INVALID_CONFIG),
         ("g", "share.session.timeout.ms", "45000", Error.INVALID_CONFIG),
         ("g", "retention.ms", "1", Error.INVALID_CONFIG),
         ("", HEARTBEAT, "6000", Error.INVALID_REQUEST),
@@ -226,6 +228,15 @@ async def test_settings_that_a_group_cannot_have(
 ) -> None:
     assert await alter(client, group, (key, SET, value)) == error
     assert {each.config_source for each in (await settings(client, "g")).configs} == {5}
+
+
+async def test_a_session_outlasts_the_time_between_two_heartbeats() -> None:
+    brief = {"group.consumer.min.session.timeout.ms": "6000", "group.consumer.session.timeout.ms": "6000"}
+    async with running(settings=brief) as client:
+        assert await alter(client, "g", (HEARTBEAT, SET, "6000")) == Error.INVALID_CONFIG
+        assert await alter(client, "g", (HEARTBEAT, SET, "6000"), (SESSION, SET, "6001")) == 0
+        assert await alter(client, "g", (SESSION, DELETE, None)) == Error.INVALID_CONFIG
+        assert await alter(client, "g", (HEARTBEAT, DELETE, None), (SESSION, DELETE, None)) == 0
 
 
 async def test_the_empty_name_has_no_settings(client: Client) -> None:
