@@ -1,5 +1,6 @@
-"""What the rigs share: a directory in memory, where fdatasync costs nothing, and the seed."""
+"""What the rigs share: a directory in memory, where fdatasync costs nothing, the seed, and what is logged."""
 
+import logging
 import os
 import random
 import shutil
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.rigs.lines import Lines
 
 pytest.register_assert_rewrite("tests.rigs.machine", "tests.rigs.model")
 
@@ -31,3 +34,12 @@ def seed() -> int:
     """Where all chance of a rig comes from; printed, and replayed from KAFKALITE_SEED."""
     print(f"KAFKALITE_SEED={SEED}")
     return SEED
+
+
+@pytest.fixture(autouse=True)
+def lines() -> Iterator[Lines]:
+    """What was logged last."""
+    logger, handler = logging.getLogger("kafkalite"), Lines()
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)

@@ -3,6 +3,8 @@
 Whatever is found at the next start is what the model allows, and the log goes on from there.
 """
 
+import gc
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -195,29 +197,41 @@ def test_a_crash_at_every_step_of_the_start(ram: Path, seed: int, work: Work) ->
     raise AssertionError("the start does not end")
 
 
+def open_files() -> int:
+    """How many files this process has open, without those that nobody can reach."""
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
 def do_all(machine: Machine, works: list[Work]) -> None:
     for work in works:
         work(machine)
 
 
+def live(root: Path, seed: int) -> None:
+    """Any work, stopped anywhere, starts that are stopped, too, and on it goes."""
+    machine = begin(root, seed)
+    rng = machine.rng
+    for _ in range(3):
+        machine.ends(
+            partial(do_all, works=rng.choices(WORKS, k=3)),
+            power_cut=rng.random() < 0.7,
+            stop_at=machine.disk.steps + rng.randrange(250),
+            starts_until=[rng.randrange(25) for _ in range(rng.randrange(3))],
+        )
+        if not any(model.partition == 0 for model in machine.models):
+            machine.create()
+    finish(machine)
+
+
 @pytest.mark.torture
 def test_lives_with_many_crashes(ram: Path, seed: int, crash_seeds: int) -> None:
-    """Any work, stopped anywhere, starts that are stopped, too, and on it goes."""
+    """And no life leaves a file open."""
+    before = open_files()
     for number in range(crash_seeds):
-        life = seed * 1_000_003 + number
-        machine = begin(ram / "data", life)
-        rng = machine.rng
         try:
-            for _ in range(3):
-                machine.ends(
-                    partial(do_all, works=rng.choices(WORKS, k=3)),
-                    power_cut=rng.random() < 0.7,
-                    stop_at=machine.disk.steps + rng.randrange(250),
-                    starts_until=[rng.randrange(25) for _ in range(rng.randrange(3))],
-                )
-                if not any(model.partition == 0 for model in machine.models):
-                    machine.create()
-            finish(machine)
+            live(ram / "data", seed * 1_000_003 + number)
         except BaseException:
             print(f"life {number}")
             raise
+    assert open_files() <= before

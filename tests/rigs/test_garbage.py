@@ -3,11 +3,10 @@
 Never another exception, never a record less than there was.
 """
 
-import logging
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from kafkalite.storage.transactions import AbortedTransaction, pack
 from kafkalite.storage.verify import verify_log
 from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
 from tests.rigs.garbage import garbage
+from tests.rigs.lines import Lines
 from tests.rigs.machine import CONFIG, US, Machine
 from tests.rigs.model import read_all
 
@@ -125,7 +125,7 @@ class Trial:
         assert loaded.error is None, loaded.error
         return loaded
 
-    def judge(self, loaded: Loaded, said: list[str]) -> None:
+    def judge(self, loaded: Loaded, said: Sequence[str]) -> None:
         for number, name in self.hurt.items():
             log = self.manager.find(TOPIC, number)
             if log is None:
@@ -160,27 +160,6 @@ class Trial:
             found.append((batch.base_offset, batch.last_offset, data))
             offset = batch.last_offset + 1
         return found
-
-
-class Lines(logging.Handler):
-    """What is logged, as text: pytest would keep the errors, and with them every file that their frames hold."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
-
-
-@pytest.fixture
-def lines() -> Iterator[Lines]:
-    logger, handler = logging.getLogger("kafkalite"), Lines()
-    logger.addHandler(handler)
-    logger.propagate = False
-    yield handler
-    logger.propagate = True
-    logger.removeHandler(handler)
 
 
 @pytest.mark.fuzz
