@@ -103,14 +103,16 @@ cdef class OffsetMap:
     def clear(self, int64_t keys=0):
         """Forget all, and make room for `keys` keys as far as the memory allows; 0 gives it back. Raises MemoryError.
         """
-        free(self.entries)
+        with nogil:                                      # the system takes its time with many pages
+            free(self.entries)
         self.entries = NULL
         self.slots = self.capacity = self.count = 0
         self.latest_offset = -1
         if keys > 0:
             # Half full at most where there is room: chains stay short, and few keys need little memory.
             self.slots = min(self.slots_max, max(<int64_t> SLOTS_MIN, 2 * min(keys, self.slots_max)))
-            self.entries = <Entry *> calloc(self.slots, sizeof(Entry))
+            with nogil:
+                self.entries = <Entry *> calloc(self.slots, sizeof(Entry))
             if self.entries == NULL:
                 self.slots = 0
                 raise MemoryError

@@ -2,8 +2,10 @@
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+from kafkalite.clock import Outcome
 from kafkalite.storage.cleaner import CleanerConfig
 from kafkalite.storage.cleaning import NICE, be_nice
 from kafkalite.storage.throttle import Throttle
@@ -22,6 +24,28 @@ def test_each_thread_has_a_log_of_its_own(tmp_path: Path) -> None:
     assert kit.checkpoint() == {(log.topic, 0): log.active.base_offset for log in logs}
     for log in logs:
         assert values(records(log)) == {b"%d" % (number % 10): b"%d" % number * 25 for number in range(90, 100)}
+
+
+def test_the_memory_of_a_map_is_given_back_by_a_job_and_only_then_is_the_thread_free(tmp_path: Path) -> None:
+    """The system takes 10 ms for 128 MiB, in which the loop would answer nobody."""
+    kit = Kit(tmp_path)
+    logs = [plain(kit, range(100), topic) for topic in ("one", "two")]
+    slot, run, jobs = kit.cleaner._slots[0], kit.offload.run, []
+
+    def noted(job: Callable[..., object], *arguments: object, done: Callable[[Outcome], None]) -> None:
+        jobs.append((job, slot.worker.offsets.slots, slot.round))
+        run(job, *arguments, done=done)
+
+    kit.offload.run = noted  # type: ignore[method-assign]
+    kit.start()
+    for _ in range(3):
+        kit.run()
+    freed = [number for number, (job, _, _) in enumerate(jobs) if job == slot.worker.offsets.clear]
+    assert len(freed) == 2
+    for number in freed:
+        assert jobs[number][1] > 0 and jobs[number][2] is None
+    assert slot.worker.offsets.slots == 0
+    assert not any(kit.cleaner.is_busy(log) for log in logs)
 
 
 def test_the_rate_is_kept_between_all_threads() -> None:
@@ -45,6 +69,21 @@ def test_a_throttled_round_ends_at_once_when_it_is_aborted(tmp_path: Path) -> No
     assert not kit.cleaner.is_busy(log)
     assert log.segments[0].base_offset == 0
     assert len(records(log)) == 100
+
+
+def test_a_thread_takes_the_processor_from_nobody_who_wakes_it() -> None:
+    found: list[int] = []
+
+    def thread() -> None:
+        for policy in (os.SCHED_OTHER, os.SCHED_IDLE):
+            os.sched_setscheduler(threading.get_native_id(), policy, os.sched_param(0))
+            be_nice()
+            found.append(os.sched_getscheduler(threading.get_native_id()))
+
+    worker = threading.Thread(target=thread)
+    worker.start()
+    worker.join()
+    assert found == [os.SCHED_BATCH, os.SCHED_IDLE]  # who gives way to all already stays so
 
 
 def test_a_thread_that_is_nicer_already_stays_so() -> None:
