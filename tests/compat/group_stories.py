@@ -10,7 +10,7 @@ from tests.compat.clients.confluent import QUIET
 from tests.compat.clients.members import Crowd, Kind, Seen, Wish
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.conftest import unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, Run, commit_all, objects, one_line, places, write
+from tests.compat.group_kit import EACH, PARTITIONS, Run, commit_all, committed, objects, one_line, places, write
 from tests.kit.brokers import AGAINST
 
 MEMBERS = 3
@@ -80,3 +80,29 @@ def rewound_while_it_lives(crowd: Crowd, kind: Kind, topic: str, group: Run) -> 
     crowd.share(everything, *members)
     commit_all(members, everything)
     crowd.read(write(crowd.address, topic, EACH), *members)
+
+
+def anothers_partitions_are_not_committed(crowd: Crowd, kind: Kind, topic: str) -> None:
+    """One of two KIP-848 members commits for all partitions: its own are taken, the other's are not, and both go on.
+
+    The one that asked hears that its epoch is old. Apache Kafka takes all of them.
+    """
+    wish, everything = Wish(unused_name("commit"), (topic,)), places(topic)
+    first, second = crowd.join(kind, wish), crowd.join(kind, wish)
+    crowd.share(everything, first, second)
+    crowd.read(write(crowd.address, topic), first, second)
+    commit_all([first, second], everything)
+    had = first.assigned, second.assigned
+    refused = first.set(dict.fromkeys(everything, 2))
+    stands = committed(crowd.address, wish.group, everything)
+    if AGAINST == "kafka":
+        assert (refused, stands) == (None, dict.fromkeys(everything, 2))
+    else:
+        assert refused is not None and "epoch" in refused
+        assert stands == {place: 2 if place in first.assigned else EACH for place in everything}
+    more = write(crowd.address, topic, EACH)
+    crowd.read(more, first, second)
+    commit_all([first, second], everything, 2 * EACH)
+    assert had == (first.assigned, second.assigned)
+    seen = [*first.seen, *second.seen]
+    assert len(seen) == len(set(seen)), "nobody joined anew"

@@ -10,7 +10,7 @@ import pytest
 from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, KINDS, PYTHON, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, commit_all, doomed, places, write
-from tests.compat.group_stories import restarted_in_turn, what_comes_later
+from tests.compat.group_stories import anothers_partitions_are_not_committed, restarted_in_turn, what_comes_later
 
 # How librdkafka says that another member has its name; the other two libraries only go on trying.
 FENCED = {EAGER: "fenced", COOPERATIVE: "fenced", CONSUMER: "instance ID is still used"}
@@ -108,3 +108,8 @@ def test_members_are_restarted_in_turn(crowd: Crowd, kind: Kind, new_group_topic
 def test_what_comes_later(crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
     """Partitions added under a running group, and topics that match its pattern, find their owners."""
     what_comes_later(crowd, kind, new_group_topic(2))
+
+
+def test_anothers_partitions_are_not_committed(crowd: Crowd, new_group_topic: MakeTopic) -> None:
+    """A commit that is refused in part disturbs nobody."""
+    anothers_partitions_are_not_committed(crowd, CONSUMER, new_group_topic(PARTITIONS))

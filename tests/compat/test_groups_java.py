@@ -18,7 +18,12 @@ from tests.compat.clients.java_members import HOW, JavaProcess
 from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, Run, commit_all, committed, places, write
-from tests.compat.group_stories import restarted_in_turn, rewound_while_it_lives, what_comes_later
+from tests.compat.group_stories import (
+    anothers_partitions_are_not_committed,
+    restarted_in_turn,
+    rewound_while_it_lives,
+    what_comes_later,
+)
 from tests.kit import jvm
 from tests.kit.brokers import wait_until
 
@@ -132,6 +137,13 @@ def test_a_living_java_group_is_rewound(
 ) -> None:
     """As with librdkafka and the others."""
     rewound_while_it_lives(crowd, java.kind(how), new_group_topic(PARTITIONS), group)
+
+
+def test_anothers_partitions_are_not_committed_by_java(
+    crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic
+) -> None:
+    """As with librdkafka: a CommitFailedException for the whole commit, and both members go on."""
+    anothers_partitions_are_not_committed(crowd, java.kind("consumer"), new_group_topic(PARTITIONS))
 
 
 def rows(said: str) -> list[dict[str, str]]:

@@ -5,6 +5,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
@@ -14,8 +15,11 @@ import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.regex.Pattern;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.utils.Exit;
 
@@ -24,11 +28,12 @@ import org.apache.kafka.common.utils.Exit;
  *
  * open NAME topics|pattern|re2 WHICH key=value...   a consumer in a thread of its own, polled until it is closed
  * commit NAME                                   commits its positions
+ * set NAME topic:partition=offset,...           commits these offsets
  * close NAME                                    closes it
  * tool CLASS argument...                        runs the main method of one of Kafka's tools
  *
  * The first line of output is ready. The others are NAME, then assigned and all its places (topic:partition), or read and a place and an offset, or
- * committed, closed, or failed and why; or tool and what it printed, in hex.
+ * committed, refused and why, closed, or failed and why; or tool and what it printed, in hex.
  */
 public class GroupConsumers {
     private static final PrintStream OUT = System.out;
@@ -45,6 +50,7 @@ public class GroupConsumers {
             switch (words[0]) {
                 case "open" -> open(words);
                 case "commit" -> MEMBERS.get(words[1]).ask("commit");
+                case "set" -> MEMBERS.get(words[1]).ask(words[2]);
                 case "close" -> MEMBERS.remove(words[1]).ask("close");
                 case "tool" -> tell("tool", HexFormat.of().formatHex(tool(words)));
                 default -> throw new IllegalArgumentException(line);
@@ -150,9 +156,29 @@ public class GroupConsumers {
                     if (what.equals("close")) {
                         return;
                     }
-                    consumer.commitSync();
-                    tell(name, "committed");
+                    if (what.equals("commit")) {
+                        consumer.commitSync();
+                        tell(name, "committed");
+                    } else {
+                        set(what);
+                    }
                 }
+            }
+        }
+
+        private void set(String offsets) {
+            Map<TopicPartition, OffsetAndMetadata> wanted = new HashMap<>();
+            for (String each : offsets.split(",")) {
+                int colon = each.lastIndexOf(':');
+                int equals = each.lastIndexOf('=');
+                wanted.put(new TopicPartition(each.substring(0, colon), Integer.parseInt(each.substring(colon + 1, equals))),
+                    new OffsetAndMetadata(Long.parseLong(each.substring(equals + 1))));
+            }
+            try {
+                consumer.commitSync(wanted);
+                tell(name, "committed");
+            } catch (CommitFailedException refused) {
+                tell(name, "refused", refused.getMessage());
             }
         }
     }

@@ -11,7 +11,7 @@ import queue
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -164,3 +164,11 @@ class JavaMember(Member):
     def _commit(self) -> None:
         self._java.tell("commit", self._id)
         self._expect("committed")
+
+    def _set(self, offsets: Mapping[Place, int]) -> str | None:
+        self._java.tell(
+            "set", self._id, ",".join(f"{topic}:{part}={offset}" for (topic, part), offset in offsets.items())
+        )
+        said = self._inbox.news.get(timeout=DEADLINE_S)
+        assert said[0] in ("committed", "refused"), said
+        return said[1] if said[0] == "refused" else None

@@ -12,7 +12,7 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -114,6 +114,10 @@ class Member(threading.Thread, ABC):
 
         self.ask(both)
 
+    def set(self, offsets: Mapping[Place, int]) -> str | None:
+        """Commit these offsets, whoever owns the partitions; answers why the broker has not taken all of them."""
+        return self.ask(lambda: self._set(offsets))  # type: ignore[no-any-return]
+
     def leave(self) -> None:
         """Close the consumer: a dynamic member leaves its group."""
         self._ending.set()
@@ -132,6 +136,9 @@ class Member(threading.Thread, ABC):
 
     @abstractmethod
     def _commit(self) -> None: ...
+
+    def _set(self, offsets: Mapping[Place, int]) -> str | None:
+        raise NotImplementedError(type(self).__name__)
 
 
 def answer_with(job: Callable[[], Any], answer: Future[Any]) -> None:
@@ -187,6 +194,14 @@ class Librdkafka(Member):
         except ck.KafkaException as error:
             if error.args[0].code() != ck.KafkaError._NO_OFFSET:  # it has read nothing since
                 raise
+
+    def _set(self, offsets: Mapping[Place, int]) -> str | None:
+        wanted = [ck.TopicPartition(*place, offset) for place, offset in offsets.items()]
+        try:
+            self._consumer.commit(offsets=wanted, asynchronous=False)
+        except ck.KafkaException as error:
+            return str(error.args[0].str())
+        return None
 
 
 # What librdkafka only tells, and gets over by itself.
