@@ -19,7 +19,7 @@ from kafkalite.cli.client import (
     refusal,
 )
 from kafkalite.cli.failure import fail
-from kafkalite.cli.groupmoves import commit_moves, must_rest, planned, print_moves, rewind_living
+from kafkalite.cli.groupmoves import Moved, commit_moves, must_rest, planned, print_moves, rewind_living
 from kafkalite.cli.groupoffsets import offsets
 from kafkalite.cli.groups import DEAD, EMPTY, Group, Groups
 from kafkalite.cli.lag import Standing, standings
@@ -249,11 +249,10 @@ async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bo
         if (state := await groups.state(group)) == DEAD:
             fail(f"{group}: there is no such group (GROUP_ID_NOT_FOUND); kafkalite group reset makes one")
         moves = await planned(leaders, groups, group, to, topics)
-        if not dry_run and state == EMPTY:
-            await commit_moves(groups, group, moves)
-        elif not dry_run:
-            moves = await rewind_living(groups, group, moves)
-    print_moves(moves, as_json)
+        moved = Moved(moves, [])
+        if not dry_run:
+            moved = await (commit_moves if state == EMPTY else rewind_living)(groups, group, moves)
+    print_moves(moved, as_json)
 
 
 @command.command(
@@ -278,6 +277,5 @@ async def reset(group: str, to: str, topics: tuple[str, ...], dry_run: bool, boo
     async with cluster(bootstrap) as (leaders, groups):
         await must_rest(groups, group)
         moves = await planned(leaders, groups, group, to, topics)
-        if not dry_run:
-            await commit_moves(groups, group, moves)
-    print_moves(moves, as_json)
+        moved = Moved(moves, []) if dry_run else await commit_moves(groups, group, moves)
+    print_moves(moved, as_json)

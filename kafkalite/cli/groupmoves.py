@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import click
 
-from kafkalite.cli.client import check, print_rows
+from kafkalite.cli.client import print_rows, refusal
 from kafkalite.cli.failure import fail
 from kafkalite.cli.groups import DEAD, EMPTY, Committed, Groups
 from kafkalite.cli.leaders import Leaders
@@ -14,8 +14,16 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest
 
 COLUMNS = ("topic", "partition", "before", "after")
+SHOWN_MAX = 5  # refusals in the one line of a command's end
 
 RewoundTopic = RewindConsumerRequest.RewoundTopic
+
+
+class Moved(NamedTuple):
+    """What became of a plan: what was moved, and why the rest was not, a text for each partition."""
+
+    moves: list["Move"]
+    refused: list[str]
 
 
 class Move(NamedTuple):
@@ -54,12 +62,16 @@ async def must_rest(groups: Groups, group: str) -> None:
         fail(f"{group} has members (it is {state}): stop them first, or use kafkalite group rewind")
 
 
-async def commit_moves(groups: Groups, group: str, moves: Sequence[Move]) -> None:
+async def commit_moves(groups: Groups, group: str, moves: Sequence[Move]) -> Moved:
     """Move a group without members."""
-    await groups.commit(group, {move.place: move.after for move in moves})
+    errors = await groups.commit(group, {move.place: move.after for move in moves})
+    return Moved(
+        [move for move in moves if move.place not in errors],
+        [refusal(error, None, f"{group}: {place}") for place, error in errors.items()],
+    )
 
 
-async def rewind_living(groups: Groups, group: str, moves: Sequence[Move]) -> list[Move]:
+async def rewind_living(groups: Groups, group: str, moves: Sequence[Move]) -> Moved:
     """Move a group whose members go on; answers where it really is now."""
     peer = await groups.coordinator(group)
     if RewindConsumerRequest.api_key not in peer.api_versions:
@@ -73,18 +85,29 @@ async def rewind_living(groups: Groups, group: str, moves: Sequence[Move]) -> li
         group_id=group, topics=[RewoundTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
     )
     answer = await peer.call(request)
-    done = []
+    done = Moved([], [])
     for topic in answer.topics:
         for each in topic.partitions:
             place = TopicPartition(topic.name, each.partition_index)
-            check(each.error_code, None, f"{group}: {place}")
-            done.append(by_place[place]._replace(after=Committed(each.offset, "")))
+            if each.error_code:
+                done.refused.append(refusal(each.error_code, None, f"{group}: {place}"))
+            else:
+                done.moves.append(by_place[place]._replace(after=Committed(each.offset, "")))
     return done
 
 
-def print_moves(moves: Sequence[Move], as_json: bool) -> None:
-    """The table of before and after."""
-    rows = [(*move.place, move.before, move.after.offset) for move in moves]
+def print_moves(moved: Moved, as_json: bool) -> None:
+    """The table of before and after; ends the command if not all was moved."""
+    rows = [(*move.place, move.before, move.after.offset) for move in moved.moves]
+    if rows or not moved.refused:
+        print_rows(COLUMNS, rows, as_json)
+    if moved.refused:
+        fail(shortened(moved.refused))
     if not rows:
         click.echo("nothing to move", err=True)
-    print_rows(COLUMNS, rows, as_json)
+
+
+def shortened(refused: Sequence[str]) -> str:
+    """Why partitions were not moved, for some of them."""
+    more = len(refused) - SHOWN_MAX
+    return "; ".join(refused[:SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")

@@ -14,7 +14,7 @@ import click
 
 from kafkalite.cli.client import bootstrap_option, command_runner, print_rows
 from kafkalite.cli.failure import fail
-from kafkalite.cli.groupmoves import COLUMNS, commit_moves, moves_to, must_rest
+from kafkalite.cli.groupmoves import COLUMNS, Moved, commit_moves, moves_to, must_rest, shortened
 from kafkalite.cli.groups import Committed, Groups
 from kafkalite.cli.leaders import Leaders
 from kafkalite.cli.places import OFFSET_MAX
@@ -93,12 +93,16 @@ async def import_(source: TextIO, group: str | None, dry_run: bool, bootstrap: s
         for name in wanted:
             await must_rest(groups, name)
         rows: list[tuple[object, ...]] = []
+        refused: list[str] = []
         for name, offsets_of in wanted.items():
             moves = moves_to(offsets_of, await groups.committed(name))
-            if not dry_run:
-                await commit_moves(groups, name, moves)
-            rows += [(name, *move.place, move.before, move.after.offset) for move in moves]
-    print_rows(("group", *COLUMNS), rows, as_json=False)
+            moved = Moved(moves, []) if dry_run else await commit_moves(groups, name, moves)
+            rows += [(name, *move.place, move.before, move.after.offset) for move in moved.moves]
+            refused += moved.refused
+    if rows:
+        print_rows(("group", *COLUMNS), rows, as_json=False)
+    if refused:
+        fail(shortened(refused))
 
 
 def json_lines(found: Mapping[str, Mapping[TopicPartition, Committed]]) -> Iterator[str]:

@@ -171,8 +171,8 @@ class Groups:
                     offsets[place] = Committed(each.committed_offset, each.metadata or "")
         return dict(sorted(offsets.items()))
 
-    async def commit(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Commit for a group without members, in one request; ends the command at the first refusal."""
+    async def commit(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
+        """Commit for a group without members, in one request; answers the errors of what was refused."""
         topics: dict[str, list[CommitTopic.OffsetCommitRequestPartition]] = {}
         for place, wanted in offsets.items():
             topics.setdefault(place.topic, []).append(
@@ -188,9 +188,12 @@ class Groups:
             topics=[CommitTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
         )
         answer = await (await self.coordinator(group)).call(request, version_max=BY_NAME)
-        for topic in answer.topics:
-            for each in topic.partitions:
-                check(each.error_code, None, f"{group}: {topic.name}-{each.partition_index}")
+        return {
+            TopicPartition(topic.name, each.partition_index): each.error_code
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.error_code
+        }
 
 
 def consumer_member(member: ConsumerMember) -> Member:

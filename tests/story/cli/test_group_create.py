@@ -69,3 +69,16 @@ def test_a_group_from_its_definition_to_its_end(broker: BrokerThread, kafkalite:
 def test_what_is_no_definition_is_one_line(kafkalite: Run, args: tuple[str, ...], said: str) -> None:
     text = kafkalite("group", "create", "wrong", *args, code=2).stderr
     assert said in text and text.count("\n") == 1
+
+
+def test_what_is_refused_of_several_partitions_is_said_and_the_rest_is_shown(kafkalite: Run) -> None:
+    """Of an import and of a group that is moved: the rest is done, and the exit code tells that not all was."""
+    kafkalite("topic", "create", "orders")
+    lines = "\n".join(["orders,0,0", *(f"gone,{n},0" for n in range(7))])
+    done = kafkalite("group", "offsets", "import", "--group", "billing", stdin=lines, code=2)
+    assert [line.split() for line in done.stdout.splitlines()[1:]] == [["billing", "orders", "0", "-", "0"]]
+    assert done.stderr.count("UNKNOWN_TOPIC_OR_PARTITION") == 5 and done.stderr.endswith("; and 2 more\n")
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("kafkalite: billing: gone-0: ")
+    assert kafkalite("group", "offsets", "export", "billing", "--csv").stdout == "orders,0,0\n"
+    none = kafkalite("group", "offsets", "import", "--group", "other", stdin="gone,0,0", code=2)
+    assert (none.stdout, none.stderr.count("\n")) == ("", 1)
