@@ -1,6 +1,6 @@
 """What the machine of a shard of groups is made from: the broker's settings, those of single groups, and the topics."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
@@ -8,7 +8,12 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.group import group_values
 from kafkalite.coordinators.embedded import Embedded
 from kafkalite.errors import DecodeError
-from kafkalite.protocol.stored.consumer_protocol import read_assignment, read_subscription
+from kafkalite.protocol.stored.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    read_assignment,
+    read_subscription,
+)
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.consumer_group import ConsumerGroups
 from kafkalite.state.consumer_messages import ConsumerGroupSettings, MigrationPolicy, Topic
@@ -19,6 +24,8 @@ from kafkalite.state.offsets import OffsetSettings
 __all__ = ["GroupHost", "GroupSettings", "TopicsNow", "machine", "topics_of"]
 
 MINUTE_MS = 60_000
+Owned = ConsumerProtocolSubscription.TopicPartition
+Assigned = ConsumerProtocolAssignment.TopicPartition
 
 
 class GroupHost(Protocol):
@@ -102,18 +109,21 @@ def topics_of(subscription: bytes) -> frozenset[str] | None:
 def partitions_of(assignment: bytes) -> frozenset[tuple[str, int]] | None:
     """The partitions of a consumer's assignment in a classic group, None where it cannot be read."""
     try:
-        topics = read_assignment(assignment).assigned_partitions
+        return places_of(read_assignment(assignment).assigned_partitions)
     except DecodeError:
         return None
-    return frozenset((each.topic, partition) for each in topics for partition in each.partitions)
 
 
 def held_of(subscription: bytes) -> frozenset[tuple[str, int]] | None:
     """The partitions that a consumer of a classic group had when it joined, None where that cannot be read."""
     try:
-        topics = read_subscription(subscription).owned_partitions
+        return places_of(read_subscription(subscription).owned_partitions)
     except DecodeError:
         return None
+
+
+def places_of(topics: Iterable[Owned | Assigned]) -> frozenset[tuple[str, int]]:
+    """The partitions of these topics."""
     return frozenset((each.topic, partition) for each in topics for partition in each.partitions)
 
 

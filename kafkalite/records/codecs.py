@@ -26,7 +26,6 @@ UNSUPPORTED_COMPRESSION_TYPE = 76
 INVALID_RECORD = 87
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-NAMES = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 LEVEL_DEFAULTS = {GZIP: -1, LZ4: 9, ZSTD: 3}  # TopicConfig.java: compression.<name>.level
 
 STEP_BYTES = 1 << 20  # decompressed at once at most, so that an input which explodes is noticed early

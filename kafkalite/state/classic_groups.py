@@ -21,14 +21,14 @@ from kafkalite.state.classic_requests import (
     Join,
     Joined,
     Leave,
-    Left,
-    LeftMember,
     Listed,
     Sync,
     Synced,
+    left_nobody,
+    unknown_in,
 )
 from kafkalite.state.classic_table import State
-from kafkalite.state.effects import Effects, Now, TimerName, Token
+from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
 from kafkalite.state.group_records import CLASSIC, ClassicGroup, GroupDeleted
 
 __all__ = ["ClassicGroups", "CommitJudged"]
@@ -83,7 +83,7 @@ class ClassicGroups:
         """
         unknown = request.member_id and request.group not in self._groups
         if error := self.join_refusal(request) or (UNKNOWN_MEMBER_ID if unknown else 0):
-            return _answer(token, Joined(error, request.member_id))
+            return answered(token, Joined(error, request.member_id))
         group = self._groups.get(request.group)
         if group is not None:
             return group.join(request, token, now)
@@ -102,7 +102,7 @@ class ClassicGroups:
         """
         group = self._groups.get(request.group)
         if group is None:
-            return _answer(token, Synced(_unknown(request.group)))
+            return answered(token, Synced(unknown_in(request.group)))
         return group.sync(request, token, now)
 
     def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
@@ -110,7 +110,7 @@ class ClassicGroups:
         REBALANCE_IN_PROGRESS or no error."""
         group = self._groups.get(request.group)
         if group is None:
-            return _answer(token, Done(_unknown(request.group)))
+            return answered(token, Done(unknown_in(request.group)))
         return group.heartbeat(request, token, now)
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
@@ -118,9 +118,7 @@ class ClassicGroups:
         group = self._groups.get(request.group)
         if group is not None:
             return group.leave(request, token, now)
-        if not request.group:
-            return _answer(token, Left(KafkaErrorCode.INVALID_GROUP_ID))
-        return _answer(token, Left(members=tuple(LeftMember(*one, UNKNOWN_MEMBER_ID) for one in request.members)))
+        return answered(token, left_nobody(request))
 
     # administration
 
@@ -259,13 +257,3 @@ class ClassicGroups:
         settings = self.settings
         valid = settings.session_min_ms <= request.session_timeout_ms <= settings.session_max_ms
         return KafkaErrorCode.NONE if valid else KafkaErrorCode.INVALID_SESSION_TIMEOUT
-
-
-def _answer(token: Token, result: object) -> Effects:
-    effects = Effects()
-    effects.answer(token, result)
-    return effects
-
-
-def _unknown(group: str) -> int:
-    return UNKNOWN_MEMBER_ID if group else KafkaErrorCode.INVALID_GROUP_ID

@@ -6,6 +6,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.group_records import CLASSIC, ClassicMember
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "Sync",
     "Synced",
     "fresh_member_id",
+    "left_nobody",
+    "unknown_in",
     "without_repeats",
 ]
 
@@ -154,6 +157,18 @@ class Described(NamedTuple):
     protocol_type: str = ""
     protocol: str = ""
     members: tuple[ClassicMember, ...] = ()
+
+
+def unknown_in(group: str) -> int:
+    """What a member hears of a group that there is not: UNKNOWN_MEMBER_ID, or INVALID_GROUP_ID for the empty name."""
+    return KafkaErrorCode.UNKNOWN_MEMBER_ID if group else KafkaErrorCode.INVALID_GROUP_ID
+
+
+def left_nobody(request: Leave) -> Left:
+    """The answer where there is no such group."""
+    if not request.group:
+        return Left(KafkaErrorCode.INVALID_GROUP_ID)
+    return Left(members=tuple(LeftMember(*one, KafkaErrorCode.UNKNOWN_MEMBER_ID) for one in request.members))
 
 
 def fresh_member_id(request: Join) -> str:

@@ -34,7 +34,7 @@ from kafkalite.state.consumer_core import JOIN, REBALANCE, SYNC, GroupsCore, Hea
 from kafkalite.state.consumer_messages import MigrationPolicy, Refused
 from kafkalite.state.consumer_patterns import Watch
 from kafkalite.state.consumer_state import ConsumerGroup, Draft
-from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.effects import Effects, Now, Token, answered
 from kafkalite.state.embedded_protocol import Subscription
 from kafkalite.state.group_records import CONSUMER, ClassicMemberMetadata, ConsumerGroupMemberMetadata
 
@@ -80,11 +80,10 @@ class ClassicMembers(GroupsCore):
             spoken = (None, _protocol(group.members[member_id]))
             if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol not in spoken:
                 error = KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        effects = Effects()
         if error:
-            effects.answer(token, Synced(error))
-        else:
-            self._serve(Served(effects, token, group, group.members[member_id], Ask.SYNC, now))
+            return answered(token, Synced(error))
+        effects = Effects()
+        self._serve(Served(effects, token, group, group.members[member_id], Ask.SYNC, now))
         return effects
 
     def classic_heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
@@ -92,8 +91,7 @@ class ClassicMembers(GroupsCore):
         group, effects = self.groups[request.group], Effects()
         error = _refusal(group, request.member_id, request.group_instance_id, request.generation)
         if error:
-            effects.answer(token, Done(error))
-            return effects
+            return answered(token, Done(error))
         draft, watch = Draft(group), self._watches.get(request.group) or Watch()
         self._refresh(draft, watch, now)
         self._watch(effects, draft.group, watch, now)

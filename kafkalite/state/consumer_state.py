@@ -24,7 +24,7 @@ from kafkalite.state.group_records import (
     ConsumerGroupTombstone,
 )
 
-__all__ = ["INITIAL_EPOCH", "RECORD_TYPES", "ConsumerGroup", "ConsumerGroupState", "Draft"]
+__all__ = ["INITIAL_EPOCH", "ConsumerGroup", "ConsumerGroupState", "Draft"]
 
 INITIAL_EPOCH = 1
 """Group epoch and target epoch of a group without records, so that whoever joins gets an epoch that is not 0."""
@@ -224,7 +224,6 @@ _DELETE: dict[type, Callable[[ConsumerGroup, str], None]] = {
     ConsumerGroupRegularExpression: _delete_pattern,
 }
 
-RECORD_TYPES = frozenset(_APPLY)
 """What `apply` takes, besides `GroupDeleted`."""
 
 

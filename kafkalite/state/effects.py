@@ -85,3 +85,8 @@ class Effects:
         self.answers += other.answers
         self.timers += other.timers
         self.questions += other.questions
+
+
+def answered(token: Token, result: object) -> Effects:
+    """The effects of a command that is answered at once and does nothing else."""
+    return Effects(answers=[Answer(token, result)])

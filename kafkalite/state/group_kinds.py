@@ -18,7 +18,7 @@ from kafkalite.state.consumer_group import ConsumerGroups
 from kafkalite.state.consumer_messages import JOIN_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult, Refused
 from kafkalite.state.consumer_queries import check_commit, deletion, fence_owners, tombstones
 from kafkalite.state.consumer_state import ConsumerGroup
-from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.effects import Effects, Now, Token, answered
 from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED
 from kafkalite.state.offsets import CommitCheck, CommitOf
 from kafkalite.state.registered_groups import RegisteredGroups
@@ -44,10 +44,7 @@ class GroupKinds:
         if group is not None and group.members:
             return self._join_consumers(request, token, now)
         if self._keeps_name(request.group):
-            refused = Joined(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-            effects = Effects()
-            effects.answer(token, refused)
-            return effects
+            return answered(token, Joined(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
         joined = self._classic.join(request, token, now)
         return self._given_up(request.group, joined, now, to=CLASSIC)
 
@@ -55,18 +52,17 @@ class GroupKinds:
         """A member of the consumer protocol; GROUP_ID_NOT_FOUND where a group of another one keeps its name."""
         if request.group in self._consumers.groups:
             return self._consumers.heartbeat(token, request, now)
-        effects = Effects()
         converts = self._classic.delete_refusal(request.group) == KafkaErrorCode.NON_EMPTY_GROUP
         try:
             if self._keeps_name(request.group) or (converts and request.member_epoch != JOIN_EPOCH):
                 raise Refused(KafkaErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group} is not a consumer group.")
             founding = self._founding(request.group) if converts else ()
         except Refused as refused:
-            effects.answer(token, HeartbeatResult(refused.code, refused.message))
-            return effects
+            return answered(token, HeartbeatResult(refused.code, refused.message))
         beat = self._consumers.heartbeat(token, request, now, founding)
         if not converts:
             return self._given_up(request.group, beat, now, to=CONSUMER)
+        effects = Effects()
         if beat.records:
             effects.extend(self._classic.upgrade(request.group, now))
         effects.extend(beat)
@@ -86,18 +82,14 @@ class GroupKinds:
     def register(self, request: RegisterConsumer, token: Token, now: Now) -> Effects:
         """A consumer of kafkalite's own protocol; INCONSISTENT_GROUP_PROTOCOL where members speak another one."""
         if self._has_members_of_kafka(request.group):
-            effects = Effects()
-            effects.answer(token, ConsumerRegistered(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-            return effects
+            return answered(token, ConsumerRegistered(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         registered = self._registered.register(request, token, now)
         return self._given_up(request.group, registered, now, to=REGISTERED)
 
     def create(self, request: CreateGroup, token: Token, now: Now) -> Effects:
         """Define a registered group; INCONSISTENT_GROUP_PROTOCOL where members speak another protocol."""
         if self._has_members_of_kafka(request.group):
-            effects = Effects()
-            effects.answer(token, Done(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-            return effects
+            return answered(token, Done(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         created = self._registered.create(request, token, now)
         return self._given_up(request.group, created, now, to=REGISTERED)
 
@@ -190,11 +182,9 @@ class GroupKinds:
         return Effects(records=gone)
 
     def _join_consumers(self, request: Join, token: Token, now: Now) -> Effects:
-        effects = Effects()
         if error := self._classic.join_refusal(request):
-            effects.answer(token, Joined(error, request.member_id))
-            return effects
-        effects.extend(self._consumers.join(request, token, now))
+            return answered(token, Joined(error, request.member_id))
+        effects = self._consumers.join(request, token, now)
         if not effects.answers:  # it was the last one to speak the consumer protocol, or took that one's place
             member_id = request.member_id or fresh_member_id(request)
             effects.extend(self._classic.join(request._replace(member_id=member_id), token, now))

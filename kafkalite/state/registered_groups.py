@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.assignors import ASSIGNORS
-from kafkalite.state.classic_requests import Done, Leave, Left, LeftMember
+from kafkalite.state.classic_requests import Done, Leave, left_nobody, unknown_in
 from kafkalite.state.consumer_messages import Topics
-from kafkalite.state.effects import Effects, Now, TimerName, Token
+from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
 from kafkalite.state.group_records import (
     GroupDefinition,
     GroupDeleted,
@@ -117,7 +117,7 @@ class RegisteredGroups:
             effects = (group or self._found(definition, now)).define(definition, now)
             effects.answer(token, Done())
             return effects
-        return _answer(token, Done(error))
+        return answered(token, Done(error))
 
     def register(self, request: RegisterConsumer, token: Token, now: Now) -> Effects:
         """Register for the next generation; answers `ConsumerRegistered`, perhaps much later.
@@ -127,9 +127,9 @@ class RegisteredGroups:
         REBALANCE_IN_PROGRESS (a later registration took its place), UNKNOWN_MEMBER_ID (it has left meanwhile).
         """
         if not request.group:
-            return _answer(token, ConsumerRegistered(KafkaErrorCode.INVALID_GROUP_ID))
+            return answered(token, ConsumerRegistered(KafkaErrorCode.INVALID_GROUP_ID))
         if not request.consumer_id:
-            return _answer(token, ConsumerRegistered(KafkaErrorCode.INVALID_REQUEST))
+            return answered(token, ConsumerRegistered(KafkaErrorCode.INVALID_REQUEST))
         request = request._replace(topics=tuple(sorted(set(request.topics))))
         group = self.groups.get(request.group)
         if group is not None:
@@ -152,16 +152,14 @@ class RegisteredGroups:
         group = self.groups.get(request.group)
         if group is not None:
             return group.heartbeat(request, token, now)
-        return _answer(token, HeartbeatAnswered(_unknown(request.group)))
+        return answered(token, HeartbeatAnswered(unknown_in(request.group)))
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
         """Leave; answers `Left` with an error per member."""
         group = self.groups.get(request.group)
         if group is not None:
             return self._with_offsets(group, group.leave(request, token, now))
-        if not request.group:
-            return _answer(token, Left(KafkaErrorCode.INVALID_GROUP_ID))
-        return _answer(token, Left(members=tuple(LeftMember(*one, UNKNOWN_MEMBER_ID) for one in request.members)))
+        return answered(token, left_nobody(request))
 
     # administration
 
@@ -357,13 +355,3 @@ def _take_in(group: Group, record: object) -> None:
             group.marks[topic, partition] = generation
         case RewindMarkDeleted(_, topic, partition):
             group.marks.pop((topic, partition), None)
-
-
-def _answer(token: Token, result: object) -> Effects:
-    effects = Effects()
-    effects.answer(token, result)
-    return effects
-
-
-def _unknown(group: str) -> int:
-    return UNKNOWN_MEMBER_ID if group else KafkaErrorCode.INVALID_GROUP_ID
