@@ -1,10 +1,12 @@
 """What happens to groups without a request: offsets expire, those of deleted topics go, topics change under them.
 
-Each is a command of a shard like any other. Groups are swept some at a time, so that no sweep holds the loop, nor fills
-one batch with tombstones: the next ones follow when those of the last are committed.
+Each is a command of a shard like any other. Offsets are looked at some at a time, so that nothing holds the loop, nor
+fills one batch with tombstones. A sweep goes on when the tombstones of the last step are committed, and ends where they
+cannot be: the next sweep is in time.
 Source: GroupCoordinatorShard.java (cleanupExpiredOffsets), GroupCoordinatorService.java (onPartitionsDeleted).
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from kafkalite.clock import Clock, Timer
@@ -15,7 +17,10 @@ from kafkalite.state.group_shard import GroupShard
 
 __all__ = ["Upkeep"]
 
-GROUPS_AT_ONCE = 200
+OFFSETS_AT_ONCE = 1_000  # about a millisecond
+GROUP_WEIGHT = 5  # to look at a group, against one of its offsets
+
+Forget = Callable[[GroupShard, str, int], Effects]
 
 
 class Upkeep:
@@ -59,7 +64,22 @@ class Upkeep:
         """A topic was deleted: nobody has read anything of one that is made anew."""
         self.topic_changed(name)
         for shard in self._runtime.shards():
-            self._runtime.submit(shard, partial(forget_topic, name))
+            self._forget(shard, name, GroupShard.topic_deleted)
+        self._runtime.flush()
+
+    def _forget(self, shard: int, name: str, forget: Forget) -> None:
+        """Forget some offsets of a topic, and more of them in the next turn."""
+
+        def command(machine: GroupShard, _token: Token, _now: Now) -> Effects:
+            effects = forget(machine, name, OFFSETS_AT_ONCE)
+            if len(effects.records) >= OFFSETS_AT_ONCE:
+                self.soon(partial(self._forget_more, shard, name))
+            return effects
+
+        self._runtime.submit(shard, command)
+
+    def _forget_more(self, shard: int, name: str) -> None:
+        self._forget(shard, name, GroupShard.forget_offsets)
         self._runtime.flush()
 
     def _sweep(self) -> None:
@@ -70,10 +90,10 @@ class Upkeep:
                 Sweep(self, self._runtime, shard, machine.names()).go_on()
         self._runtime.flush()
 
-    def soon(self, sweep: "Sweep") -> None:
-        """Go on with a sweep in the next turn of the loop."""
+    def soon(self, go_on: Callable[[], None]) -> None:
+        """Go on in the next turn of the loop."""
         if not self._closed:
-            self._clock.call_at(self._clock.monotonic(), sweep.next_turn)
+            self._clock.call_at(self._clock.monotonic(), go_on)
 
 
 class Sweep:
@@ -88,8 +108,17 @@ class Sweep:
     def go_on(self) -> None:
         """Sweep the next groups."""
         if self._names:
-            names, self._names = self._names[:GROUPS_AT_ONCE], self._names[GROUPS_AT_ONCE:]
-            self._runtime.submit(self._shard, partial(sweep, names), self)
+            self._runtime.submit(self._shard, self._some, self)
+
+    def _some(self, machine: GroupShard, token: Token, now: Now) -> Effects:
+        """A command: expire the offsets of the next groups; however few they have, it is some work to look."""
+        names, offsets = [], 0
+        while self._names and offsets < OFFSETS_AT_ONCE:
+            names.append(self._names.pop())
+            offsets += machine.offsets.count(names[-1]) + GROUP_WEIGHT
+        effects = machine.sweep(names, now)
+        effects.answer(token, None)
+        return effects
 
     def next_turn(self) -> None:
         """As `go_on`, outside a pass."""
@@ -98,25 +127,13 @@ class Sweep:
 
     def answer(self, _result: object) -> None:
         """The tombstones are committed."""
-        self._upkeep.soon(self)
+        self._upkeep.soon(self.next_turn)
 
     def fail(self, _error: int) -> None:
         """The shard is being read again; the next sweep is in time for these groups."""
         self._names = []
 
 
-def forget_topic(name: str, machine: GroupShard, _token: Token, _now: Now) -> Effects:
-    """A command: forget all offsets of a topic."""
-    return machine.topic_deleted(name)
-
-
 def look_at_topic(name: str, machine: GroupShard, _token: Token, now: Now) -> Effects:
     """A command: registered groups that read the topic may begin a generation."""
     return machine.registered.topics_changed((name,), now)
-
-
-def sweep(names: list[str], machine: GroupShard, token: Token, now: Now) -> Effects:
-    """A command: expire the offsets of these groups."""
-    effects = machine.sweep(names, now)
-    effects.answer(token, None)
-    return effects

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import ZERO_UUID
 from kafkalite.state.classic_core import CONSUMER_PROTOCOL, ClassicSettings
 from kafkalite.state.classic_groups import ClassicGroups
 from kafkalite.state.classic_requests import Described, Listed
@@ -198,9 +199,17 @@ class GroupShard:
                 self._delete(name, effects, now)
         return effects
 
-    def topic_deleted(self, topic: str) -> Effects:
-        """Forget all offsets of a topic that is gone."""
-        return Effects(records=[*self.offsets.topic_deleted(topic), *self.registered.topic_deleted(topic)])
+    def topic_deleted(self, topic: str, at_most: int | None = None) -> Effects:
+        """Forget a topic that is gone; of its offsets the first `at_most`, for `forget_offsets` to go on."""
+        effects = self.forget_offsets(topic, at_most)
+        effects.records += self.registered.topic_deleted(topic)
+        return effects
+
+    def forget_offsets(self, topic: str, at_most: int | None) -> Effects:
+        """Forget the next offsets of a topic that is gone; one of the same name may be there by now."""
+        anew = self.consumers.topics.by_name(topic)
+        gone = self.offsets.topic_deleted(topic, at_most, ZERO_UUID if anew is None else anew.topic_id)
+        return Effects(records=[*gone])
 
     def patterns_resolved(self, name: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
         """The answer to `ResolvePatterns`: names of topics by pattern, in the metadata of `version`."""

@@ -9,9 +9,10 @@ Pure. What a group may do is asked of `GroupsOfOffsets`; here is what was commit
 Source: OffsetMetadataManager.java of Apache Kafka, KIP-211, KIP-447.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from kafkalite.errors import KafkaErrorCode
@@ -37,6 +38,7 @@ __all__ = [
 OffsetRecord = OffsetCommitted | OffsetDeleted | TransactionalOffset | TransactionEnded
 NO_OFFSET = -1
 INT64_MAX = 2**63 - 1
+NO_PARTITIONS: Mapping[int, Stored] = {}
 # Without the Python frame of `OffsetCommitted(...)`: this is done for every partition of every commit.
 _commit: Callable[[tuple[str, str, int, int, int, str, int, int, bytes]], OffsetCommitted] = partial(
     tuple.__new__, OffsetCommitted
@@ -269,13 +271,26 @@ class Offsets:
         known |= self._pending.partitions(group)
         return [OffsetDeleted(group, topic, partition) for topic, partition in sorted(known)]
 
-    def topic_deleted(self, topic: str) -> list[OffsetDeleted]:
-        """Tombstones for the offsets that any group has for a topic that is gone."""
-        known = {
-            (group, partition) for group in self._store for partition in self._store.of_group(group).get(topic, ())
-        }
-        known |= {(group, partition) for group, name, partition in self._pending if name == topic}
-        return [OffsetDeleted(group, topic, partition) for group, partition in sorted(known)]
+    def topic_deleted(self, topic: str, at_most: int | None = None, but: bytes = ZERO_UUID) -> list[OffsetDeleted]:
+        """Tombstones for the offsets that any group has for a topic that is gone, the next `at_most` of them.
+
+        Arguments:
+            but: the id of a topic that was made anew under the name meanwhile: its offsets stay.
+        """
+        known = (
+            (group, partition)
+            for group in self._store
+            for partition, stored in self._store.of_group(group).get(topic, NO_PARTITIONS).items()
+            if but == ZERO_UUID or stored.topic_id != but
+        )
+        found = set(islice(known, at_most))
+        if but == ZERO_UUID:
+            found |= {(group, partition) for group, name, partition in self._pending if name == topic}
+        return [OffsetDeleted(group, topic, partition) for group, partition in sorted(found)]
+
+    def count(self, group: str) -> int:
+        """How many offsets a group has committed."""
+        return sum(map(len, self._store.of_group(group).values()))
 
     def expire(self, group: str, wall_ms: int) -> tuple[list[OffsetDeleted], bool]:
         """Tombstones for the group's offsets that nobody renewed within the retention.
@@ -294,7 +309,7 @@ class Offsets:
             for partition, one in partitions.items():
                 if (topic, partition) not in pending and self._is_expired(one, since, wall_ms):
                     gone.append(OffsetDeleted(group, topic, partition))
-        left = sum(map(len, stored.values())) - len(gone)
+        left = self.count(group) - len(gone)
         return gone, left == 0 and group not in self._pending
 
     def apply(self, record: OffsetRecord) -> None:

@@ -34,19 +34,20 @@ COMPACTED = replace(TopicConfig(), cleanup_policy=("compact",))
 NOT_HERE, LOADING = KafkaErrorCode.NOT_COORDINATOR, KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-class NoTopics:
-    """Topics as consumer groups see them: none."""
+class TopicsNow(dict[str, Topic]):
+    """Topics as consumer groups see them: none, unless a test makes some."""
 
     def by_name(self, name: str) -> Topic | None:
-        return None
+        return self.get(name)
 
     def by_id(self, topic_id: bytes) -> Topic | None:
-        return None
+        return next((topic for topic in self.values() if topic.topic_id == topic_id), None)
 
 
-def groups() -> GroupShard:
+def groups(topics: TopicsNow | None = None) -> GroupShard:
     settings = ConsumerGroupSettings()
-    return GroupShard(ClassicSettings(), OffsetSettings(), ConsumerGroups(NoTopics(), lambda _: settings))
+    consumers = ConsumerGroups(TopicsNow() if topics is None else topics, lambda _: settings)
+    return GroupShard(ClassicSettings(), OffsetSettings(), consumers)
 
 
 class Answered:

@@ -1,5 +1,6 @@
 """Where a group belongs, the topic that is made on first use, and what happens to groups without a request."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,10 @@ from kafkalite.cluster.topics import Refusal
 from kafkalite.coordinators.upkeep import Upkeep
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.stored.commits import java_hash
+from kafkalite.state.consumer_messages import Topic
 from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import CommitsDone
-from tests.unit.coordinators.rig import NOT_HERE, Answered, Rig, commit, groups, offsets_of, warnings
+from kafkalite.state.offsets import Commit, CommitOf, CommitsDone
+from tests.unit.coordinators.rig import NOT_HERE, Answered, Rig, TopicsNow, commit, groups, offsets_of, warnings
 
 TAKEN = CommitsDone(errors=(0,))
 NOT_AVAILABLE = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -82,7 +84,7 @@ def rig(tmp_path: Path) -> Rig[GroupShard]:
 
 
 def test_offsets_that_nobody_renews_expire(rig: Rig[GroupShard], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalite.coordinators.upkeep.GROUPS_AT_ONCE", 3)
+    monkeypatch.setattr("kafkalite.coordinators.upkeep.OFFSETS_AT_ONCE", 12)  # of two groups
     upkeep = Upkeep(rig.runtime, rig.clock, rig.config)
     upkeep.start()
     for at in range(10):
@@ -118,6 +120,28 @@ def test_offsets_of_a_deleted_topic_go_also_while_the_shard_is_loading(rig: Rig[
     rig.offload.release()
     rig.work()
     assert rig.now(offsets_of("g"), 0) == rig.now(offsets_of("g"), 1) == {}
+
+
+def test_the_offsets_of_a_deleted_topic_go_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meanwhile others are served, and what is committed for a topic of the same name that was made anew stays."""
+    monkeypatch.setattr("kafkalite.coordinators.upkeep.OFFSETS_AT_ONCE", 3)
+    topics = TopicsNow()
+    rig = Rig(tmp_path, partial(groups, topics))
+    rig.load()
+    for group in ("a", "b", "c"):
+        assert rig.now(commit(group, 5, partitions=2)) == CommitsDone(errors=(0, 0))
+        assert rig.now(commit(group, 7, topic="other")) == TAKEN
+    Upkeep(rig.runtime, rig.clock, rig.config).topic_gone("t")
+    machine = rig.runtime.machine(0)
+    assert machine is not None and len(machine.offsets) == 6, "three of nine have gone"
+    topics["t"] = Topic(b"another topic id", "t", 1)
+    anew = [CommitOf("t", 0, 9, topic_id=b"another topic id")]
+    told = rig.do(lambda machine, token, now: machine.offsets.commit(Commit("c", anew), token, now))
+    rig.replicas.flush()
+    assert told.told == [TAKEN] and len(machine.offsets) in (6, 7)
+    rig.work()
+    left = {group: rig.now(offsets_of(group)) for group in ("a", "b", "c")}
+    assert left == {"a": {("other", 0): 7}, "b": {("other", 0): 7}, "c": {("other", 0): 7, ("t", 0): 9}}
 
 
 def test_a_sweep_goes_on_after_a_shard_was_read_again(rig: Rig[GroupShard]) -> None:
