@@ -55,3 +55,9 @@ cdef class Builder:
     cdef int reserve(self, Py_ssize_t n) except -1
     cdef int32_t add(self, int64_t timestamp, key, value, headers) except -2
     cdef bytes compressed(self, int codec, level)
+
+
+cdef int32_t add_record(
+    Builder b, int64_t timestamp,
+    const char *key, Py_ssize_t key_size, const char *value, Py_ssize_t value_size, headers,
+) except -2

@@ -7,7 +7,9 @@ _Commit = TypeVar("_Commit", bound=tuple[str, str, int, int, int, str, int, int,
 def java_hash(text: str) -> int:
     """String.hashCode of Java, over UTF-16 units: a signed 32-bit number, 0 for the one without an absolute value."""
 
-def append_commits(builder: Builder, records: list[object], at: int, timestamp: int, kind: type) -> int:
+def append_commits(
+    builder: Builder, records: list[object], at: int, timestamp: int, kind: type, packed: type | None = None
+) -> int:
     """Append committed offsets to a batch.
 
     Args:
@@ -17,6 +19,7 @@ def append_commits(builder: Builder, records: list[object], at: int, timestamp: 
         at: where to begin.
         timestamp: of the records, in ms.
         kind: the type of a commit.
+        packed: the type of those that are many: tuples of group, a PackedCommit, commit time in ms.
 
     Returns: the index of the first record that was not appended: it is no commit, has an expiry or an unusual size, or
         does not fit into the batch.

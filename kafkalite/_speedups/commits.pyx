@@ -9,12 +9,14 @@ Source: OffsetCommitKey.json, OffsetCommitValue.json of Apache Kafka 4.3; String
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
 from kafkalite._speedups.batches cimport Builder
-from kafkalite._speedups.wire cimport (
-    Span, put_uvarint, store_u16, store_u32, store_u64, take, take_i16, take_i32, take_i64, take_uvarint, uvarint_size,
+from kafkalite._speedups.commit_bytes cimport (
+    RECORD_TYPE, STRING_MAX, TOPIC_ID_FIELD, UUID_SIZE, VALUE_VERSION, key_size, put_key, put_value, value_size,
 )
+from kafkalite._speedups.packed_commits cimport PackedCommit
+from kafkalite._speedups.wire cimport Span, take, take_i16, take_i32, take_i64, take_uvarint
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *n) except NULL
@@ -22,16 +24,10 @@ cdef extern from "Python.h":
     uint32_t PyUnicode_READ_CHAR(object text, Py_ssize_t index)
 
 cdef enum:
-    RECORD_TYPE = 1
-    VALUE_VERSION = 4             # as Kafka 4.3 writes a value without an expiry of its own
     VERSION_WITH_EXPIRY = 1
     VERSION_WITH_EPOCH = 3
-    STRING_MAX = 32767
-    UUID_SIZE = 16
     FIELDS = 9
-    KEY_FIXED = 10                # type, two lengths, partition
-    VALUE_FIXED = 23              # version, offset, epoch, time, count of tags
-    TOPIC_ID_FIELD = 18           # tag, size, id
+    PACKED_FIELDS = 3
     SURROGATES = 0x10000
 
 cdef bytes NO_ID = bytes(UUID_SIZE)
@@ -52,26 +48,38 @@ def java_hash(str text not None):
 
 
 def append_commits(
-    Builder builder not None, list records not None, Py_ssize_t at, int64_t timestamp, type kind not None
+    Builder builder not None, list records not None, Py_ssize_t at, int64_t timestamp, type kind not None,
+    type packed=None,
 ):
     """Append the records from `at` on that are plain commits, as many as fit. See the .pyi."""
-    cdef tuple record
-    cdef bytes key, value
     if at < 0:
         raise ValueError(f"there is no record {at}")
     while at < len(records):
         found = records[at]
-        if type(found) is not kind:
-            break
-        record = <tuple> found
-        if len(record) != FIELDS or record[7] != -1:
-            break
-        key = key_of(record[0], record[1], record[2])
-        value = None if key is None else value_of(record[3], record[4], record[5], record[6], record[8])
-        if value is None or builder.add(timestamp, key, value, None) < 0:
+        if type(found) is kind:
+            if not append_one(builder, <tuple> found, timestamp):
+                break
+        elif packed is None or type(found) is not packed or not append_packed(builder, <tuple> found, timestamp):
             break
         at += 1
     return at
+
+
+cdef int append_one(Builder builder, tuple record, int64_t timestamp) except -1:
+    """1, or 0 where it is not just as usual or does not fit."""
+    cdef bytes key, value
+    if len(record) != FIELDS or record[7] != -1:
+        return 0
+    key = key_of(record[0], record[1], record[2])
+    value = None if key is None else value_of(record[3], record[4], record[5], record[6], record[8])
+    return value is not None and builder.add(timestamp, key, value, None) >= 0
+
+
+cdef int append_packed(Builder builder, tuple record, int64_t timestamp) except -1:
+    """1, or 0 where they do not all fit; then none is appended."""
+    if len(record) != PACKED_FIELDS or type(record[1]) is not PackedCommit:
+        return 0
+    return (<PackedCommit> record[1]).append_to(builder, record[0], timestamp, record[2])
 
 
 cdef bytes key_of(str group, str topic, int32_t partition):
@@ -80,18 +88,10 @@ cdef bytes key_of(str group, str topic, int32_t partition):
     cdef const char *group_at = PyUnicode_AsUTF8AndSize(group, &group_size)
     cdef const char *topic_at = PyUnicode_AsUTF8AndSize(topic, &topic_size)
     cdef bytes out
-    cdef uint8_t *p
     if group_size > STRING_MAX or topic_size > STRING_MAX:
         return None
-    out = PyBytes_FromStringAndSize(NULL, KEY_FIXED + group_size + topic_size)
-    p = <uint8_t *> PyBytes_AS_STRING(out)
-    store_u16(p, RECORD_TYPE)
-    store_u16(p + 2, <uint32_t> group_size)
-    memcpy(p + 4, group_at, group_size)
-    p += 4 + group_size
-    store_u16(p, <uint32_t> topic_size)
-    memcpy(p + 2, topic_at, topic_size)
-    store_u32(p + 2 + topic_size, <uint32_t> partition)
+    out = PyBytes_FromStringAndSize(NULL, key_size(group_size, topic_size))
+    put_key(<uint8_t *> PyBytes_AS_STRING(out), group_at, group_size, topic_at, topic_size, partition)
     return out
 
 
@@ -99,28 +99,14 @@ cdef bytes value_of(int64_t offset, int32_t leader_epoch, str metadata, int64_t 
     """The value in VALUE_VERSION; None where a field is of no common size."""
     cdef Py_ssize_t size = 0
     cdef const char *metadata_at = PyUnicode_AsUTF8AndSize(metadata, &size)
-    cdef bint named = PyBytes_GET_SIZE(topic_id) == UUID_SIZE and topic_id != NO_ID
+    cdef const char *id_at = NULL
     cdef bytes out
-    cdef uint8_t *p
     if size > STRING_MAX or PyBytes_GET_SIZE(topic_id) != UUID_SIZE:
         return None
-    out = PyBytes_FromStringAndSize(
-        NULL, VALUE_FIXED + uvarint_size(size + 1) + size + (TOPIC_ID_FIELD if named else 0)
-    )
-    p = <uint8_t *> PyBytes_AS_STRING(out)
-    store_u16(p, VALUE_VERSION)
-    store_u64(p + 2, <uint64_t> offset)
-    store_u32(p + 10, <uint32_t> leader_epoch)
-    p += 14
-    p += put_uvarint(p, size + 1)
-    memcpy(p, metadata_at, size)
-    p += size
-    store_u64(p, <uint64_t> commit_ms)
-    p[8] = named
-    if named:
-        p[9] = 0
-        p[10] = UUID_SIZE
-        memcpy(p + 11, PyBytes_AS_STRING(topic_id), UUID_SIZE)
+    if topic_id != NO_ID:
+        id_at = PyBytes_AS_STRING(topic_id)
+    out = PyBytes_FromStringAndSize(NULL, value_size(size, id_at != NULL))
+    put_value(<uint8_t *> PyBytes_AS_STRING(out), offset, leader_epoch, metadata_at, size, commit_ms, id_at)
     return out
 
 

@@ -33,6 +33,9 @@ class StoredCodec(Protocol):
         a fast way, and fit; where it stopped.
         """
 
+    def several(self, record: object) -> list[object] | None:
+        """The records of the log that this one stands for, None where it is one itself; only the latter are encoded."""
+
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
         """Key and value."""
 
@@ -111,6 +114,10 @@ class PartitionJournal:
                 if at == len(records):
                     break
             record = records[at]
+            several = codec.several(record)
+            if several is not None:  # it does not fit as a whole
+                records, at = [*several, *records[at + 1 :]], 0
+                continue
             at += 1
             producer_id = codec.producer(record)
             key, value = codec.encode(record)
@@ -125,12 +132,16 @@ class PartitionJournal:
         return built
 
     def _built(self, builder: Builder, fields: _Fields) -> bytearray:
-        batch = builder.build(
-            self._codec.compression(self._host.config),
-            producer_id=fields.producer_id,
-            producer_epoch=fields.producer_epoch,
-            transactional=fields.producer_id >= 0,
-        )
+        compression = self._codec.compression(self._host.config)
+        if fields is NO_TRANSACTION:
+            batch = builder.build(compression)
+        else:
+            batch = builder.build(
+                compression,
+                producer_id=fields.producer_id,
+                producer_epoch=fields.producer_epoch,
+                transactional=True,
+            )
         builder.clear()
         return bytearray(batch)
 

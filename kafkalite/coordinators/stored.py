@@ -39,8 +39,10 @@ from kafkalite.state.group_records import (
     GroupDeleted,
     OffsetCommitted,
     OffsetDeleted,
+    OffsetsCommitted,
     TransactionalOffset,
     TransactionEnded,
+    commits_of,
 )
 
 __all__ = ["GroupCodec"]
@@ -64,7 +66,11 @@ class GroupCodec:
 
     def append_plain(self, builder: Builder, records: list[object], at: int, timestamp: int) -> int:
         """Append the committed offsets from `at` on; where it stopped."""
-        return append_commits(builder, records, at, timestamp, OffsetCommitted)
+        return append_commits(builder, records, at, timestamp, OffsetCommitted, OffsetsCommitted)
+
+    def several(self, record: object) -> list[object] | None:
+        """A commit of many partitions is a record for each; everything else is one."""
+        return list(commits_of(record)) if isinstance(record, OffsetsCommitted) else None
 
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
         """Key and value of a record. Raises: EncodeError, TypeError for what has no place in the topic."""

@@ -12,6 +12,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from kafkalite._speedups.codec import decode
 from kafkalite.protocol.extensions import create_group as group_created
 from kafkalite.protocol.extensions import delete_group as group_deleted
 from kafkalite.protocol.extensions import heartbeat_plus as heartbeats_plus
@@ -50,6 +51,7 @@ from kafkalite.protocol.messages import offset_fetch as committed
 from kafkalite.protocol.messages import offset_for_leader_epoch as epochs
 from kafkalite.protocol.messages import produce as producing
 from kafkalite.protocol.messages import sync_group as syncing
+from kafkalite.protocol.packed_commits import decode_commit
 from kafkalite.server.handlers.alter_configs import alter_configs
 from kafkalite.server.handlers.api_versions import api_versions
 from kafkalite.server.handlers.create_partitions import create_partitions
@@ -78,7 +80,7 @@ class Row:
     `request`, `response`: message classes; `handler`: (call, request) -> response, or None when it answers through the
     call;
     `operation`: what the principal must be allowed, as "Operation Resource", "" = anybody; `advertised_from`: None =
-    as decoded.
+    as decoded; `decode`: as `codec.decode`, perhaps to something else that the handler takes as well.
     """
 
     request: type[Any]
@@ -86,6 +88,7 @@ class Row:
     handler: Callable[[Any, Any], Any]
     operation: str
     advertised_from: int | None = None
+    decode: Callable[[Any, int, memoryview, bool, int], Any] = decode
     api_key: int = field(init=False)
     name: str = field(init=False)
     version_min: int = field(init=False)
@@ -118,7 +121,13 @@ ROWS = (
     Row(fetching.FetchRequest, fetching.FetchResponse, fetch, "Read Topic"),
     Row(offsets.ListOffsetsRequest, offsets.ListOffsetsResponse, list_offsets, "Describe Topic"),
     Row(metadata_messages.MetadataRequest, metadata_messages.MetadataResponse, metadata, "Describe Topic"),
-    Row(commits.OffsetCommitRequest, commits.OffsetCommitResponse, group_handler("offset_commit"), "Read Group"),
+    Row(
+        commits.OffsetCommitRequest,
+        commits.OffsetCommitResponse,
+        group_handler("offset_commit"),
+        "Read Group",
+        decode=decode_commit,
+    ),
     Row(committed.OffsetFetchRequest, committed.OffsetFetchResponse, group_handler("offset_fetch"), "Describe Group"),
     Row(
         coordinator.FindCoordinatorRequest,

@@ -9,7 +9,7 @@ it and closes the connection elsewhere, with one traceback per place in the code
 import logging
 from typing import TYPE_CHECKING
 
-from kafkalite._speedups.codec import RequestHeader, decode, read_request_header
+from kafkalite._speedups.codec import RequestHeader, read_request_header
 from kafkalite._speedups.framing import Reply
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
@@ -52,7 +52,7 @@ class Dispatcher:
 
     def _serve(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> None:
         try:
-            request = decode(row.request, version, header.body, False, ELEMENTS_MAX)
+            request = row.decode(row.request, version, header.body, False, ELEMENTS_MAX)
         except DecodeError as error:
             self._refuse(reply, row.name, f"{row.name} v{version} does not parse: {error}")
             return

@@ -44,11 +44,19 @@ class CommitJudged(NamedTuple):
     code: int
     rewound: frozenset[tuple[str, int]] = frozenset()
 
+    @property
+    def uniform(self) -> bool:
+        """Whether all partitions are judged alike: none was rewound."""
+        return not self.rewound
+
     def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> int:
         """The judgement on one partition of a commit."""
         if self.rewound and not self.code and (topic, partition) in self.rewound:
             return KafkaErrorCode.ILLEGAL_GENERATION
         return self.code
+
+
+TAKEN = CommitJudged(KafkaErrorCode.NONE)
 
 
 class ClassicGroups:
@@ -171,9 +179,9 @@ class ClassicGroups:
         REBALANCE_IN_PROGRESS or 0. A commit without a generation is one of a consumer that is no member."""
         group = self._groups.get(name)
         if group is None:
-            return CommitJudged(KafkaErrorCode.NONE if generation < 0 else KafkaErrorCode.GROUP_ID_NOT_FOUND)
+            return TAKEN if generation < 0 else CommitJudged(KafkaErrorCode.GROUP_ID_NOT_FOUND)
         if generation < 0 and group.state is State.EMPTY:
-            return CommitJudged(KafkaErrorCode.NONE)
+            return TAKEN
         if generation >= 0 or member_id or group_instance_id is not None:
             if error := group.members.refusal(member_id, group_instance_id):
                 return CommitJudged(error)

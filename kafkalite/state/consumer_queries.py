@@ -64,6 +64,11 @@ class CommitCheck(NamedTuple):
     late: KafkaErrorCode = KafkaErrorCode.STALE_MEMBER_EPOCH
     behind: bool = False
 
+    @property
+    def uniform(self) -> bool:
+        """Whether all partitions are judged alike: nobody owns any, or may have owned one."""
+        return self.current is None and not self.owners and not self.behind
+
     def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> KafkaErrorCode:
         """Answer NONE, or that the sender did not own the partition in this epoch, or does not any more."""
         if self.code != KafkaErrorCode.NONE:

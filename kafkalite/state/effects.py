@@ -11,7 +11,9 @@ that the runtime keeps, and on which the machines rely:
    token that waits is answered with an error of the coordinator.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 __all__ = ["Answer", "CancelTimer", "Effects", "Now", "ResolvePatterns", "SetTimer", "TimerName", "Token"]
@@ -32,6 +34,10 @@ class Answer(NamedTuple):
 
     token: Token
     result: object
+
+
+# Without the Python frame of `Answer(...)`: each command makes one.
+_answer: Callable[[tuple[Token, object]], Answer] = partial(tuple.__new__, Answer)
 
 
 class SetTimer(NamedTuple):
@@ -71,7 +77,7 @@ class Effects:
     questions: list[ResolvePatterns] = field(default_factory=list)
 
     def answer(self, token: Token, result: object) -> None:
-        self.answers.append(Answer(token, result))
+        self.answers.append(_answer((token, result)))
 
     def set_timer(self, name: TimerName, at_ms: int) -> None:
         self.timers.append(SetTimer(name, at_ms))

@@ -5,8 +5,8 @@ have, are kafkalite's own. Times are wall time in ms, -1 = not set.
 Source: the files `*Key.json` and `*Value.json` of Apache Kafka's group coordinator.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol, TypeVar
 
 from kafkalite.model import ZERO_UUID
 
@@ -31,6 +31,8 @@ __all__ = [
     "GroupGenerationDeleted",
     "OffsetCommitted",
     "OffsetDeleted",
+    "OffsetsCommitted",
+    "PackedOffsets",
     "PartitionEpochs",
     "Place",
     "RegisteredMember",
@@ -40,11 +42,39 @@ __all__ = [
     "StaticClaimDeleted",
     "TransactionEnded",
     "TransactionalOffset",
+    "commits_of",
 ]
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
 REGISTERED = "registered"
+
+
+_Fields = TypeVar("_Fields", bound=tuple[object, ...])
+
+
+class PackedOffsets(Protocol):
+    """Offsets of partitions as one request has them, in its order, without an object for each of them."""
+
+    def __len__(self) -> int:
+        """How many partitions."""
+
+    @property
+    def metadata_longest(self) -> int:
+        """Characters of the longest metadata."""
+
+    def located_topics(self) -> list[tuple[str, bytes]]:
+        """Name and id of each topic, in their order."""
+
+    def partitions(self, kind: type[_Fields]) -> list[_Fields]:
+        """All partitions, each a `kind` of topic, partition, offset, leader epoch, metadata or None, topic id."""
+
+    def put_into(
+        self, partitions: dict[int, _Fields], at: int, kind: type[_Fields], committed_ms: int, topic_id: bytes
+    ) -> None:
+        """Put the offsets of the topic `at` into a dict by partition, each a `kind` of offset, leader epoch, metadata,
+        commit time, expiry (-1), topic id.
+        """
 
 
 class OffsetCommitted(NamedTuple):
@@ -65,6 +95,30 @@ class OffsetCommitted(NamedTuple):
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1
     topic_id: bytes = ZERO_UUID
+
+
+class OffsetsCommitted(NamedTuple):
+    """One `OffsetCommitted` for each partition of a request, in its order: as many records of the log."""
+
+    group: str
+    offsets: PackedOffsets
+    commit_timestamp_ms: int
+
+
+class _PartOf(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+    topic_id: bytes
+
+
+def commits_of(record: OffsetsCommitted) -> Iterator[OffsetCommitted]:
+    """What the record stands for."""
+    group, offsets, committed_ms = record
+    for topic, partition, offset, epoch, metadata, topic_id in offsets.partitions(_PartOf):
+        yield OffsetCommitted(group, topic, partition, offset, epoch, metadata or "", committed_ms, -1, topic_id)
 
 
 class OffsetDeleted(NamedTuple):

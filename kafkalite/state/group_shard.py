@@ -30,6 +30,7 @@ from kafkalite.state.group_records import (
     GroupGenerationDeleted,
     OffsetCommitted,
     OffsetDeleted,
+    OffsetsCommitted,
     RewindMark,
     RewindMarkDeleted,
     StaticClaim,
@@ -89,9 +90,13 @@ class GroupShard:
 
     def apply(self, record: object) -> None:
         """Take a record of the log, at replay and in life."""
-        if type(record) is OffsetCommitted:  # nearly all are
+        if type(record) is OffsetCommitted:  # nearly all are at replay
             self._counts.commits += self._lives
             self.offsets.put(record)
+            return
+        if type(record) is OffsetsCommitted:  # nearly all are in life
+            self._counts.commits += len(record.offsets)
+            self.offsets.put_all(record)
             return
         if self._lives:
             self._count(record)

@@ -10,7 +10,7 @@ from sys import intern
 from typing import NamedTuple
 
 from kafkalite.model import ZERO_UUID
-from kafkalite.state.group_records import OffsetCommitted
+from kafkalite.state.group_records import OffsetCommitted, OffsetsCommitted
 
 __all__ = ["OffsetStore", "Stored"]
 
@@ -66,6 +66,22 @@ class OffsetStore:
             partitions = topics[intern(topic)] = {}
         self._count += partition not in partitions
         partitions[partition] = _stored((offset, epoch, metadata, committed_ms, expire_ms, topic_id))
+
+    def put_all(self, record: OffsetsCommitted) -> None:
+        """`put` for all that a request commits."""
+        group, offsets, committed_ms = record
+        topics = self._groups.get(group)
+        if topics is None:
+            topics = self._groups[group] = {}
+        for at, (topic, topic_id) in enumerate(offsets.located_topics()):
+            if self._topic_ids.get(topic) is not topic_id:
+                topic_id = self._shared_id(topic, topic_id)
+            partitions = topics.get(topic)
+            if partitions is None:
+                partitions = topics[intern(topic)] = {}
+            before = len(partitions)
+            offsets.put_into(partitions, at, Stored, committed_ms, topic_id)
+            self._count += len(partitions) - before
 
     def remove(self, group: str, topic: str, partition: int) -> None:
         """Forget a commit, if there is one."""

@@ -11,14 +11,21 @@ Source: OffsetMetadataManager.java of Apache Kafka, KIP-211, KIP-447.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ZERO_UUID
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.group_records import OffsetCommitted, OffsetDeleted, TransactionalOffset, TransactionEnded
+from kafkalite.state.group_records import (
+    OffsetCommitted,
+    OffsetDeleted,
+    OffsetsCommitted,
+    PackedOffsets,
+    TransactionalOffset,
+    TransactionEnded,
+)
 from kafkalite.state.offset_store import OffsetStore, Stored
 from kafkalite.state.pending_offsets import PendingOffsets
 
@@ -35,7 +42,7 @@ __all__ = [
     "OffsetsDeleted",
 ]
 
-OffsetRecord = OffsetCommitted | OffsetDeleted | TransactionalOffset | TransactionEnded
+OffsetRecord = OffsetCommitted | OffsetsCommitted | OffsetDeleted | TransactionalOffset | TransactionEnded
 NO_OFFSET = -1
 INT64_MAX = 2**63 - 1
 NO_PARTITIONS: Mapping[int, Stored] = {}
@@ -43,6 +50,7 @@ NO_PARTITIONS: Mapping[int, Stored] = {}
 _commit: Callable[[tuple[str, str, int, int, int, str, int, int, bytes]], OffsetCommitted] = partial(
     tuple.__new__, OffsetCommitted
 )
+_packed: Callable[[tuple[str, PackedOffsets, int]], OffsetsCommitted] = partial(tuple.__new__, OffsetsCommitted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,10 @@ class CommitCheck(Protocol):
 
     @property
     def code(self) -> int: ...
+
+    @property
+    def uniform(self) -> bool:
+        """Whether `of_partition` is `code` for all there are."""
 
     def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> int:
         """The judgement on one partition; groups own by the id or by the name of a topic."""
@@ -102,15 +114,17 @@ class Commit(NamedTuple):
         generation: of the member (classic) or its epoch (KIP-848), -1 = the sender is no member.
         retention_ms: how long to keep the offsets (requests up to version 4), -1 = as the broker says.
         producer_id: -1 = not in a transaction.
+        packed: stands for `partitions`; without a retention time and outside of transactions only.
     """
 
     group: str
-    partitions: Sequence[CommitOf]
+    partitions: Sequence[CommitOf] = ()
     member_id: str = ""
     generation: int = -1
     group_instance_id: str | None = None
     retention_ms: int = -1
     producer_id: int = -1
+    packed: PackedOffsets | None = None
 
 
 class CommitsDone(NamedTuple):
@@ -190,11 +204,27 @@ class Offsets:
         if error := self._commit_refusal(request, check.code):
             effects.answer(token, CommitsDone(error))
             return effects
-        if request.producer_id < 0:
+        if request.producer_id < 0 and request.member_id:  # who is no member has no session
             effects.extend(self._groups.committed(request.group, request.member_id, now))
+        packed = request.packed
+        if packed is not None and self._takes_all(packed, check):
+            effects.records.append(_packed((request.group, packed, now.wall_ms)))
+            effects.answer(token, _all_taken(len(packed)))
+            return effects
+        if packed is not None:
+            request = request._replace(partitions=packed.partitions(CommitOf))
         errors = tuple(self._take(request, check, now, effects.records))
         effects.answer(token, CommitsDone(errors=errors))
         return effects
+
+    def _takes_all(self, packed: PackedOffsets, check: CommitCheck) -> bool:
+        """Whether there is an error for none of these partitions."""
+        if packed.metadata_longest > self.settings.metadata_max or not len(packed):
+            return False
+        if check.uniform:
+            return True
+        judge = check.of_partition
+        return not any(judge(of.topic_id, of.partition, of.topic) for of in packed.partitions(CommitOf))
 
     def _take(self, request: Commit, check: CommitCheck, now: Now, records: list[object]) -> Iterator[int]:
         """The error of each partition; what has none becomes a record."""
@@ -317,6 +347,8 @@ class Offsets:
         match record:
             case OffsetCommitted():
                 self.put(record)
+            case OffsetsCommitted():
+                self.put_all(record)
             case OffsetDeleted(group, topic, partition):
                 self._store.remove(group, topic, partition)
                 self._pending.forget((group, topic, partition))
@@ -331,6 +363,13 @@ class Offsets:
         self._store.put(record)
         if self._pending:
             self._pending.supersede((record.group, record.topic, record.partition))
+
+    def put_all(self, record: OffsetsCommitted) -> None:
+        """`apply` of what nearly all commits are in life."""
+        self._store.put_all(record)
+        if self._pending:
+            for of in record.offsets.partitions(CommitOf):
+                self._pending.supersede((record.group, of.topic, of.partition))
 
     def _commit_refusal(self, request: Commit, error: int) -> int:
         if request.producer_id >= 0 and not request.group:
@@ -348,6 +387,12 @@ class Offsets:
             return wall_ms >= stored.expire_timestamp_ms
         counted_from = stored.commit_timestamp_ms if since_ms == -1 else since_ms
         return wall_ms - counted_from >= self.settings.retention_ms
+
+
+@lru_cache(maxsize=256)
+def _all_taken(count: int) -> CommitsDone:
+    """The answer to a commit of so many partitions without an error."""
+    return CommitsDone(errors=(0,) * count)
 
 
 def _found(topic: str, partition: int, stored: Stored | None, topic_id: bytes) -> Found:

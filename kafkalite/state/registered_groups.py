@@ -66,6 +66,11 @@ class CommitJudged(NamedTuple):
     member: RegisteredMember | None = None
     marks: Mapping[Place, int] = NO_MARKS
 
+    @property
+    def uniform(self) -> bool:
+        """Whether all partitions are judged alike: who is no member owns none."""
+        return self.member is None
+
     def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> int:
         """ILLEGAL_GENERATION unless the sender owns the partition, and has not registered since the generation that it
         names, and nobody has rewound the partition since."""

@@ -15,7 +15,7 @@ from kafkalite.state.effects import Token
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, FetchOf
 from tests.kit.consumer_groups import FakeTopics
-from tests.story.groups.shard import Shard
+from tests.story.groups.shard import Shard, committing
 
 Place = tuple[str, int]
 
@@ -65,7 +65,7 @@ class World:
             CommitOf(t, p, sent.positions[t, p].offset, topic_id=self.topics.topics[t].topic_id) for t, p in places
         ]
         request = Commit(self.group, asked, sent.member_id, sent.generation, sender.instance)
-        token = self.shard.ask(lambda machine, token, now: machine.offsets.commit(request, token, now))
+        token = self.shard.ask(committing(request))
         done = self.shard.answers[token]
         assert isinstance(done, CommitsDone)
         for place, error in zip(places, done.errors if not done.error else (), strict=False):

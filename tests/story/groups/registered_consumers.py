@@ -16,7 +16,7 @@ from kafkalite.state.registered_requests import (
     HeartbeatPlus,
     RegisterConsumer,
 )
-from tests.story.groups.shard import Shard
+from tests.story.groups.shard import Shard, committing
 
 REBALANCE_MAX_MS = 20_000
 GIVES_UP = {Error.GROUP_MAX_SIZE_REACHED}
@@ -79,7 +79,7 @@ class Consumer:
         places = sorted(self.positions)
         commits = [CommitOf(topic, number, self.positions[topic, number]) for topic, number in places]
         request = Commit(self.group, commits, self.name, self.generation)
-        token = self.shard.ask(lambda machine, token, now: machine.offsets.commit(request, token, now))
+        token = self.shard.ask(committing(request))
         done = self.shard.answers[token]
         assert isinstance(done, CommitsDone)
         for place, error in zip(places, done.errors, strict=not done.error):

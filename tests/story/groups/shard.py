@@ -4,6 +4,10 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from kafkalite.state.effects import CancelTimer, Effects, Now, ResolvePatterns, TimerName, Token
+from kafkalite.state.group_records import OffsetsCommitted, commits_of
+from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.offsets import Commit
+from tests.kit.packed import in_one_piece
 
 WALL_START_MS = 1_700_000_000_000
 
@@ -49,7 +53,7 @@ class Shard(Generic[M]):
     def do(self, effects: Effects) -> None:
         """What the runtime does: append and apply, set timers, answer."""
         for record in effects.records:
-            self.log.append(record)
+            self.log += commits_of(record) if isinstance(record, OffsetsCommitted) else (record,)
             self.machine.apply(record)
         for timer in effects.timers:
             if isinstance(timer, CancelTimer):
@@ -92,3 +96,14 @@ class Shard(Generic[M]):
         self.machine = self.replayed()
         self.do(self.machine.loaded(self.now))
         return dropped
+
+
+def committing(request: Commit) -> Callable[[GroupShard, Token, Now], Effects]:
+    """The command of a commit; with every other token it comes in one piece, as from a socket."""
+
+    def command(machine: GroupShard, token: Token, now: Now) -> Effects:
+        assert isinstance(token, int)
+        plain = request.producer_id == request.retention_ms == -1
+        return machine.offsets.commit(in_one_piece(request) if plain and token % 2 else request, token, now)
+
+    return command

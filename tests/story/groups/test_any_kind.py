@@ -27,7 +27,7 @@ from kafkalite.state.registered_requests import (
     RegisterConsumer,
 )
 from tests.kit.consumer_groups import FakeTopics
-from tests.story.groups.shard import Shard
+from tests.story.groups.shard import Shard, committing
 from tests.story.groups.test_registered_simulation import durable
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
@@ -142,7 +142,7 @@ class Crowd:
     def commit(self) -> None:
         parts = [CommitOf(self.pick(("a", "b")), self.dice.randrange(3), self.dice.randrange(9))]
         request = Commit(self.group(), parts, self.member(), self.generation())
-        self.ask(lambda machine, token, now: machine.offsets.commit(request, token, now))
+        self.ask(committing(request))
 
     def rewind(self) -> None:
         name, parts = self.group(), [CommitOf("a", self.dice.randrange(3), 1, topic_id=self.topic_id("a"))]

@@ -26,7 +26,7 @@ from kafkalite.state.registered_requests import (
     HeartbeatPlus,
     RegisterConsumer,
 )
-from tests.story.groups.shard import Shard
+from tests.story.groups.shard import Shard, committing
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
 HISTORIES = 1 if "KAFKALITE_SEED" in os.environ else 25
@@ -213,7 +213,7 @@ class Chaos:
             "orders", self.dice.randrange(3), self.dice.randrange(99), topic_id=topic.topic_id if topic else bytes(16)
         )
         request = Commit(name, [part], member, generation)
-        self.ask(lambda machine, token, now: machine.offsets.commit(request, token, now))
+        self.ask(committing(request))
 
     def rewind(self) -> None:
         name, parts = (

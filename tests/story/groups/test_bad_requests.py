@@ -19,7 +19,7 @@ from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_records import TransactionEnded
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, FetchOf, OffsetsDeleted, OffsetSettings
-from tests.story.groups.shard import Shard
+from tests.story.groups.shard import Shard, committing
 from tests.unit.state.test_group_shard import NoTopics
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
@@ -135,7 +135,7 @@ class Chaos:
         ]
         request = Commit(name, parts, self.member(), self.generation(name), self.instance())
         may = self._may_commit(request)
-        answer = self.shard.answers[self.ask(lambda m, token, now: m.offsets.commit(request, token, now))]
+        answer = self.shard.answers[self.ask(committing(request))]
         assert isinstance(answer, CommitsDone)
         assert (answer.error == 0) == may, (request, answer)
         if answer.errors == (0,):
@@ -163,7 +163,7 @@ class Chaos:
             self.append(TransactionEnded(producer, committed=False))
             return
         request = Commit(self.group(), [CommitOf("orders", 0, 10**6)], producer_id=producer)
-        self.ask(lambda machine, token, now: machine.offsets.commit(request, token, now))
+        self.ask(committing(request))
 
     def delete_offsets(self) -> None:
         group, place = self.group(), (self.pick(("orders", "other")), 0)
