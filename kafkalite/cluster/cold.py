@@ -103,10 +103,12 @@ class ColdReads:
     def _opened(self, bringing: Bringing, twin: Segment, release: Callable[[], None], outcome: Outcome) -> None:
         cold = bringing.cold
         try:
+            if outcome.error is not None:
+                twin.settle_rebuilt(keep=False)
+            elif cold.segment.take_over(twin):
+                cold = cold.placed(outcome.value)
             if isinstance(outcome.error, FileNotFoundError):
                 outcome = Outcome()
-            elif outcome.error is None and cold.segment.take_over(twin):
-                cold = cold.placed(outcome.value)
         except OSError as error:
             outcome = Outcome(error=error)
         except Exception as error:

@@ -7,7 +7,8 @@ Laws (`state.effects` says what the machines rely on):
    read again. So does a command that raises: nobody knows how far it came.
 4. What comes back from an earlier life, an append or a timer, is nothing to a later one. The log is read again when
    the last append of the earlier one has ended, and not before a second is over where that life achieved nothing: the
-   disk may be full, and then every one ends so.
+   disk may be full, and then every one ends so. A log that cannot be read is tried again after ever longer times, at
+   most about a minute.
 5. Who waits longer than `offsets.commit.timeout.ms` for an append hears an error of the coordinator; the records count
    all the same once they are committed.
 
@@ -32,6 +33,7 @@ LOGGER = logging.getLogger("kafkalite.coordinators")
 LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_HERE: int = KafkaErrorCode.NOT_COORDINATOR
 RETRY_MS = 1_000
+DOUBLINGS_MAX = 6
 
 
 class Machine(Protocol):
@@ -126,6 +128,7 @@ class Shard(Generic[M]):
         self._open = 0  # appends of all lives that have not ended
         self._stop: Callable[[], None] | None = None  # the replay that runs
         self._retry: Timer | None = None
+        self._failed_loads = 0  # in a row
         self._later: list[Command[M]] = []  # own commands that came while it was loading
         self._closed = False
 
@@ -314,7 +317,8 @@ class Shard(Generic[M]):
             self.load()
         else:
             self._error = NOT_HERE
-            self._retry = self._clock.call_at(self._clock.monotonic() + RETRY_MS / 1000, self.load)
+            wait_ms = RETRY_MS << min(max(0, self._failed_loads - 1), DOUBLINGS_MAX)
+            self._retry = self._clock.call_at(self._clock.monotonic() + wait_ms / 1000, self.load)
 
     def _begin_replay(self) -> None:
         busy = self._open or self._life is not None or self._stop is not None or self._retry is not None
@@ -331,8 +335,10 @@ class Shard(Generic[M]):
         if self._closed:
             return
         if error:
+            self._failed_loads += 1
             self._load_again(soon=False)
             return
+        self._failed_loads = 0
         life = self._life = Life(machine)
         later, self._later = self._later, []
         try:

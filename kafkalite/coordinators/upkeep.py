@@ -2,14 +2,14 @@
 
 Each is a command of a shard like any other. Offsets are looked at some at a time, so that nothing holds the loop, nor
 fills one batch with tombstones. A sweep goes on when the tombstones of the last step are committed, and ends where they
-cannot be: the next sweep is in time.
+cannot be: the next sweep is in time. Nothing expires while the wall clock is not believed (`ClockWatch`).
 Source: GroupCoordinatorShard.java (cleanupExpiredOffsets), GroupCoordinatorService.java (onPartitionsDeleted).
 """
 
 from collections.abc import Callable
 from functools import partial
 
-from kafkalite.clock import Clock, Timer
+from kafkalite.clock import Clock, ClockWatch, Timer
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.coordinators.runtime import Runtime
 from kafkalite.state.effects import Effects, Now, Token
@@ -17,7 +17,7 @@ from kafkalite.state.group_shard import GroupShard
 
 __all__ = ["Upkeep"]
 
-OFFSETS_AT_ONCE = 1_000  # about a millisecond
+OFFSETS_AT_ONCE = 1_000  # of all shards in one turn of the loop
 GROUP_WEIGHT = 5  # to look at a group, against one of its offsets
 
 Forget = Callable[[GroupShard, str, int], Effects]
@@ -29,13 +29,14 @@ class Upkeep:
     Arguments:
         runtime: their shards.
         clock: when to sweep.
-        config: `offsets.retention.check.interval.ms`.
+        config: `offsets.retention.check.interval.ms`, `kafkalite.retention.clock.jump.pause.ms`.
     """
 
     def __init__(self, runtime: Runtime[GroupShard], clock: Clock, config: BrokerConfig) -> None:
         self._runtime = runtime
         self._clock = clock
         self._interval_s = config.offsets_retention_check_interval_ms / 1000
+        self._clock_watch = ClockWatch(clock, config.kafkalite_retention_clock_jump_pause_ms)
         self._timer: Timer | None = None
         self._closed = False
 
@@ -71,8 +72,9 @@ class Upkeep:
         """Forget some offsets of a topic, and more of them in the next turn."""
 
         def command(machine: GroupShard, _token: Token, _now: Now) -> Effects:
-            effects = forget(machine, name, OFFSETS_AT_ONCE)
-            if len(effects.records) >= OFFSETS_AT_ONCE:
+            share = self.share
+            effects = forget(machine, name, share)
+            if len(effects.records) >= share:
                 self.soon(partial(self._forget_more, shard, name))
             return effects
 
@@ -84,11 +86,18 @@ class Upkeep:
 
     def _sweep(self) -> None:
         self.start()
+        if self._clock_watch.look() is None:
+            return
         for shard in self._runtime.shards():
             machine = self._runtime.machine(shard)
             if machine is not None:
                 Sweep(self, self._runtime, shard, machine.names()).go_on()
         self._runtime.flush()
+
+    @property
+    def share(self) -> int:
+        """How many offsets a shard may look at in one turn: all have their turns at the same time."""
+        return max(1, OFFSETS_AT_ONCE // len(self._runtime.shards()))
 
     def soon(self, go_on: Callable[[], None]) -> None:
         """Go on in the next turn of the loop."""
@@ -113,7 +122,7 @@ class Sweep:
     def _some(self, machine: GroupShard, token: Token, now: Now) -> Effects:
         """A command: expire the offsets of the next groups; however few they have, it is some work to look."""
         names, offsets = [], 0
-        while self._names and offsets < OFFSETS_AT_ONCE:
+        while self._names and offsets < self._upkeep.share:
             names.append(self._names.pop())
             offsets += machine.offsets.count(names[-1]) + GROUP_WEIGHT
         effects = machine.sweep(names, now)

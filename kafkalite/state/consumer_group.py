@@ -125,6 +125,7 @@ class ConsumerGroups(ClassicMembers):
         group = self.groups.get(group_id)
         if group is None or member_id not in group.members:
             self._sessions.pop((group_id, member_id), None)
+            self._rejoining.discard((group_id, member_id))
             return effects
         over_at_ms = self._sessions.get((group_id, member_id), now.ms)
         if kind == SESSION and over_at_ms > now.ms:

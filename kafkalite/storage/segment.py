@@ -7,6 +7,7 @@ Laws:
 4. The index of aborted transactions is written with each abort; without aborts there is none.
 """
 
+import itertools
 import logging
 import os
 
@@ -21,6 +22,7 @@ from kafkalite.storage.transactions import BadTransactionIndex, TransactionIndex
 from kafkalite.storage.trouble import is_transient
 
 DAMAGES_TOLD = 1_000
+WORK_NUMBERS = itertools.count()
 logger = logging.getLogger(__name__)
 
 
@@ -59,7 +61,8 @@ class Segment(SegmentCore):
         self.closed = False
         self.damaged = False  # a batch is: seen when the indexes were to be built again
         self.told: frozenset[int] = frozenset()  # where damage is that was told already
-        self.rebuilt: bool | None = None  # of one that is `apart`: whether its indexes wait under names of work files
+        # Of one that is `apart`: what stands behind the names of the indexes that it built again, "" if it did not.
+        self.rebuilt: str | None = None
         self._suffix = ""
         self.cache: SegmentCache | None = None
         self.transactions = TransactionIndex(disk, self.path(names.TXN_INDEX), base_offset, present=aborts)
@@ -135,14 +138,13 @@ class Segment(SegmentCore):
         twin.directory, twin.disk, twin.suffix = self.directory, self.disk, self.suffix
         twin.index_bytes_max, twin.interval, twin.size = self.index_bytes_max, self.interval, self.size
         twin.closed, twin.damaged, twin.told, twin.cache = self.closed, self.damaged, self.told, None
-        twin.rebuilt = False
+        twin.rebuilt = ""
         return twin
 
     def take_over(self, twin: "Segment") -> bool:
         """Be loaded with what a job has loaded apart; False where this was changed meanwhile. Raises OSError."""
         same = (self.size, self.suffix) == (twin.size, twin.suffix)
-        if twin.rebuilt:
-            self._settle_rebuilt(keep=same and self.file is None)
+        twin.settle_rebuilt(keep=same and self.file is None)
         if not same:
             return False
         self.transactions.take_over(twin.transactions)
@@ -152,19 +154,23 @@ class Segment(SegmentCore):
                 self.cache.add(self)
         return True
 
-    def _settle_rebuilt(self, *, keep: bool) -> None:
-        """Give the indexes that a job has built again their names, or remove them. A job may not: these may be others'
-        by then. On a full disk they go: whoever loads the segment builds them again. Raises OSError."""
-        paths = [self.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX)]
-        for path in [path for path in paths if self.disk.exists(path + names.WORK)]:
+    def settle_rebuilt(self, *, keep: bool) -> None:
+        """Give the indexes that this one, which is `apart`, has built again their names, or remove them. Its job may
+        not: the names may be others' by then. On a full disk they go: whoever loads the segment builds them again.
+
+        Raises OSError.
+        """
+        work, self.rebuilt = self.rebuilt, ""
+        paths = [self.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX)] if work else []
+        for path in [path for path in paths if self.disk.exists(f"{path}{work}")]:
             try:
                 if keep:
-                    self.disk.rename(path + names.WORK, path)
+                    self.disk.rename(f"{path}{work}", path)
                     continue
             except OSError as error:
                 if not is_transient(error):
                     raise
-            self.disk.remove(path + names.WORK)
+            self.disk.remove(f"{path}{work}")
 
     def bring_in(self, offset: int, size: int) -> int:
         """Job on a segment that is `apart`: load it, and bring `size` bytes in from where the index says that `offset`
@@ -202,13 +208,16 @@ class Segment(SegmentCore):
             self.finish_where_room(sync=True)
 
     def _write_apart(self) -> None:
-        """Write the indexes as work files, which `take_over` gives their names. Raises OSError."""
-        own, self.suffix = self.suffix, self.suffix + names.WORK
+        """Write the indexes as work files, which `settle_rebuilt` gives their names. Raises OSError.
+
+        The segment that takes the place of this one may do the same at the same time: no two write the same files.
+        """
+        self.rebuilt = f".{next(WORK_NUMBERS)}{names.WORK}"
+        own, self.suffix = self.suffix, self.suffix + self.rebuilt
         try:
             self.finish_where_room(sync=True)
         finally:
             self.suffix = own
-        self.rebuilt = True
 
     def tell_damage(self, position: int, offset: int) -> None:
         """Log once for each place that a reader of `offset` was told of a damaged batch there."""

@@ -14,10 +14,9 @@ from functools import partial
 from typing import Protocol
 
 from kafkalite._speedups.file import Disk
-from kafkalite.clock import Clock, Offload, Outcome, Timer
+from kafkalite.clock import PAUSE_MS, Clock, ClockWatch, Offload, Outcome, Timer
 from kafkalite.storage import checkpoints, points, retention
 from kafkalite.storage.cleaner import Logs
-from kafkalite.storage.clock_jump import PAUSE_MS, ClockWatch
 from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.log import Log
 from kafkalite.storage.points import PointFiles

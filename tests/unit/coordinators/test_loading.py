@@ -168,6 +168,25 @@ def test_a_log_that_cannot_be_read_is_tried_again(
     assert rig.now(offsets_of("g")) == {("t", 0): 5}
 
 
+def test_a_log_that_stays_damaged_is_not_read_all_the_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(tmp_path, groups)
+    put(rig, [stored("g", 5)])
+    rig.disk.fail("read", errno.EIO, when=1, repeat=True, path=".log")
+    rig.runtime.follow()
+    times = []
+    for second in range(300):
+        rig.work()
+        times += [second] if warnings(caplog) else []
+        caplog.clear()
+        rig.clock.advance(1_000)
+    assert times == [0, 1, 3, 7, 15, 31, 63, 127, 191, 255]
+    rig.disk.heal()
+    for _ in range(20):
+        rig.work()
+        rig.clock.advance(1_000)
+    assert rig.now(offsets_of("g")) == {("t", 0): 5}
+
+
 # what is no record
 
 

@@ -84,7 +84,7 @@ def rig(tmp_path: Path) -> Rig[GroupShard]:
 
 
 def test_offsets_that_nobody_renews_expire(rig: Rig[GroupShard], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalite.coordinators.upkeep.OFFSETS_AT_ONCE", 12)  # of two groups
+    monkeypatch.setattr("kafkalite.coordinators.upkeep.OFFSETS_AT_ONCE", 12)  # of one group for each shard
     upkeep = Upkeep(rig.runtime, rig.clock, rig.config)
     upkeep.start()
     for at in range(10):
@@ -101,6 +101,20 @@ def test_offsets_that_nobody_renews_expire(rig: Rig[GroupShard], monkeypatch: py
     upkeep.close()
     rig.runtime.close()
     assert rig.clock.timers == 0
+
+
+def test_a_jump_of_the_wall_clock_makes_no_offset_old(rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody has an hour to set it right; who does not gets what it says."""
+    upkeep = Upkeep(rig.runtime, rig.clock, rig.config)
+    upkeep.start()
+    assert rig.now(commit("g", 5)) == TAKEN
+    rig.clock.jump_wall(2 * WEEK_MS)
+    rig.clock.advance(HOUR_MS)
+    assert rig.now(offsets_of("g")) == {("t", 0): 5} and "the wall clock jumped" in warnings(caplog)[-1]
+    rig.clock.advance(HOUR_MS)
+    rig.work()
+    assert rig.now(offsets_of("g")) == {}
+    upkeep.close()
 
 
 def test_offsets_of_a_deleted_topic_go_also_while_the_shard_is_loading(rig: Rig[GroupShard]) -> None:

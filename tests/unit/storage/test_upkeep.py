@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.clock import Clock
-from kafkalite.storage.clock_jump import ClockWatch
+from kafkalite.clock import Clock, ClockWatch
 from kafkalite.storage.log import Log
 from kafkalite.storage.space import SCARCE_BYTES, Level, level_of
 from kafkalite.storage.walk import SLICE_ITEMS, walk
