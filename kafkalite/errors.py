@@ -24,6 +24,7 @@ __all__ = [
     "RetriableError",
     "error_class",
     "error_for",
+    "shortened",
 ]
 
 
@@ -337,6 +338,7 @@ def _build(code: KafkaErrorCode) -> type[BrokerResponseError]:
     return type(_class_name(code), _bases(code), members)
 
 
+MESSAGE_CHARACTERS_MAX = 1000
 _KNOWN = frozenset(map(int, KafkaErrorCode))
 _BY_CLASS_NAME = {_class_name(code): code for code in KafkaErrorCode if code}
 
@@ -374,3 +376,12 @@ def error_for(code: int, message: str | None = None) -> BrokerResponseError:
     if not is_known(code):
         message = f"unknown error code {code}" + (f": {message}" if message else "")
     return error_class(code)(message)
+
+
+def shortened(message: str) -> str:
+    """A sentence for a client, cut in the middle where the client's own words in it are so long that the answer could
+    not hold it."""
+    if len(message) <= MESSAGE_CHARACTERS_MAX:
+        return message
+    half = MESSAGE_CHARACTERS_MAX // 2
+    return f"{message[:half]} ... {message[-half:]}"

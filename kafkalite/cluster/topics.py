@@ -15,12 +15,11 @@ from kafkalite.cluster.internal import INTERNAL_TOPICS, InternalTopic
 from kafkalite.cluster.turns import Turns
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import ConfigError, check_topic_configs
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.errors import KafkaErrorCode, shortened
 from kafkalite.state.placement import place
 from kafkalite.state.topic_names import complaint, folded, is_internal
 
 FIRST_EPOCH = 0
-MESSAGE_CHARACTERS_MAX = 1000
 PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each takes memory, nodes, and time of the loop
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
 
@@ -31,19 +30,12 @@ class _Refusal(NamedTuple):
 
 
 class Refusal(_Refusal):
-    """Why something asked for was not done: a Kafka error code and a sentence for the user.
-
-    A client's own words in the sentence may be as long as a string of the wire can be; they are cut, or the sentence
-    could not be sent.
-    """
+    """Why something asked for was not done: a Kafka error code and a sentence for the user, short enough to be sent."""
 
     __slots__ = ()
 
     def __new__(cls, error: int, message: str | None = None) -> "Refusal":
-        if message is not None and len(message) > MESSAGE_CHARACTERS_MAX:
-            half = MESSAGE_CHARACTERS_MAX // 2
-            message = f"{message[:half]} ... {message[-half:]}"
-        return super().__new__(cls, error, message)
+        return super().__new__(cls, error, None if message is None else shortened(message))
 
 
 class RefusedError(Exception):

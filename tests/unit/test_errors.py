@@ -18,6 +18,7 @@ from kafkalite.errors import (
     RetriableError,
     error_class,
     error_for,
+    shortened,
 )
 
 
@@ -91,3 +92,9 @@ def test_errors_survive_pickling(error: KafkaError) -> None:
     assert type(copy) is type(error)
     assert str(copy) == str(error)
     assert vars(copy) == vars(error)
+
+
+def test_a_sentence_is_cut_where_an_answer_could_not_hold_it() -> None:
+    assert shortened("Group g not found.") == "Group g not found."
+    cut = shortened(f"Group {'x' * 32_767} not found.")
+    assert cut.startswith("Group xxx") and cut.endswith("xxx not found.") and len(cut) < 1_010

@@ -7,7 +7,7 @@ what is a classic group, is GROUP_ID_NOT_FOUND.
 from functools import partial
 
 from kafkalite.cluster.image import ClusterImage
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.errors import KafkaErrorCode, shortened
 from kafkalite.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -94,10 +94,9 @@ def shown_assignment(image: ClusterImage, assignment: Assignment) -> AssignmentM
 
 def refused(name: str, error: int, message: str | None = None) -> Group:
     """A group that cannot be shown."""
-    shown = None if message is None else message[:MESSAGE_CHARACTERS_MAX]
     return Group(
         error_code=error,
-        error_message=shown,
+        error_message=None if message is None else shortened(message),
         group_id=name,
         group_state="",
         group_epoch=0,
@@ -105,6 +104,3 @@ def refused(name: str, error: int, message: str | None = None) -> Group:
         assignor_name="",
         members=[],
     )
-
-
-MESSAGE_CHARACTERS_MAX = 1000  # a name may be too long for a message that holds it

@@ -7,7 +7,7 @@ is UNSUPPORTED_VERSION. The machine is `state/consumer_group.py`.
 """
 
 from kafkalite.coordinators.patterns import complaint
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.errors import KafkaErrorCode, shortened
 from kafkalite.model import uuid_text
 from kafkalite.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -99,10 +99,9 @@ def answer(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
 
 def refused(error: int, message: str | None) -> ConsumerGroupHeartbeatResponse:
     """An error, and why."""
-    shown = None if message is None else message[:MESSAGE_CHARACTERS_MAX]
     return ConsumerGroupHeartbeatResponse(
-        error_code=error, error_message=shown, member_epoch=0, heartbeat_interval_ms=NO_INTERVAL
+        error_code=error,
+        error_message=None if message is None else shortened(message),
+        member_epoch=0,
+        heartbeat_interval_ms=NO_INTERVAL,
     )
-
-
-MESSAGE_CHARACTERS_MAX = 1000  # a client's own words in it may be too long to be sent

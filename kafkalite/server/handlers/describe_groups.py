@@ -8,7 +8,7 @@ Source: ClassicGroup.asDescribedGroup.
 
 from functools import partial
 
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.errors import KafkaErrorCode, shortened
 from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kafkalite.protocol.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -49,7 +49,8 @@ def describe(version: int, name: str, shard: GroupShard) -> Group:
         return shown(name, described)
     group = refused(name, 0)
     if version >= NOT_FOUND_SINCE:
-        group.error_code, group.error_message = KafkaErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found."
+        group.error_code = KafkaErrorCode.GROUP_ID_NOT_FOUND
+        group.error_message = shortened(f"Group {name} not found.")
     return group
 
 

@@ -95,6 +95,15 @@ async def test_every_version_of_a_description(crowd: Client, version: int) -> No
     assert member.client_host == "/127.0.0.1" and member.member_id.startswith(f"{member.client_id}-")
 
 
+async def test_the_longest_name_is_answered(crowd: Client) -> None:
+    """Also in a sentence about it, where it does not fit."""
+    longest = "x" * 32_767
+    (group,) = (await crowd.call(DescribeGroupsRequest(groups=[longest]))).groups
+    assert (group.group_id, group.error_code) == (longest, Error.GROUP_ID_NOT_FOUND)
+    (group,) = (await crowd.call(ConsumerGroupDescribeRequest(group_ids=[longest]))).groups
+    assert (group.group_id, group.error_code) == (longest, Error.GROUP_ID_NOT_FOUND)
+
+
 async def test_consumer_groups_are_described_by_themselves(crowd: Client) -> None:
     request = ConsumerGroupDescribeRequest(group_ids=["modern", "classic", "simple", "none", "", "modern"])
     for version in (0, 1):
