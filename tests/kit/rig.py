@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -80,12 +80,18 @@ OF_COMPACTED = (
 
 def assert_files_are_good(data: Path, partitions: Sequence[Partition], *, compacted: bool = False) -> None:
     """`kafkalite log verify` and Apache Kafka's DumpLogSegments find nothing wrong in the files of a stopped broker."""
-    command = [sys.executable, "-m", "kafkalite", "log", "verify", str(data)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=JUDGE_S)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert_directories_are_good({data: partitions}, compacted=compacted)
+
+
+def assert_directories_are_good(places: Mapping[Path, Sequence[Partition]], *, compacted: bool = False) -> None:
+    """The same for a broker with several log directories, each with its partitions: Java is started once for all."""
+    for data in places:
+        command = [sys.executable, "-m", "kafkalite", "log", "verify", str(data)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=JUDGE_S)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     if (reason := jvm.java_missing()) is not None:
         pytest.skip(f"DumpLogSegments: {reason}")
-    directories = [data / f"{topic}-{index}" for topic, index in partitions]
+    directories = [data / f"{topic}-{index}" for data, partitions in places.items() for topic, index in partitions]
     files = [path for each in directories for path in sorted(each.iterdir()) if path.suffix in dump_log.SUFFIXES]
     for version in JUDGES:
         report = dump_log.dump_files(files, version)

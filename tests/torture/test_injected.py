@@ -18,7 +18,7 @@ from tests.kit.brokers import wait_until
 from tests.kit.checker import History, check
 from tests.kit.load import Sender
 from tests.kit.readers import READERS
-from tests.kit.rig import assert_files_are_good, assert_kept, create_topic, ended
+from tests.kit.rig import assert_directories_are_good, assert_files_are_good, assert_kept, create_topic, ended
 from tests.kit.traced import SYNC, WRITE, TracedKafkalite
 
 pytestmark = [
@@ -106,9 +106,11 @@ async def test_a_failing_disk_takes_its_directory_offline(
         await restart_untraced(broker)
         await read_all(broker, history, "after a kill", [STRUCK, SPARED])
         assert await asyncio.to_thread(broker.stop) == broker.clean_exit
+        places: dict[Path, list[tuple[str, int]]] = {}
         for topic, index in (STRUCK, SPARED):
             (place,) = [each for each in directories if (each / f"{topic}-{index}").exists()]
-            await asyncio.to_thread(assert_files_are_good, place, [(topic, index)])
+            places.setdefault(place, []).append((topic, index))
+        await asyncio.to_thread(assert_directories_are_good, places)
 
 
 async def test_a_lingering_sync_holds_up_its_own_partition_only(
