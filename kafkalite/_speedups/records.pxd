@@ -44,5 +44,4 @@ cdef class Inspection:
 cdef InspectRules inspect_rules(int64_t size_max) noexcept nogil
 cdef Inspection inspect_batch(const uint8_t *p, Py_ssize_t size, const InspectRules *rules)
 cdef int64_t crc_of(const uint8_t *p, Py_ssize_t size) except -1
-cdef void patch_position(uint8_t *p, int64_t base_offset, int32_t leader_epoch) noexcept nogil
 cdef int patch_max_timestamp(uint8_t *p, Py_ssize_t size, int64_t timestamp, bint log_append_time) except -1

@@ -375,12 +375,6 @@ cdef str fault_text(const Walk *w, int fault):
 
 # Patches. All take one whole batch; `size` is its size.
 
-cdef void patch_position(uint8_t *p, int64_t base_offset, int32_t leader_epoch) noexcept nogil:
-    """Base offset and leader epoch: both stand outside the CRC. The caller has proven HEADER_SIZE bytes."""
-    store_u64(p + BASE_OFFSET_AT, <uint64_t> base_offset)
-    store_u32(p + LEADER_EPOCH_AT, <uint32_t> leader_epoch)
-
-
 cdef int patch_max_timestamp(uint8_t *p, Py_ssize_t size, int64_t timestamp, bint log_append_time) except -1:
     """Timestamp type and max timestamp, and the CRC if one of them changed (DefaultRecordBatch.setMaxTimestamp)."""
     cdef uint16_t attributes = load_u16(p + ATTRIBUTES_AT)
