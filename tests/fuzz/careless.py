@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.protocol.extensions.delete_group import DeleteGroupRequest
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest
 from kafkalite.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest
@@ -79,7 +81,9 @@ ALLOWED: dict[str, set[Error]] = {
     "fetch": MEMBER | NO_PARTITION | NOT_FOUND | {Error.STALE_MEMBER_EPOCH, Error.ILLEGAL_GENERATION},
     "delete_offsets": MEMBER | NO_PARTITION | NOT_FOUND | {Error.GROUP_SUBSCRIBED_TO_TOPIC, Error.NON_EMPTY_GROUP},
     "delete_groups": BUSY | NOT_FOUND | {Error.INVALID_GROUP_ID, Error.NON_EMPTY_GROUP},
+    "delete_group": BUSY | NOT_FOUND | {Error.INVALID_GROUP_ID, Error.NON_EMPTY_GROUP},
     "look": BUSY | NOT_FOUND | {Error.INVALID_GROUP_ID},
+    "find": BUSY | {Error.INVALID_REQUEST, Error.COORDINATOR_NOT_AVAILABLE},
     "rewind": BUSY | NOT_FOUND | {Error.INVALID_GROUP_ID, Error.INVALID_REQUEST, Error.UNKNOWN_TOPIC_OR_PARTITION},
     "create": BUSY
     | SESSION
@@ -169,6 +173,7 @@ class Careless:
             (self.delete_offsets, 1),
             (self.delete_groups, 1),
             (self.look, 2),
+            (self.find, 2),
             (self.rewind, 2),
             (self.create, 3),
             (self.register, 14),
@@ -300,9 +305,22 @@ class Careless:
     # administrators
 
     async def delete_groups(self) -> None:
-        request = DeleteGroupsRequest(groups_names=[PASSING, self.pick(("", "none", PASSING))])
+        """By the request that every broker has, or by our own; those with members are refused."""
+        names = [PASSING, self.pick(("", "none", PASSING))]
+        ours = self.rng.random() < 0.5
+        answer = await self.ask(DeleteGroupRequest(groups=names) if ours else DeleteGroupsRequest(groups_names=names))
+        assert {each.group_id for each in answer.results} == set(names)
+        self.world.note("delete_group" if ours else "delete_groups", *(each.error_code for each in answer.results))
+
+    async def find(self) -> None:
+        """Who coordinates a group; transactions and share groups are coordinated by nobody."""
+        name = self.pick((*GROUPS, "", "none"))
+        request = FindCoordinatorRequest(
+            key=name, key_type=self.mostly(0, 1, 2, -1), coordinator_keys=self.pick(([name], [name, name, ""], []))
+        )
         answer = await self.ask(request)
-        self.world.note("delete_groups", *(each.error_code for each in answer.results))
+        self.world.note("find", answer.error_code, *(each.error_code for each in answer.coordinators))
+        assert all((each.node_id >= 0) is (each.error_code == 0) for each in answer.coordinators)
 
     async def look(self) -> None:
         names = [*GROUPS, "", "none"]

@@ -107,6 +107,16 @@ BUGS = (
         "tests/unit/storage/test_cleaner.py::test_a_round_leaves_what_the_oracle_says_and_is_checkpointed",
         "assert",
     ),
+    Bug(
+        "commits are answered before they are appended",
+        "kafkalite/coordinators/shard.py",
+        "            self._append(life, Entry(effects.answers, now.ms), effects.records, now, producer_epoch)\n",
+        "            ready, late = effects.answers, Entry([], now.ms)\n"
+        "            soon = self._clock.monotonic() + 0.05\n"
+        "            self._clock.call_at(soon, self._append, life, late, effects.records, now, producer_epoch)\n",
+        "tests/torture/test_groups_sigkill.py::test_groups_go_on",
+        "are those after no beginning of",
+    ),
 )
 
 

@@ -25,6 +25,7 @@ from tests.kit.consumer_party import ConsumerParty
 from tests.kit.group_readers import KINDS, Readers
 from tests.kit.members import rewind
 from tests.kit.parties import DEPTH, Loners, Party
+from tests.kit.registered_party import RegisteredParty
 from tests.kit.rig import assert_files_are_good, create_topic, ended
 
 pytestmark = [
@@ -57,7 +58,7 @@ class Life:
         self.progress = asyncio.Event()
         self.parties: list[Party] = [
             kind(f"{kind.__name__} {number}", RAW, PARTITIONS, Random(random.random()))
-            for kind in (Loners, ClassicParty, ConsumerParty)
+            for kind in (Loners, ClassicParty, ConsumerParty, RegisteredParty)
             for number in range(2)
         ]
         for party in self.parties:

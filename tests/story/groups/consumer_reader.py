@@ -17,6 +17,7 @@ class ConsumerReader(Reader):
         self.topics = topics
         self.member_id, self.generation = name, 0
         self.tells = False  # what it owns has changed since it last said what it is
+        self.resubscribes = False
         self.turned_away = 0
 
     @property
@@ -27,15 +28,23 @@ class ConsumerReader(Reader):
         joins = self.generation == 0
         if joins:
             self.send()  # on one connection they come first: its id stays, and epochs begin anew with a group
-        owned = self._owned() if joins or self.tells else None
+        owned = self._owned() if joins or self.tells or self.resubscribes else None
+        names = self.topics if joins or self.resubscribes else None
         request = ConsumerGroupHeartbeat(
             self.world.group, self.member_id, self.generation, self.instance, owned=owned,
-            rebalance_timeout_ms=15_000 if joins else -1, subscribed_topic_names=self.topics if joins else None,
+            rebalance_timeout_ms=15_000 if joins else -1, subscribed_topic_names=names,
         )  # fmt: skip
+        self.resubscribes = False
         token = self._ask(request)
         result = self.world.shard.answers[token]
         assert isinstance(result, HeartbeatResult)
         self._take(result, token)
+
+    def subscribe(self, topics: tuple[str, ...]) -> None:
+        """Read other topics; it gives up at once what it reads no more, and what it commits of that may come late."""
+        self.topics = topics
+        self.resubscribes = True
+        self.own({place for place in self.positions if place[0] in topics})
 
     def leave(self) -> None:
         self.alive = False

@@ -46,6 +46,7 @@ class World:
     takers: "dict[Place, tuple[int, Reader]]" = field(default_factory=dict)  # who got a partition last, by which answer
     rewinds: Counter[Place] = field(default_factory=Counter)
     committed: dict[Place, int] = field(default_factory=dict)
+    dealt: dict[str, int] = field(default_factory=dict)  # sizes of the topics when a leader assigned last
 
     def sizes(self) -> dict[str, int]:
         """How many partitions each topic has."""
@@ -124,7 +125,7 @@ class Reader:
             self.positions[place] = position._replace(offset=position.offset + self.world.dice.randrange(3))
         if self.world.dice.random() < 0.3:
             self.commit()
-        if self.world.dice.random() < 0.7:
+        if self.world.dice.random() < 0.5:
             self.send()
 
     def commit(self) -> None:
@@ -132,9 +133,14 @@ class Reader:
             self.outbox.append(Sent(self.member_id, self.owns_in, dict(self.positions)))
 
     def send(self) -> None:
-        """What was committed arrives, in order."""
+        """What was committed arrives, in order; a rewind of what was given up meanwhile may come before it."""
+        dice = self.world.dice
         while self.outbox:
-            self.world.take(self, self.outbox.pop(0))
+            sent = self.outbox.pop(0)
+            given_up = sorted(sent.positions.keys() - self.positions.keys())
+            if given_up and dice.random() < 0.1:
+                self.world.rewind(dice.choice(given_up), dice.randrange(5))
+            self.world.take(self, sent)
 
     def own(self, places: set[Place], told: Token = None) -> bool:
         """Give up what is not among these, with a last commit, and take over the rest, as the answer to the token
@@ -143,7 +149,7 @@ class Reader:
         lost = self.positions.keys() - places
         if lost:
             self.commit()
-            if self.world.dice.random() < 0.9:
+            if self.world.dice.random() < 0.7:
                 self.send()
         for place in lost:
             del self.positions[place]

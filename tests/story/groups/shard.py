@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
+from kafkalite.coordinators.stored import GroupCodec
 from kafkalite.state.effects import CancelTimer, Effects, Now, ResolvePatterns, TimerName, Token
 from kafkalite.state.group_records import OffsetsCommitted, commits_of
 from kafkalite.state.group_shard import GroupShard
@@ -10,6 +11,7 @@ from kafkalite.state.offsets import Commit
 from tests.kit.packed import in_one_piece
 
 WALL_START_MS = 1_700_000_000_000
+CODEC = GroupCodec()
 
 
 class Machine(Protocol):
@@ -85,6 +87,14 @@ class Shard(Generic[M]):
         for record in self.log:
             machine.apply(record)
         return machine
+
+    def compact(self) -> None:
+        """Leave of the log what the cleaner would: the last record of each key, no tombstones."""
+        last: dict[bytes, tuple[int, bool]] = {}
+        for at, record in enumerate(self.log):
+            key, value = CODEC.encode(record)
+            last[key] = at, value is not None
+        self.log = [self.log[at] for at in sorted(at for at, lives in last.values() if lives)]
 
     def restart(self) -> list[Token]:
         """The broker stops and comes back: whoever waited is answered by the runtime, timers and memory are gone."""

@@ -1,13 +1,14 @@
 """Clients of all protocols at the same few groups, sensible and senseless, in random order, against a whole shard: a
 name belongs to one kind at a time, errors are those that are promised, and a restart finds what was there.
 
-KAFKALITE_SEED replays one history; KAFKALITE_SEEDS says how many to run.
+KAFKALITE_SEED replays one history; there is one for four lives of the simulations (`--lives`).
 """
 
-import os
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
+
+import pytest
 
 from kafkalite.coordinators.stored import GroupCodec
 from kafkalite.errors import KafkaErrorCode as Error
@@ -27,11 +28,11 @@ from kafkalite.state.registered_requests import (
     RegisterConsumer,
 )
 from tests.kit.consumer_groups import FakeTopics
+from tests.story.groups.lives import ONE, live_all
 from tests.story.groups.shard import Shard, committing
 from tests.story.groups.test_registered_simulation import durable
 
-FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
-HISTORIES = 1 if "KAFKALITE_SEED" in os.environ else int(os.environ.get("KAFKALITE_SEEDS", "40"))
+SHARE = 4  # of --lives
 REQUESTS = 500
 REBALANCE_MAX_MS = 20_000
 CODEC = GroupCodec()
@@ -216,14 +217,14 @@ class Crowd:
         return self.topics.topics[name].topic_id
 
 
-def test_all_protocols_at_the_same_groups() -> None:
+@pytest.mark.torture
+def test_all_protocols_at_the_same_groups(lives: int) -> None:
     kinds: set[str] = set()
-    for seed in range(FIRST, FIRST + HISTORIES):
+
+    def live(seed: int, _minutes: int) -> None:
         crowd = Crowd(seed)
-        try:
-            crowd.run()
-        except BaseException:
-            print(f"KAFKALITE_SEED={seed}")
-            raise
-        kinds |= crowd.kinds
-    assert kinds == {CLASSIC, CONSUMER, REGISTERED} or HISTORIES == 1
+        crowd.run()
+        kinds.update(crowd.kinds)
+
+    live_all(live, -(-lives // SHARE), 0)
+    assert ONE or kinds == {CLASSIC, CONSUMER, REGISTERED}

@@ -4,10 +4,9 @@ topics come, grow and go; the broker restarts. After every step the laws below h
 KAFKALITE_SEED replays one life; `--lives` and `--minutes` say how many there are and how long each is.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import pytest
@@ -21,9 +20,8 @@ from kafkalite.state.consumer_reconciliation import TRANSITIONS
 from kafkalite.state.consumer_state import ConsumerGroupState
 from kafkalite.state.effects import Effects
 from tests.kit.consumer_groups import Client, FakeTopics, Shard, durable
+from tests.story.groups.lives import Replays, Taken, assert_finds, live_all
 
-FIRST = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**31))
-ONE = "KAFKALITE_SEED" in os.environ
 MINUTES = 3  # of a life with a planted bug
 NAMES = ["aa", "ab", "ba", "bb"]
 FINAL = {
@@ -181,7 +179,9 @@ class Life:
             for client in self.clients
             for place in client.places
             # by epochs alone: that a late commit is refused must not hide that somebody was not asked first
-            if check_commit(group, client.member_id, client.epoch)._replace(owners={}).of_partition(*place)
+            if check_commit(group, client.member_id, client.epoch)
+            ._replace(owners={}, behind=False)
+            .of_partition(*place)
             == KafkaErrorCode.NONE
         )
         assert not [place for place, owners in believed.items() if owners > 1], "two members may commit one partition"
@@ -213,39 +213,25 @@ class Life:
         assert group.owners.keys() == {(t.topic_id, p) for t in found for p in range(t.partitions)}
 
 
-def live(seed: int, minutes: int = MINUTES) -> None:
-    life, steps = Life(seed), 0
+def live(seed: int, minutes: int) -> None:
+    life = Life(seed)
+    replays = Replays(life.random, minutes)
     while life.shard.ms < minutes * 60_000:
         life.step()
         life.check()
-        steps += 1
-        if steps % 50 == 0:
+        while replays.due(life.shard.ms):
             life.check_replay()
     life.come_to_rest()
-
-
-class Taken(dict[Any, Any]):
-    """The table of transitions, which remembers the rows that were taken."""
-
-    def __init__(self) -> None:
-        super().__init__(TRANSITIONS)
-        self.rows: set[Any] = set()
-
-    def __getitem__(self, key: Any) -> Any:
-        self.rows.add(key)
-        return super().__getitem__(key)
 
 
 @pytest.mark.torture
 def test_no_life_breaks_a_law_and_every_transition_is_taken(
     lives: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = Taken()
+    taken = Taken(TRANSITIONS)
     monkeypatch.setattr(consumer_reconciliation, "TRANSITIONS", taken)
-    for seed in range(FIRST, FIRST + (1 if ONE else lives)):
-        print(f"KAFKALITE_SEED={seed}")
-        live(seed, minutes)
-    assert taken.rows == set(TRANSITIONS) or ONE
+    live_all(live, lives, minutes)
+    taken.assert_all()
 
 
 def hand_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,10 +257,4 @@ def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("plant", [hand_over_at_once, overlook_owners, lose_timers_at_load])
 def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    for seed in range(FIRST, FIRST + 200):
-        print(f"KAFKALITE_SEED={seed}")
-        try:
-            live(seed)
-        except AssertionError:
-            return
-    pytest.fail(f"{plant.__name__} was not found in 200 lives")
+    assert_finds(plant, live, MINUTES)

@@ -1,10 +1,10 @@
-"""One group and consumers of both protocols, who come, go, vanish, commit late and change over to the other protocol,
-while an administrator rewinds and the broker restarts; on virtual time, judged after every step.
+"""One group and consumers of Kafka's protocols, who come, go, vanish, subscribe anew, commit late, and change over to
+the other protocol, while an administrator rewinds and the broker restarts; on virtual time, judged after every step.
 
-KAFKALITE_SEED replays one life, `--lives` and `--minutes` say how many there are and how long each is.
+There are lives of each face: all consumers speak the classic protocol, all speak the consumer protocol, or both are in
+one group. KAFKALITE_SEED replays one life, `--lives` and `--minutes` say how many there are and how long each is.
 """
 
-import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -14,14 +14,10 @@ import pytest
 from kafkalite.coordinators.embedded import Embedded
 from kafkalite.coordinators.group_settings import held_of, partitions_of, topics_of
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state import (
-    consumer_classic,
-    consumer_core,
-    consumer_queries,
-    consumer_reconciliation,
-    group_kinds,
-)
+from kafkalite.state import consumer_classic, consumer_core, consumer_queries, consumer_reconciliation, group_kinds
 from kafkalite.state.classic_core import ClassicSettings
+from kafkalite.state.classic_group import Group
+from kafkalite.state.classic_groups import ClassicGroups, CommitJudged
 from kafkalite.state.classic_table import TRANSITIONS as CLASSIC_ROWS
 from kafkalite.state.classic_table import Event
 from kafkalite.state.consumer_classic_table import TRANSITIONS as MIXED_ROWS
@@ -35,11 +31,14 @@ from kafkalite.state.offsets import OffsetSettings
 from tests.kit.consumer_groups import FakeTopics, durable
 from tests.story.groups.classic_reader import REBALANCE_MAX_MS, SESSION_MAX_MS, ClassicReader
 from tests.story.groups.consumer_reader import ConsumerReader
+from tests.story.groups.lives import ONE, Replays, Taken, assert_finds, live_all
 from tests.story.groups.readers import Reader, World
 from tests.story.groups.shard import Shard
 
-FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**31))
-ONE = "KAFKALITE_SEED" in os.environ
+MINUTES = 10  # of a life with a planted bug
+SPOKEN = {"classic": (True,), "consumer": (False,), "mixed": (True, False)}
+"""Of each face, whether consumers speak the classic protocol."""
+
 DELAY_MS = 3_000
 SESSION_MS = 12_000
 PARKED_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
@@ -52,12 +51,13 @@ CONVERSIONS = {row for row in CLASSIC_ROWS if row[1] in (Event.UPGRADED, Event.D
 class Life:
     """One group with all that can happen to it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, face: str) -> None:
         self.dice = random.Random(seed)
+        self.spoken = SPOKEN[face]
         self.rows: set[Any] = set()
         self.topics = FakeTopics(orders=4, clicks=2)
         self.policy = self.dice.choice([MigrationPolicy.BIDIRECTIONAL] * 5 + list(MigrationPolicy))
-        self.interval_ms = self.dice.choice([0, 1_000, 5_000])
+        self.interval_ms = self.dice.choice([0, 1_000, 15_000])
         self.shard = Shard(self._make)
         self.world = World(self.shard, self.topics, self.dice)
         self.readers: list[Reader] = []
@@ -91,15 +91,14 @@ class Life:
         actions: dict[Callable[[], object], int] = {
             self.consume: 70, self.start: 8, self.change_over: 5, self.leave: 2, self.vanish: 2, self.arrive_late: 4,
             self.restart_static: 2, self.silence: 2, self.restart_broker: 2, self.rewind: 3, self.grow: 1,
+            self.subscribe: 4,
         }  # fmt: skip
         choices, weights = list(actions), list(actions.values())
-        end_ms = minutes * 60_000
-        replays = sorted(self.dice.randrange(end_ms) for _ in range(3))
-        while self.shard.ms < end_ms:
+        replays = Replays(self.dice, minutes)
+        while self.shard.ms < minutes * 60_000:
             self.dice.choices(choices, weights)[0]()
             self.judge()
-            while replays and replays[0] <= self.shard.ms:
-                replays.pop(0)
+            while replays.due(self.shard.ms):
                 self.judge_replay()
         self.come_to_rest()
         self.judge_replay()
@@ -120,7 +119,7 @@ class Life:
         if len(self.readers) < 5:
             taken = {reader.instance for reader in self.readers}
             free = [None, *(name for name in INSTANCES if name not in taken)]
-            self.add(self.dice.random() < 0.5, self.dice.choice(free))
+            self.add(self.dice.choice(self.spoken), self.dice.choice(free))
 
     def add(self, classic: bool, instance: str | None) -> None:
         self.made += 1
@@ -132,7 +131,7 @@ class Life:
             self.readers.append(ConsumerReader(self.world, name, instance, topics))
 
     def change_over(self) -> None:
-        """A process is stopped and started again with the other protocol."""
+        """A process is stopped and started again, with the other protocol where both are spoken."""
         if self.readers:
             reader = self.dice.choice(self.readers)
             if reader.instance is None or self.dice.random() < 0.5:
@@ -140,7 +139,8 @@ class Life:
             else:
                 reader.alive = False
             self._bury()
-            self.add(isinstance(reader, ConsumerReader), reader.instance)
+            was_classic = isinstance(reader, ClassicReader)
+            self.add(was_classic if len(self.spoken) == 1 else not was_classic, reader.instance)
 
     def leave(self) -> None:
         if self.readers:
@@ -172,6 +172,7 @@ class Life:
         self.shard.advance(self.dice.randrange(5_000, 30_000), self.judge)
 
     def restart_broker(self) -> None:
+        self.shard.compact()
         dropped = set(self.shard.restart())
         for reader in self.readers:
             reader.dropped(dropped)
@@ -188,6 +189,12 @@ class Life:
         if self.topics.topics[name].partitions < 6:
             self.topics.grow(name, self.topics.topics[name].partitions + 1)
             self.shard.machine.consumers.topics_changed([name])
+
+    def subscribe(self) -> None:
+        """A consumer that the broker assigns for reads other topics from now on."""
+        modern = [each for each in self.readers if isinstance(each, ConsumerReader) and each.generation > 0]
+        if modern:
+            self.dice.choice(modern).subscribe(self.dice.choice(SUBSCRIPTIONS))
 
     def _bury(self) -> None:
         self.zombies += [reader for reader in self.readers if not reader.alive]
@@ -242,7 +249,8 @@ class Life:
                 continue
             judged = self.shard.machine.kinds.check_commit("g", reader.member_id, reader.instance, reader.owns_in)
             if isinstance(judged, CommitCheck):
-                judged = judged._replace(owners={})  # that a late commit is refused must not hide a second owner
+                # that a late commit is refused must not hide a second owner
+                judged = judged._replace(owners={}, behind=False)
             for topic, partition in reader.positions if not judged.code else ():
                 if not judged.of_partition(self.topics.topics[topic].topic_id, partition):
                     assert (topic, partition) not in owned, f"two may commit {topic}-{partition}"
@@ -278,26 +286,16 @@ class Life:
         assert set(owned) == wanted, "a partition has no owner"
 
 
-class Taken(dict[Any, Any]):
-    """A table of transitions that remembers which rows were taken."""
-
-    def __init__(self, table: dict[Any, Any]) -> None:
-        super().__init__(table)
-        self.rows: set[Any] = set()
-
-    def __getitem__(self, key: Any) -> Any:
-        self.rows.add(key)
-        return super().__getitem__(key)
-
-
-def live(seed: int, minutes: int = 10) -> Life:
-    life = Life(seed)
-    try:
-        life.run(minutes)
-    except BaseException:
-        print(f"KAFKALITE_SEED={seed}")
-        raise
+def live(seed: int, minutes: int, face: str) -> Life:
+    life = Life(seed, face)
+    life.run(minutes)
     return life
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("face", ["classic", "consumer"])
+def test_no_life_breaks_a_law(face: str, lives: int, minutes: int) -> None:
+    live_all(lambda seed, minutes: live(seed, minutes, face), lives, minutes)
 
 
 @pytest.mark.torture
@@ -307,26 +305,50 @@ def test_no_life_breaks_a_law_and_every_transition_is_taken(
     mixed = Taken(MIXED_ROWS)
     monkeypatch.setattr(consumer_classic, "TRANSITIONS", mixed)
     rows: set[Any] = set()
-    for seed in range(FIRST, FIRST + (1 if ONE else lives)):
-        rows |= live(seed, minutes).rows
-    assert ONE or rows >= CONVERSIONS, f"never taken: {CONVERSIONS - rows}; seeds from {FIRST}"
-    assert ONE or mixed.rows == set(MIXED_ROWS), f"never taken: {set(MIXED_ROWS) - mixed.rows}; seeds from {FIRST}"
+    live_all(lambda seed, minutes: rows.update(live(seed, minutes, "mixed").rows), lives, minutes)
+    assert ONE or rows >= CONVERSIONS, f"never taken: {CONVERSIONS - rows}"
+    mixed.assert_all()
 
 
 def zombies_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is a member may commit, in whatever generation he owned what he commits."""
-    check = consumer_queries.check_commit
+    check, check_classic = consumer_queries.check_commit, ClassicGroups.check_commit
 
     def lenient(group: Any, member_id: str, epoch: int) -> Any:
         return CommitCheck(Error.NONE) if member_id in group.members else check(group, member_id, epoch)
 
+    def lenient_to_classic(machine: Any, name: str, member_id: str, *more: Any, **named: Any) -> Any:
+        group = machine.get(name)
+        known = group is not None and member_id in group.members.all
+        return CommitJudged(0) if known else check_classic(machine, name, member_id, *more, **named)
+
     monkeypatch.setattr(group_kinds, "check_commit", lenient)
+    monkeypatch.setattr(ClassicGroups, "check_commit", lenient_to_classic)
+
+
+def forget_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing tells a commit of before a rewind from one of after it, unless somebody is fenced."""
+    check = consumer_queries.check_commit
+    monkeypatch.setattr(group_kinds, "check_commit", lambda *of: check(*of)._replace(behind=False))
+    monkeypatch.setattr(CommitJudged, "of_partition", lambda judged, *_: judged.code)
 
 
 def overlook_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who owns a partition now does not count."""
     reconcile = consumer_reconciliation.reconcile
     monkeypatch.setattr(consumer_core, "reconcile", lambda current, now: reconcile(current, now._replace(owners={})))
+
+
+def give_all_to_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first part of an assignment is what every member is told."""
+
+    def spread(group: Group, step: Any) -> None:
+        first = next(iter(step.assignments.values()), b"")
+        step.assignments = dict.fromkeys(step.assignments, first)
+        spread_assignment(group, step)
+
+    spread_assignment = Group.spread_assignment
+    monkeypatch.setattr(Group, "spread_assignment", spread)
 
 
 def let_the_unknown_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,8 +364,9 @@ _ADMIT = consumer_classic._admit
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a restart nobody in a consumer group is watched."""
+    """After a restart nobody is watched."""
     monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: Effects())
+    monkeypatch.setattr(Group, "loaded", lambda machine, now: Effects())
 
 
 def forget_to_watch_the_converted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,20 +375,25 @@ def forget_to_watch_the_converted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "plant",
+    ("face", "plant"),
     [
-        zombies_commit,
-        overlook_owners,
-        let_the_unknown_in,
-        lose_timers_at_load,
-        forget_to_watch_the_converted,
+        ("classic", zombies_commit),
+        ("classic", forget_rewinds),
+        ("classic", give_all_to_everybody),
+        ("classic", lose_timers_at_load),
+        ("consumer", zombies_commit),
+        ("consumer", forget_rewinds),
+        ("consumer", overlook_owners),
+        ("consumer", lose_timers_at_load),
+        ("mixed", zombies_commit),
+        ("mixed", overlook_owners),
+        ("mixed", let_the_unknown_in),
+        ("mixed", lose_timers_at_load),
+        ("mixed", forget_to_watch_the_converted),
     ],
 )
-def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_bugs_are_found(
+    face: str, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(monkeypatch)
-    for seed in range(FIRST, FIRST + 1000):
-        try:
-            live(seed)
-        except (AssertionError, KeyError):
-            return
-    pytest.fail(f"{plant.__name__} was not found in 1000 lives")
+    assert_finds(plant, lambda seed, minutes: live(seed, minutes, face), MINUTES)

@@ -2,11 +2,9 @@
 every step. At rest everybody owns its share.
 
 KAFKALITE_SEED replays one history; `--lives` and `--minutes` say how many there are and how long each is. Every row of
-the table of transitions must be
-taken by some history.
+the table of transitions must be taken by some history.
 """
 
-import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -31,13 +29,11 @@ from kafkalite.state.registered_groups import RegisteredGroups
 from kafkalite.state.registered_requests import CreateGroup
 from kafkalite.state.registered_table import TRANSITIONS, State
 from tests.kit.consumer_groups import FakeTopics
+from tests.story.groups.lives import Replays, Taken, assert_finds, live_all
 from tests.story.groups.registered_consumers import REBALANCE_MAX_MS, Consumer
 from tests.story.groups.shard import Shard
 
-FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
-ONE = "KAFKALITE_SEED" in os.environ
 MINUTES = 5  # of a life with a planted bug
-PLANTED_SEEDS = 200
 CODEC = GroupCodec()
 DEFINITIONS = {
     "founded": None,
@@ -65,6 +61,7 @@ class History:
         self.must_register: dict[Consumer, int] = {}  # -> its registrations when its partitions were rewound
         self.occupied: set[str] = set()
         self.seen = 0
+        self.made = 0
 
     def _make(self) -> GroupShard:
         settings = ClassicSettings(members_max=MEMBERS_MAX)
@@ -83,9 +80,12 @@ class History:
             (self.fail_to_resolve, 1),
         ]  # fmt: skip
         choices, weights = zip(*actions, strict=True)
+        replays = Replays(self.dice, minutes)
         while self.shard.ms < minutes * 60_000:
             self.dice.choices(choices, weights)[0]()
             self.judge()
+            while replays.due(self.shard.ms):
+                self.judge_replay()
         self.come_to_rest()
 
     # what happens
@@ -102,7 +102,8 @@ class History:
     def start(self) -> None:
         if len(self.consumers) < CONSUMERS_MAX:
             group = self.dice.choice(list(DEFINITIONS))
-            name = f"c{len(self.shard.log)}-{self.dice.randrange(1000)}"
+            self.made += 1
+            name = f"c{self.made}"
             topics, claims = self.wishes(group)
             self.consumers.append(
                 Consumer(self.shard, group, name, self.dice, topics, claims, self.judge_commit, self.judge_alive)
@@ -163,6 +164,9 @@ class History:
 
     def restart_broker(self) -> None:
         self.occupied.clear()  # who registers for the first time is not durable yet
+        self.judge_log()
+        self.shard.compact()
+        self.seen = len(self.shard.log)
         dropped = set(self.shard.restart())
         for consumer in self.consumers:
             consumer.dropped(dropped)
@@ -266,8 +270,6 @@ class History:
             self.judge_group(group)
         for since in self.shard.waiting.values():
             assert self.shard.ms - since <= REBALANCE_MAX_MS, "somebody waits for ever"
-        if self.dice.random() < 0.05:
-            self.judge_replay()
 
     def judge_log(self) -> None:
         for record in self.shard.log[self.seen :]:
@@ -361,36 +363,14 @@ def durable(machine: RegisteredGroups) -> dict[str, Any]:
     return {name: (group.definition, group.stored, group.claims, group.marks) for name, group in machine.groups.items()}
 
 
-def simulate(seed: int, minutes: int) -> None:
-    try:
-        History(seed).run(minutes)
-    except BaseException:
-        print(f"KAFKALITE_SEED={seed}")
-        raise
-
-
-class Taken(dict[Any, Any]):
-    """The table of transitions, which remembers the rows that were taken."""
-
-    def __init__(self) -> None:
-        super().__init__(TRANSITIONS)
-        self.rows: set[Any] = set()
-
-    def __getitem__(self, key: Any) -> Any:
-        self.rows.add(key)
-        return super().__getitem__(key)
-
-
 @pytest.mark.torture
 def test_random_histories_keep_the_laws_and_take_every_transition(
     lives: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = Taken()
+    taken = Taken(TRANSITIONS)
     monkeypatch.setattr(registered_table, "TRANSITIONS", taken)
-    for seed in range(FIRST, FIRST + (1 if ONE else lives)):
-        simulate(seed, minutes)
-    if not ONE:
-        assert taken.rows == set(TRANSITIONS), f"never taken: {set(TRANSITIONS) - taken.rows}; seeds from {FIRST}"
+    live_all(lambda seed, minutes: History(seed).run(minutes), lives, minutes)
+    taken.assert_all()
 
 
 def take_every_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,10 +463,4 @@ def take_a_new_process_for_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    for seed in range(FIRST, FIRST + PLANTED_SEEDS):
-        try:
-            History(seed).run(MINUTES)
-        except AssertionError as error:
-            print(f"{plant.__name__}: {seed - FIRST + 1} histories: {error}".splitlines()[0])
-            return
-    pytest.fail(f"{plant.__name__} was not found in {PLANTED_SEEDS} histories from {FIRST}")
+    assert_finds(plant, lambda seed, minutes: History(seed).run(minutes), MINUTES)

@@ -1,0 +1,71 @@
+"""How the simulations of groups choose their lives: one way for all of them.
+
+`--lives` says how many there are, `--minutes` how long each is (of virtual time). They have the seeds from FIRST on; a
+life that breaks a law prints its own, and KAFKALITE_SEED lives that one alone.
+"""
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**31))
+ONE = "KAFKALITE_SEED" in os.environ
+PLANTED_LIVES = 200
+REPLAYS = 3
+
+Live = Callable[[int, int], object]  # seed, minutes
+
+
+def live_all(live: Live, lives: int, minutes: int) -> None:
+    """Live through all lives, or the one that is asked for."""
+    for seed in range(FIRST, FIRST + (1 if ONE else lives)):
+        try:
+            live(seed, minutes)
+        except BaseException:
+            print(f"KAFKALITE_SEED={seed}")
+            raise
+
+
+def assert_finds(plant: Callable[[pytest.MonkeyPatch], None], live: Live, minutes: int) -> None:
+    """A bug that has been planted breaks a law in one of the first lives."""
+    for seed in range(FIRST, FIRST + PLANTED_LIVES):
+        try:
+            live(seed, minutes)
+        except (AssertionError, KeyError) as error:
+            print(f"{plant.__name__}: life {seed - FIRST + 1}: {error}".splitlines()[0])
+            return
+    pytest.fail(f"{plant.__name__} was not found in {PLANTED_LIVES} lives from {FIRST}")
+
+
+class Taken(dict[Any, Any]):
+    """A table of transitions that remembers which rows were taken."""
+
+    def __init__(self, table: dict[Any, Any]) -> None:
+        super().__init__(table)
+        self.rows: set[Any] = set()
+
+    def __getitem__(self, key: Any) -> Any:
+        self.rows.add(key)
+        return super().__getitem__(key)
+
+    def assert_all(self, *, but: Callable[[Any], bool] = lambda _: False) -> None:
+        """Every row was taken, unless one life alone was lived; `but`: rows that another simulation takes."""
+        never = {row for row in self if not but(row)} - self.rows
+        assert ONE or not never, f"never taken: {never}; seeds from {FIRST}"
+
+
+class Replays:
+    """Three moments of a life, at random, at which the log is read again."""
+
+    def __init__(self, dice: random.Random, minutes: int) -> None:
+        self._moments = sorted(dice.randrange(minutes * 60_000) for _ in range(REPLAYS))
+
+    def due(self, now_ms: int) -> bool:
+        """Whether another of them has passed."""
+        passed = bool(self._moments) and self._moments[0] <= now_ms
+        if passed:
+            self._moments.pop(0)
+        return passed
