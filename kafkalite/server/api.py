@@ -8,7 +8,6 @@ librdkafka must see from 0 (KAFKA-18659).
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -109,11 +108,15 @@ class Row:
 def group_handler(name: str) -> Callable[[Any, Any], Any]:
     """The handler of this name, imported with its first request: groups are loaded on first use (`Broker.groups`)."""
 
-    @cache
-    def handler() -> Callable[[Any, Any], Any]:
-        return getattr(import_module(f"kafkalite.server.handlers.{name}"), name)  # type: ignore[no-any-return]
+    found: Callable[[Any, Any], Any] | None = None
 
-    return lambda call, request: handler()(call, request)
+    def handler(call: Any, request: Any) -> Any:
+        nonlocal found
+        if found is None:
+            found = getattr(import_module(f"kafkalite.server.handlers.{name}"), name)
+        return found(call, request)
+
+    return handler
 
 
 ROWS = (

@@ -120,7 +120,7 @@ class GroupKinds:
         self, name: str, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
     ) -> CommitCheck:
         """Whether this sender may commit; `generation` is the member epoch of a consumer group's member."""
-        if name in self._registered:
+        if name in self._registered.groups:
             return self._registered.check_commit(name, member_id, generation, transactional=transactional)
         group = self._consumers.groups.get(name)
         if group is None:

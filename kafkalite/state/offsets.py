@@ -201,30 +201,22 @@ class Offsets:
             request.generation,
             transactional=request.producer_id >= 0,
         )
-        if error := self._commit_refusal(request, check.code):
+        if (check.code or request.producer_id >= 0) and (error := self._commit_refusal(request, check.code)):
             effects.answer(token, CommitsDone(error))
             return effects
         if request.producer_id < 0 and request.member_id:  # who is no member has no session
             effects.extend(self._groups.committed(request.group, request.member_id, now))
         packed = request.packed
-        if packed is not None and self._takes_all(packed, check):
-            effects.records.append(_packed((request.group, packed, now.wall_ms)))
-            effects.answer(token, _all_taken(len(packed)))
-            return effects
         if packed is not None:
+            plain = len(packed) > 0 and packed.metadata_longest <= self.settings.metadata_max
+            if plain and (check.uniform or _taken_each(packed, check)):
+                effects.records.append(_packed((request.group, packed, now.wall_ms)))
+                effects.answer(token, _all_taken(len(packed)))
+                return effects
             request = request._replace(partitions=packed.partitions(CommitOf))
         errors = tuple(self._take(request, check, now, effects.records))
         effects.answer(token, CommitsDone(errors=errors))
         return effects
-
-    def _takes_all(self, packed: PackedOffsets, check: CommitCheck) -> bool:
-        """Whether there is an error for none of these partitions."""
-        if packed.metadata_longest > self.settings.metadata_max or not len(packed):
-            return False
-        if check.uniform:
-            return True
-        judge = check.of_partition
-        return not any(judge(of.topic_id, of.partition, of.topic) for of in packed.partitions(CommitOf))
 
     def _take(self, request: Commit, check: CommitCheck, now: Now, records: list[object]) -> Iterator[int]:
         """The error of each partition; what has none becomes a record."""
@@ -387,6 +379,12 @@ class Offsets:
             return wall_ms >= stored.expire_timestamp_ms
         counted_from = stored.commit_timestamp_ms if since_ms == -1 else since_ms
         return wall_ms - counted_from >= self.settings.retention_ms
+
+
+def _taken_each(packed: PackedOffsets, check: CommitCheck) -> bool:
+    """Whether none of these partitions is refused."""
+    judge = check.of_partition
+    return not any(judge(of.topic_id, of.partition, of.topic) for of in packed.partitions(CommitOf))
 
 
 @lru_cache(maxsize=256)

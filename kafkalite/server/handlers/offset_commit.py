@@ -71,6 +71,8 @@ class Committing:
         """Commit."""
         of = self._request
         wanted = packed_commit((of.group_id, (), of.member_id, of.generation, of.group_instance_id, -1, -1, of))
+        if self._call.version >= MEMBER_EPOCH_SINCE:
+            return shard.offsets.commit(wanted, token, now)
         return commit(self._call.version, shard, wanted, token, now)
 
     def answer(self, result: Any) -> None:
