@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
@@ -42,6 +42,10 @@ class ClassicParty(Party):
             if not member.id:
                 await self._introduce(member)
         await self._rebalance(self.members)
+
+    def committable(self, member: Member) -> Sequence[int]:
+        """Its own: of what is rewound in a rebalance nobody else commits anything before the next generation."""
+        return member.partitions
 
     async def _introduce(self, member: Member) -> None:
         answer = await self.ask(self._join(member))

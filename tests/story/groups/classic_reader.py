@@ -114,9 +114,15 @@ class ClassicReader(Reader):
                 self.seen = self.world.dealt
         elif isinstance(answer, Synced):
             assigned = read_assignment(answer.assignment).assigned_partitions
-            self.owns_in, self.working = self.generation, True
             places = {(each.topic, partition) for each in assigned for partition in each.partitions}
-            self.gave_up = self.own(places, told)  # others may have been promised it: it joins again soon
+            had = set(self.positions)
+            if self.generation > self.owns_in + 1:
+                # Static, it stayed in a generation of which it did not hear: what it had may have been another's since.
+                # A classic group takes its commits all the same, as Kafka does: not to make any is the client's part.
+                self.positions.clear()
+            self.owns_in, self.working = self.generation, True
+            self.own(places, told)
+            self.gave_up = bool(had - places)  # others may have been promised it: it joins again soon
 
     def _refused(self, answer: Joined | Synced | Done) -> None:
         before, self.working, self.leads = self.generation, False, ()
