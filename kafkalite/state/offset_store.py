@@ -76,11 +76,11 @@ class OffsetStore:
         for at, (topic, topic_id) in enumerate(offsets.located_topics()):
             if self._topic_ids.get(topic) is not topic_id:
                 topic_id = self._shared_id(topic, topic_id)
-            partitions = topics.get(topic)
-            if partitions is None:
-                partitions = topics[intern(topic)] = {}
+            partitions = topics.get(topic, {})
             before = len(partitions)
             offsets.put_into(partitions, at, Stored, committed_ms, topic_id)
+            if not before and partitions:  # a request may name a topic and no partition of it
+                topics[intern(topic)] = partitions
             self._count += len(partitions) - before
 
     def remove(self, group: str, topic: str, partition: int) -> None:

@@ -45,6 +45,7 @@ __all__ = [
 OffsetRecord = OffsetCommitted | OffsetsCommitted | OffsetDeleted | TransactionalOffset | TransactionEnded
 NO_OFFSET = -1
 INT64_MAX = 2**63 - 1
+FEW = 256  # partitions: answers to larger commits are not kept
 NO_PARTITIONS: Mapping[int, Stored] = {}
 # Without the Python frame of `OffsetCommitted(...)`: this is done for every partition of every commit.
 _commit: Callable[[tuple[str, str, int, int, int, str, int, int, bytes]], OffsetCommitted] = partial(
@@ -387,9 +388,13 @@ def _taken_each(packed: PackedOffsets, check: CommitCheck) -> bool:
     return not any(judge(of.topic_id, of.partition, of.topic) for of in packed.partitions(CommitOf))
 
 
-@lru_cache(maxsize=256)
 def _all_taken(count: int) -> CommitsDone:
     """The answer to a commit of so many partitions without an error."""
+    return _few_taken(count) if count <= FEW else CommitsDone(errors=(0,) * count)
+
+
+@lru_cache(maxsize=FEW)
+def _few_taken(count: int) -> CommitsDone:
     return CommitsDone(errors=(0,) * count)
 
 

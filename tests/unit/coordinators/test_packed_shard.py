@@ -9,12 +9,14 @@ import pytest
 
 from kafkalite.cluster.reads import read
 from kafkalite.coordinators.stored import GroupCodec
+from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.records import batches
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_records import OffsetCommitted
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone
-from tests.kit.packed import in_one_piece
+from tests.kit.packed import Partition, in_one_piece
+from tests.kit.packed import read as read_request
 from tests.unit.coordinators.rig import COMPACTED, NOT_HERE, Command, Rig, commit, groups, offsets_of
 
 TOPIC_ID = b"0123456789abcdef"
@@ -54,6 +56,25 @@ def test_a_request_is_one_batch_with_a_record_for_each_partition(rig: Rig[GroupS
     assert written(rig) == [[OffsetCommitted("g", "t", at, 5, -1, "note", now_ms, -1, TOPIC_ID) for at in range(3)]]
     rig.restart()
     assert rig.now(offsets_of("g")) == {("t", at): 5 for at in range(3)}
+
+
+def test_a_topic_without_partitions_leaves_nothing(rig: Rig[GroupShard]) -> None:
+    """Else the group would be there for ever, after its last offset."""
+    topics = [topic_of("t", 0), topic_of("empty")]
+    found = read_request(OffsetCommitRequest(group_id="g", member_id="", topics=topics))
+    assert found is not None
+    assert found.locate(0, "t", TOPIC_ID, 1) and found.locate(1, "empty", TOPIC_ID, 1)
+    wanted = Commit("g", packed=found)
+    assert rig.now(lambda machine, token, now: machine.offsets.commit(wanted, token, now)) == CommitsDone(errors=(0,))
+    machine = rig.runtime.machine(0)
+    assert machine is not None and list(machine.offsets.groups()) == ["g"]
+    rig.now(lambda machine, token, _now: machine.offsets.delete("g", [("t", 0)], token))
+    assert list(machine.offsets.groups()) == []
+
+
+def topic_of(name: str, *partitions: int) -> OffsetCommitRequest.OffsetCommitRequestTopic:
+    parts = [Partition(partition_index=index, committed_offset=5) for index in partitions]
+    return OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=parts)
 
 
 def test_those_of_one_pass_keep_their_order(rig: Rig[GroupShard]) -> None:
