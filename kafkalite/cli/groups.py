@@ -1,12 +1,14 @@
 """Groups as the client commands see them: their coordinators, what they are, what they have committed.
 
-Laws: nothing is decided here about what a user may do; every error of a broker ends the command in one line. Needs
+Laws: nothing is decided here about what a user may do; every error of a broker ends the command in one line, but for
+those of a coordinator that has only just begun: it is asked again. Needs
 brokers that answer FindCoordinator and OffsetFetch for several groups (Apache Kafka 3.0 and later). Topics are named,
 not numbered, so OffsetCommit and OffsetFetch stay below version 10.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from kafkalite.cli.client import check, refusal
 from kafkalite.cli.failure import fail
@@ -28,6 +30,9 @@ from kafkalite.protocol.stored.consumer_protocol import read_assignment
 
 BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics
 CONSUMER_PROTOCOL = "consumer"
+# Right after a start groups are loaded, or their topic is in the making.
+BEGINNING = (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+BEGINNING_S, PAUSE_S = 10.0, 0.1
 DEAD = "Dead"
 EMPTY = "Empty"
 REGISTERED = "registered"
@@ -89,9 +94,12 @@ class Groups:
         """A connection to the broker that coordinates the group."""
         if group not in self._coordinators:
             request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
-            (found,) = (await self._leaders.first.call(request)).coordinators
+            answer = await patiently(self._leaders.first, request, lambda answer: answer.coordinators[0].error_code)
+            (found,) = answer.coordinators
             check(found.error_code, found.error_message, group)
-            self._coordinators[group] = await self._leaders.broker(found.node_id, found.host, found.port)
+            peer = await self._leaders.broker(found.node_id, found.host, found.port)
+            await patiently(peer, DescribeGroupsRequest(groups=[group]), lambda answer: answer.groups[0].error_code)
+            self._coordinators[group] = peer
         return self._coordinators[group]
 
     async def listed(self, states: Iterable[str], kinds: Iterable[str]) -> list[Listed]:
@@ -99,7 +107,7 @@ class Groups:
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
         found = []
         for broker_id, peer in (await self._leaders.brokers()).items():
-            answer = await peer.call(request)
+            answer = await patiently(peer, request, lambda answer: answer.error_code)
             check(answer.error_code, None, f"broker {broker_id}")
             found += [
                 Listed(each.group_id, each.group_state, each.group_type, each.protocol_type, broker_id)
@@ -194,6 +202,17 @@ class Groups:
             for each in topic.partitions
             if each.error_code
         }
+
+
+async def patiently(peer: Peer, request: Any, error_of: Callable[[Any], int]) -> Any:
+    """The answer to a request, asked again for a while where the coordinator has only just begun."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + BEGINNING_S
+    while True:
+        answer = await peer.call(request)
+        if error_of(answer) not in BEGINNING or loop.time() >= until:
+            return answer
+        await asyncio.sleep(PAUSE_S)
 
 
 def consumer_member(member: ConsumerMember) -> Member:

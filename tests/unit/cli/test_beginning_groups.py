@@ -1,0 +1,61 @@
+"""Groups of a broker that has only just begun."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkalite.cli import groups
+from kafkalite.cli.failure import Failure
+from kafkalite.cli.groups import BEGINNING, Groups
+from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkalite.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+
+class StartingBroker:
+    """Answers with each of these errors, then without one."""
+
+    def __init__(self, *errors: int) -> None:
+        self.errors = list(errors)
+
+    async def call(self, request: Any) -> Any:
+        error = self.errors.pop(0) if self.errors else 0
+        if isinstance(request, FindCoordinatorRequest):
+            coordinator = FindCoordinatorResponse.Coordinator(key="g", node_id=1, host="h", port=1, error_code=error)
+            return FindCoordinatorResponse(coordinators=[coordinator])
+        if isinstance(request, DescribeGroupsRequest):
+            return DescribeGroupsResponse(groups=[DescribeGroupsResponse.DescribedGroup(error_code=error)])
+        assert isinstance(request, ListGroupsRequest)
+        return ListGroupsResponse(error_code=error, groups=[])
+
+
+def of(broker: StartingBroker) -> Groups:
+    async def brokers() -> dict[int, StartingBroker]:
+        return {1: broker}
+
+    async def only(*_: object) -> StartingBroker:
+        return broker
+
+    leaders: Any = SimpleNamespace(first=broker, brokers=brokers, broker=only)
+    return Groups(leaders)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "PAUSE_S", 0)
+
+
+async def test_it_is_asked_until_its_groups_are_loaded() -> None:
+    broker = StartingBroker(*BEGINNING, 0, *BEGINNING, *BEGINNING)
+    assert await of(broker).coordinator("g") is broker
+    assert broker.errors == []
+    broker.errors = list(BEGINNING)
+    assert await of(broker).listed((), ()) == []
+
+
+async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "BEGINNING_S", 0)
+    with pytest.raises(Failure, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        await of(StartingBroker(Error.COORDINATOR_LOAD_IN_PROGRESS)).listed((), ())
