@@ -148,11 +148,11 @@ class ConsumerGroups(ClassicMembers):
 
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics came, went or grew: the groups concerned look at them with the next heartbeat of any member."""
-        concerned = set(names)
+        concerned = frozenset(names)
         for group_id, watch in self._watches.items():
             group = self.groups.get(group_id)
             watch.patterns_seen = False
-            if group is None or not concerned.isdisjoint(group.subscribed_topics()):
+            if group is None or group.reads_any(concerned):
                 watch.topics_seen = False
 
     def patterns_resolved(self, group_id: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:

@@ -106,6 +106,13 @@ class ConsumerGroup:
         """Answer the names of all topics that anybody in the group is subscribed to."""
         return set().union(*(self.topics_of(member_id) for member_id in self.members))
 
+    def reads_any(self, names: frozenset[str]) -> bool:
+        """Whether anybody in the group is subscribed to one of these topics: asked of every group when a topic changes,
+        and for every topic when offsets expire.
+        """
+        named = any(not names.isdisjoint(member.subscribed_topic_names) for member in self.members.values())
+        return named or any(not names.isdisjoint(pattern.topics) for pattern in self.patterns.values())
+
     def subscribed_patterns(self) -> set[str]:
         """Answer all patterns that anybody in the group is subscribed to."""
         return {member.subscribed_topic_regex for member in self.members.values()} - {""}

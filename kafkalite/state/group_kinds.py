@@ -145,7 +145,7 @@ class GroupKinds:
         if name in self._registered:
             return self._registered.reads_topic(name, topic)
         group = self._consumers.groups.get(name)
-        return self._classic.reads_topic(name, topic) if group is None else topic in group.subscribed_topics()
+        return self._classic.reads_topic(name, topic) if group is None else group.reads_any(frozenset((topic,)))
 
     def expire_since(self, name: str) -> int | None:
         """Offsets of a consumer group expire from their commits, for topics that it does not read."""
