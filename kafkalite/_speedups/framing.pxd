@@ -5,6 +5,10 @@ from libc.stdint cimport uint8_t
 from kafkalite._speedups.passes cimport Chunk, Hub, Limits, Visited
 
 
+cdef enum:
+    QUICK_KEYS = 128           # api keys that a Quick can name
+
+
 cdef class Reply:
     cdef readonly Connection connection
     cdef Reply following
@@ -16,6 +20,11 @@ cdef class Reply:
     cpdef skip(self)
     cpdef close(self, str reason)
     cdef int finish(self, Py_ssize_t size) except -1
+
+
+cdef class Quick:
+    cdef uint8_t[QUICK_KEYS] takes
+    cdef bytes answer(self, Connection connection, const uint8_t *frame, Py_ssize_t size)
 
 
 cdef class Frames(Visited):
@@ -35,6 +44,7 @@ cdef class Frames(Visited):
     cdef uint8_t *target_kept(self, Py_ssize_t *room) except NULL
     cdef int received(self, Py_ssize_t n) except -1
     cdef Py_ssize_t parse(self, Chunk chunk, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef bint answered_quickly(self, Reply reply, const uint8_t *frame, Py_ssize_t size) except -1
     cdef int keep(self, Chunk chunk, Py_ssize_t start, Py_ssize_t end) except -1
     cdef int release_kept(self) except -1
     cdef int refuse(self, const uint8_t *p, Py_ssize_t size) except -1

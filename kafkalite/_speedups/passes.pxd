@@ -37,6 +37,7 @@ cdef class Hub:
     cdef readonly Limits limits
     cdef readonly Pool pool
     cdef object on_request, on_flush
+    cdef object quick          # a framing.Quick, or None
     cdef Chunk arena
     cdef Py_ssize_t arena_at, retired_bytes
     cdef list retired, active, closing, orphans

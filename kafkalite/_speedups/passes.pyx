@@ -182,6 +182,7 @@ cdef class Hub:
         self.pool = Pool(self.limits.memory_kept_max)
         self.on_request = service.request
         self.on_flush = service.flush
+        self.quick = getattr(service, "quick", None)
         self.arena = Chunk(ARENA_BYTES)
         self.retired = []
         self.active = []

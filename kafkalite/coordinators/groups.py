@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from kafkalite.coordinators.runtime import Runtime, Waiting
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.consumer_messages import NOT_PLAIN
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard
 
@@ -62,6 +63,25 @@ class Groups:
     def submit(self, group: str, command: Command, waiting: Waiting) -> None:
         """Run a command in the shard of a group; `waiting` hears what became of it."""
         self._runtime.submit(self._runtime.shard_for(group), command, waiting)
+
+    def beat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> bool:
+        """Take note of a heartbeat that changes nothing but that a member was heard; False = it is not one, and nothing
+        has happened. `submit` would answer it at once, without an error.
+        """
+        machine = self._runtime.at_rest(group)
+        if machine is None:
+            return False
+        return machine.kinds.beat(group, member_id, instance_id, generation, self._runtime.now_ms())
+
+    def consumer_beat(
+        self, group: str, member_id: str, instance_id: str | None, epoch: int, client_id: str | None, host: str
+    ) -> int:
+        """The same of a member of the consumer protocol: the heartbeat interval (ms) to answer with, or -1."""
+        machine = self._runtime.at_rest(group)
+        if machine is None:
+            return NOT_PLAIN
+        client = client_id or "", f"/{host}"
+        return machine.consumers.beat(group, member_id, instance_id, epoch, client, self._runtime.now_ms())
 
     def ask(self, group: str, command: Command, then: Callable[..., object], failed: Failed) -> None:
         """Run a command in the shard of a group."""

@@ -77,6 +77,16 @@ class Runtime(Generic[M]):
         """What a loaded shard knows, to look at and not to change: for metrics. Clients are answered by `submit`."""
         return self._shards[shard].machine
 
+    def at_rest(self, key: str) -> M | None:
+        """The machine of a key's shard, unless it is loading or a record of it is not committed yet: what a command
+        without records would be answered from at once.
+        """
+        return self._shards[self.shard_for(key)].at_rest if self._shards else None
+
+    def now_ms(self) -> int:
+        """The time of commands."""
+        return int(self._host.clock.monotonic() * 1000)
+
     def ready(self, then: Callable[[int], None]) -> None:
         """Make the topic if there is none; `then(error)` when it is there: 0 or COORDINATOR_NOT_AVAILABLE."""
         if self._closed:

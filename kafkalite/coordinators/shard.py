@@ -138,6 +138,12 @@ class Shard(Generic[M]):
         return None if self._life is None else self._life.machine
 
     @property
+    def at_rest(self) -> M | None:
+        """The machine where an answer would leave at once: it is loaded, and nothing waits to be committed."""
+        life = self._life
+        return None if life is None or life.entries else life.machine
+
+    @property
     def error(self) -> int:
         """Why nothing is answered now; 0 = it is loaded."""
         return 0 if self._life is not None else self._error

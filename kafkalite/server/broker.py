@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite._speedups.file import Disk
 from kafkalite._speedups.framing import Connection
+from kafkalite._speedups.heartbeats import Heartbeats
 from kafkalite.clock import LoopClock, Random, SystemRandom, ThreadOffload
 from kafkalite.cluster.cold import ColdReads
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, ClusterTables, TopicImage
@@ -268,6 +269,7 @@ class Broker:
             self.config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)
         )
         self.dispatcher = Dispatcher(self, ROWS, self._log)
+        self.heartbeats = Heartbeats()
         self.metrics.gauge(
             "kafkalite_duplicate_batches",
             "Repeated batches of idempotent producers that were answered with their first offset.",
@@ -290,7 +292,7 @@ class Broker:
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, inherited: Sequence[tuple[str, socket.socket]]) -> None:
         """Accept connections at every address, or at none."""
-        self.listening = Listening(loop, BrokerService(self.dispatcher, self.replicas), self.config)
+        self.listening = Listening(loop, BrokerService(self.dispatcher, self.replicas, self.heartbeats), self.config)
         try:
             self.listening.open(list(inherited))
         except BaseException:
@@ -392,6 +394,8 @@ class Broker:
         from kafkalite.coordinators.group_coordinator import GroupCoordinator
 
         made = GroupCoordinator(self)
+        speaks_consumer = "consumer" in self.config.group_coordinator_rebalance_protocols
+        self.heartbeats.ask(classic=made.groups.beat, consumer=made.groups.consumer_beat if speaks_consumer else None)
         if self._ending:
             made.close()
         return made

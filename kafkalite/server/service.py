@@ -1,6 +1,7 @@
 """What the connection layer sees of the broker: connections come and go, frames are served, a pass ends."""
 
 from kafkalite._speedups.framing import Connection
+from kafkalite._speedups.heartbeats import Heartbeats
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.server.dispatch import Dispatcher
 
@@ -8,10 +9,11 @@ from kafkalite.server.dispatch import Dispatcher
 class BrokerService:
     """The seam between `net` and the broker."""
 
-    def __init__(self, dispatcher: Dispatcher, replicas: Replicas) -> None:
+    def __init__(self, dispatcher: Dispatcher, replicas: Replicas, heartbeats: Heartbeats) -> None:
         # Bound methods are handed through as they are: this is called for every request.
         self.request = dispatcher.request
         self.flush = replicas.flush
+        self.quick = heartbeats
         self.connections = 0
 
     def connected(self, _connection: Connection) -> bool:

@@ -24,7 +24,7 @@ class ClassicSettings:
         partitions_of: topics and partitions of a consumer's assignment bytes, None where they cannot be read.
         held_of: those that a consumer's subscription bytes say it still had when it joined, None as above.
         new_member_join_ms: how long a new member's join may be parked, since it cannot send heartbeats yet.
-        trace: is told of each transition; for tests.
+        trace: is told of each transition, heartbeats on the short way (`beat`) left out; for tests.
     """
 
     session_min_ms: int = 6_000

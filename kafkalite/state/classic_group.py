@@ -28,6 +28,8 @@ from kafkalite.state.group_records import ClassicGroup
 
 __all__ = ["Group"]
 
+STABLE = State.STABLE
+
 
 class Group(Joins):
     """One classic group: what can be asked of it, and what its timers do."""
@@ -63,6 +65,22 @@ class Group(Joins):
         self._keep_alive(step.member, step)
         self.take(Event.HEARTBEAT, step)
         return step.effects
+
+    def beat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> bool:
+        """Take note of a heartbeat for which `heartbeat` would do nothing else: the group is Stable, the member is one,
+        and its timer is set. False = it is another one, and nothing has happened.
+        """
+        members = self.members
+        member = members.all.get(member_id)
+        if member is None or self.state is not STABLE or generation != self.generation:
+            return False
+        if instance_id is not None and members.static.get(instance_id) != member_id:
+            return False
+        over_ms, timer_ms = now_ms + member.session_timeout_ms, member.timer_ms
+        if timer_ms is None or over_ms < timer_ms:
+            return False
+        member.session_over_ms = over_ms
+        return True
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
         """Members leave, or are removed by their instance ids; answers `Left`."""

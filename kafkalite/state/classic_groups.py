@@ -121,6 +121,11 @@ class ClassicGroups:
             return answered(token, Done(unknown_in(request.group)))
         return group.heartbeat(request, token, now)
 
+    def beat(self, name: str, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> bool:
+        """A heartbeat that leads nowhere; False = it is not one, and nothing has happened."""
+        group = self._groups.get(name)
+        return group is not None and group.beat(member_id, instance_id, generation, now_ms)
+
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
         """Leave, or remove static members; answers `Left` with an error per member."""
         group = self._groups.get(request.group)

@@ -17,6 +17,7 @@ from kafkalite.state.classic_members import Member as ClassicMember
 from kafkalite.state.consumer_classic import ClassicMembers
 from kafkalite.state.consumer_core import JOIN, REBALANCE, SESSION, SYNC, Heard
 from kafkalite.state.consumer_messages import (
+    NOT_PLAIN,
     STATIC_LEAVE_EPOCH,
     ConsumerGroupHeartbeat,
     ConsumerGroupSettings,
@@ -57,6 +58,24 @@ class ConsumerGroups(ClassicMembers):
             effects, result = Effects(), HeartbeatResult(refused.code, refused.message)
         effects.answer(token, result)
         return effects
+
+    def beat(
+        self, name: str, member_id: str, instance_id: str | None, epoch: int, client: tuple[str, str], now_ms: int
+    ) -> int:
+        """Take note of a heartbeat without news, from a client of this id and host, for which `heartbeat` would do
+        nothing else: the heartbeat interval of the answer; NOT_PLAIN = it leads to something, and nothing has happened.
+        """
+        group, watch = self.groups.get(name), self._watches.get(name)
+        if group is None or watch is None or watch.has_patterns or not watch.topics_seen:
+            return NOT_PLAIN
+        if not group.has_settled(member_id, instance_id, epoch, client):
+            return NOT_PLAIN
+        settings, session = self._settings(name), (name, member_id)
+        over_at_ms, known_ms = now_ms + settings.session_timeout_ms, self._sessions.get(session)
+        if known_ms is None or over_at_ms < known_ms:
+            return NOT_PLAIN
+        self._sessions[session] = over_at_ms
+        return settings.heartbeat_interval_ms
 
     def founding(self, group: ClassicGroup) -> list[object]:
         """The records that make a consumer group of a classic one. Raises: Refused, GROUP_ID_NOT_FOUND."""

@@ -26,19 +26,24 @@ class Watch:
     Arguments:
         topics_seen: the group epoch takes account of all topics there are.
         patterns_seen: so do the resolved patterns.
+        has_patterns: a member is subscribed to one.
         resolving: a question is out.
         resolved_at_ms: when the last answer came, on the monotonic clock; None = never.
     """
 
     topics_seen: bool = False
     patterns_seen: bool = False
+    has_patterns: bool = True
     resolving: bool = False
     resolved_at_ms: int | None = None
 
 
 def want_resolved(group: ConsumerGroup, watch: Watch, settings: ConsumerGroupSettings, now: Now) -> tuple[str, ...]:
-    """Answer the patterns to ask for, in order; none where there is nothing to ask, or it is too early."""
+    """Answer the patterns to ask for, in order; none where there is nothing to ask, or it is too early. The watch
+    learns whether there are any.
+    """
     patterns = group.subscribed_patterns()
+    watch.has_patterns = bool(patterns)
     if not patterns or watch.resolving:
         return ()
     age_ms = None if watch.resolved_at_ms is None else now.ms - watch.resolved_at_ms

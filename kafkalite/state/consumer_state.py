@@ -30,6 +30,9 @@ INITIAL_EPOCH = 1
 """Group epoch and target epoch of a group without records, so that whoever joins gets an epoch that is not 0."""
 
 
+STABLE = int(MemberState.STABLE)
+
+
 class ConsumerGroupState(Enum):
     """The state of a group by the name that Kafka shows."""
 
@@ -85,6 +88,17 @@ class ConsumerGroup:
         return known or ConsumerGroupCurrentMemberAssignment(
             self.group_id, member_id, JOIN_EPOCH, -1, int(MemberState.STABLE), {}, {}
         )
+
+    def has_settled(self, member_id: str, instance_id: str | None, epoch: int, client: tuple[str, str]) -> bool:
+        """Whether who sends this is a member of the consumer protocol that nothing has to be told, nor noted of."""
+        member, current = self.members.get(member_id), self.currents.get(member_id)
+        if member is None or current is None or member.classic is not None or current.state != STABLE:
+            return False
+        if instance_id is not None and self.static_members.get(instance_id) != member_id:
+            return False
+        if not epoch == current.member_epoch == self.assignment_epoch == self.epoch > INITIAL_EPOCH:
+            return False
+        return (member.client_id, member.client_host) == client
 
     def speaks_classic(self, member_id: str) -> bool:
         """Whether this is a member, and one of the classic protocol."""

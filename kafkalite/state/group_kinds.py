@@ -79,6 +79,12 @@ class GroupKinds:
             return self._consumers.classic_heartbeat(request, token, now)
         return self._classic.heartbeat(request, token, now)
 
+    def beat(self, name: str, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> bool:
+        """Whether `heartbeat` would answer without an error and do nothing but take note; then the note is taken."""
+        if name in self._consumers.groups:
+            return False
+        return self._classic.beat(name, member_id, instance_id, generation, now_ms)
+
     def register(self, request: RegisterConsumer, token: Token, now: Now) -> Effects:
         """A consumer of kafkalite's own protocol; INCONSISTENT_GROUP_PROTOCOL where members speak another one."""
         if self._has_members_of_kafka(request.group):

@@ -188,7 +188,7 @@ class Hub(MemoryHub):
     """Connections in memory that follow the test's loop: what a job or timer completes is sent in the next turn."""
 
     def __init__(self, broker: Broker) -> None:
-        super().__init__(BrokerService(broker.dispatcher, broker.replicas))
+        super().__init__(BrokerService(broker.dispatcher, broker.replicas, broker.heartbeats))
         self.passed = asyncio.Event()
 
     def wake(self) -> None:

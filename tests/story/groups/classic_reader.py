@@ -10,6 +10,7 @@ from kafkalite.protocol.stored.consumer_protocol import (
 )
 from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, JoinedMember, Leave, LeaveOf, Sync, Synced
 from kafkalite.state.effects import Token
+from tests.story.groups.heartbeats import heartbeat
 from tests.story.groups.readers import Place, Reader, World
 
 REBALANCE_MAX_MS = 20_000
@@ -51,7 +52,7 @@ class ClassicReader(Reader):
             self.working, self.generation = False, -1
         if self.working:
             beat = Heartbeat(self.world.group, self.member_id, self.generation, self.instance)
-            self.waits_for = shard.ask(lambda machine, token, now: machine.kinds.heartbeat(beat, token, now))
+            self.waits_for = shard.ask(lambda machine, token, now: heartbeat(machine, beat, token, now))
         elif self.generation == -1:
             self._join()
         else:

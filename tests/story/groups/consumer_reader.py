@@ -3,6 +3,7 @@
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.consumer_messages import LEAVE_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
 from kafkalite.state.effects import Token
+from tests.story.groups.heartbeats import consumer_heartbeat
 from tests.story.groups.readers import Place, Reader, World
 
 STARTS_ANEW = (Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH, Error.GROUP_ID_NOT_FOUND)
@@ -52,7 +53,7 @@ class ConsumerReader(Reader):
         self._ask(ConsumerGroupHeartbeat(self.world.group, self.member_id, LEAVE_EPOCH, self.instance))
 
     def _ask(self, request: ConsumerGroupHeartbeat) -> Token:
-        return self.world.shard.ask(lambda machine, token, now: machine.kinds.consumer_heartbeat(request, token, now))
+        return self.world.shard.ask(lambda machine, token, now: consumer_heartbeat(machine, request, token, now))
 
     def _take(self, result: HeartbeatResult, told: Token) -> None:
         if result.error:

@@ -28,6 +28,7 @@ from kafkalite.state.registered_requests import (
     RegisterConsumer,
 )
 from tests.kit.consumer_groups import FakeTopics
+from tests.story.groups.heartbeats import consumer_heartbeat
 from tests.story.groups.lives import ONE, live_all
 from tests.story.groups.shard import Shard, committing
 from tests.story.groups.test_registered_simulation import durable
@@ -138,7 +139,7 @@ class Crowd:
         beat = ConsumerGroupHeartbeat(self.group(), self.member(), epoch)
         if epoch == 0:
             beat = beat._replace(rebalance_timeout_ms=5_000, subscribed_topic_names=("a",), owned={})
-        self.ask(lambda machine, token, now: machine.kinds.consumer_heartbeat(beat, token, now))
+        self.ask(lambda machine, token, now: consumer_heartbeat(machine, beat, token, now))
 
     def commit(self) -> None:
         parts = [CommitOf(self.pick(("a", "b")), self.dice.randrange(3), self.dice.randrange(9))]

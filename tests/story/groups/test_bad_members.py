@@ -26,6 +26,7 @@ from kafkalite.state.registered_requests import (
     HeartbeatPlus,
     RegisterConsumer,
 )
+from tests.story.groups.heartbeats import consumer_heartbeat
 from tests.story.groups.shard import Shard, committing
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
@@ -156,7 +157,7 @@ class Chaos:
             self.mostly(None, "range", "best"),
             self.mostly({} if joins else self.pick((None, self._owned(member))), {bytes(16): frozenset({9})}),
         )
-        self.ask(lambda machine, token, now: machine.kinds.consumer_heartbeat(request, token, now))
+        self.ask(lambda machine, token, now: consumer_heartbeat(machine, request, token, now))
 
     def _owned(self, member: str) -> dict[bytes, frozenset[int]]:
         group = self.shard.machine.consumers.groups.get(MODERN)

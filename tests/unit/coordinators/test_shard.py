@@ -366,3 +366,14 @@ def test_what_was_answered_is_kept_whatever_fails(tmp_path: Path, flush_messages
             seen = rig.now(offsets_of(group))[("t", 0)]
             assert seen == offset or seen in unsure.get(group, ()), (group, step)
     assert failures > 10
+
+
+def test_the_machine_is_at_rest_while_nothing_waits_to_be_committed(rig: Rig[GroupShard]) -> None:
+    """A heartbeat on its short way is answered at once, so an answer before it must have left."""
+    assert rig.runtime.at_rest("g") is rig.runtime.machine(0)
+    waiting = rig.do(commit("g", 5))
+    assert not waiting.told and rig.runtime.at_rest("g") is None
+    rig.replicas.flush()
+    assert waiting.told and rig.runtime.at_rest("g") is rig.runtime.machine(0)
+    rig.runtime.close()
+    assert rig.runtime.at_rest("g") is None

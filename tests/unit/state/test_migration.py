@@ -40,6 +40,7 @@ from kafkalite.state.group_records import (
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import CommitOf, OffsetSettings
 from tests.kit.consumer_groups import FakeTopics, durable
+from tests.story.groups.heartbeats import consumer_heartbeat, heartbeat
 from tests.story.groups.shard import Shard
 
 Piece = ConsumerProtocolAssignment.TopicPartition
@@ -96,13 +97,13 @@ class Story:
             "rebalance_timeout_ms": 1_000, "subscribed_topic_names": ("orders",), "owned": {},
         }  # fmt: skip
         request = ConsumerGroupHeartbeat("g", name, epoch, **(said | more))
-        result = self.ask(lambda machine, token, now: machine.kinds.consumer_heartbeat(request, token, now))
+        result = self.ask(lambda machine, token, now: consumer_heartbeat(machine, request, token, now))
         assert isinstance(result, HeartbeatResult)
         return result
 
     def heartbeat(self, name: str, generation: int, instance: str | None = None) -> int:
         request = Heartbeat("g", name, generation, instance)
-        done = self.ask(lambda machine, token, now: machine.kinds.heartbeat(request, token, now))
+        done = self.ask(lambda machine, token, now: heartbeat(machine, request, token, now))
         assert isinstance(done, Done)
         return done.error
 

@@ -1,0 +1,70 @@
+"""Heartbeats as the broker serves them: the short way (`beat`) first, for those that change nothing, then the long one.
+
+Here the long way is gone in any case, and must find nothing left to do where the short one was enough. Where that was
+not so, the short one must have left everything as it was.
+"""
+
+from dataclasses import replace
+
+from kafkalite.state.classic_requests import Done, Heartbeat
+from kafkalite.state.classic_table import State
+from kafkalite.state.consumer_messages import NOT_PLAIN, ConsumerGroupHeartbeat, HeartbeatResult
+from kafkalite.state.effects import Answer, Effects, Now, Token
+from kafkalite.state.group_shard import GroupShard
+
+__all__ = ["consumer_heartbeat", "heartbeat"]
+
+
+def heartbeat(machine: GroupShard, request: Heartbeat, token: Token, now: Now) -> Effects:
+    """Of a member of the classic protocol."""
+    group, member_id, generation = request.group, request.member_id, request.generation
+    instance_id = request.group_instance_id
+    before = classic_view(machine, request)
+    plain = machine.kinds.beat(group, member_id, instance_id, generation, now.ms)
+    between = classic_view(machine, request)
+    assert plain or between == before, request
+    effects = machine.kinds.heartbeat(request, token, now)
+    nothing = effects == Effects(answers=[Answer(token, Done())])
+    assert classic_view(machine, request) == between or not plain
+    settled = between is not None and between[0] is State.STABLE and group not in machine.consumers.groups
+    assert plain == (nothing and settled), (request, effects)
+    return effects
+
+
+def classic_view(machine: GroupShard, request: Heartbeat) -> tuple[State, int, int, int | None] | None:
+    """What a heartbeat may change of a group, and of its sender."""
+    group = machine.classic.get(request.group)
+    member = None if group is None else group.members.all.get(request.member_id)
+    if group is None or member is None:
+        return None
+    return group.state, group.generation, member.session_over_ms, member.timer_ms
+
+
+def consumer_heartbeat(machine: GroupShard, request: ConsumerGroupHeartbeat, token: Token, now: Now) -> Effects:
+    """Of a member of the consumer protocol."""
+    before = consumer_view(machine, request)
+    interval_ms = plain_interval_ms(machine, request, now)
+    between = consumer_view(machine, request)
+    assert interval_ms != NOT_PLAIN or between == before, request
+    effects = machine.kinds.consumer_heartbeat(request, token, now)
+    if interval_ms != NOT_PLAIN:
+        result = HeartbeatResult(0, None, request.member_id, request.member_epoch, interval_ms)
+        assert effects == Effects(answers=[Answer(token, result)]), (request, effects)
+        assert consumer_view(machine, request) == between, request
+    return effects
+
+
+def plain_interval_ms(machine: GroupShard, request: ConsumerGroupHeartbeat, now: Now) -> int:
+    """What the short way says; one with news does not go there."""
+    known = (request.group, request.member_id, request.member_epoch, request.instance_id)
+    client = request.client_id, request.client_host
+    if request != ConsumerGroupHeartbeat(*known, client_id=client[0], client_host=client[1]):
+        return NOT_PLAIN
+    return machine.consumers.beat(known[0], known[1], known[3], known[2], client, now.ms)
+
+
+def consumer_view(machine: GroupShard, request: ConsumerGroupHeartbeat) -> tuple[object, ...]:
+    """The same of a consumer group, where what is durable comes and goes by records."""
+    watch = machine.consumers._watches.get(request.group)
+    session = machine.consumers._sessions.get((request.group, request.member_id))
+    return session, None if watch is None else replace(watch)

@@ -1,0 +1,63 @@
+"""Heartbeats of members at rest have a short way through the broker: they make no command of the shard."""
+
+import pytest
+
+from kafkalite.coordinators.groups import Groups
+from kafkalite.errors import KafkaErrorCode as Error
+from tests.kit.members import assignment, beat, beat_join, heartbeat, join, sync
+from tests.kit.server import Client, running
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The groups of all commands, as they come."""
+    found: list[str] = []
+    submit = Groups.submit
+
+    def noted(groups: Groups, group: str, *asked: object) -> None:
+        found.append(group)
+        submit(groups, group, *asked)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Groups, "submit", noted)
+    return found
+
+
+async def test_a_member_of_a_classic_group(client: Client, commands: list[str]) -> None:
+    await client.create("orders")
+    member = (await client.call(join("g", group_instance_id="i"), 5)).member_id
+    assert (await client.call(sync("g", member, 1, {member: assignment("orders", 0)}))).error_code == 0
+    commands.clear()
+    for version in range(5):
+        assert (await client.call(heartbeat("g", member, 1), version)).error_code == 0
+    assert (await client.call(heartbeat("g", member, 1, "i"), 4)).error_code == 0
+    assert commands == []
+    assert (await client.call(heartbeat("g", member, 2), 4)).error_code == Error.ILLEGAL_GENERATION
+    assert (await client.call(heartbeat("g", "other", 1), 4)).error_code == Error.UNKNOWN_MEMBER_ID
+    assert (await client.call(heartbeat("g", "other", 1, "i"), 4)).error_code == Error.FENCED_INSTANCE_ID
+    assert (await client.call(heartbeat("nobody", member, 1), 4)).error_code == Error.UNKNOWN_MEMBER_ID
+    assert commands == ["g", "g", "g", "nobody"]
+
+
+async def test_a_member_of_a_consumer_group(client: Client, commands: list[str]) -> None:
+    await client.create("orders")
+    joined = await client.call(beat_join("g", "m", "orders"))
+    epoch = joined.member_epoch
+    commands.clear()
+    for version in range(2):
+        told = await client.call(beat("g", "m", epoch), version)
+        assert (told.error_code, told.member_id, told.member_epoch, told.assignment) == (0, "m", epoch, None)
+        assert told.heartbeat_interval_ms == joined.heartbeat_interval_ms
+    assert commands == []
+    await client.create("other")
+    await client.call(beat_join("g", "n", "orders", "other"))
+    commands.clear()
+    assert (await client.call(beat("g", "m", epoch))).error_code == 0, "the group has an epoch without a target"
+    assert (await client.call(beat("g", "nobody", epoch))).error_code == Error.UNKNOWN_MEMBER_ID
+    assert commands == ["g", "g"]
+
+
+async def test_where_the_consumer_protocol_is_switched_off(commands: list[str]) -> None:
+    async with running(settings={"group.coordinator.rebalance.protocols": "classic"}) as client:
+        await client.create("orders")
+        await client.call(join("g"), 3)
+        assert (await client.call(beat("g", "m", 1))).error_code == Error.UNSUPPORTED_VERSION
