@@ -4,11 +4,16 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
+import pytest
+
+from kafkalite._speedups.offsetmap import OffsetMap
 from kafkalite.clock import Outcome
 from kafkalite.storage.cleaner import CleanerConfig
 from kafkalite.storage.cleaning import NICE, be_nice
 from kafkalite.storage.throttle import Throttle
+from kafkalite.testing.clock import SeededRandom
 from tests.unit.storage.test_cleaner import Kit, plain, records, values
 
 
@@ -46,6 +51,46 @@ def test_the_memory_of_a_map_is_given_back_by_a_job_and_only_then_is_the_thread_
         assert jobs[number][1] > 0 and jobs[number][2] is None
     assert slot.worker.offsets.slots == 0
     assert not any(kit.cleaner.is_busy(log) for log in logs)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_memory_of_all_threads_together_is_bounded(tmp_path: Path, threads: int) -> None:
+    wanted = CleanerConfig(threads=threads, dedupe_buffer_size=1_000_000)
+    slots = Kit(tmp_path, cleaner=wanted).cleaner._slots
+    assert len(slots) == threads
+    taken = 0
+    for slot in slots:
+        slot.worker.offsets.clear(1 << 40)
+        taken += slot.worker.offsets.slots * 24
+    assert 1_000_000 - 24 * threads < taken <= 1_000_000
+
+
+def test_each_map_has_a_secret_of_its_own_drawn_at_random(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets: list[bytes] = []
+
+    def noted(secret: bytes, bytes_max: int, load_factor: float) -> OffsetMap:
+        secrets.append(secret)
+        return OffsetMap(secret, bytes_max, load_factor)
+
+    monkeypatch.setattr("kafkalite.storage.cleaner.OffsetMap", noted)
+    Kit(tmp_path, cleaner=CleanerConfig(threads=3))
+    drawn = SeededRandom(2)  # the one that a kit gives its cleaner
+    assert secrets == [drawn.bytes(16) for _ in range(3)]
+    assert len(set(secrets)) == 3
+
+
+def test_a_thread_waits_as_long_as_the_rate_asks() -> None:
+    class Told(threading.Event):
+        waits: ClassVar[list[float | None]] = []
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.waits.append(timeout)
+            return False
+
+    wait = Throttle(1_000.0, lambda: 0.0).waiter(Told())
+    wait(500)
+    wait(250)
+    assert Told.waits == [0.5, 0.75]
 
 
 def test_the_rate_is_kept_between_all_threads() -> None:
