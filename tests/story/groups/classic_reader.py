@@ -121,6 +121,8 @@ class ClassicReader(Reader):
                 # Static, it stayed in a generation of which it did not hear: what it had may have been another's since.
                 # A classic group takes its commits all the same, as Kafka does: not to make any is the client's part.
                 self.positions.clear()
+            elif self.generation == self.owns_in:
+                self.send()  # nothing could tell what it sent before from what it sends later in this generation
             self.owns_in, self.working = self.generation, True
             self.own(places, told)
             self.gave_up = bool(had - places)  # others may have been promised it: it joins again soon
