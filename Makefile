@@ -16,6 +16,12 @@ STUBS := $(subst /,.,$(basename $(wildcard kafkalite/_speedups/*.pyi)))
 BUILD_EXT = $(BIN)/python setup.py -q build --parallel $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# The other engines are found before the checkout, also by what pytest loads before it reads conftest.py.
+ENVIRON_debug = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug:$(CURDIR)
+ENVIRON_asan = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/asan:$(CURDIR) PYTHONMALLOC=malloc \
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	LD_PRELOAD=$(shell gcc -print-file-name=libasan.so)
+
 .DEFAULT_GOAL := help
 .PHONY: help run test build debug asan bench compare torture lint dist clean
 
@@ -28,7 +34,7 @@ run: build
 
 #: make test      run all tests (ENGINE=c|debug|asan, PYTEST_ARGS=...; with CI=true a skip is an error)
 test: build .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE))
-	KAFKALITE_ENGINE=$(ENGINE) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup \
+	KAFKALITE_ENGINE=$(ENGINE) $(ENVIRON_$(ENGINE)) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup \
 		$(if $(filter true,$(CI)),--strict-run) $(PYTEST_ARGS)
 
 #: make build     compile the extensions in place

@@ -16,10 +16,14 @@ sys.path.insert(0, str(ENGINE_DIRECTORIES[ENGINE]))
 pytest_plugins = ["tests.fix_run", "tests.fix_sentinel", "tests.fix_fuzz", "tests.fix_torture", "tests.fix_rigs"]
 
 
-def pytest_report_header() -> str:
+def pytest_configure() -> None:
+    """Whatever is said or not said of the run, it is of the engine that was asked for."""
     import kafkalite
 
     loaded_from = Path(kafkalite.__file__).parent.parent
     if loaded_from != ENGINE_DIRECTORIES[ENGINE]:
         raise pytest.UsageError(f"engine {ENGINE} is asked for, but kafkalite comes from {loaded_from}")
+
+
+def pytest_report_header() -> str:
     return f"kafkalite engine: {ENGINE}"

@@ -1,5 +1,6 @@
 """A run that skips, loses tests or crashed is not a green run."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +81,23 @@ def test_the_count_is_kept_in_one_line() -> None:
     with pytest.raises(ValueError, match="not one"):
         minimum_of("no number")
     assert complaints({"passed": 12}, 12) == []
+
+
+@pytest.mark.parametrize("options", [(), ("-q",)])
+def test_a_run_on_another_engine_than_the_one_asked_for_is_none(options: tuple[str, ...]) -> None:
+    """An engine that the path does not name first would be the usual one, silently."""
+    environ = {**os.environ, "KAFKALITE_ENGINE": "debug", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", *options, "-p", "no:cacheprovider", "tests/unit/test_model.py"]
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout
+    assert "engine debug is asked for, but kafkalite comes from" in done.stderr
+
+
+@pytest.mark.parametrize("engine", ["debug", "asan"])
+def test_make_test_puts_another_engine_first(engine: str) -> None:
+    done = subprocess.run(
+        ["make", "-n", "test", f"ENGINE={engine}"], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    (command,) = [line for line in done.stdout.splitlines() if "-m pytest" in line]
+    assert f"PYTHONPATH={ROOT / 'build' / engine}:{ROOT} " in command and "PYTHONSAFEPATH=1" in command
+    assert ("LD_PRELOAD=" in command) == (engine == "asan")
