@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.storage import names
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS
 from tests.unit.storage.test_cleaner import EAGER, Kit, plain, records
 
@@ -74,3 +75,17 @@ def test_an_error_of_the_disk_takes_the_directory_offline(tmp_path: Path, operat
     kit.disk.fail(operation, errno.EIO, path=log.directory)
     kit.start()
     assert not kit.manager.is_online(str(tmp_path))
+
+
+def test_what_is_believed_is_on_the_disk_before_a_record_is_dropped_for_it(tmp_path: Path) -> None:
+    """A power cut may not take the new value of a key whose old one was compacted away; nor may a start take for a
+    loss what the cleaner did: its checkpoint names the log before."""
+    kit = Kit(tmp_path)
+    log = plain(kit, range(100))
+    dirty = {segment.path(names.LOG) for segment in log.segments[:-1]}
+    kit.disk.trace.clear()
+    kit.start()
+    trace = list(kit.disk.trace)
+    first = next(at for at, (_, path) in enumerate(trace) if ".cleaned" in path)
+    assert {path for operation, path in trace[:first] if operation == "sync"} >= dirty
+    assert any(operation == "rename" and CLEANER_OFFSETS in path for operation, path in trace[:first])
