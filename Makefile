@@ -56,7 +56,7 @@ compare: build .venv/stamp-test
 
 #: make torture   the long runs of the fuzz tests and rigs
 torture: build .venv/stamp-test build/stamp-asan
-	$(BIN)/python -m pytest -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --lives 5000 --minutes 30 \
+	$(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --lives 5000 --minutes 30 \
 		--crash-seeds 2000 --flips 10000 --seeded-bugs 9 $(PYTEST_ARGS)
 
 #: make lint      ruff, mypy --strict, stubtest, cython-lint

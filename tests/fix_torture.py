@@ -1,9 +1,14 @@
 """How long the rigs of tests/torture go on: `--kills N`, `--cuts N` and `--faults N`, for the whole run; and how many
 groups each simulation of tests/story/groups lives through, for how long: `--lives N` and `--minutes N` of virtual time.
+
+A run in which any of them goes on for longer than in `make test` says of each test how long it took, and its seed.
 """
+
+import re
 
 import pytest
 
+SEED = re.compile(r"KAFKALITE_SEED=\d+")
 SHORT = {"kills": 15, "cuts": 3, "faults": 1, "lives": 170, "minutes": 10}
 
 
@@ -17,6 +22,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "torture: rigs and simulations, as many rounds as options like --kills say")
+    if is_long(config) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(config))
+
+
+def is_long(config: pytest.Config) -> bool:
+    """Whether any rig is to go on for longer than in `make test`."""
+    return any(config.getoption(name) > count for name, count in SHORT.items())
+
+
+class Progress:
+    """Shows the seconds and the seed of each test, and what it reports, when it has ended."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.when != "call" or reporter is None:
+            return
+        seeds = SEED.findall(report.capstdout)[:1]
+        said = [str(value) for key, value in report.user_properties if key == "summary"]
+        reporter.ensure_newline()
+        reporter.write_line("    " + "; ".join([f"{report.duration:.1f} s", *seeds, *said]))
 
 
 @pytest.fixture

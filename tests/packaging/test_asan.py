@@ -4,7 +4,7 @@ import pytest
 
 from tests.packaging import asan
 
-pytestmark = pytest.mark.xdist_group("asan")
+pytestmark = [pytest.mark.fuzz, pytest.mark.xdist_group("asan")]
 SHARE = 10  # the sanitizer is slow: it gets one tenth of the bad inputs
 
 

@@ -17,6 +17,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite.storage.checkpoints import LOG_STARTS, read_offsets
 from tests.rigs.machine import COMPACTED, Machine
 
+pytestmark = pytest.mark.torture
 Work = Callable[[Machine], None]
 STEPS_MAX = 2_000
 COMPACT, COMPACT_DELETE = COMPACTED
@@ -224,7 +225,6 @@ def live(root: Path, seed: int) -> None:
     finish(machine)
 
 
-@pytest.mark.torture
 def test_lives_with_many_crashes(ram: Path, seed: int, crash_seeds: int) -> None:
     """And no life leaves a file open."""
     before = open_files()

@@ -32,6 +32,7 @@ from tests.rigs.model import read_all
 MUTATIONS = 19_000
 BASE_MUTATIONS = 1_000
 PARTITIONS = 10
+pytestmark = pytest.mark.torture
 TOPIC = "t0"
 TEXTS = ("leader-epoch-checkpoint", "partition.metadata")
 BASE_FILES = (

@@ -19,6 +19,7 @@ from tests.rigs.machine import CONFIG
 from tests.rigs.model import Placed, read_all
 from tests.unit.storage.damage import batch, last_log
 
+pytestmark = pytest.mark.torture
 TORN = 3
 BATCHES = 14
 

@@ -7,7 +7,7 @@ from random import Random, SystemRandom
 
 import pytest
 
-from tests.fix_torture import SHORT
+from tests.fix_torture import is_long
 from tests.kit import jvm, rig
 
 KILLS_PER_LIFE = 5
@@ -28,11 +28,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("how", ["stop", "kill"] if is_long(metafunc.config) else ["stop"])
     if "fault" in metafunc.fixturenames:
         metafunc.parametrize("fault", range(metafunc.config.getoption("faults")))
-
-
-def is_long(config: pytest.Config) -> bool:
-    """Whether any rig is to go on for longer than in `make test`."""
-    return any(config.getoption(name) > count for name, count in SHORT.items())
 
 
 @pytest.fixture(autouse=True)
