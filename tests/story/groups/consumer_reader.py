@@ -66,8 +66,10 @@ class ConsumerReader(Reader):
         self.generation = self.owns_in = result.member_epoch
         self.tells = False
         if result.assignment is not None:
-            before = set(self.positions)
-            self.own(self._places(result), told)
+            before, places = set(self.positions), self._places(result)
+            if any(sent.positions.keys() & (places - before) for sent in self.outbox):
+                self.send()  # perhaps it never was another's: nothing could tell what it sent before from what comes
+            self.own(places, told)
             self.tells = before != set(self.positions)
 
     def _places(self, result: HeartbeatResult) -> set[Place]:
