@@ -4,6 +4,10 @@ import platform
 import subprocess
 import sys
 
+import pytest
+
+from tests.conftest import ENGINE
+
 BUFFERS = 100
 SIZE = 1 << 20
 PROGRAM = f"""
@@ -33,6 +37,7 @@ def faults(how: str) -> list[int]:
     return [int(line) for line in done.stdout.split()]
 
 
+@pytest.mark.skipif(ENGINE == "asan", reason="the sanitizer has an allocator of its own")
 def test_a_buffer_that_was_freed_is_used_again() -> None:
     """In the main thread's heap and in another thread's; the other way round proves that faults are counted."""
     assert platform.libc_ver()[0] == "glibc"
