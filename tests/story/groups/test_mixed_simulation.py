@@ -191,8 +191,9 @@ class Life:
             self.shard.machine.consumers.topics_changed([name])
 
     def subscribe(self) -> None:
-        """A consumer that the broker assigns for reads other topics from now on."""
-        modern = [each for each in self.readers if isinstance(each, ConsumerReader) and each.generation > 0]
+        """A consumer that the broker assigns for reads other topics from now on; one change is told before the next."""
+        modern = [each for each in self.readers if isinstance(each, ConsumerReader) and not each.resubscribes]
+        modern = [each for each in modern if each.generation > 0]
         if modern:
             self.dice.choice(modern).subscribe(self.dice.choice(SUBSCRIPTIONS))
 
