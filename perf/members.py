@@ -200,6 +200,18 @@ class Crowd:
         self.settle()
         return time.perf_counter() - started
 
+    def leave(self) -> None:
+        """Everybody leaves: sessions that run out later would be billed to whatever is measured then."""
+        for member in self.members:
+            member.leaving = True
+        self._send(self.members)
+        while any(member.leaving for member in self.members):
+            ready = [key.data for key, _ in self._selector.select(SECONDS_MAX)]
+            if not ready:
+                raise VerificationError(f"{self.members[0].group}: a member may not leave for {SECONDS_MAX:.0f} s")
+            for member in ready:
+                member.receive()
+
     def close(self) -> None:
         self._selector.close()
         for member in self.members:
