@@ -127,8 +127,12 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], as_json
         return
     texts = [list(columns), *([cell_text(cell) for cell in row] for row in listed)]
     widths = [max(len(row[at]) for row in texts) for at in range(len(columns))]
+    numeric = [is_numeric([row[at] for row in listed]) for at in range(len(columns))]
     for texts_of_row in texts:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(texts_of_row, widths, strict=True)).rstrip())
+        cells = zip(texts_of_row, widths, numeric, strict=True)
+        click.echo(
+            "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells).rstrip()
+        )
 
 
 def column_key(column: str) -> str:
@@ -140,4 +144,9 @@ def cell_text(cell: object) -> str:
     """A value as a table shows it: lists without brackets, nothing as a dash."""
     if isinstance(cell, list | tuple):
         return ",".join(map(str, cell)) or "-"
-    return "-" if cell is None else str(cell)
+    return "-" if cell is None or cell == "" else f"{cell:.1f}" if isinstance(cell, float) else str(cell)
+
+
+def is_numeric(cells: Sequence[object]) -> bool:
+    """Whether a column holds numbers alone, which stand one below the other at their last digits."""
+    return bool(cells) and all(cell is None or isinstance(cell, int | float) for cell in cells)

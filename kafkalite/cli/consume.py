@@ -91,6 +91,8 @@ async def consume(
             reader.positions[place.partition] = starts[place] if offset is None else offset
             reader.ends[place.partition] = ends[place]
         only_new = not (from_beginning or offset is not None)
+        if offset is not None and not follow and offset >= (end := ends[places[0]]):
+            click.echo(f"{places[0]} ends at offset {end}: --follow waits for what comes", err=True)
         if only_new and sys.stderr.isatty():
             click.echo("waiting for new records; Ctrl-C ends, --from-beginning shows what is there", err=True)
         await reader.run(follow=follow or only_new)

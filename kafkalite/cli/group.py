@@ -21,7 +21,7 @@ from kafkalite.cli.client import (
 from kafkalite.cli.failure import fail
 from kafkalite.cli.groupmoves import Moved, commit_moves, must_rest, planned, print_moves, rewind_living
 from kafkalite.cli.groupoffsets import offsets
-from kafkalite.cli.groups import DEAD, EMPTY, Group, Groups
+from kafkalite.cli.groups import EMPTY, Group, Groups
 from kafkalite.cli.lag import Standing, standings
 from kafkalite.cli.leaders import Leaders
 from kafkalite.cli.places import TO_HELP
@@ -42,6 +42,7 @@ STATES = (
     "Dead",
 )
 TYPES = ("classic", "consumer", "registered", "share", "streams")
+ASSIGNORS = ("range", "roundrobin", "sticky", "uniform")
 choice = partial(click.Choice, case_sensitive=False)
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
@@ -51,7 +52,7 @@ topics_option = click.option(
     "topics",
     multiple=True,
     metavar="TOPIC[:P,P...]",
-    help="A topic, or some of its partitions; may be repeated. All that the group has committed if not given.",
+    help="A topic, or some of its partitions; may be repeated. All that the group has committed or reads if not given.",
 )
 to_option = click.option("--to", required=True, metavar="PLACE", help=TO_HELP)
 
@@ -90,8 +91,17 @@ Examples:
   kafkalite group list --state Stable --type consumer --json
 """,
 )
-@click.option("--state", "states", multiple=True, type=choice(STATES), help="Only groups in such a state.")
-@click.option("--type", "kinds", multiple=True, type=choice(TYPES), help="Only groups of such a type.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=choice(STATES),
+    metavar="STATE",
+    help=f"Only groups in such a state: {', '.join(STATES)}.",
+)
+@click.option(
+    "--type", "kinds", multiple=True, type=choice(TYPES), metavar="TYPE", help=f"Only such a type: {', '.join(TYPES)}."
+)
 @bootstrap_option
 @json_option
 @command_runner
@@ -124,17 +134,25 @@ async def describe(group: str, bootstrap: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(as_object(found, rows)))
         return
-    click.echo(f"{found.name}  {found.kind}  {found.state}  {found.assignor or '-'}  {len(found.members)} member(s)")
+    click.echo(said_of(found))
     table = [standing_row(each) for each in rows]
     table += [(None,) * 6 + (each.member_id, each.client, each.host) for each in found.members if not each.assignment]
-    print_rows(STANDING, table, as_json=False)
+    if table:
+        print_rows(STANDING, table, as_json=False)
+    else:
+        click.echo("nothing is committed yet")
+
+
+def said_of(group: Group) -> str:
+    """A group in one line, for people."""
+    assigned = f", assigned by {group.assignor}" if group.assignor else ""
+    return f"{group.name}: {group.kind} group, {group.state}, {len(group.members)} member(s){assigned}"
 
 
 def standing_row(each: Standing) -> tuple[object, ...]:
     member = each.member
     who = (member.member_id, member.client, member.host) if member is not None else (None, None, None)
-    lag_s = None if each.lag_s is None else f"{each.lag_s:.1f}"
-    return (*each.place, each.committed, each.log_end, each.lag, lag_s, *who)
+    return (*each.place, each.committed, each.log_end, each.lag, each.lag_s, *who)
 
 
 def as_object(group: Group, rows: Sequence[Standing]) -> dict[str, Any]:
@@ -164,9 +182,15 @@ Examples:
 @click.argument("group")
 @click.option("-t", "--topic", "topics", multiple=True, help="A topic that the group reads; may be repeated.")
 @click.option("--pattern", help="Or a regular expression (RE2) for the topics that it reads.")
-@click.option("--assignor", default="range", show_default=True, help="range, roundrobin, sticky or uniform.")
 @click.option(
-    "--session-timeout-ms", type=int, default=45_000, show_default=True, help="How long members may be silent."
+    "--assignor", type=choice(ASSIGNORS), default="range", show_default=True, help="How partitions are dealt out."
+)
+@click.option(
+    "--session-timeout-ms",
+    type=int,
+    default=45_000,
+    show_default=True,
+    help="How long members may be silent; the broker takes 6000 to 1800000 unless configured otherwise.",
 )
 @click.option("--ephemeral", is_flag=True, help="The group ends with its last member.")
 @bootstrap_option
@@ -246,13 +270,14 @@ async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bo
     Also while its members read, which only kafkalite can do: they read on from there, with nobody restarted.
     """
     async with cluster(bootstrap) as (leaders, groups):
-        if (state := await groups.state(group)) == DEAD:
+        if (found := await groups.find(group)) is None:
             fail(f"{group}: there is no such group (GROUP_ID_NOT_FOUND); kafkalite group reset makes one")
-        moves = await planned(leaders, groups, group, to, topics)
+        owned = [place for member in found.members for place in member.assignment]
+        moves = await planned(leaders, groups, group, to, topics, owned)
         moved = Moved(moves, [])
         if not dry_run:
-            moved = await (commit_moves if state == EMPTY else rewind_living)(groups, group, moves)
-    print_moves(moved, as_json)
+            moved = await (commit_moves if found.state == EMPTY else rewind_living)(groups, group, moves)
+    print_moves(moved, as_json, dry_run)
 
 
 @command.command(
@@ -278,4 +303,4 @@ async def reset(group: str, to: str, topics: tuple[str, ...], dry_run: bool, boo
         await must_rest(groups, group)
         moves = await planned(leaders, groups, group, to, topics)
         moved = Moved(moves, []) if dry_run else await commit_moves(groups, group, moves)
-    print_moves(moved, as_json)
+    print_moves(moved, as_json, dry_run)

@@ -1,6 +1,6 @@
 """Moving a group's offsets: what is planned, how it is done, and the table of before and after."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import click
@@ -15,6 +15,8 @@ from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest
 
 COLUMNS = ("topic", "partition", "before", "after")
 SHOWN_MAX = 5  # refusals in the one line of a command's end
+DRY_RUN = "nothing was changed: --dry-run"
+LOOKS_LIKE_TIME_MS = 10**11  # 1973; few logs have so many records
 
 RewoundTopic = RewindConsumerRequest.RewoundTopic
 
@@ -41,19 +43,35 @@ def moves_to(wanted: Mapping[TopicPartition, Committed], before: Mapping[TopicPa
     ]
 
 
-async def planned(leaders: Leaders, groups: Groups, group: str, to: str, topics: Sequence[str]) -> list[Move]:
-    """What `--to` and `--topic` mean for this group; ends the command where that is nothing."""
+async def planned(
+    leaders: Leaders, groups: Groups, group: str, to: str, topics: Sequence[str], owned: Iterable[TopicPartition] = ()
+) -> list[Move]:
+    """What `--to` and `--topic` mean for this group; ends the command where that is nothing.
+
+    Without topics: all that the group has committed, and what its members own, though they have not committed yet.
+    """
     target, wanted = parse_to(to), parse_topics(topics)
     before = await groups.committed(group)
     if wanted:
         places = await chosen_places(leaders, wanted)
     else:
-        sizes = await leaders.known({place.topic for place in before})
-        places = [place for place in before if place.partition < sizes.get(place.topic, 0)]
+        known = sorted({*before, *owned})
+        sizes = await leaders.known({place.topic for place in known})
+        places = [place for place in known if place.partition < sizes.get(place.topic, 0)]
         if not places:
             fail(f"{group} has committed nothing: say which topics, with --topic")
     after = await target.found(leaders, places)
+    if target.offset is not None:
+        say_outside(target.offset, after)
     return moves_to({place: Committed(offset, "") for place, offset in after.items()}, before)
+
+
+def say_outside(offset: int, after: Mapping[TopicPartition, int]) -> None:
+    """Tell that some partitions have no such offset, and of what may have been meant."""
+    if outside := sum(found != offset for found in after.values()):
+        hint = f"; a time in milliseconds is written @{offset}" if offset >= LOOKS_LIKE_TIME_MS else ""
+        text = f"offset {offset} is outside the log of {outside} partition(s): to the nearest end{hint}"
+        click.echo(text, err=True)
 
 
 async def must_rest(groups: Groups, group: str) -> None:
@@ -96,7 +114,7 @@ async def rewind_living(groups: Groups, group: str, moves: Sequence[Move]) -> Mo
     return done
 
 
-def print_moves(moved: Moved, as_json: bool) -> None:
+def print_moves(moved: Moved, as_json: bool, dry_run: bool) -> None:
     """The table of before and after; ends the command if not all was moved."""
     rows = [(*move.place, move.before, move.after.offset) for move in moved.moves]
     if rows or not moved.refused:
@@ -105,6 +123,8 @@ def print_moves(moved: Moved, as_json: bool) -> None:
         fail(shortened(moved.refused))
     if not rows:
         click.echo("nothing to move", err=True)
+    elif dry_run:
+        click.echo(DRY_RUN, err=True)
 
 
 def shortened(refused: Sequence[str]) -> str:

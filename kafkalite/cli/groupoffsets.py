@@ -14,7 +14,7 @@ import click
 
 from kafkalite.cli.client import bootstrap_option, command_runner, print_rows
 from kafkalite.cli.failure import fail
-from kafkalite.cli.groupmoves import COLUMNS, Moved, commit_moves, moves_to, must_rest, shortened
+from kafkalite.cli.groupmoves import COLUMNS, DRY_RUN, Moved, commit_moves, moves_to, must_rest, shortened
 from kafkalite.cli.groups import Committed, Groups
 from kafkalite.cli.leaders import Leaders
 from kafkalite.cli.places import OFFSET_MAX
@@ -65,6 +65,7 @@ async def export(names: tuple[str, ...], as_csv: bool, bootstrap: str) -> None:
         found = {name: await groups.committed(name) for name in names}
         for name in (name for name, offsets_of in found.items() if not offsets_of):
             await groups.described(name)  # it may be there and have committed nothing
+            click.echo(f"{name} has committed nothing", err=True)
     for line in csv_lines(found) if as_csv else json_lines(found):
         click.echo(line)
 
@@ -103,6 +104,8 @@ async def import_(source: TextIO, group: str | None, dry_run: bool, bootstrap: s
         print_rows(("group", *COLUMNS), rows, as_json=False)
     if refused:
         fail(shortened(refused))
+    if dry_run:
+        click.echo(DRY_RUN, err=True)
 
 
 def json_lines(found: Mapping[str, Mapping[TopicPartition, Committed]]) -> Iterator[str]:
@@ -178,5 +181,5 @@ def by_group(lines: Iterable[Line], group: str | None) -> Wanted:
             fail("the lines do not say which group: add --group")
         wanted.setdefault(name, {})[line.place] = line.committed
     if not wanted:
-        fail("there is nothing to import")
+        fail("there is nothing to import: no line holds an offset")
     return wanted

@@ -17,6 +17,8 @@ from kafkalite.records import Record
 CHUNK_BYTES = 64 * 1024
 LINE_BYTES_MAX = 100 << 20
 INT64 = range(-(2**63), 2**63)
+# The first five are sent; topic and offset are there for what `consume --json` has printed.
+KNOWN = ("key", "value", "headers", "partition", "timestamp", "topic", "offset")
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -98,6 +100,8 @@ def json_line(text: bytes, number: int) -> Line:
         fields = json.loads(text)
         if not isinstance(fields, dict) or "value" not in fields:
             raise ValueError('it is no object with a "value"')
+        if unknown := fields.keys() - KNOWN:
+            raise ValueError(f"{', '.join(sorted(unknown))} means nothing there; known are {', '.join(KNOWN)}")
         return Line(
             to_bytes(fields.get("key")),
             to_bytes(fields["value"]),

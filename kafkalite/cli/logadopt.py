@@ -79,4 +79,6 @@ def say(found: Adopted, data: Path) -> None:
         click.secho(f"{name}: has no files in this directory and begins empty", fg="yellow")
     if found.bytes_dropped:
         click.secho(f"{found.bytes_dropped:,} bytes behind the last whole batches were dropped", fg="yellow")
-    click.echo(f"{len(found.topics)} topics with {found.partitions} partitions adopted; kafkalite serve --data {data}")
+    topics = f"{len(found.topics)} topic{'' if len(found.topics) == 1 else 's'}"
+    partitions = f"{found.partitions} partition{'' if found.partitions == 1 else 's'}"
+    click.echo(f"{topics} with {partitions} adopted; kafkalite serve --data {data}")

@@ -6,6 +6,7 @@ What is wrong is said in one line on standard error, with exit code 2.
 """
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -41,6 +42,15 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"kafkalite.cli.{cmd_name}.command is a {type(command).__name__}, not a click command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, which would look for similar names among the commands that have been imported."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and (near := get_close_matches(name, COMMANDS)):
+            ctx.fail(f"No such command {name!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -80,8 +90,17 @@ def one_line(error: click.ClickException) -> str:
     """What went wrong, and for a wrong use where to read on."""
     said = " ".join(error.format_message().split())
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"kafkalite: {said.rstrip('.')}. See {error.ctx.command_path} --help."
+        return f"kafkalite: {as_sentence(said)} See {error.ctx.command_path} --help."
     return f"kafkalite: {said}"
+
+
+def as_sentence(said: str) -> str:
+    """What click said, with one mark at its end, also where it asks back in brackets."""
+    said = said.removesuffix(".")
+    head, bracket, asked = said.rpartition(" (Did you mean ")
+    if bracket:
+        said = f"{head} Did you mean {asked.removesuffix(')')}"
+    return said if said.endswith("?") else f"{said}."
 
 
 @click.group(

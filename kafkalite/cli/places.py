@@ -1,5 +1,6 @@
 """Partitions and positions as users write them: `orders`, `orders:0,2`; earliest, latest, an offset, a time."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +10,10 @@ from kafkalite.cli.leaders import EARLIEST, LATEST, Leaders
 from kafkalite.model import TopicPartition
 
 OFFSET_MAX = 2**63 - 1
+DIGITS_MAX = 19  # of a number of 64 bits; Python refuses to read texts of thousands of digits
 TO_HELP = "earliest, latest, an offset, a time (2013-07-01, 2013-07-01T12:00:00Z; UTC if not said) or @MILLISECONDS."
+
+_PARTITION = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,11 @@ class To:
 
 def parse_to(text: str) -> To:
     """What --to says; ends the command when it says nothing that is known."""
-    if text in ("earliest", "latest"):
-        return To(None, EARLIEST if text == "earliest" else LATEST)
+    if text.lower() in ("earliest", "latest"):
+        return To(None, EARLIEST if text.lower() == "earliest" else LATEST)
     number = text.removeprefix("@")
     if number.isascii() and number.isdecimal():
-        if int(number) > OFFSET_MAX:
+        if len(number.lstrip("0")) > DIGITS_MAX or int(number) > OFFSET_MAX:
             fail(f"{text!r} is larger than any offset or time")
         return To(None, int(number)) if text.startswith("@") else To(int(number))
     try:
@@ -53,7 +57,7 @@ def parse_topics(texts: Sequence[str]) -> dict[str, list[int] | None]:
     wanted: dict[str, list[int] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
-        chosen = [int(each) for each in numbers.split(",") if each.isascii() and each.isdecimal()]
+        chosen = [int(each) for each in numbers.split(",") if _PARTITION.fullmatch(each)]
         if not topic or (colon and len(chosen) != len(numbers.split(","))):
             fail(f"{text!r} names no partitions; write TOPIC, TOPIC:0 or TOPIC:0,2")
         before = wanted.get(topic, [])

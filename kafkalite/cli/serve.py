@@ -37,6 +37,7 @@ DEFAULT_DATA = "./data"
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOCAL_NAME = "localhost"
 COLLECT_AFTER = 20_000  # new objects: those of the requests of one pass are alive together, and are no garbage
+UNPRIVILEGED = 1024  # the first port that anybody may listen on, unless the system says otherwise
 KEPT_BYTES = 8 << 20  # of freed memory, in each thread's heap: the buffers of some batches
 
 Inherited = list[tuple[str, socket.socket]]
@@ -208,4 +209,6 @@ def why(error: OSError) -> str:
     reason = error.strerror or str(error)
     if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
         return f"{reason}; --listen HOST:PORT takes another address"
+    if error.errno == errno.EACCES and error.filename is None:
+        return f"{reason}: ports below {UNPRIVILEGED} are for root; --listen HOST:PORT takes another address"
     return f"{error.filename}: {reason}" if error.filename else reason

@@ -73,6 +73,8 @@ class Adoption:
 
         Raises AdoptionError, DirectoryError, JournalError, LayoutError, OSError.
         """
+        if self._disk.exists(os.path.join(self._source, JOURNAL)):
+            raise AdoptionError(f"{self._source}: is kafkalite's own already: kafkalite serve --data {self._source}")
         known = self._directory.identity()
         service = Embedded.open(self._disk, os.path.join(self._data, JOURNAL), self._clock)
         try:

@@ -9,6 +9,7 @@ Laws:
 Sources: LogManager.lockLogDirs, MetaProperties.java.
 """
 
+import errno
 import logging
 import os
 import re
@@ -66,7 +67,8 @@ class LogDirectory:
         assert self.error is not None, "asked of a directory that failed"
         where = self.error.filename or self.path
         place = "" if where == self.path else f"{where}: "
-        return f"{self.path}: cannot use this log directory: {place}{self.error.strerror or self.error}"
+        reason = "there is a file" if self.error.errno == errno.EEXIST else self.error.strerror or self.error
+        return f"{self.path}: cannot use this log directory: {place}{reason}"
 
     def lock(self) -> None:
         """Make the directory and take its lock. Raises DirectoryError where somebody has it, OSError."""
@@ -75,7 +77,9 @@ class LogDirectory:
         try:
             lock.lock()
         except BlockingIOError as error:
-            raise DirectoryError(f"{self.path}: another broker uses this log directory") from error
+            raise DirectoryError(
+                f"{self.path}: another broker uses this log directory; stop it, or choose another"
+            ) from error
         self._lock = lock
 
     def make(self) -> None:
@@ -126,7 +130,8 @@ class LogDirectory:
             )
         if known is not None and known.broker_id != identity.broker_id:
             raise DirectoryError(
-                f"{self.file(META_PROPERTIES)}: belongs to broker {known.broker_id}, not {identity.broker_id}"
+                f"{self.file(META_PROPERTIES)}: belongs to broker {known.broker_id}, not {identity.broker_id}; "
+                f"set node.id={known.broker_id}, or choose another directory"
             )
         self.format_version(fresh=known is None)
 

@@ -66,7 +66,7 @@ def test_a_living_group_is_shown_and_protected(
     assert (second["committed"], second["log_end"], second["lag"], second["lag_seconds"]) == (3, 3, 0, 0)
     assert 3600 <= first["lag_seconds"] < 3600 + 300
     text = group("describe", name).stdout
-    assert f"{name}  {how}  Stable" in text and "lag seconds" in text and client in text
+    assert f"{name}: {how} group, Stable, " in text and "lag seconds" in text and client in text
 
     assert "has members (it is Stable)" in one_line(group("reset", name, "--to", "earliest", code=2))
     line = f"{topic},0,1\n"

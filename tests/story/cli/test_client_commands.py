@@ -125,6 +125,7 @@ def test_other_values_of_json_are_sent_as_json(kafkalite: Run) -> None:
         (("--json",), '{"value": "", "headers": "h"}\n', "its headers are neither"),
         (("--json",), '{"value": {"base64": "???"}}\n', "is no record in JSON"),
         (("--json",), '{"value": "", "partition": 7}\n', "has partitions 0 to 0, not 7"),
+        (("--json",), '{"value": "", "vaule": 1}\n', "vaule means nothing there; known are key, value,"),
         (("--json",), "[" * 100_000, "is no record in JSON"),
         (("-k", "="), "a=b\nno key\n", "line 2 has no '=' between key and value"),
         (("-p", "1"), "x\n", "has partitions 0 to 0, not 1"),
@@ -205,3 +206,9 @@ def test_the_next_broker_is_tried(kafkalite: Run, broker: BrokerThread) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRON, timeout=TIMEOUT_S)
     assert done.returncode == 0 and "reached" in done.stdout
     assert "cannot connect to 127.0.0.1:1" in done.stderr
+
+
+def test_an_offset_behind_the_end_is_told(kafkalite: Run) -> None:
+    kafkalite("produce", "short", stdin="one\n")
+    done = kafkalite("consume", "short", "--partition", "0", "--offset", "9")
+    assert (done.stdout, done.stderr) == ("", "short-0 ends at offset 1: --follow waits for what comes\n")

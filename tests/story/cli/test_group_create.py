@@ -45,7 +45,10 @@ def test_a_group_from_its_definition_to_its_end(broker: BrokerThread, kafkalite:
     assert (member["member"], member["assignment"]) == ("worker-1", [["billing-a", 0], ["billing-a", 1]])
     assert sum(each["lag"] for each in told["partitions"]) == 3
     assert {each["member"] for each in told["partitions"]} == {"worker-1"}
-    assert "billing  registered  Stable  sticky  1 member(s)" in kafkalite("group", "describe", "billing").stdout
+    assert (
+        "billing: registered group, Stable, 1 member(s), assigned by sticky"
+        in kafkalite("group", "describe", "billing").stdout
+    )
 
     (first, second) = objects(kafkalite("group", "rewind", "billing", "--to", "latest", "--json").stdout)
     assert first["after"] + second["after"] == 3, "while the member lives"
@@ -58,7 +61,7 @@ def test_a_group_from_its_definition_to_its_end(broker: BrokerThread, kafkalite:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--topic", "t", "--assignor", "best"), "UNSUPPORTED_ASSIGNOR"),
+        (("--topic", "t", "--assignor", "best"), "is not one of"),
         (("--topic", "t", "--session-timeout-ms", "1"), "INVALID_SESSION_TIMEOUT"),
         (("--topic", "../t"), "INVALID_TOPIC_EXCEPTION"),
         (("--pattern", "("), "INVALID_REGULAR_EXPRESSION"),
@@ -82,3 +85,24 @@ def test_what_is_refused_of_several_partitions_is_said_and_the_rest_is_shown(kaf
     assert kafkalite("group", "offsets", "export", "billing", "--csv").stdout == "orders,0,0\n"
     none = kafkalite("group", "offsets", "import", "--group", "other", stdin="gone,0,0", code=2)
     assert (none.stdout, none.stderr.count("\n")) == ("", 1)
+
+
+def test_what_members_read_is_moved_though_nothing_is_committed(broker: BrokerThread, kafkalite: Run) -> None:
+    kafkalite("topic", "create", "unread", "--partitions", "2")
+    kafkalite("produce", "unread", "--partition", "1", stdin="one\ntwo\n")
+    kafkalite("group", "create", "readers", "--topic", "unread")
+    none = kafkalite("group", "offsets", "export", "readers")
+    assert (none.stdout, none.stderr) == ("", "readers has committed nothing\n")
+    assert kafkalite("group", "describe", "readers").stdout.splitlines()[1:] == ["nothing is committed yet"]
+    assert ask(broker, register("readers", "worker-1")).error_code == 0
+    plan = kafkalite("group", "rewind", "readers", "--to", "latest", "--dry-run")
+    assert [line.split() for line in plan.stdout.splitlines()[1:]] == [
+        ["unread", "0", "-", "0"],
+        ["unread", "1", "-", "2"],
+    ]
+    assert plan.stderr == "nothing was changed: --dry-run\n"
+    assert kafkalite("group", "offsets", "export", "readers", "--csv").stdout == ""
+    moved = kafkalite("group", "rewind", "readers", "--to", "2")
+    assert moved.stdout == plan.stdout, "the log of the first partition ends at 0"
+    assert moved.stderr == "offset 2 is outside the log of 1 partition(s): to the nearest end\n"
+    assert kafkalite("group", "offsets", "export", "readers", "--csv").stdout == "unread,0,0\nunread,1,2\n"

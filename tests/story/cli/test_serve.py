@@ -226,8 +226,9 @@ def test_a_directory_that_another_broker_has_is_one_line(serve: Serve, tmp_path:
 
 def test_a_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for directory in ("file", "file/below"):
-        assert directory in refused(tmp_path, "--listen", "127.0.0.1:0", "--data", directory)
+    for directory, reason in (("file", "there is a file"), ("file/below", "Not a directory")):
+        said = refused(tmp_path, "--listen", "127.0.0.1:0", "--data", directory)
+        assert directory in said and reason in said
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qk\n")

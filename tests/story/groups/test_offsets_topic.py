@@ -60,6 +60,7 @@ async def described(client: Client) -> dict[str, str]:
 
 @pytest.mark.parametrize("by", ["coordinator", "metadata"])
 async def test_it_is_made_as_the_settings_say(by: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     settings = {
         "offsets.topic.num.partitions": "7",
         "offsets.topic.segment.bytes": "1048576",

@@ -4,12 +4,15 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalite.cli.failure import Failure
+from kafkalite.cli.group import ASSIGNORS
+from kafkalite.cli.groupmoves import say_outside
 from kafkalite.cli.groupoffsets import by_group, csv_lines, json_lines, read_lines
 from kafkalite.cli.groups import Committed
 from kafkalite.cli.leaders import EARLIEST, LATEST
 from kafkalite.cli.main import main
 from kafkalite.cli.places import To, parse_to, parse_topics
 from kafkalite.model import TopicPartition
+from kafkalite.state.assignors import ASSIGNORS as KNOWN
 
 
 @pytest.mark.parametrize(
@@ -17,6 +20,7 @@ from kafkalite.model import TopicPartition
     [
         ("earliest", To(None, EARLIEST)),
         ("latest", To(None, LATEST)),
+        ("LATEST", To(None, LATEST)),
         ("0", To(0)),
         ("9223372036854775807", To(2**63 - 1)),
         ("@1372636800000", To(None, 1_372_636_800_000)),
@@ -29,7 +33,9 @@ def test_places_to_go_to(text: str, meant: To) -> None:
     assert parse_to(text) == meant
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-1", "@", "@-5", "1.5", "9223372036854775808", "1969-12-31", "²"])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "-1", "@", "@-5", "1.5", "9223372036854775808", "1969-12-31", "²", "9" * 5000]
+)
 def test_no_places_to_go_to(text: str) -> None:
     with pytest.raises(Failure):
         parse_to(text)
@@ -38,7 +44,7 @@ def test_no_places_to_go_to(text: str) -> None:
 def test_partitions() -> None:
     assert parse_topics(["a", "b:0", "c:2,0", "b:1"]) == {"a": None, "b": [0, 1], "c": [0, 2]}
     assert parse_topics(["a:1", "a"]) == {"a": None} == parse_topics(["a", "a:1"])
-    for text in ("", ":0", "a:", "a:x", "a:0,", "a:-1"):
+    for text in ("", ":0", "a:", "a:x", "a:0,", "a:-1", f"a:{'9' * 5000}"):
         with pytest.raises(Failure):
             parse_topics([text])
 
@@ -91,3 +97,36 @@ def test_wrong_uses_take_one_line(args: tuple[str, ...], said: str) -> None:
     done = CliRunner().invoke(main, ["group", *args, "-b", "127.0.0.1:1"])
     assert done.exit_code == 2
     assert said in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("gruop", "list"), "No such command 'gruop'. Did you mean 'group'? See kafkalite --help."),
+        (("group", "lsit"), "No such command 'lsit'. Did you mean 'list'? See kafkalite group --help."),
+        (("nonsense",), "No such command 'nonsense'. See kafkalite --help."),
+        (
+            ("group", "list", "--sate", "x"),
+            "Did you mean one of: '--state', '--type'? See kafkalite group list --help.",
+        ),
+        (("group", "describe"), "Missing argument 'GROUP'. See kafkalite group describe --help."),
+    ],
+)
+def test_what_is_typed_wrong_is_asked_back(args: tuple[str, ...], said: str) -> None:
+    done = CliRunner().invoke(main, args, prog_name="kafkalite")
+    assert done.exit_code == 2
+    assert done.stderr.endswith(f"{said}\n") and done.stderr.count("\n") == 1
+
+
+def test_the_assignors_are_those_of_the_broker() -> None:
+    assert sorted(ASSIGNORS) == sorted(KNOWN)
+
+
+def test_who_asks_for_an_offset_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    after = {TopicPartition("t", 0): 7, TopicPartition("t", 1): 5}
+    say_outside(7, after)
+    assert capsys.readouterr().err == "offset 7 is outside the log of 1 partition(s): to the nearest end\n"
+    say_outside(1_372_636_800_000, after)
+    assert "of 2 partition(s)" in (said := capsys.readouterr().err) and "@1372636800000" in said
+    say_outside(7, {TopicPartition("t", 0): 7})
+    assert capsys.readouterr().err == ""

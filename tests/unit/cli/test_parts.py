@@ -76,10 +76,13 @@ def test_who_can_reach_a_listener() -> None:
 
 
 def test_tables_and_json_have_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [("a", [1, 2], None), ("long name", [], 3)]
+    rows = [("a", [1, 2], None), ("long name", [], 3), ("", [], 42)]
     print_rows(("topic", "in-sync", "leader epoch"), rows, as_json=False)
     assert capsys.readouterr().out == (
-        "topic      in-sync  leader epoch\na          1,2      -\nlong name  -        3\n"
+        "topic      in-sync  leader epoch\n"
+        "a          1,2                 -\n"
+        "long name  -                   3\n"
+        "-          -                  42\n"
     )
     print_rows(("topic", "in-sync", "leader epoch"), rows, as_json=True)
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -243,6 +243,7 @@ def damage(kafka: Path, _data: Path) -> None:
         (damage, "which was synced; nothing is cut"),
         (lambda kafka, data: (kafka / "orders-0/partition.metadata").write_text("?"), "not a version and a topic id"),
         (lambda kafka, data: (kafka / "log-start-offset-checkpoint").write_text("?"), "not of version 0"),
+        (lambda kafka, data: (kafka / JOURNAL).touch(), "is kafkalite's own already: kafkalite serve --data"),
     ],
 )
 def test_what_cannot_be_adopted_is_refused_before_anything_is_registered(
