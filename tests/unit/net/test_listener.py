@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from kafkalite.net.listener import Listener, SocketOptions
+from tests.conftest import ENGINE
 from tests.unit.net.rig import Echo, Rig, both_loops, frame, make_listener, read_frame, round_trip, until
 
 
@@ -373,6 +374,7 @@ uvloop.run(main())
 """
 
 
+@pytest.mark.skipif(ENGINE == "asan", reason="the sanitizer puts a zone around each allocation")
 def test_memory_of_an_idle_connection():
     resource = pytest.importorskip("resource")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
