@@ -16,6 +16,9 @@ class Reply:
     def skip(self) -> None: ...
     def close(self, reason: str) -> None: ...
 
+class Quick:
+    """Answers some requests before they are dispatched; its subclasses do so in C. See the .pyx."""
+
 class Frames(Visited):
     unsent: int
     requests_bytes: int

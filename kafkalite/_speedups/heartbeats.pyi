@@ -1,8 +1,10 @@
 from collections.abc import Callable
 from typing import final
 
+from kafkalite._speedups.framing import Quick
+
 @final
-class Heartbeats:
+class Heartbeats(Quick):
     def __init__(self) -> None: ...
     def ask(
         self,
