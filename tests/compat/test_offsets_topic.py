@@ -26,7 +26,7 @@ from tests.compat.clients.confluent import QUIET
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.test_stored_records import SETTINGS, TOPICS, check, live, stored
 from tests.kit import jvm
-from tests.kit.brokers import Kafkalite
+from tests.kit.brokers import Kafkalite, wait_until
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
 OFFSETS = "__consumer_offsets"
@@ -132,6 +132,8 @@ def test_we_go_on_where_kafka_stopped(tmp_path: Path) -> None:
     with jvm.start_kafka(jvm.CURRENT, tmp_path / "kafka", heap="512m", overrides=SETTINGS) as kafka:
         create_topics(kafka.address)
         live(kafka.address)
+        # A consumer that has closed does not wait for the answer to its LeaveGroup.
+        wait_until(lambda: set(groups(kafka.address).values()) == {"EMPTY"}, "everybody has left")
         known, there = offsets(kafka.address), groups(kafka.address)
     assert known["classic"] and known["consumer"] and known["expiring"] and there
     ours = Kafkalite(tmp_path / "ours", SETTINGS)
