@@ -352,18 +352,6 @@ def give_all_to_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Group, "spread_assignment", spread)
 
 
-def let_the_unknown_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member that was removed joins again with all that it owned."""
-    monkeypatch.setattr(consumer_classic, "_admit", _admit_all)
-
-
-def _admit_all(draft: Any, request: Any, member_id: str, subscription: Any) -> Any:
-    return _ADMIT(draft, request, member_id, subscription._replace(owned=frozenset()))
-
-
-_ADMIT = consumer_classic._admit
-
-
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart nobody is watched."""
     monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: Effects())
@@ -388,7 +376,6 @@ def forget_to_watch_the_converted(monkeypatch: pytest.MonkeyPatch) -> None:
         ("consumer", lose_timers_at_load),
         ("mixed", zombies_commit),
         ("mixed", overlook_owners),
-        ("mixed", let_the_unknown_in),
         ("mixed", lose_timers_at_load),
         ("mixed", forget_to_watch_the_converted),
     ],
