@@ -30,7 +30,9 @@ from tests.story.groups.heartbeats import consumer_heartbeat
 from tests.story.groups.shard import Shard, committing
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
-HISTORIES = 1 if "KAFKALITE_SEED" in os.environ else 25
+REPLAYED = "KAFKALITE_SEED" in os.environ
+HISTORIES = 1 if REPLAYED else 25
+MORE_HISTORIES = 10
 REQUESTS = 1_000
 REBALANCE_MAX_MS = 20_000
 MODERN, OURS, BRIEF = "modern", "ours", "brief"  # `BRIEF` is ephemeral at times
@@ -321,8 +323,11 @@ class Chaos:
 
 
 def test_no_member_breaks_a_shard() -> None:
+    expected = {(kind, int(error)) for kind, errors in ALLOWED.items() for error in errors}
     seen: set[tuple[type, int]] = set()
-    for seed in range(FIRST, FIRST + HISTORIES):
+    for at, seed in enumerate(range(FIRST, FIRST + MORE_HISTORIES * HISTORIES)):
+        if at >= HISTORIES and (REPLAYED or seen >= expected):
+            break  # the rarest answers may take some more
         chaos = Chaos(seed)
         try:
             chaos.run()
@@ -330,6 +335,5 @@ def test_no_member_breaks_a_shard() -> None:
             print(f"KAFKALITE_SEED={seed}")
             raise
         seen |= chaos.seen
-    if "KAFKALITE_SEED" not in os.environ:
-        expected = {(kind, int(error)) for kind, errors in ALLOWED.items() for error in errors}
+    if not REPLAYED:
         assert seen == expected, f"never answered: {expected - seen}; seeds from {FIRST}"

@@ -23,7 +23,9 @@ from tests.story.groups.shard import Shard, committing
 from tests.unit.state.test_group_shard import NoTopics
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
-HISTORIES = 1 if "KAFKALITE_SEED" in os.environ else 50
+REPLAYED = "KAFKALITE_SEED" in os.environ
+HISTORIES = 1 if REPLAYED else 50
+MORE_HISTORIES = 10
 REQUESTS = 1_000
 REBALANCE_MAX_MS = 20_000
 NEW_MEMBER_JOIN_MS = 30_000
@@ -249,8 +251,11 @@ class Chaos:
 
 
 def test_no_request_breaks_a_shard() -> None:
+    expected = {(kind, int(error)) for kind, errors in ALLOWED.items() for error in errors}
     seen: set[tuple[type, int]] = set()
-    for seed in range(FIRST, FIRST + HISTORIES):
+    for at, seed in enumerate(range(FIRST, FIRST + MORE_HISTORIES * HISTORIES)):
+        if at >= HISTORIES and (REPLAYED or seen >= expected):
+            break  # the rarest answers may take some more
         chaos = Chaos(seed)
         try:
             chaos.run()
@@ -258,6 +263,5 @@ def test_no_request_breaks_a_shard() -> None:
             print(f"KAFKALITE_SEED={seed}")
             raise
         seen |= chaos.seen
-    if "KAFKALITE_SEED" not in os.environ:
-        expected = {(kind, int(error)) for kind, errors in ALLOWED.items() for error in errors}
+    if not REPLAYED:
         assert seen == expected, f"never answered: {expected - seen}; seeds from {FIRST}"
