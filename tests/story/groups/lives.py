@@ -1,7 +1,8 @@
 """How the simulations of groups choose their lives: one way for all of them.
 
-`--lives` says how many there are, `--minutes` how long each is (of virtual time). They have the seeds from FIRST on; a
-life that breaks a law prints its own, and KAFKALITE_SEED lives that one alone.
+`--lives` says how many there are, `--minutes` how long each is (of virtual time). They have the seeds from FIRST on,
+the same in each run: KAFKALITE_FIRST_SEED looks for others. A life that breaks a law prints its seed, and
+KAFKALITE_SEED lives that one alone.
 """
 
 import os
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**31))
+FIRST = int(os.environ.get("KAFKALITE_SEED") or os.environ.get("KAFKALITE_FIRST_SEED") or 1)
 ONE = "KAFKALITE_SEED" in os.environ
 PLANTED_LIVES = 200
 REPLAYS = 3
