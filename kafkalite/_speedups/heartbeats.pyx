@@ -101,7 +101,7 @@ cdef class Heartbeats(Quick):
         instance.at = NULL
         if version < 0 or version > CLASSIC_VERSION_MAX:
             return None
-        take_text(span, False)  # the client's name
+        decoded(take_text(span, False))  # the client's name, which the dispatcher refuses where it is no text
         if flexible and not starts_empty(span):
             return None
         group = take_text(span, flexible)

@@ -153,6 +153,7 @@ def test_what_is_broken_or_strange_is_dispatched(cls: type, version: int) -> Non
     strange = [frame[:size] for size in range(8, len(frame))] + [frame + b"\0", frame.replace(b"group", b"gr\xffup")]
     strange.append(frame[:2] + b"\0\x09" + frame[4:])
     strange.append(frame[:8] + b"\xff\xfe" + frame[11:])  # the length of the client's name is -2
+    strange.append(frame[:10] + b"\xff" + frame[11:])  # the client's name is no text
     if flexible:
         strange.append(frame[:-1] + b"\1\0\0")
         strange.append(frame[:11] + b"\1\0\0" + frame[12:])
