@@ -4,8 +4,9 @@ from itertools import groupby
 
 from kafkalite._speedups.codec import encode
 from kafkalite._speedups.packed_commits import PackedCommit, read_packed
+from kafkalite.model import ZERO_UUID
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
-from kafkalite.state.offsets import Commit
+from kafkalite.state.offsets import Commit, CommitOf
 
 VERSION = 9  # the last one with names
 ELEMENTS_MAX = 100_000
@@ -51,3 +52,48 @@ def in_one_piece(commit: Commit) -> Commit:
     for at, ((name, topic_id), _) in enumerate(runs):
         assert packed.locate(at, name, topic_id, PARTITIONS_MAX)
     return commit._replace(partitions=(), packed=packed)
+
+
+def located(packed: PackedCommit) -> PackedCommit:
+    """Every topic under its own name, or one that stands for its id."""
+    for at, named in enumerate(packed.topics):
+        assert packed.locate(at, *place_of(named), PARTITIONS_MAX)
+    return packed
+
+
+def place_of(named: str | bytes) -> tuple[str, bytes]:
+    """Name and id of a topic that is named so in a request."""
+    return (named.hex(), named) if isinstance(named, bytes) else (named, ZERO_UUID)
+
+
+def wanted(request: OffsetCommitRequest, version: int) -> list[CommitOf]:
+    """What the common way makes of it."""
+    return [
+        CommitOf(
+            topic.topic_id.hex() if version >= 10 else topic.name,
+            part.partition_index,
+            part.committed_offset,
+            part.committed_leader_epoch,
+            part.committed_metadata,
+            topic.topic_id if version >= 10 else ZERO_UUID,
+        )
+        for topic in request.topics
+        for part in topic.partitions
+    ]
+
+
+def whole(request: OffsetCommitRequest, version: int) -> tuple[object, ...]:
+    """All that a request says."""
+    return (
+        request.group_id,
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+        wanted(request, version),
+    )
+
+
+def whole_packed(packed: PackedCommit) -> tuple[object, ...]:
+    """The same of one in one piece."""
+    parts = located(packed).partitions(CommitOf)
+    return packed.group_id, packed.generation, packed.member_id, packed.group_instance_id, parts

@@ -29,7 +29,7 @@ from kafkalite.state.group_records import (
 )
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone
-from tests.kit.packed import ELEMENTS_MAX, Partition, Topic, in_one_piece, read
+from tests.kit.packed import ELEMENTS_MAX, Partition, Topic, in_one_piece, located, read, wanted, whole, whole_packed
 from tests.unit.coordinators.rig import groups
 from tests.unit.protocol.values import seed
 
@@ -74,45 +74,6 @@ def fitting(request: OffsetCommitRequest, version: int) -> OffsetCommitRequest:
             if version < 6:
                 part.committed_leader_epoch = -1
     return request
-
-
-def located(packed: PackedCommit) -> PackedCommit:
-    """Every topic under its own name, or one that stands for its id."""
-    for at, named in enumerate(packed.topics):
-        name, topic_id = (named.hex(), named) if isinstance(named, bytes) else (named, ZERO_UUID)
-        assert packed.locate(at, name, topic_id, 2**31 - 1)
-    return packed
-
-
-def wanted(request: OffsetCommitRequest, version: int) -> list[CommitOf]:
-    """What the common way makes of it."""
-    return [
-        CommitOf(
-            topic.topic_id.hex() if version >= 10 else topic.name,
-            part.partition_index,
-            part.committed_offset,
-            part.committed_leader_epoch,
-            part.committed_metadata,
-            topic.topic_id if version >= 10 else ZERO_UUID,
-        )
-        for topic in request.topics
-        for part in topic.partitions
-    ]
-
-
-def whole(request: OffsetCommitRequest, version: int) -> tuple[object, ...]:
-    return (
-        request.group_id,
-        request.generation_id_or_member_epoch,
-        request.member_id,
-        request.group_instance_id,
-        wanted(request, version),
-    )
-
-
-def whole_packed(packed: PackedCommit) -> tuple[object, ...]:
-    parts = located(packed).partitions(CommitOf)
-    return packed.group_id, packed.generation, packed.member_id, packed.group_instance_id, parts
 
 
 @given(requests(), VERSIONS)
