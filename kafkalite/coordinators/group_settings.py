@@ -15,8 +15,8 @@ from kafkalite.protocol.stored.consumer_protocol import (
     read_subscription,
 )
 from kafkalite.state.classic_core import ClassicSettings
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupSettings, MigrationPolicy, Topic
+from kafkalite.state.consumer_groups import ConsumerGroups
+from kafkalite.state.consumer_requests import ConsumerGroupSettings, MigrationPolicy, Topic
 from kafkalite.state.group_counts import GroupCounts
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import OffsetSettings

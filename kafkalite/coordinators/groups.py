@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from kafkalite.coordinators.runtime import Runtime, Waiting
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.consumer_messages import NOT_PLAIN
+from kafkalite.state.consumer_requests import NOT_PLAIN
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard
 

@@ -31,8 +31,8 @@ from kafkalite.state.classic_requests import (
 )
 from kafkalite.state.consumer_classic_table import TRANSITIONS, Ask, standing
 from kafkalite.state.consumer_core import JOIN, REBALANCE, SYNC, GroupsCore, Heard
-from kafkalite.state.consumer_messages import MigrationPolicy, Refused
 from kafkalite.state.consumer_patterns import Watch
+from kafkalite.state.consumer_requests import MigrationPolicy, Refused
 from kafkalite.state.consumer_state import ConsumerGroup, Draft
 from kafkalite.state.effects import Effects, Now, Token, answered
 from kafkalite.state.embedded_protocol import Subscription

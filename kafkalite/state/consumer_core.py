@@ -11,9 +11,9 @@ from typing import NamedTuple
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state import consumer_membership as membership
 from kafkalite.state.assignors import Assignment
-from kafkalite.state.consumer_messages import ConsumerGroupSettings, Refused, Topics
 from kafkalite.state.consumer_patterns import Watch, want_resolved
 from kafkalite.state.consumer_reconciliation import MemberState, Situation, reconcile
+from kafkalite.state.consumer_requests import ConsumerGroupSettings, Refused, Topics
 from kafkalite.state.consumer_state import INITIAL_EPOCH, ConsumerGroup, Draft
 from kafkalite.state.consumer_target import refresh_epoch, refresh_target, subscribed_ids
 from kafkalite.state.effects import Effects, Now, ResolvePatterns

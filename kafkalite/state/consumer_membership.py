@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.assignors import Assignment
-from kafkalite.state.consumer_messages import (
+from kafkalite.state.consumer_requests import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerGroupHeartbeat,

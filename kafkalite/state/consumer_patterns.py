@@ -7,7 +7,7 @@ of a group are resolved together, so that one new topic leads to one new assignm
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kafkalite.state.consumer_messages import ConsumerGroupSettings, Topics
+from kafkalite.state.consumer_requests import ConsumerGroupSettings, Topics
 from kafkalite.state.consumer_state import ConsumerGroup, Draft
 from kafkalite.state.consumer_target import refresh_epoch
 from kafkalite.state.effects import Now

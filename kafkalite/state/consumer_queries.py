@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.assignors import Assignment
-from kafkalite.state.consumer_messages import (
+from kafkalite.state.consumer_reconciliation import MemberState, Owners
+from kafkalite.state.consumer_requests import (
     STATIC_LEAVE_EPOCH,
     ConsumerGroupSettings,
     GroupDescription,
     MemberDescription,
 )
-from kafkalite.state.consumer_reconciliation import MemberState, Owners
 from kafkalite.state.consumer_state import ConsumerGroup
 from kafkalite.state.consumer_target import assignor_of
 from kafkalite.state.group_records import (

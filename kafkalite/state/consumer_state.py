@@ -11,8 +11,8 @@ from enum import Enum
 from typing import Any
 
 from kafkalite.state.assignors import Assignment
-from kafkalite.state.consumer_messages import JOIN_EPOCH, Topics
 from kafkalite.state.consumer_reconciliation import MemberState
+from kafkalite.state.consumer_requests import JOIN_EPOCH, Topics
 from kafkalite.state.group_records import (
     ConsumerGroupCurrentMemberAssignment,
     ConsumerGroupMemberMetadata,

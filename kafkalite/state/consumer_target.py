@@ -8,7 +8,7 @@ for.
 from collections import Counter
 
 from kafkalite.state.assignors import ASSIGNORS, Assignment, MemberSpec
-from kafkalite.state.consumer_messages import ConsumerGroupSettings, Topics
+from kafkalite.state.consumer_requests import ConsumerGroupSettings, Topics
 from kafkalite.state.consumer_state import ConsumerGroup, Draft
 from kafkalite.state.effects import Now
 from kafkalite.state.group_records import (

@@ -14,9 +14,9 @@ from collections.abc import Collection
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_groups import ClassicGroups
 from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, Leave, Sync, fresh_member_id
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import JOIN_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult, Refused
+from kafkalite.state.consumer_groups import ConsumerGroups
 from kafkalite.state.consumer_queries import check_commit, deletion, fence_owners, tombstones
+from kafkalite.state.consumer_requests import JOIN_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult, Refused
 from kafkalite.state.consumer_state import ConsumerGroup
 from kafkalite.state.effects import Effects, Now, Token, answered
 from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED
@@ -51,7 +51,7 @@ class GroupKinds:
     def consumer_heartbeat(self, request: ConsumerGroupHeartbeat, token: Token, now: Now) -> Effects:
         """A member of the consumer protocol; GROUP_ID_NOT_FOUND where a group of another one keeps its name."""
         if request.group in self._consumers.groups:
-            return self._consumers.heartbeat(token, request, now)
+            return self._consumers.heartbeat(request, token, now)
         converts = self._classic.delete_refusal(request.group) == KafkaErrorCode.NON_EMPTY_GROUP
         try:
             if self._keeps_name(request.group) or (converts and request.member_epoch != JOIN_EPOCH):
@@ -59,7 +59,7 @@ class GroupKinds:
             founding = self._founding(request.group) if converts else ()
         except Refused as refused:
             return answered(token, HeartbeatResult(refused.code, refused.message))
-        beat = self._consumers.heartbeat(token, request, now, founding)
+        beat = self._consumers.heartbeat(request, token, now, founding)
         if not converts:
             return self._given_up(request.group, beat, now, to=CONSUMER)
         effects = Effects()

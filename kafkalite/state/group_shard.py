@@ -14,7 +14,7 @@ from kafkalite.state.classic_core import CONSUMER_PROTOCOL, ClassicSettings
 from kafkalite.state.classic_groups import ClassicGroups
 from kafkalite.state.classic_requests import Described, Listed
 from kafkalite.state.classic_table import State
-from kafkalite.state.consumer_group import ConsumerGroups
+from kafkalite.state.consumer_groups import ConsumerGroups
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.group_counts import GroupCounts
 from kafkalite.state.group_kinds import GroupKinds

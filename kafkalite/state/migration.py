@@ -13,8 +13,8 @@ from kafkalite.state.classic_group import Group
 from kafkalite.state.classic_members import Member
 from kafkalite.state.classic_requests import Join
 from kafkalite.state.classic_table import State
-from kafkalite.state.consumer_messages import ConsumerGroupSettings, Refused, Topics
 from kafkalite.state.consumer_reconciliation import MemberState
+from kafkalite.state.consumer_requests import ConsumerGroupSettings, Refused, Topics
 from kafkalite.state.consumer_state import INITIAL_EPOCH, ConsumerGroup
 from kafkalite.state.embedded_protocol import EmbeddedProtocol, Subscription
 from kafkalite.state.group_records import (

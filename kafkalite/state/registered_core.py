@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kafkalite.state import registered_table
-from kafkalite.state.consumer_messages import Topics
+from kafkalite.state.consumer_requests import Topics
 from kafkalite.state.effects import Effects, Now, ResolvePatterns, TimerName, Token
 from kafkalite.state.group_records import (
     REGISTERED,

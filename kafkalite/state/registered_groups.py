@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.assignors import ASSIGNORS
 from kafkalite.state.classic_requests import Done, Leave, left_nobody, unknown_in
-from kafkalite.state.consumer_messages import Topics
+from kafkalite.state.consumer_requests import Topics
 from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
 from kafkalite.state.group_records import (
     GroupDefinition,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import (
+from kafkalite.state.consumer_groups import ConsumerGroups
+from kafkalite.state.consumer_requests import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerGroupHeartbeat,
@@ -86,7 +86,7 @@ class Shard:
         return [answer.result for answer in effects.answers]
 
     def heartbeat(self, request: ConsumerGroupHeartbeat) -> HeartbeatResult:
-        (result,) = self.run(self.machine.heartbeat("token", request, self.now))
+        (result,) = self.run(self.machine.heartbeat(request, "token", self.now))
         assert isinstance(result, HeartbeatResult)
         return result
 

@@ -14,7 +14,7 @@ from kafkalite.protocol.messages.consumer_group_describe import (
 )
 from kafkalite.server.call import Call
 from kafkalite.state.assignors import Assignment
-from kafkalite.state.consumer_messages import GroupDescription, MemberDescription
+from kafkalite.state.consumer_requests import GroupDescription, MemberDescription
 from kafkalite.state.group_shard import GroupShard
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1

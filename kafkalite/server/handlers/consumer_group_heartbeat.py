@@ -3,7 +3,7 @@
 
 Version notes: v0 the broker may choose the member id; v1 the client does (KIP-1082), and patterns. A pattern that RE2
 does not take is INVALID_REGULAR_EXPRESSION. Where `group.coordinator.rebalance.protocols` leaves "consumer" out, this
-is UNSUPPORTED_VERSION. The machine is `state/consumer_group.py`.
+is UNSUPPORTED_VERSION. The machine is `state/consumer_groups.py`.
 """
 
 from kafkalite.coordinators.patterns import complaint
@@ -15,7 +15,7 @@ from kafkalite.protocol.messages.consumer_group_heartbeat import (
 )
 from kafkalite.server.call import Call
 from kafkalite.state.assignors import Assignment
-from kafkalite.state.consumer_messages import JOIN_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
+from kafkalite.state.consumer_requests import JOIN_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
 
 CLIENT_CHOOSES_SINCE = 1
 NO_INTERVAL = 0

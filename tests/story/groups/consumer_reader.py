@@ -1,7 +1,7 @@
 """A consumer of the consumer protocol (KIP-848): it heartbeats, gives up what it is asked to, and says so."""
 
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.consumer_messages import LEAVE_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
+from kafkalite.state.consumer_requests import LEAVE_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
 from kafkalite.state.effects import Token
 from tests.story.groups.heartbeats import consumer_heartbeat
 from tests.story.groups.readers import Place, Reader, World

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kafkalite.state.classic_requests import Done, Heartbeat
 from kafkalite.state.classic_table import State
-from kafkalite.state.consumer_messages import NOT_PLAIN, ConsumerGroupHeartbeat, HeartbeatResult
+from kafkalite.state.consumer_requests import NOT_PLAIN, ConsumerGroupHeartbeat, HeartbeatResult
 from kafkalite.state.effects import Answer, Effects, Now, Token
 from kafkalite.state.group_shard import GroupShard
 

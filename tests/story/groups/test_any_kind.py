@@ -14,8 +14,8 @@ from kafkalite.coordinators.stored import GroupCodec
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_requests import Done, Join, Joined, Leave, LeaveOf, Left
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult
+from kafkalite.state.consumer_groups import ConsumerGroups
+from kafkalite.state.consumer_requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard

@@ -14,8 +14,8 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.assignors import ASSIGNORS
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_requests import Done, Leave, LeaveOf, Left
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult, Topic
+from kafkalite.state.consumer_groups import ConsumerGroups
+from kafkalite.state.consumer_requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult, Topic
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, OffsetSettings

@@ -13,8 +13,8 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, Leave, LeaveOf, Left, Sync, Synced
 from kafkalite.state.classic_table import State
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupSettings
+from kafkalite.state.consumer_groups import ConsumerGroups
+from kafkalite.state.consumer_requests import ConsumerGroupSettings
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_records import TransactionEnded
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard

@@ -13,10 +13,10 @@ import pytest
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state import consumer_reconciliation
-from kafkalite.state.consumer_group import SESSION, ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupSettings
+from kafkalite.state.consumer_groups import SESSION, ConsumerGroups
 from kafkalite.state.consumer_queries import check_commit, deletion, fence_owners
 from kafkalite.state.consumer_reconciliation import TRANSITIONS
+from kafkalite.state.consumer_requests import ConsumerGroupSettings
 from kafkalite.state.consumer_state import ConsumerGroupState
 from kafkalite.state.effects import Effects
 from tests.kit.consumer_groups import Client, FakeTopics, Shard, durable

@@ -20,8 +20,8 @@ from kafkalite.protocol.stored.consumer_protocol import (
 )
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_requests import Heartbeat, Join, Sync
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, ConsumerGroupSettings, MigrationPolicy
+from kafkalite.state.consumer_groups import ConsumerGroups
+from kafkalite.state.consumer_requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, MigrationPolicy
 from kafkalite.state.effects import Token
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, OffsetSettings

@@ -21,9 +21,9 @@ from kafkalite.state.classic_groups import ClassicGroups, CommitJudged
 from kafkalite.state.classic_table import TRANSITIONS as CLASSIC_ROWS
 from kafkalite.state.classic_table import Event
 from kafkalite.state.consumer_classic_table import TRANSITIONS as MIXED_ROWS
-from kafkalite.state.consumer_group import SESSION, ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupSettings, MigrationPolicy
+from kafkalite.state.consumer_groups import SESSION, ConsumerGroups
 from kafkalite.state.consumer_queries import CommitCheck
+from kafkalite.state.consumer_requests import ConsumerGroupSettings, MigrationPolicy
 from kafkalite.state.effects import Effects
 from kafkalite.state.group_records import CLASSIC, CONSUMER
 from kafkalite.state.group_shard import GroupShard

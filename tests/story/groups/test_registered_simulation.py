@@ -15,8 +15,8 @@ from kafkalite.coordinators.stored import GroupCodec
 from kafkalite.state import registered_barrier, registered_groups, registered_table
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_requests import Done
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupSettings
+from kafkalite.state.consumer_groups import ConsumerGroups
+from kafkalite.state.consumer_requests import ConsumerGroupSettings
 from kafkalite.state.effects import Effects
 from kafkalite.state.group_records import GroupGeneration, OffsetCommitted, Place
 from kafkalite.state.group_shard import GroupShard

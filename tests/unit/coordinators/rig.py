@@ -18,8 +18,8 @@ from kafkalite.coordinators.shard import Command, Machine
 from kafkalite.coordinators.stored import GroupCodec
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_core import ClassicSettings
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupSettings, Topic
+from kafkalite.state.consumer_groups import ConsumerGroups
+from kafkalite.state.consumer_requests import ConsumerGroupSettings, Topic
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, OffsetSettings

@@ -9,7 +9,7 @@ from kafkalite.cluster.topics import Refusal
 from kafkalite.coordinators.upkeep import Upkeep
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.stored.commits import java_hash
-from kafkalite.state.consumer_messages import Topic
+from kafkalite.state.consumer_requests import Topic
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone
 from tests.unit.coordinators.rig import NOT_HERE, Answered, Rig, TopicsNow, commit, groups, offsets_of, warnings

@@ -5,8 +5,8 @@ from typing import Any
 
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_requests import Done, Leave, LeaveOf, Left
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupSettings
+from kafkalite.state.consumer_groups import ConsumerGroups
+from kafkalite.state.consumer_requests import ConsumerGroupSettings
 from kafkalite.state.effects import Token
 from kafkalite.state.group_records import Place
 from kafkalite.state.group_shard import GroupShard

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kafkalite.state.consumer_messages import ConsumerGroupSettings
 from kafkalite.state.consumer_queries import describe
 from kafkalite.state.consumer_reconciliation import MemberState
+from kafkalite.state.consumer_requests import ConsumerGroupSettings
 from kafkalite.state.consumer_state import ConsumerGroupState
 from kafkalite.state.group_records import (
     ConsumerGroupRegularExpression,

@@ -3,8 +3,8 @@
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_requests import Described, Join, Joined, Listed
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult, Topic
+from kafkalite.state.consumer_groups import ConsumerGroups
+from kafkalite.state.consumer_requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult, Topic
 from kafkalite.state.effects import Effects, Now
 from kafkalite.state.group_records import ClassicGroup, ClassicMember, GroupDeleted, OffsetCommitted, OffsetDeleted
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard

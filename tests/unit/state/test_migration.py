@@ -17,8 +17,8 @@ from kafkalite.protocol.stored.consumer_protocol import (
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, Leave, LeaveOf, Left, Sync, Synced
 from kafkalite.state.classic_table import State
-from kafkalite.state.consumer_group import ConsumerGroups
-from kafkalite.state.consumer_messages import (
+from kafkalite.state.consumer_groups import ConsumerGroups
+from kafkalite.state.consumer_requests import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     ConsumerGroupHeartbeat,

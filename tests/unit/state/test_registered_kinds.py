@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.classic_requests import Join, Joined, Listed
-from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, HeartbeatResult
+from kafkalite.state.consumer_requests import ConsumerGroupHeartbeat, HeartbeatResult
 from kafkalite.state.effects import Token
 from kafkalite.state.group_records import (
     GroupDefinition,

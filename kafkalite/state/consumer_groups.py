@@ -16,7 +16,9 @@ from kafkalite.state.classic_group import Group as ClassicGroup
 from kafkalite.state.classic_members import Member as ClassicMember
 from kafkalite.state.consumer_classic import ClassicMembers
 from kafkalite.state.consumer_core import JOIN, REBALANCE, SESSION, SYNC, Heard
-from kafkalite.state.consumer_messages import (
+from kafkalite.state.consumer_patterns import Watch, take_over
+from kafkalite.state.consumer_reconciliation import MemberState
+from kafkalite.state.consumer_requests import (
     NOT_PLAIN,
     STATIC_LEAVE_EPOCH,
     ConsumerGroupHeartbeat,
@@ -26,8 +28,6 @@ from kafkalite.state.consumer_messages import (
     Refused,
     check_heartbeat,
 )
-from kafkalite.state.consumer_patterns import Watch, take_over
-from kafkalite.state.consumer_reconciliation import MemberState
 from kafkalite.state.consumer_state import ConsumerGroup, Draft
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.group_records import CONSUMER, ConsumerGroupTombstone, GroupDeleted
@@ -40,7 +40,7 @@ class ConsumerGroups(ClassicMembers):
     """All consumer groups of a shard."""
 
     def heartbeat(
-        self, token: Token, request: ConsumerGroupHeartbeat, now: Now, founding: Sequence[object] = ()
+        self, request: ConsumerGroupHeartbeat, token: Token, now: Now, founding: Sequence[object] = ()
     ) -> Effects:
         """A member says that it lives, joins or leaves; answered by a `HeartbeatResult`.
 

@@ -3,9 +3,9 @@
 import pytest
 
 from kafkalite.errors import KafkaErrorCode as Code
-from kafkalite.state.consumer_messages import ConsumerGroupHeartbeat, ConsumerGroupSettings
 from kafkalite.state.consumer_queries import check_commit, check_fetch, deletion, describe, fence_owners
 from kafkalite.state.consumer_reconciliation import MemberState
+from kafkalite.state.consumer_requests import ConsumerGroupHeartbeat, ConsumerGroupSettings
 from kafkalite.state.consumer_state import ConsumerGroup, ConsumerGroupState
 from kafkalite.state.group_records import (
     ConsumerGroupCurrentMemberAssignment,
@@ -66,7 +66,7 @@ def test_records_stand_in_the_order_of_kafka(shard: Shard) -> None:
 def test_a_settled_member_writes_nothing_and_sets_no_timer(shard: Shard) -> None:
     alice = Client(shard, "alice", "flights")
     settle(alice)
-    effects = shard.machine.heartbeat("t", alice.request(), shard.now)
+    effects = shard.machine.heartbeat(alice.request(), "t", shard.now)
     assert (effects.records, effects.timers, effects.questions) == ([], [], [])
     assert effects.answers[0].result.assignment is None
 
