@@ -2,8 +2,8 @@
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Awaitable
+from typing import Any, NamedTuple
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.extensions.delete_group import DeleteGroupRequest
@@ -38,8 +38,8 @@ from tests.kit.members import (
     sync,
 )
 from tests.kit.server import Client
+from tests.kit.whims import Doings, Whims, draw
 
-T = TypeVar("T")
 PARTITIONS = 4
 PARKED_MS = 20  # the longest rebalance timeout
 NOWHERE = bytes(15) + b"\x09"
@@ -151,45 +151,44 @@ class World:
             self.seen[what, error] += 1
 
 
-class Careless:
+class Careless(Whims):
     """One client. Each request is drawn anew, mostly from what the world has heard."""
 
-    def __init__(self, client: Client, world: World, rng: random.Random) -> None:
+    def __init__(self, client: Client, world: World, dice: random.Random) -> None:
+        super().__init__(dice, usual=0.9)
         self.client = client
         self.world = world
-        self.rng = rng
         self.topic_id = client.topic_id("orders")
 
     async def run(self) -> None:
         """Ask until the world has had enough."""
-        doings: Sequence[tuple[Callable[[], Any], int]] = (
-            (self.join, 14),
-            (self.sync, 10),
-            (self.beat_classic, 10),
-            (self.leave, 3),
-            (self.beat_modern, 16),
-            (self.commit, 14),
-            (self.fetch, 6),
-            (self.delete_offsets, 1),
-            (self.delete_groups, 1),
-            (self.look, 2),
-            (self.find, 2),
-            (self.rewind, 2),
-            (self.create, 3),
-            (self.register, 14),
-            (self.beat_registered, 14),
-        )
-        choices, weights = zip(*doings, strict=True)
+        doings: Doings[Awaitable[None]] = {
+            self.join: 14,
+            self.sync: 10,
+            self.beat_classic: 10,
+            self.leave: 3,
+            self.beat_modern: 16,
+            self.commit: 14,
+            self.fetch: 6,
+            self.delete_offsets: 1,
+            self.delete_groups: 1,
+            self.look: 2,
+            self.find: 2,
+            self.rewind: 2,
+            self.create: 3,
+            self.register: 14,
+            self.beat_registered: 14,
+        }
         while self.world.left > 0:
-            await self.rng.choices(choices, weights)[0]()
+            await draw(self.dice, doings)()
 
     async def ask(self, request: Request, newest: int | None = None, oldest: int = 0) -> Any:
         """The answer, in any version up to `newest`, mostly in that one."""
         self.world.left -= 1
         first, last = self.client.peer.api_versions[request.api_key]
         last = last if newest is None else min(newest, last)
-        usual = self.rng.random() < 0.5
-        return await self.client.call(request, last if usual else self.rng.randint(max(first, oldest), last))
+        usual = self.dice.random() < 0.5
+        return await self.client.call(request, last if usual else self.dice.randint(max(first, oldest), last))
 
     # classic groups
 
@@ -197,13 +196,13 @@ class Careless:
         whom = self.whom(CLASSIC)
         request = join(
             whom.group,
-            "" if self.rng.random() < 0.4 else whom.member,
+            "" if self.dice.random() < 0.4 else whom.member,
             session_timeout_ms=self.mostly(self.pick((30, 100)), 0, -1, 2**31 - 1),
             rebalance_timeout_ms=self.mostly(PARKED_MS, 0, 5, -(2**31)),
             protocol_type=self.mostly("consumer", "connect", ""),
             group_instance_id=self.instance(),
         )
-        if self.rng.random() < 0.03:
+        if self.dice.random() < 0.03:
             request.protocols = []
         answer = await self.ask(request)
         self.world.note("join", answer.error_code)
@@ -216,7 +215,7 @@ class Careless:
 
     async def sync(self) -> None:
         whom = self.whom(CLASSIC)
-        parts = {self.whom(CLASSIC).member: self.rng.randbytes(8) for _ in range(2)}
+        parts = {self.whom(CLASSIC).member: self.dice.randbytes(8) for _ in range(2)}
         request = sync(*whom, parts)
         request.protocol_name = self.mostly("range", None, "x")
         request.group_instance_id = self.instance()
@@ -235,18 +234,18 @@ class Careless:
 
     async def beat_modern(self) -> None:
         whom = self.whom(MODERN)
-        if self.rng.random() < 0.4:
-            request = beat_join(whom.group, self.mostly(f"m{self.rng.randrange(5)}", ""), "orders")
+        if self.dice.random() < 0.4:
+            request = beat_join(whom.group, self.mostly(f"m{self.dice.randrange(5)}", ""), "orders")
             request.server_assignor = self.mostly(None, "range", "sticky")
             request.instance_id = self.instance()
             request.rebalance_timeout_ms = self.mostly(PARKED_MS, -1, 0)
-            if self.rng.random() < 0.1:
+            if self.dice.random() < 0.1:
                 request.subscribed_topic_regex = self.pick(("ord.*", "(", "a{1000}{1000}", ""))
         else:
             request = beat(
                 whom.group, whom.member, self.mostly(whom.generation, -1, -2, -3), instance_id=self.instance()
             )
-            if self.rng.random() < 0.5:
+            if self.dice.random() < 0.5:
                 has = self.pick(({}, {self.topic_id: [0, 1]}, {self.topic_id: [-1, 9]}, {NOWHERE: [0]}))
                 request.topic_partitions = owned(has)
         answer = await self.ask(request)
@@ -258,13 +257,13 @@ class Careless:
     # offsets
 
     async def commit(self) -> None:
-        whom = self.whom(self.pick(GROUPS)) if self.rng.random() < 0.8 else Whom(self.pick(GROUPS), "", -1)
+        whom = self.whom(self.pick(GROUPS)) if self.dice.random() < 0.8 else Whom(self.pick(GROUPS), "", -1)
         self.world.offset += 1
-        partition, offset = self.mostly(self.rng.randrange(PARTITIONS), -1, PARTITIONS), self.world.offset
+        partition, offset = self.mostly(self.dice.randrange(PARTITIONS), -1, PARTITIONS), self.world.offset
         note = self.mostly("", None, "longer than that")
         newest: int | None = BY_NAME
         topic: str | bytes = self.mostly("orders", "nowhere")
-        if self.rng.random() < 0.2:
+        if self.dice.random() < 0.2:
             topic, newest = self.mostly(self.topic_id, NOWHERE), None
         request = commit(whom.group, topic, {partition: offset}, whom.member, whom.generation, metadata=note)
         if newest is None:
@@ -278,7 +277,7 @@ class Careless:
 
     async def fetch(self) -> None:
         whom = self.whom(self.pick(GROUPS))
-        if self.rng.random() < 0.3:
+        if self.dice.random() < 0.3:
             asked = fetch_of(whom.group, self.mostly(self.topic_id, NOWHERE), 0, PARTITIONS)
             asked.member_id, asked.member_epoch = self.pick((None, whom.member)), whom.generation
             answer = await self.ask(OffsetFetchRequest(groups=[asked]), oldest=OffsetFetchRequest.versions[1])
@@ -295,7 +294,7 @@ class Careless:
         self.world.note("delete_offsets", answer.error_code, *codes(answer))
 
     async def rewind(self) -> None:
-        group, partition = self.mostly(self.pick(GROUPS), "", "none"), self.rng.randrange(PARTITIONS + 1)
+        group, partition = self.mostly(self.pick(GROUPS), "", "none"), self.dice.randrange(PARTITIONS + 1)
         answer = await self.ask(rewind_to(group, ("orders", partition, self.pick((0, 5, -1, -7)), -1)))
         (part,) = answer.topics[0].partitions
         self.world.note("rewind", part.error_code)
@@ -307,7 +306,7 @@ class Careless:
     async def delete_groups(self) -> None:
         """By the request that every broker has, or by our own; those with members are refused."""
         names = [PASSING, self.pick(("", "none", PASSING))]
-        ours = self.rng.random() < 0.5
+        ours = self.dice.random() < 0.5
         answer = await self.ask(DeleteGroupRequest(groups=names) if ours else DeleteGroupsRequest(groups_names=names))
         assert {each.group_id for each in answer.results} == set(names)
         self.world.note("delete_group" if ours else "delete_groups", *(each.error_code for each in answer.results))
@@ -343,21 +342,21 @@ class Careless:
         request = create(self.mostly(self.pick((OURS, PASSING)), "", CLASSIC), *topics)
         request.session_timeout_ms = self.mostly(30, 0, -1, 2**31 - 1)
         request.assignor = self.mostly(self.pick(("range", "roundrobin", "sticky", "uniform")), "", "best")
-        if self.rng.random() < 0.3:
+        if self.dice.random() < 0.3:
             request.topic_pattern = self.pick(("ord.*", "(", "a{1000}{1000}", ""))
             request.topics = self.mostly(None, ["orders"])
-        if self.rng.random() < 0.05:
+        if self.dice.random() < 0.05:
             request.topics = ["../etc"]
-        request.ephemeral = request.group_id == PASSING and self.rng.random() < 0.5
+        request.ephemeral = request.group_id == PASSING and self.dice.random() < 0.5
         self.world.note("create", (await self.ask(request)).error_code)
 
     async def register(self) -> None:
         group = self.mostly(OURS, PASSING, CLASSIC, MODERN, "")
-        member = self.mostly(f"c{self.rng.randrange(6)}", "")
+        member = self.mostly(f"c{self.dice.randrange(6)}", "")
         request = register(group, member, *self.pick((("orders",), (), ("orders", "nowhere"))))
         request.session_timeout_ms = self.mostly(self.pick((30, 100)), 0, -1, 2**31 - 1)
         request.rebalance_timeout_ms = self.mostly(PARKED_MS, 0, 5, -(2**31))
-        if self.rng.random() < 0.1:
+        if self.dice.random() < 0.1:
             claims = self.pick(({"orders": [0]}, {"orders": [0, 0, 1]}, {"orders": [-1]}, {"nowhere": [0]}))
             request.claimed_partitions = register(group, member, claims=claims).claimed_partitions
         answer = await self.ask(request)
@@ -383,16 +382,10 @@ class Careless:
         others = [group for group in GROUPS if OURS not in (group, home)] or [home]
         group = self.mostly(home, self.pick(others), "")
         known = self.world.members.get(group)
-        if not known or self.rng.random() < 0.1:
+        if not known or self.dice.random() < 0.1:
             return Whom(group, self.pick(("", "nobody", "c1", "m1")), self.pick((-1, 0, 1, 2**31 - 1)))
         member = self.pick(list(known))
         return Whom(group, member, self.mostly(known[member], -1, known[member] - 1, 2**31 - 1))
 
     def instance(self) -> str | None:
         return self.mostly(None, "i", "j")
-
-    def pick(self, values: Sequence[T]) -> T:
-        return self.rng.choice(values)
-
-    def mostly(self, usual: T, *odd: T) -> T:
-        return usual if self.rng.random() < 0.9 else self.rng.choice(odd)

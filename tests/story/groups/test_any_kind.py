@@ -4,10 +4,6 @@ name belongs to one kind at a time, errors are those that are promised, and a re
 KAFKALITE_SEED replays one history; there is one for four lives of the simulations (`--lives`).
 """
 
-import random
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
-
 import pytest
 
 from kafkalite.coordinators.stored import GroupCodec
@@ -16,9 +12,8 @@ from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.classic_requests import Done, Join, Joined, Leave, LeaveOf, Left
 from kafkalite.state.consumer_groups import ConsumerGroups
 from kafkalite.state.consumer_requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult
-from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED
-from kafkalite.state.group_shard import GroupsDeleted, GroupShard
+from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, OffsetSettings
 from kafkalite.state.registered_requests import (
     ConsumerRegistered,
@@ -28,9 +23,11 @@ from kafkalite.state.registered_requests import (
     RegisterConsumer,
 )
 from tests.kit.consumer_groups import FakeTopics
+from tests.kit.whims import Doings
+from tests.story.groups.chaos import Chaos
 from tests.story.groups.heartbeats import consumer_heartbeat
 from tests.story.groups.lives import ONE, live_all
-from tests.story.groups.shard import Shard, committing
+from tests.story.groups.shard import committing
 from tests.story.groups.test_registered_simulation import durable
 
 SHARE = 4  # of --lives
@@ -66,36 +63,31 @@ ALLOWED: dict[type, set[Error]] = {
         Error.NONE, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, Error.GROUP_ID_NOT_FOUND,
         Error.STALE_MEMBER_EPOCH, Error.REBALANCE_IN_PROGRESS,
     },
-    GroupsDeleted: set(),
 }  # fmt: skip
 
-T = TypeVar("T")
 
-
-class Crowd:
+class Crowd(Chaos):
     """Clients that know neither rules nor each other."""
 
+    allowed = ALLOWED
+    requests = REQUESTS
+
     def __init__(self, seed: int) -> None:
-        self.dice = random.Random(seed)
         self.topics = FakeTopics(a=3, b=1)
-        self.shard = Shard(self._make)
+        super().__init__(seed)
         self.kinds: set[str] = set()
-        self.seen = 0
+        self.read = 0
 
     def _make(self) -> GroupShard:
         consumers = ConsumerGroups(self.topics, lambda _: ConsumerGroupSettings())
         return GroupShard(ClassicSettings(members_max=3), OffsetSettings(), consumers)
 
-    def run(self) -> None:
-        doings: Sequence[tuple[Callable[[], object], int]] = (
-            (self.register, 30), (self.beat, 20), (self.create, 4), (self.leave, 8), (self.join, 8), (self.consume, 12),
-            (self.commit, 15), (self.rewind, 3), (self.delete, 3), (self.change_topics, 2), (self.resolve, 4),
-            (self.wait, 12), (self.restart, 1),
-        )  # fmt: skip
-        choices, weights = zip(*doings, strict=True)
-        for _ in range(REQUESTS):
-            self.dice.choices(choices, weights)[0]()
-            self.judge()
+    def doings(self) -> Doings[object]:
+        return {
+            self.register: 30, self.beat: 20, self.create: 4, self.leave: 8, self.join: 8, self.consume: 12,
+            self.commit: 15, self.rewind: 3, self.delete: 3, self.change_topics: 2, self.resolve: 4, self.wait: 12,
+            self.restart: 1,
+        }  # fmt: skip
 
     def register(self) -> None:
         claims = frozenset(
@@ -109,11 +101,11 @@ class Crowd:
             self.mostly(10_000, 0, -1, 2**31 - 1),
             self.mostly(REBALANCE_MAX_MS, 0, -5),
         )
-        self.ask(lambda machine, token, now: machine.kinds.register(request, token, now))
+        self.shard.ask(lambda machine, token, now: machine.kinds.register(request, token, now))
 
     def beat(self) -> None:
         request = HeartbeatPlus(self.group(), self.member(), self.generation(), self.mostly(0, 6_000, -1))
-        self.ask(lambda machine, token, now: machine.registered.heartbeat(request, token, now))
+        self.shard.ask(lambda machine, token, now: machine.registered.heartbeat(request, token, now))
 
     def create(self) -> None:
         topics, pattern = self.pick(((("a",), None), ((), "a.*"), ((), None), (("a",), "b")))
@@ -121,30 +113,30 @@ class Crowd:
             self.group(), self.mostly(10_000, 0), topics, pattern, self.mostly("range", "chance"),
             ephemeral=self.dice.random() < 0.3,
         )  # fmt: skip
-        self.ask(lambda machine, token, now: machine.kinds.create(request, token, now))
+        self.shard.ask(lambda machine, token, now: machine.kinds.create(request, token, now))
 
     def leave(self) -> None:
         request = Leave(self.group(), tuple(LeaveOf(self.member(), self.mostly(None, "i")) for _ in range(2)))
-        self.ask(lambda machine, token, now: machine.kinds.leave(request, token, now))
+        self.shard.ask(lambda machine, token, now: machine.kinds.leave(request, token, now))
 
     def join(self) -> None:
         request = Join(
             self.group(), "", f"{self.dice.getrandbits(64):x}", "consumer", (("range", b""),), 10_000, 5_000, "c", "h",
             member_id_required=False,
         )  # fmt: skip
-        self.ask(lambda machine, token, now: machine.kinds.join(request, token, now))
+        self.shard.ask(lambda machine, token, now: machine.kinds.join(request, token, now))
 
     def consume(self) -> None:
         epoch = self.pick((0, 0, 0, -1, self.generation()))
         beat = ConsumerGroupHeartbeat(self.group(), self.member(), epoch)
         if epoch == 0:
             beat = beat._replace(rebalance_timeout_ms=5_000, subscribed_topic_names=("a",), owned={})
-        self.ask(lambda machine, token, now: consumer_heartbeat(machine, beat, token, now))
+        self.shard.ask(lambda machine, token, now: consumer_heartbeat(machine, beat, token, now))
 
     def commit(self) -> None:
         parts = [CommitOf(self.pick(("a", "b")), self.dice.randrange(3), self.dice.randrange(9))]
         request = Commit(self.group(), parts, self.member(), self.generation())
-        self.ask(committing(request))
+        self.shard.ask(committing(request))
 
     def rewind(self) -> None:
         name, parts = self.group(), [CommitOf("a", self.dice.randrange(3), 1, topic_id=self.topic_id("a"))]
@@ -183,26 +175,14 @@ class Crowd:
             assert group.stored is None or group.record() == group.stored
         for since in self.shard.waiting.values():
             assert self.shard.ms - since <= 300_000, "somebody waits for ever"
-        for record in self.shard.log[self.seen :]:
+        for record in self.shard.log[self.read :]:
             assert CODEC.decode(*CODEC.encode(record)) == record
-        self.seen = len(self.shard.log)
+        self.read = len(self.shard.log)
+        self.hear()
         if self.dice.random() < 0.03:
             replayed = self.shard.replayed()
             assert durable(replayed.registered) == durable(machine.registered)
             assert sorted(replayed.names()) == sorted(machine.names())
-
-    def ask(self, command: Callable[[GroupShard, Token, Now], Effects]) -> None:
-        known = len(self.shard.answers)
-        self.shard.ask(command)
-        for answer in list(self.shard.answers.values())[known:]:
-            told: Any = answer
-            assert told.error in ALLOWED[type(told)], told
-
-    def pick(self, choices: Sequence[T]) -> T:
-        return self.dice.choice(choices)
-
-    def mostly(self, usual: T, *others: T) -> T:
-        return usual if self.dice.random() < 0.85 else self.dice.choice(others)
 
     def group(self) -> str:
         return self.mostly(self.pick(("g", "h")), "")

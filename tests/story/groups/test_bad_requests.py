@@ -4,10 +4,7 @@ Besides: a commit is taken exactly when a model says so, and what is fetched is 
 replays one history.
 """
 
-import os
-import random
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.classic_core import ClassicSettings
@@ -19,14 +16,12 @@ from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_records import TransactionEnded
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, FetchOf, OffsetsDeleted, OffsetSettings
-from tests.story.groups.shard import Shard, committing
+from tests.kit.whims import Doings
+from tests.story.groups.chaos import Chaos, assert_all_is_answered
+from tests.story.groups.shard import committing
 from tests.unit.state.test_group_shard import NoTopics
 
-FIRST = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
-REPLAYED = "KAFKALITE_SEED" in os.environ
-HISTORIES = 1 if REPLAYED else 50
-MORE_HISTORIES = 10
-REQUESTS = 1_000
+HISTORIES = 50
 REBALANCE_MAX_MS = 20_000
 NEW_MEMBER_JOIN_MS = 30_000
 METADATA_MAX = 8
@@ -50,18 +45,17 @@ ALLOWED: dict[type, set[Error]] = {
     OffsetsDeleted: {Error.NONE, Error.GROUP_ID_NOT_FOUND, Error.NON_EMPTY_GROUP},
 }
 
-T = TypeVar("T")
 
-
-class Chaos:
+class Requests(Chaos):
     """Clients that know neither rules nor patience."""
 
+    allowed = ALLOWED
+    requests = 1_000
+
     def __init__(self, seed: int) -> None:
-        self.dice = random.Random(seed)
-        self.shard = Shard(self._make)
+        super().__init__(seed)
         self.members = ["", "nobody"]
         self.offsets: dict[tuple[str, str, int], int] = {}
-        self.seen: set[tuple[type, int]] = set()
 
     def _make(self) -> GroupShard:
         classic = ClassicSettings(
@@ -72,24 +66,20 @@ class Chaos:
         consumers = ConsumerGroups(NoTopics(), lambda _: ConsumerGroupSettings())
         return GroupShard(classic, OffsetSettings(retention_ms=200_000, metadata_max=METADATA_MAX), consumers)
 
-    def run(self) -> None:
-        doings: Sequence[tuple[Callable[[], object], int]] = (
-            (self.join, 30),
-            (self.sync, 30),
-            (self.heartbeat, 30),
-            (self.commit, 20),
-            (self.leave, 2),
-            (self.delete_offsets, 1),
-            (self.delete_groups, 1),
-            (self.transaction, 4),
-            (self.wait, 12),
-            (self.sweep, 2),
-            (self.restart, 1),
-        )
-        choices, weights = zip(*doings, strict=True)
-        for _ in range(REQUESTS):
-            self.dice.choices(choices, weights)[0]()
-            self.judge()
+    def doings(self) -> Doings[object]:
+        return {
+            self.join: 30,
+            self.sync: 30,
+            self.heartbeat: 30,
+            self.commit: 20,
+            self.leave: 2,
+            self.delete_offsets: 1,
+            self.delete_groups: 1,
+            self.transaction: 4,
+            self.wait: 12,
+            self.sweep: 2,
+            self.restart: 1,
+        }
 
     # the requests
 
@@ -213,12 +203,7 @@ class Chaos:
     def judge(self) -> None:
         limit = REBALANCE_MAX_MS + 3_000
         assert all(self.shard.ms - since <= limit for since in self.shard.waiting.values())
-        for answer in self.shard.answers.values():
-            if type(answer) in ALLOWED:
-                error = answer.error  # type: ignore[attr-defined]
-                assert error in ALLOWED[type(answer)], answer
-                self.seen.add((type(answer), error))
-        self.shard.answers.clear()
+        self.hear()
         for key, offset in self.offsets.items():
             assert self._fetched(key) == offset, key
 
@@ -228,12 +213,6 @@ class Chaos:
         return found.offset
 
     # what a careless client says
-
-    def pick(self, values: Sequence[T]) -> T:
-        return self.dice.choice(values)
-
-    def mostly(self, usual: T, *odd: T) -> T:
-        return usual if self.dice.random() < 0.85 else self.dice.choice(odd)
 
     def group(self) -> str:
         return self.mostly("g", "h", "simple", "")
@@ -251,17 +230,4 @@ class Chaos:
 
 
 def test_no_request_breaks_a_shard() -> None:
-    expected = {(kind, int(error)) for kind, errors in ALLOWED.items() for error in errors}
-    seen: set[tuple[type, int]] = set()
-    for at, seed in enumerate(range(FIRST, FIRST + MORE_HISTORIES * HISTORIES)):
-        if at >= HISTORIES and (REPLAYED or seen >= expected):
-            break  # the rarest answers may take some more
-        chaos = Chaos(seed)
-        try:
-            chaos.run()
-        except BaseException:
-            print(f"KAFKALITE_SEED={seed}")
-            raise
-        seen |= chaos.seen
-    if not REPLAYED:
-        assert seen == expected, f"never answered: {expected - seen}; seeds from {FIRST}"
+    assert_all_is_answered(Requests, HISTORIES)

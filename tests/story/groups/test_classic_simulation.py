@@ -18,8 +18,9 @@ from kafkalite.state.classic_requests import Joined
 from kafkalite.state.classic_table import TRANSITIONS, Event, State
 from kafkalite.state.effects import Effects
 from kafkalite.state.group_records import ClassicGroup
+from tests.kit.whims import Doings
 from tests.story.groups.consumers import REBALANCE_MAX_MS, Consumer
-from tests.story.groups.lives import ONE, Replays, assert_finds, live_all
+from tests.story.groups.lives import ONE, assert_finds, live_all, live_through
 from tests.story.groups.shard import Shard
 
 MINUTES = 10  # of a life with a planted bug
@@ -64,25 +65,11 @@ class History:
         self.rows.add((state, event))
 
     def run(self, minutes: int) -> None:
-        actions: list[tuple[Callable[[], None], int]] = [
-            (self.consume, 60),
-            (self.start, 8),
-            (self.vanish, 3),
-            (self.leave, 3),
-            (self.leave_before_joining, 1),
-            (self.restart_static, 5),
-            (self.silence, 3),
-            (self.restart_broker, 2),
-            (self.delete, 2),
-            (self.rewind, 3),
-        ]
-        choices, weights = zip(*actions, strict=True)
-        replays = Replays(self.dice, minutes)
-        while self.shard.ms < minutes * 60_000:
-            self.dice.choices(choices, weights)[0]()
-            self.judge()
-            while replays.due(self.shard.ms):
-                self._judge_replay()
+        doings: Doings[None] = {
+            self.consume: 60, self.start: 8, self.vanish: 3, self.leave: 3, self.leave_before_joining: 1,
+            self.restart_static: 5, self.silence: 3, self.restart_broker: 2, self.delete: 2, self.rewind: 3,
+        }  # fmt: skip
+        live_through(self.dice, minutes, lambda: self.shard.ms, doings, self.judge, self._judge_replay)
         self._judge_replay()
 
     # what happens

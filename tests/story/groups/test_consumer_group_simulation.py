@@ -20,7 +20,8 @@ from kafkalite.state.consumer_requests import ConsumerGroupSettings
 from kafkalite.state.consumer_state import ConsumerGroupState
 from kafkalite.state.effects import Effects
 from tests.kit.consumer_groups import Client, FakeTopics, Shard, durable
-from tests.story.groups.lives import Replays, Taken, assert_finds, live_all
+from tests.kit.whims import Doings
+from tests.story.groups.lives import Taken, assert_finds, live_all, live_through
 
 MINUTES = 3  # of a life with a planted bug
 NAMES = ["aa", "ab", "ba", "bb"]
@@ -46,15 +47,15 @@ class Life:
     def client(self) -> Client | None:
         return self.random.choice(self.clients) if self.clients else None
 
-    def step(self) -> None:
-        actions: dict[Callable[[], Any], int] = {
+    def run(self, minutes: int) -> None:
+        doings: Doings[object] = {
             self.beat: 60, self.keep_what_is_not_its_own: 6, self.lose_answer: 6, self.join: 8, self.leave: 3,
             self.step_aside: 3, self.crash: 3, self.subscribe: 4, self.change_topics: 4, self.advance: 12,
             self.restart: 2, self.rewind: 3, self.resolve: 6, self.fail_to_resolve: 1, self.store_the_future: 3,
             self.delete_group: 1,
         }  # fmt: skip
-        (action,) = self.random.choices(list(actions), list(actions.values()))
-        action()
+        live_through(self.random, minutes, lambda: self.shard.ms, doings, self.check, self.check_replay)
+        self.come_to_rest()
 
     def beat(self) -> None:
         if client := self.client():
@@ -214,14 +215,7 @@ class Life:
 
 
 def live(seed: int, minutes: int) -> None:
-    life = Life(seed)
-    replays = Replays(life.random, minutes)
-    while life.shard.ms < minutes * 60_000:
-        life.step()
-        life.check()
-        while replays.due(life.shard.ms):
-            life.check_replay()
-    life.come_to_rest()
+    Life(seed).run(minutes)
 
 
 @pytest.mark.torture

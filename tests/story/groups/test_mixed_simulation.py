@@ -29,9 +29,10 @@ from kafkalite.state.group_records import CLASSIC, CONSUMER
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import OffsetSettings
 from tests.kit.consumer_groups import FakeTopics, durable
+from tests.kit.whims import Doings
 from tests.story.groups.classic_reader import REBALANCE_MAX_MS, SESSION_MAX_MS, ClassicReader
 from tests.story.groups.consumer_reader import ConsumerReader
-from tests.story.groups.lives import ONE, Replays, Taken, assert_finds, live_all
+from tests.story.groups.lives import ONE, Taken, assert_finds, live_all, live_through
 from tests.story.groups.readers import Reader, World
 from tests.story.groups.shard import Shard
 
@@ -88,18 +89,12 @@ class Life:
         return GroupShard(classic, OffsetSettings(), consumers)
 
     def run(self, minutes: int) -> None:
-        actions: dict[Callable[[], object], int] = {
+        doings: Doings[object] = {
             self.consume: 70, self.start: 8, self.change_over: 5, self.leave: 2, self.vanish: 2, self.arrive_late: 4,
             self.restart_static: 2, self.silence: 2, self.restart_broker: 2, self.rewind: 3, self.grow: 1,
             self.subscribe: 4,
         }  # fmt: skip
-        choices, weights = list(actions), list(actions.values())
-        replays = Replays(self.dice, minutes)
-        while self.shard.ms < minutes * 60_000:
-            self.dice.choices(choices, weights)[0]()
-            self.judge()
-            while replays.due(self.shard.ms):
-                self.judge_replay()
+        live_through(self.dice, minutes, lambda: self.shard.ms, doings, self.judge, self.judge_replay)
         self.come_to_rest()
         self.judge_replay()
 

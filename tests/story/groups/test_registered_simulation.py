@@ -29,7 +29,8 @@ from kafkalite.state.registered_groups import RegisteredGroups
 from kafkalite.state.registered_requests import CreateGroup
 from kafkalite.state.registered_table import TRANSITIONS, State
 from tests.kit.consumer_groups import FakeTopics
-from tests.story.groups.lives import Replays, Taken, assert_finds, live_all
+from tests.kit.whims import Doings
+from tests.story.groups.lives import Taken, assert_finds, live_all, live_through
 from tests.story.groups.registered_consumers import REBALANCE_MAX_MS, Consumer
 from tests.story.groups.shard import Shard
 
@@ -73,19 +74,12 @@ class History:
         return self.shard.machine.registered.groups
 
     def run(self, minutes: int) -> None:
-        actions: list[tuple[Callable[[], None], int]] = [
-            (self.consume, 60), (self.start, 8), (self.vanish, 3), (self.leave, 4), (self.restart_consumer, 3),
-            (self.change_wishes, 4), (self.commit_late, 6), (self.silence, 2), (self.restart_broker, 2),
-            (self.create, 4), (self.delete, 2), (self.rewind, 4), (self.change_topics, 4), (self.resolve, 12),
-            (self.fail_to_resolve, 1),
-        ]  # fmt: skip
-        choices, weights = zip(*actions, strict=True)
-        replays = Replays(self.dice, minutes)
-        while self.shard.ms < minutes * 60_000:
-            self.dice.choices(choices, weights)[0]()
-            self.judge()
-            while replays.due(self.shard.ms):
-                self.judge_replay()
+        doings: Doings[None] = {
+            self.consume: 60, self.start: 8, self.vanish: 3, self.leave: 4, self.restart_consumer: 3,
+            self.change_wishes: 4, self.commit_late: 6, self.silence: 2, self.restart_broker: 2, self.create: 4,
+            self.delete: 2, self.rewind: 4, self.change_topics: 4, self.resolve: 12, self.fail_to_resolve: 1,
+        }  # fmt: skip
+        live_through(self.dice, minutes, lambda: self.shard.ms, doings, self.judge, self.judge_replay)
         self.come_to_rest()
 
     # what happens
