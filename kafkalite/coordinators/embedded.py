@@ -31,7 +31,7 @@ class Embedded:
         except DecodeError:
             return None
         owned = frozenset((each.topic, partition) for each in read.owned_partitions for partition in each.partitions)
-        return Subscription(tuple(read.topics), owned, read.rack_id or None)
+        return Subscription(tuple(read.topics), owned, read.rack_id or None, read.generation_id)
 
     def assigned(self, assignment: bytes) -> Assigned | None:
         """A member's assignment, None where it cannot be read; no bytes are no partitions."""

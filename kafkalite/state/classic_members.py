@@ -19,6 +19,7 @@ class Member:
 
     `is_new` holds until its first generation begins: only then can it send heartbeats. The session ends at
     `session_over_ms`; a timer is set for `timer_ms`, often earlier, and looks then: a heartbeat need not set one.
+    `seen` are its protocols as the leader of this generation got them; a static member may have been away then.
     """
 
     __slots__ = (
@@ -31,6 +32,7 @@ class Member:
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
+        "seen",
         "session_over_ms",
         "session_timeout_ms",
         "sync",
@@ -43,6 +45,7 @@ class Member:
         self.client_id = request.client_id
         self.client_host = request.client_host
         self.protocols = without_repeats(request.protocols)
+        self.seen: Protocols = ()
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms
         self.assignment = assignment
@@ -69,7 +72,9 @@ class Member:
             client_host=stored.client_host,
             group_instance_id=stored.group_instance_id,
         )
-        return cls(stored.member_id, request, stored.assignment)
+        member = cls(stored.member_id, request, stored.assignment)
+        member.seen = member.protocols
+        return member
 
     @property
     def waits(self) -> bool:

@@ -78,7 +78,7 @@ class Rebalance(GroupCore):
         self.topics = self.subscribed_topics()
         self.members.pending_sync = dict.fromkeys(self.members.all)
         for member in self.members.all.values():
-            member.is_new = False
+            member.is_new, member.seen = False, member.protocols
             parked = self.members.unpark_join(member)
             if parked is not None:
                 step.effects.answer(parked, self._joined(member))

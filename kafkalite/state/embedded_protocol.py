@@ -8,7 +8,7 @@ Source: ConsumerProtocol.java of Apache Kafka (the "embedded consumer protocol")
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
-__all__ = ["UNREADABLE", "Assigned", "EmbeddedProtocol", "Subscription"]
+__all__ = ["UNREADABLE", "Assigned", "EmbeddedProtocol", "Place", "Subscription"]
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -19,11 +19,13 @@ class Subscription(NamedTuple):
 
     Arguments:
         owned: the partitions that it keeps through the rebalance; an eager member has none.
+        generation: in which it was assigned them, -1 = it does not say.
     """
 
     topics: tuple[str, ...]
     owned: frozenset[Place] = frozenset()
     rack_id: str | None = None
+    generation: int = -1
 
 
 class Assigned(NamedTuple):

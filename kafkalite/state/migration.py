@@ -3,9 +3,17 @@
 Everything here is worked out from one group and gives the other: records of a consumer group, or members of a classic
 one. Nobody loses a partition that he surely owns, and nobody gets one that somebody may still own: a member of whom it
 cannot be said what it owns is left out, hears UNKNOWN_MEMBER_ID, and joins as a new one.
-Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup of Apache Kafka 4.3, which takes such members
-along without partitions, and assigns targets where this assigns what is owned.
+
+What a member owns is what it was assigned last. A cooperative member also keeps what the leader took from it until it
+has heard of that: what it claimed before the generation began, and claims still, where nobody else has been assigned
+it. What is claimed only since then counts for nothing: a static member that missed the generation claims what others
+have taken over in it.
+Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup of Apache Kafka 4.3, which goes by assignments
+alone, takes members without one along without partitions, and assigns targets where this assigns what is owned.
 """
+
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_core import CONSUMER_PROTOCOL
@@ -16,7 +24,7 @@ from kafkalite.state.classic_table import State
 from kafkalite.state.consumer_reconciliation import MemberState
 from kafkalite.state.consumer_requests import ConsumerGroupSettings, Refused, Topics
 from kafkalite.state.consumer_state import INITIAL_EPOCH, ConsumerGroup
-from kafkalite.state.embedded_protocol import EmbeddedProtocol, Subscription
+from kafkalite.state.embedded_protocol import EmbeddedProtocol, Place, Subscription
 from kafkalite.state.group_records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignment,
@@ -31,6 +39,16 @@ __all__ = ["downgraded", "upgraded"]
 Owned = dict[bytes, frozenset[int]]
 
 
+class Taken(NamedTuple):
+    """A member of a classic group, to be taken along. `claims` it has made in `claimed_in`, a generation."""
+
+    member: Member
+    subscription: Subscription
+    assigned: frozenset[Place]
+    claims: frozenset[Place]
+    claimed_in: int
+
+
 def upgraded(group: Group, settings: ConsumerGroupSettings, topics: Topics, embedded: EmbeddedProtocol) -> list[object]:
     """Answer the records of the consumer group that a classic group with members becomes.
 
@@ -40,14 +58,11 @@ def upgraded(group: Group, settings: ConsumerGroupSettings, topics: Topics, embe
     """
     _check(group, settings)
     name, epoch = group.name, max(group.generation, INITIAL_EPOCH)
-    found: list[tuple[Member, Subscription, Owned]] = []
-    taken: set[tuple[bytes, int]] = set()
-    for member in group.members.all.values():
-        subscription, owned = _read(group, member, topics, embedded)
-        places = {(topic_id, partition) for topic_id, partitions in owned.items() for partition in partitions}
-        if _is_certain(group, member) and taken.isdisjoint(places):
-            taken |= places
-            found.append((member, subscription, owned))
+    taken = [_read(group, member, embedded) for member in group.members.all.values()]
+    found = [
+        (each.member, each.subscription, _by_topic(places, topics))
+        for each, places in _shared_out([each for each in taken if _is_certain(group, each.member)])
+    ]
     records: list[object] = [_metadata(name, member, subscription) for member, subscription, _ in found]
     target_epoch = max(epoch, group.reserved)
     records.append(ConsumerGroupMetadata(name, target_epoch))
@@ -75,21 +90,45 @@ def _is_certain(group: Group, member: Member) -> bool:
     return not member.is_new and (group.state is State.STABLE or bool(member.assignment))
 
 
-def _read(group: Group, member: Member, topics: Topics, embedded: EmbeddedProtocol) -> tuple[Subscription, Owned]:
+def _read(group: Group, member: Member, embedded: EmbeddedProtocol) -> Taken:
     read = [embedded.subscription(metadata) for _, metadata in member.protocols]
     subscription, assigned = next(iter(read), None), embedded.assigned(member.assignment)
     if subscription is None or None in read or assigned is None:
         raise _refused(group, "the embedded consumer protocol is malformed")
     if assigned.has_user_data:
         raise _refused(group, "an unsupported custom assignor is in use")
-    # a cooperative member keeps what the leader took from it until it has been assigned, and may not have been yet
-    held = assigned.places.union(*(each.owned for each in read if each is not None))
+    before = [embedded.subscription(metadata) for _, metadata in member.seen]
+    claims = _claims(read) & _claims(before)
+    return Taken(member, subscription, assigned.places, claims, subscription.generation)
+
+
+def _claims(subscriptions: Iterable[Subscription | None]) -> frozenset[Place]:
+    return frozenset().union(*(each.owned for each in subscriptions if each is not None))
+
+
+def _shared_out(members: list[Taken]) -> list[tuple[Taken, set[Place]]]:
+    """Who is taken along, and what each owns: first of all what it was assigned, then what it claims; of two claims
+    the newer one. Who was assigned what somebody else has been assigned, too, is left out.
+    """
+    taken: set[Place] = set()
+    found = []
+    for each in members:
+        if taken.isdisjoint(each.assigned):
+            taken |= each.assigned
+            found.append((each, set(each.assigned)))
+    for each, owned in sorted(found, key=lambda one: one[0].claimed_in, reverse=True):
+        owned |= each.claims - taken
+        taken |= each.claims
+    return found
+
+
+def _by_topic(places: set[Place], topics: Topics) -> Owned:
     owned: dict[bytes, set[int]] = {}
-    for name, partition in held:
+    for name, partition in places:
         topic = topics.by_name(name)
         if topic is not None and 0 <= partition < topic.partitions:
             owned.setdefault(topic.topic_id, set()).add(partition)
-    return subscription, {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
+    return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
 
 
 def _metadata(name: str, member: Member, subscription: Subscription) -> ConsumerGroupMemberMetadata:

@@ -48,9 +48,10 @@ GENERATION = 7
 REBALANCE_MS = 20_000
 
 
-def subscription(*topics: str, owned: Sequence[int] = (), version: int = 3) -> bytes:
+def subscription(*topics: str, owned: Sequence[int] = (), owned_in: int = -1, version: int = 3) -> bytes:
     pieces = [ConsumerProtocolSubscription.TopicPartition(topic="orders", partitions=list(owned))] if owned else []
-    return write(ConsumerProtocolSubscription(topics=list(topics), owned_partitions=pieces), version)
+    said = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=pieces, generation_id=owned_in)
+    return write(said, version)
 
 
 def assignment(*partitions: int, user_data: bytes | None = None) -> bytes:
@@ -228,6 +229,52 @@ def test_a_member_that_may_own_anything_is_left_out() -> None:
     assert story.heartbeat("a", GENERATION + 1) == Error.UNKNOWN_MEMBER_ID
     assert story.join("a", owned=[0]).error == Error.UNKNOWN_MEMBER_ID
     assert story.join("a").error == Error.NONE
+
+
+def rejoin(story: Story, name: str, *owned: int, instance: str | None = None) -> None:
+    """It waits for the others, and says what it owns since the generation before the last."""
+    said = subscription("orders", owned=owned, owned_in=GENERATION - 1)
+    request = Join("g", name, "", "consumer", (("range", said),), 10_000, REBALANCE_MS, "c", "h", instance)
+    story.shard.ask(lambda machine, token, now: machine.kinds.join(request, token, now))
+
+
+def test_what_others_were_assigned_meanwhile_is_not_taken_from_them() -> None:
+    """A static member missed the last generation, and joins the next one with all that it had before."""
+    static = member("a", assignment(0))._replace(group_instance_id="i")
+    story = Story(classic_group(static, member("b", assignment(1))))
+    rejoin(story, "a", 0, 1, 2, instance="i")
+    assert story.beat("m").error == Error.NONE
+    assert (story.owned("a"), story.owned("b")) == ({0}, {1})
+    assert story.heartbeat("b", GENERATION) == Error.REBALANCE_IN_PROGRESS
+    late = story.machine.kinds.check_commit("g", "a", "i", GENERATION)
+    codes = [late.of_partition(story.topic_id, partition) for partition in range(3)]
+    assert codes == [Error.NONE, Error.ILLEGAL_GENERATION, Error.ILLEGAL_GENERATION]
+
+
+@pytest.mark.parametrize(("still", "owned"), [((0,), {0}), ((0, 1), {0, 1}), ((0, 1, 2), {0, 1})])
+def test_what_the_leader_took_from_a_member_is_its_own_until_it_gives_it_up(
+    still: Sequence[int], owned: set[int]
+) -> None:
+    said = subscription("orders", owned=(0, 1), owned_in=GENERATION - 1)
+    story = Story(classic_group(member("a", assignment(0), said), member("b", assignment())))
+    rejoin(story, "a", *still)
+    assert story.beat("m").error == Error.NONE
+    assert story.owned("a") == owned
+
+
+def test_of_two_claims_the_newer_one_counts() -> None:
+    old = subscription("orders", owned=(0, 1), owned_in=GENERATION - 2)
+    new = subscription("orders", owned=(1,), owned_in=GENERATION - 1)
+    story = Story(classic_group(member("a", b"", old), member("b", assignment(2), new)))
+    assert story.beat("m").error == Error.NONE
+    assert (story.owned("a"), story.owned("b")) == ({0}, {1, 2})
+
+
+def test_who_was_assigned_what_another_was_assigned_too_is_left_out() -> None:
+    story = Story(classic_group(member("a", assignment(0, 1)), member("b", assignment(1, 2))))
+    assert story.beat("m").error == Error.NONE
+    assert story.owned("a") == {0, 1}
+    assert story.heartbeat("b", GENERATION) == Error.UNKNOWN_MEMBER_ID
 
 
 def test_a_classic_member_hands_over_by_its_own_requests() -> None:
