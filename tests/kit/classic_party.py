@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
 from kafkalite.protocol.messages.sync_group import SyncGroupResponse
 from tests.kit.members import assignment, heartbeat, join, leave, sync
-from tests.kit.parties import NONE, Member, Party
+from tests.kit.parties import ILLEGAL, NONE, REBALANCE, UNKNOWN, Member, Party
 
 SESSION_MS = 60_000  # longer than any broker needs to come back
-UNKNOWN, ILLEGAL, REBALANCE = (
-    KafkaErrorCode.UNKNOWN_MEMBER_ID,
-    KafkaErrorCode.ILLEGAL_GENERATION,
-    KafkaErrorCode.REBALANCE_IN_PROGRESS,
-)
 
 
 class ClassicParty(Party):
@@ -42,10 +37,6 @@ class ClassicParty(Party):
             if not member.id:
                 await self._introduce(member)
         await self._rebalance(self.members)
-
-    def committable(self, member: Member) -> Sequence[int]:
-        """Its own: of what is rewound in a rebalance nobody else commits anything before the next generation."""
-        return member.partitions
 
     async def _introduce(self, member: Member) -> None:
         answer = await self.ask(self._join(member))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
@@ -39,9 +39,6 @@ class ConsumerParty(Party):
                 break
         assert sorted(place for member in self.members for place in member.partitions) == list(range(self.partitions))
         assert len({member.generation for member in self.members}) == 1
-
-    def committable(self, member: Member) -> Sequence[int]:
-        return member.partitions
 
     async def _beat(self, member: Member) -> int:
         """A heartbeat; what it is told is obeyed at once."""

@@ -31,6 +31,11 @@ BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topic
 DEADLINE_S = 30.0
 FIRST_COMMIT = 1_000_000  # commits count up from here, rewinds from 0: every offset says where it comes from
 NONE = KafkaErrorCode.NONE
+UNKNOWN, ILLEGAL, REBALANCE = (
+    KafkaErrorCode.UNKNOWN_MEMBER_ID,
+    KafkaErrorCode.ILLEGAL_GENERATION,
+    KafkaErrorCode.REBALANCE_IN_PROGRESS,
+)
 LOADING = (
     KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -177,10 +182,9 @@ class Party(ABC):
         self._stopped.set()
 
     async def commit(self) -> None:
-        """One commit of some partitions by some member, judged by what it must be answered."""
-        member = self.random.choice(self.members) if self.members else Member()
-        places = self.committable(member)
-        chosen = self.random.sample(places, self.random.randint(1, len(places)))
+        """A commit of some partitions that a member owns, or of any without members; judged by its answer."""
+        member = self.random.choice(self.members) if self.members else Member(partitions=[*range(self.partitions)])
+        chosen = self.random.sample(member.partitions, self.random.randint(1, len(member.partitions)))
         offsets = {partition: next(self._numbers) for partition in chosen}
         entry = self.ledger.sent(offsets, member.id)
         request = commit(self.group, self.topic, offsets, member.id, member.generation)
@@ -192,10 +196,6 @@ class Party(ABC):
         if code == NONE:
             self.ledger.acknowledged(entry)
         self.answered.set()
-
-    def committable(self, _member: Member) -> Sequence[int]:
-        """The partitions that a member may commit: any, unless the broker knows who owns what."""
-        return range(self.partitions)
 
     async def _commit(self, slots: asyncio.Semaphore) -> None:
         try:

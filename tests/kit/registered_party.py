@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
+from kafkalite.errors import KafkaConnectionError
 from tests.kit.members import beat_plus, create, leave, register, starts
-from tests.kit.parties import NONE, Member, Party
+from tests.kit.parties import ILLEGAL, NONE, REBALANCE, UNKNOWN, Member, Party
 
 SESSION_MS = 60_000  # longer than any broker needs to come back
 BY_RESET_POLICY = -1
-UNKNOWN, ILLEGAL, REBALANCE = (
-    KafkaErrorCode.UNKNOWN_MEMBER_ID,
-    KafkaErrorCode.ILLEGAL_GENERATION,
-    KafkaErrorCode.REBALANCE_IN_PROGRESS,
-)
 
 
 class RegisteredParty(Party):
@@ -60,9 +55,6 @@ class RegisteredParty(Party):
         if code != NONE:
             open_calls[member.id] = asyncio.create_task(self.ask(self._registration(member)))
         return code
-
-    def committable(self, member: Member) -> Sequence[int]:
-        return member.partitions
 
     async def _alive(self, member: Member) -> int:
         """A heartbeat; who is told a newer generation goes on in it."""
