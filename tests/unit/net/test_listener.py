@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 import os
+import resource
 import socket
 import struct
 import subprocess
@@ -376,7 +377,6 @@ uvloop.run(main())
 
 @pytest.mark.skipif(ENGINE == "asan", reason="the sanitizer puts a zone around each allocation")
 def test_memory_of_an_idle_connection():
-    resource = pytest.importorskip("resource")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     assert hard == resource.RLIM_INFINITY or hard > 6000, "too few open files for 5,000 connections"
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
