@@ -21,7 +21,7 @@ class Promises(NamedTuple):
 def read(root: Path) -> Promises:
     """The promises of a checkout."""
     text = (root / PAGE).read_text()
-    first, second, *_ = _tables(text)
+    first, second, *_ = tables(text)
     columns = first[0][2:]
     cells = [
         (f"{row[0]} {row[1]}", column, cell) for row in first[1:] for column, cell in zip(columns, row[2:], strict=True)
@@ -42,7 +42,7 @@ def broken(root: Path) -> list[str]:
     return said + [f"{file}::{name} does not exist" for file, name in promises.named if not _exists(root / file, name)]
 
 
-def _tables(text: str) -> list[list[list[str]]]:
+def tables(text: str) -> list[list[list[str]]]:
     """Every table as rows of cells, without the line below its head."""
     tables: list[list[list[str]]] = []
     before = ""

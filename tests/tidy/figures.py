@@ -1,0 +1,89 @@
+"""Reads the table of figures in README.md, and holds it against the kept reports in perf/results."""
+
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.tidy.promises import tables
+
+BROKERS = ("kafkalite", "kafka", "kfake")
+UNITS = {"M": 1e6, "k": 1e3, "": 1.0}
+_NUMBER = re.compile(r"([\d,]+(?:\.(\d+))?) ?([Mk]?)\b")
+
+
+class Source(NamedTuple):
+    """Where a figure comes from; `scale`: so many of the report's units are one of the table's."""
+
+    load: str
+    figure: str
+    scale: float = 1.0
+
+
+SOURCES = {
+    "produce 100 B, acks=all: records/s": [Source("produce-100", "records_per_s")],
+    "the same: CPU seconds of the broker per million records": [Source("produce-100", "cpu_s_per_m")],
+    "the same with lz4: records/s": [Source("produce-100-lz4", "records_per_s")],
+    "the same with lz4: CPU seconds per million": [Source("produce-100-lz4", "cpu_s_per_m")],
+    "produce 1,000 B: MB/s": [Source("produce-1000", "mb_per_s")],
+    "consume 100 B: records/s": [Source("consume-100", "records_per_s")],
+    "the same: CPU seconds per million": [Source("consume-100", "cpu_s_per_m")],
+    "one record at a time, acknowledged: p50 / p99 ms": [Source("latency", "p50"), Source("latency", "p99")],
+    "one record a request, pipelined, 1 connection: requests/s; CPU us each": [
+        Source("requests-c1", "requests_per_s"),
+        Source("requests-c1", "cpu_us"),
+    ],
+    "the same, 10 connections": [Source("requests-c10", "requests_per_s"), Source("requests-c10", "cpu_us")],
+    "each acknowledgement after a sync, 10 connections: per second": [Source("synced-c10", "acks_per_s")],
+    "memory at rest / after 10 M records: MB": [Source("memory", "idle_mb"), Source("memory", "after_mb")],
+    "memory per idle connection: KiB": [Source("connections", "kib_per_connection")],
+    "start of the process until it answers: ms": [Source("start", "start_ms")],
+    "start after SIGKILL with 2 GiB in 64 partitions: ms": [Source("unclean-start", "start_ms")],
+    "compaction of 1 GiB with 1 M keys, one thread: MB/s; CPU seconds per GB": [
+        Source("compaction", "mb_per_s"),
+        Source("compaction", "cpu_s_per_gb"),
+    ],
+    "commits of 10 offsets: per CPU second": [Source("offset-commit", "commits_per_cpu_s")],
+    "a rebalance of 100 members over 1,000 partitions, classic / KIP-848: CPU ms": [
+        Source("rebalance-classic", "cpu_ms"),
+        Source("rebalance-consumer", "cpu_ms"),
+    ],
+    "5,000 members that only stay, a heartbeat every 3 s, classic / KIP-848: % of one core": [
+        Source("idle-classic", "core_percent"),
+        Source("idle-consumer", "core_percent"),
+    ],
+    "start with 1 M commits in the log until offsets are answered: s": [Source("offset-restart", "ready_ms", 1e3)],
+}
+
+
+def wrong(root: Path) -> list[str]:
+    """Figures of README.md that no kept report has, or has otherwise; one line each."""
+    head, *rows = next(table for table in tables((root / "README.md").read_text()) if table[0][0] == "load")
+    assert len(head) == len(BROKERS) + 1
+    said = [f"{row[0]}: nobody says where it comes from" for row in rows if row[0] not in SOURCES]
+    for label, *cells in rows:
+        for broker, cell in zip(BROKERS, cells, strict=True):
+            shown = [] if cell == "-" else cell.replace("*", "").split(";" if ";" in cell else "/")
+            kept = [_kept(root, broker, source) for source in SOURCES.get(label, ())]
+            if len(shown) not in (0, len(kept)) or not all(map(_agree, shown, kept)):
+                said.append(f"{label}: {broker} has {kept}, shown is {cell}")
+    return said
+
+
+def _kept(root: Path, broker: str, source: Source) -> float | None:
+    """The median of the newest report with that load."""
+    path = max(root.glob(f"perf/results/????-??-??-{source.load}.json"))
+    found = json.loads(path.read_text())["loads"][source.load]["medians"].get(broker, {}).get(source.figure)
+    return None if found is None else found / source.scale
+
+
+def _agree(shown: str, kept: float | None) -> bool:
+    """Whether a number is the kept one, rounded to the digits that are shown, but to no fewer than two of them."""
+    number = _NUMBER.fullmatch(shown.strip())
+    if number is None or kept is None:
+        return False
+    value, unit = float(number[1].replace(",", "")), UNITS[number[3]]
+    digits = number[1].replace(",", "").replace(".", "").lstrip("0")
+    zeros = 0 if number[2] else max(0, min(len(digits) - 2, len(digits) - len(digits.rstrip("0"))))
+    step = 10.0 ** (zeros - len(number[2] or ""))
+    return abs(value * unit - kept) <= step * unit * 0.501
