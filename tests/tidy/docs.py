@@ -1,5 +1,6 @@
-"""Runs what the documentation shows: every ```sh block of README.md and docs/, each as one shell session, and the
-programs of README.md (every ```python block; one with tests in it is run by pytest, with the shipped plugin).
+"""Runs what the documentation shows: every ```sh block of README.md and docs/, each as one shell session, the programs
+of README.md (every ```python block; one with tests in it is run by pytest, with the shipped plugin), and those of docs/
+that run by themselves, beside a broker; the other ```python blocks there show signatures.
 
 A block runs in a scratch directory with the checkout's own `kafkalite` and `make`. What listens on localhost:9092 for
 the reader listens on a free port here. A command that serves runs until the block ends, and has to end cleanly then.
@@ -28,6 +29,8 @@ TIMEOUT_S = 120
 _BLOCK = re.compile(r"^( *)```(sh|python)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 _PROGRAM = "python shown.py"
+_RUNS = "asyncio.run("
+_BESIDE = ("kafkalite serve --data data", "kafkalite topic create orders")
 # By name, as the checkout need not be installed; the settings of this checkout's own tests do not reach it.
 _TESTS = "python -m pytest -q -p no:cacheprovider -p no:kafkalite -p kafkalite.testing.plugin -p no:asyncio shown.py"
 
@@ -49,8 +52,10 @@ def blocks(root: Path) -> list[Block]:
             if block[2] == "sh":
                 if kept := tuple(command for command in _commands(block[3]) if not _left_out(command)):
                     found.append(Block(*shown, kept))
-            elif path.name == "README.md":  # in docs/ they show signatures
+            elif path.name == "README.md":
                 found.append(Block(*shown, (_TESTS if "def test_" in block[3] else _PROGRAM,), block[3]))
+            elif _RUNS in block[3]:
+                found.append(Block(*shown, (*_BESIDE, _PROGRAM), block[3]))
     return found
 
 
@@ -94,7 +99,9 @@ class Shell:
 
     def run(self, block: Block) -> None:
         if block.program:
-            (self.scratch / "shown.py").write_text(block.program)
+            host, port = self.address.split(":")
+            program = block.program.replace('"localhost", 9092', f'"{host}", {port}')
+            (self.scratch / "shown.py").write_text(program)
         try:
             for command in block.commands:
                 line = command.replace(ADDRESS, self.address)

@@ -39,6 +39,19 @@ def test_programs_of_the_readme_are_found(tmp_path: Path) -> None:
     assert "-m pytest" in test.commands[0]
 
 
+def test_programs_of_the_docs_run_beside_a_broker(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").touch()
+    (tmp_path / "docs/a.md").write_text(
+        "```python\ndef signature(): ...\n```\n```python\nimport asyncio\nfrom kafkalite.net.peer import Peer\n"
+        'async def main():\n    async with Peer("localhost", 9092): raise SystemExit(4)\nasyncio.run(main())\n```\n'
+    )
+    (program,) = blocks(tmp_path)
+    assert program.line == 4
+    with pytest.raises(AssertionError, match=r"python shown\.py\nended with 4"):
+        Shell(ROOT, tmp_path / "scratch").run(program)
+
+
 def test_a_planted_failure_is_caught(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="ended with 3"):
         Shell(ROOT, tmp_path).run(Block("planted", 1, ("true", "(exit 3) | cat")))
