@@ -15,7 +15,7 @@ from perf.members import Crowd, crowd
 from perf.wire import Pipe, paced
 
 AT_ONCE = {"group.initial.rebalance.delay.ms": "0", "group.consumer.assignment.interval.ms": "0"}
-TITLES = {"classic": "classic group", "consumer": "consumer group (KIP-848)"}
+TITLES = {"classic": "classic group", "consumer": "KIP-848 group"}
 
 
 class Rebalance(Load):
