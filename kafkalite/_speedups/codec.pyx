@@ -34,7 +34,6 @@ from kafkalite._speedups.plans cimport (
     Plan,
     RECORDS,
     STRING,
-    STRING_MAX,
     STRUCT,
     UINT16,
     UINT32,
@@ -45,6 +44,7 @@ from kafkalite._speedups.plans cimport (
     plan_of,
     put,
 )
+from kafkalite._speedups.texts cimport STRING_MAX
 from kafkalite._speedups.wire cimport Span, load_u16, load_u32, load_u64, store_u32, take, take_uvarint
 
 from kafkalite._speedups.encoder import encode, encode_parts, encode_request

@@ -11,7 +11,6 @@ from kafkalite._speedups.wire cimport put_uvarint, store_u16, store_u32, store_u
 cdef enum:
     RECORD_TYPE = 1
     VALUE_VERSION = 4             # as Kafka 4.3 writes a value without an expiry of its own
-    STRING_MAX = 32767
     UUID_SIZE = 16
     KEY_FIXED = 10                # type, two lengths, partition
     VALUE_FIXED = 23              # version, offset, epoch, time, count of tags
@@ -25,7 +24,7 @@ cdef inline Py_ssize_t key_size(Py_ssize_t group_size, Py_ssize_t topic_size) no
 cdef inline void put_key(
     uint8_t *p, const char *group, Py_ssize_t group_size, const char *topic, Py_ssize_t topic_size, int32_t partition
 ) noexcept nogil:
-    """Write `key_size` bytes; names have at most STRING_MAX."""
+    """Write `key_size` bytes; names have at most `texts.STRING_MAX`."""
     store_u16(p, RECORD_TYPE)
     store_u16(p + 2, <uint32_t> group_size)
     memcpy(p + 4, group, group_size)

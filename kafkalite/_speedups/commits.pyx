@@ -7,15 +7,15 @@ Source: OffsetCommitKey.json, OffsetCommitValue.json of Apache Kafka 4.3; String
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from kafkalite._speedups.batches cimport Builder
 from kafkalite._speedups.commit_bytes cimport (
-    RECORD_TYPE, STRING_MAX, TOPIC_ID_FIELD, UUID_SIZE, VALUE_VERSION, key_size, put_key, put_value, value_size,
+    RECORD_TYPE, TOPIC_ID_FIELD, UUID_SIZE, VALUE_VERSION, key_size, put_key, put_value, value_size,
 )
 from kafkalite._speedups.packed_commits cimport PackedCommit
+from kafkalite._speedups.texts cimport STRING_MAX, Text, decoded, take_text
 from kafkalite._speedups.wire cimport Span, take, take_i16, take_i32, take_i64, take_uvarint
 
 cdef extern from "Python.h":
@@ -113,24 +113,29 @@ cdef bytes value_of(int64_t offset, int32_t leader_epoch, str metadata, int64_t 
 def read_commit(bytes key not None, bytes value not None, type kind not None):
     """A commit of these bytes as a `kind`; None where they are not just as usual. See the .pyi."""
     cdef Span span
-    cdef object group, topic
+    cdef Text group, topic
+    cdef int32_t partition
     cdef tuple rest
     span.at = <const uint8_t *> PyBytes_AS_STRING(key)
     span.left = PyBytes_GET_SIZE(key)
     if take_i16(&span) != RECORD_TYPE:
         return None
-    group, topic = text(&span, take_i16(&span)), text(&span, take_i16(&span))
-    cdef int32_t partition = take_i32(&span)
-    if span.left != 0 or group is None or topic is None:
+    group, topic = take_text(&span, False), take_text(&span, False)
+    partition = take_i32(&span)
+    if span.left != 0 or group.at == NULL or topic.at == NULL:
         return None
-    rest = fields_of(value)
-    return None if rest is None else tuple.__new__(kind, (group, topic, partition, *rest))
+    try:
+        rest = fields_of(value)
+        return None if rest is None else tuple.__new__(kind, (decoded(group), decoded(topic), partition, *rest))
+    except UnicodeDecodeError:
+        return None
 
 
 cdef tuple fields_of(bytes value):
-    """Offset, epoch, metadata, time, expiry and topic id; None for what is not as usual."""
+    """Offset, epoch, metadata, time, expiry and topic id; None for what is not as usual. Raises UnicodeDecodeError."""
     cdef Span span
-    cdef object metadata, topic_id = NO_ID
+    cdef Text metadata
+    cdef bytes topic_id = NO_ID
     cdef int64_t offset, commit_ms, expire_ms = -1
     cdef int32_t leader_epoch = -1
     cdef int version
@@ -142,18 +147,15 @@ cdef tuple fields_of(bytes value):
     offset = take_i64(&span)
     if version >= VERSION_WITH_EPOCH:
         leader_epoch = take_i32(&span)
-    if version == VALUE_VERSION:
-        metadata = text(&span, <Py_ssize_t> take_uvarint(&span, 5) - 1)
-    else:
-        metadata = text(&span, take_i16(&span))
+    metadata = take_text(&span, version == VALUE_VERSION)
     commit_ms = take_i64(&span)
     if version == VERSION_WITH_EXPIRY:
         expire_ms = take_i64(&span)
     elif version == VALUE_VERSION:
         topic_id = tagged_id(&span)
-    if span.left != 0 or metadata is None or topic_id is None:
+    if span.left != 0 or metadata.at == NULL or topic_id is None:
         return None
-    return offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id
+    return offset, leader_epoch, decoded(metadata), commit_ms, expire_ms, topic_id
 
 
 cdef bytes tagged_id(Span *span):
@@ -168,14 +170,3 @@ cdef bytes tagged_id(Span *span):
     if memcmp(p + 2, PyBytes_AS_STRING(NO_ID), UUID_SIZE) == 0:
         return None
     return PyBytes_FromStringAndSize(<const char *> p + 2, UUID_SIZE)
-
-
-cdef object text(Span *span, Py_ssize_t size):
-    """A string of `size` bytes; None where there is none, or none of UTF-8."""
-    cdef const uint8_t *p = take(span, size)
-    if p == NULL:
-        return None
-    try:
-        return PyUnicode_DecodeUTF8(<const char *> p, size, NULL)
-    except UnicodeDecodeError:
-        return None

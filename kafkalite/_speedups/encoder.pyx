@@ -29,7 +29,6 @@ from kafkalite._speedups.plans cimport (
     Plan,
     RECORDS,
     STRING,
-    STRING_MAX,
     STRUCT,
     UINT16,
     UINT32,
@@ -40,6 +39,7 @@ from kafkalite._speedups.plans cimport (
     plan_of,
     slot_at,
 )
+from kafkalite._speedups.texts cimport STRING_MAX
 from kafkalite._speedups.wire cimport put_uvarint, store_u16, store_u32, store_u64, uvarint_size
 
 from kafkalite.errors import EncodeError

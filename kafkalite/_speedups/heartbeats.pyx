@@ -16,12 +16,10 @@ from libc.stdint cimport int16_t, int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kafkalite._speedups.framing cimport Connection, Quick
+from kafkalite._speedups.texts cimport Text, decoded, take_text
 from kafkalite._speedups.wire cimport (
     Span, put_uvarint, store_u32, take, take_i16, take_i32, take_uvarint, uvarint_size,
 )
-
-cdef extern from "Python.h":
-    object PyUnicode_DecodeUTF8(const char *p, Py_ssize_t n, const char *errors)
 
 cdef enum:
     CLASSIC_KEY = 12
@@ -37,27 +35,6 @@ cdef enum:
     NOTHING = -1                 # an answer of `consumer`: no plain heartbeat
     CLASSIC_ANSWER_MAX = 12
     CONSUMER_ANSWER_FIXED = 22   # all but the member id and its length
-
-
-cdef struct Text:
-    const uint8_t *at            # NULL = null
-    Py_ssize_t size
-
-
-cdef inline Text take_text(Span *span, bint compact) noexcept:
-    """A string, null or not; what it claims to be longer than the frame fails the span."""
-    cdef Text text
-    text.size = <Py_ssize_t> take_uvarint(span, 5) - 1 if compact else take_i16(span)
-    text.at = NULL
-    if text.size >= 0:
-        text.at = take(span, text.size)
-    elif text.size < -1:
-        span.left = -1
-    return text
-
-
-cdef inline str decoded(Text text):
-    return None if text.at == NULL else PyUnicode_DecodeUTF8(<const char *> text.at, text.size, NULL)
 
 
 cdef inline bint starts_empty(Span *span) noexcept:

@@ -14,17 +14,17 @@ from cpython.long cimport PyLong_FromLongLong
 from cpython.object cimport PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
 from kafkalite._speedups.batches cimport Builder, add_record
 from kafkalite._speedups.commit_bytes cimport (
-    STRING_MAX, UUID_SIZE, key_size, put_key, put_partition, put_value, value_size,
+    UUID_SIZE, key_size, put_key, put_partition, put_value, value_size,
 )
+from kafkalite._speedups.texts cimport STRING_MAX, Text, decoded, take_text
 from kafkalite._speedups.wire cimport (
-    Span, put_uvarint, store_u16, store_u32, take, take_i16, take_i32, take_i64, take_uvarint, uvarint_size,
+    Span, put_uvarint, store_u16, store_u32, take, take_i32, take_i64, take_uvarint, uvarint_size,
 )
 
 cdef extern from "Python.h":
@@ -43,7 +43,6 @@ cdef enum:
     PART_BYTES_MIN = 13           # index, offset, an empty or null metadata
     TOPIC_BYTES_MIN = 2           # an empty name, no partitions
     STORED_FIELDS = 6
-    COMMIT_FIELDS = 6
 
 cdef bytes NO_ID = bytes(UUID_SIZE)
 
@@ -53,7 +52,6 @@ def read_packed(int version, body, Py_ssize_t elements_max):
     cdef PackedCommit request
     cdef Py_buffer view
     cdef Span span
-    cdef bint flexible = version >= FLEXIBLE_SINCE
     if not VERSION_MIN <= version <= VERSION_MAX:
         return None
     request = PackedCommit.__new__(PackedCommit)
@@ -65,33 +63,10 @@ def read_packed(int version, body, Py_ssize_t elements_max):
     request.version = version
     span.at = <const uint8_t *> PyBytes_AS_STRING(request.copy)
     span.left = PyBytes_GET_SIZE(request.copy)
-    request.group_id = text(&span, size_of(&span, flexible))
-    request.generation = take_i32(&span)
-    request.member_id = text(&span, size_of(&span, flexible))
-    if version >= INSTANCE_SINCE and not read_instance(request, &span, flexible):
+    try:
+        return request if request.read(&span, elements_max) else None
+    except UnicodeDecodeError:
         return None
-    if version <= RETENTION_UNTIL and take_i64(&span) != -1:
-        return None
-    if request.group_id is None or request.member_id is None or span.left < 0:
-        return None
-    if not request.read_topics(&span, flexible, elements_max):
-        return None
-    if flexible and take_uvarint(&span, 5) != 0:
-        return None
-    return None if span.left < 0 else request
-
-
-cdef bint read_instance(PackedCommit request, Span *span, bint flexible) except -1:
-    cdef Py_ssize_t size = size_of(span, flexible)
-    if size == -1 and span.left >= 0:
-        return True
-    request.group_instance_id = text(span, size)
-    return request.group_instance_id is not None
-
-
-cdef inline Py_ssize_t size_of(Span *span, bint flexible) noexcept nogil:
-    """The length of a string; -1 = null."""
-    return <Py_ssize_t> take_uvarint(span, 5) - 1 if flexible else take_i16(span)
 
 
 cdef inline Py_ssize_t count_of(Span *span, bint flexible) noexcept nogil:
@@ -99,23 +74,23 @@ cdef inline Py_ssize_t count_of(Span *span, bint flexible) noexcept nogil:
     return <Py_ssize_t> take_uvarint(span, 5) - 1 if flexible else take_i32(span)
 
 
-cdef str text(Span *span, Py_ssize_t size):
-    """A string of `size` bytes; None where there is none, or none of UTF-8, or it is too long."""
-    cdef const uint8_t *p = take(span, size)
-    if p == NULL or size > STRING_MAX:
-        return None
-    try:
-        return PyUnicode_DecodeUTF8(<const char *> p, size, NULL)
-    except UnicodeDecodeError:
-        return None
-
-
-cdef inline bint is_ascii(const uint8_t *p, Py_ssize_t size) noexcept nogil:
+cdef inline bint is_ascii(Text text) noexcept nogil:
     cdef uint8_t seen = 0
     cdef Py_ssize_t i
-    for i in range(size):
-        seen |= p[i]
+    for i in range(text.size):
+        seen |= text.at[i]
     return seen < 0x80
+
+
+cdef inline Text take_id(Span *span) noexcept nogil:
+    cdef Text text
+    text.size = UUID_SIZE
+    text.at = take(span, UUID_SIZE)
+    return text
+
+
+cdef inline bytes id_of(Text text):
+    return PyBytes_FromStringAndSize(<const char *> text.at, UUID_SIZE)
 
 
 @cython.final
@@ -130,18 +105,34 @@ cdef class PackedCommit:
     def __len__(self):
         return self.parts_count
 
-    @property
-    def metadata_longest(self):
-        return self.metadata_max
-
     # reading
+
+    cdef int read(self, Span *span, int64_t elements_max) except -1:
+        """1, or 0 where the request is not as usual. Raises UnicodeDecodeError."""
+        cdef bint flexible = self.version >= FLEXIBLE_SINCE
+        cdef Text group = take_text(span, flexible)
+        cdef Text member, instance
+        self.generation = take_i32(span)
+        member = take_text(span, flexible)
+        instance.at = NULL
+        if self.version >= INSTANCE_SINCE:
+            instance = take_text(span, flexible)
+        if self.version <= RETENTION_UNTIL and take_i64(span) != -1:
+            return 0
+        if span.left < 0 or group.at == NULL or member.at == NULL:
+            return 0
+        self.group_id, self.member_id, self.group_instance_id = decoded(group), decoded(member), decoded(instance)
+        if not self.read_topics(span, flexible, elements_max):
+            return 0
+        if flexible and take_uvarint(span, 5) != 0:
+            return 0
+        return span.left >= 0
 
     cdef int read_topics(self, Span *span, bint flexible, int64_t elements_max) except -1:
         """1, or 0 where the topics are not as usual."""
         cdef Py_ssize_t count = count_of(span, flexible)
         cdef Py_ssize_t i
         cdef Run *run
-        cdef object name
         if count < 0 or count > elements_max or count > span.left // TOPIC_BYTES_MIN:
             return 0
         self.runs = <Run *> malloc(max(count, <Py_ssize_t> 1) * sizeof(Run))
@@ -152,19 +143,15 @@ cdef class PackedCommit:
         self.located = []
         for i in range(count):
             run = &self.runs[i]
-            run.name_size = UUID_SIZE if self.version >= TOPIC_ID_SINCE else size_of(span, flexible)
-            run.name = take(span, run.name_size)
-            if run.name == NULL:
+            run.name = take_id(span) if self.version >= TOPIC_ID_SINCE else take_text(span, flexible)
+            if run.name.at == NULL or not self.read_parts(span, run, flexible):
                 return 0
-            name = name_of(run, self.version)
-            if name is None or not self.read_parts(span, run, flexible):
-                return 0
-            self.topics.append(name)
+            self.topics.append(id_of(run.name) if self.version >= TOPIC_ID_SINCE else decoded(run.name))
         return count + self.parts_count <= elements_max
 
     cdef int read_parts(self, Span *span, Run *run, bint flexible) except -1:
         """1, or 0 where the partitions of a topic are not as usual."""
-        cdef Py_ssize_t i, size
+        cdef Py_ssize_t i
         cdef Part *part
         run.count = count_of(span, flexible)
         run.first = self.parts_count
@@ -176,14 +163,10 @@ cdef class PackedCommit:
             part.index = take_i32(span)
             part.offset = take_i64(span)
             part.leader_epoch = take_i32(span) if self.version >= EPOCH_SINCE else -1
-            size = size_of(span, flexible)
-            part.metadata = span.at
-            if size > STRING_MAX or (size != -1 and take(span, size) == NULL):
+            part.metadata = take_text(span, flexible)
+            if not is_ascii(part.metadata):
                 return 0
-            if not is_ascii(part.metadata, size):
-                return 0
-            part.metadata_size = <int32_t> size
-            self.metadata_max = max(self.metadata_max, size)
+            self.metadata_longest = max(self.metadata_longest, part.metadata.size)
             if flexible and take_uvarint(span, 5) != 0:
                 return 0
         self.parts_count += run.count
@@ -228,11 +211,6 @@ cdef class PackedCommit:
             raise ValueError(f"topic {at} is not located")
         return self.located[at]
 
-    cdef object metadata_of(self, const Part *part):
-        if part.metadata_size < 0:
-            return None
-        return PyUnicode_DecodeUTF8(<const char *> part.metadata, part.metadata_size, NULL)
-
     def partitions(self, type kind not None):
         """All partitions, each a `kind`. See the .pyi."""
         cdef list found = []
@@ -242,7 +220,7 @@ cdef class PackedCommit:
             name, topic_id = self.place_of(at)
             for i in range(self.runs[at].first, self.runs[at].first + self.runs[at].count):
                 part = &self.parts[i]
-                fields = (name, part.index, part.offset, part.leader_epoch, self.metadata_of(part), topic_id)
+                fields = (name, part.index, part.offset, part.leader_epoch, decoded(part.metadata), topic_id)
                 found.append(tuple.__new__(kind, fields))
         return found
 
@@ -266,14 +244,14 @@ cdef class PackedCommit:
             raise TypeError(f"{kind.__name__} is no tuple")
         for i in range(self.runs[at].first, self.runs[at].first + self.runs[at].count):
             part = &self.parts[i]
-            if part.metadata_size > 0:
+            if part.metadata.size > 0:
                 if last == NULL or not same_metadata(last, part):
-                    metadata = self.metadata_of(part)
+                    metadata = decoded(part.metadata)
                 last = part
             made = PyType_GenericAlloc(<PyTypeObject *> kind, STORED_FIELDS)
             put(made, 0, PyLong_FromLongLong(part.offset))
             put(made, 1, PyLong_FromLongLong(part.leader_epoch))
-            put(made, 2, metadata if part.metadata_size > 0 else "")
+            put(made, 2, metadata if part.metadata.size > 0 else "")
             put(made, 3, committed_ms)
             put(made, 4, expire_ms)
             put(made, 5, topic_id)
@@ -288,7 +266,7 @@ cdef class PackedCommit:
         cdef int32_t count = builder.records_count
         cdef int64_t base_timestamp = builder.base_timestamp, max_timestamp = builder.max_timestamp
         cdef Py_ssize_t at
-        if group_size > STRING_MAX or self.metadata_max > STRING_MAX:
+        if group_size > STRING_MAX:
             return 0
         for at in range(self.runs_count):
             if not append_run(self, at, builder, group_at, group_size, timestamp, commit_ms):
@@ -350,17 +328,10 @@ cdef inline void put(object made, Py_ssize_t at, object value):
 
 
 cdef inline bint same_metadata(const Part *one, const Part *other) noexcept:
-    return one.metadata_size == other.metadata_size and memcmp(one.metadata, other.metadata, one.metadata_size) == 0
-
-
-cdef object name_of(const Run *run, int version):
-    """The name of a topic, or its id; None where it is no UTF-8."""
-    cdef Span span
-    if version >= TOPIC_ID_SINCE:
-        return PyBytes_FromStringAndSize(<const char *> run.name, UUID_SIZE)
-    span.at = run.name
-    span.left = run.name_size
-    return text(&span, run.name_size)
+    return (
+        one.metadata.size == other.metadata.size
+        and memcmp(one.metadata.at, other.metadata.at, one.metadata.size) == 0
+    )
 
 
 cdef int append_run(
@@ -380,7 +351,7 @@ cdef int append_run(
         return 0
     id_at = NULL if topic_id == NO_ID else PyBytes_AS_STRING(topic_id)
     size_of_key = key_size(group_size, topic_size)
-    scratch = <uint8_t *> malloc(size_of_key + value_size(request.metadata_max, True))
+    scratch = <uint8_t *> malloc(size_of_key + value_size(request.metadata_longest, True))
     if scratch == NULL:
         raise MemoryError
     try:
@@ -388,10 +359,10 @@ cdef int append_run(
         for i in range(request.runs[at].first, request.runs[at].first + request.runs[at].count):
             part = &request.parts[i]
             put_partition(scratch + size_of_key - 4, part.index)
-            size_of_value = value_size(max(part.metadata_size, 0), id_at != NULL)
+            size_of_value = value_size(max(part.metadata.size, 0), id_at != NULL)
             put_value(
-                scratch + size_of_key, part.offset, part.leader_epoch, <const char *> part.metadata,
-                max(part.metadata_size, 0), commit_ms, id_at,
+                scratch + size_of_key, part.offset, part.leader_epoch, <const char *> part.metadata.at,
+                max(part.metadata.size, 0), commit_ms, id_at,
             )
             if add_record(
                 builder, timestamp, <const char *> scratch, size_of_key,
@@ -409,9 +380,9 @@ cdef Py_ssize_t answer_size(PackedCommit request, bint flexible) noexcept:
     cdef Run *run
     for at in range(request.runs_count):
         run = &request.runs[at]
-        size += run.name_size + count_size(run.count, flexible) + run.count * (7 if flexible else 6)
+        size += run.name.size + count_size(run.count, flexible) + run.count * (7 if flexible else 6)
         if request.version < TOPIC_ID_SINCE:
-            size += uvarint_size(run.name_size + 1) if flexible else 2
+            size += uvarint_size(run.name.size + 1) if flexible else 2
     return size + (2 + request.runs_count if flexible else 0)
 
 
@@ -428,9 +399,9 @@ cdef inline uint8_t *put_count(uint8_t *p, Py_ssize_t count, bint flexible) noex
 
 cdef inline uint8_t *put_name(uint8_t *p, const Run *run, int version) noexcept nogil:
     if version < FLEXIBLE_SINCE:
-        store_u16(p, <uint16_t> run.name_size)
+        store_u16(p, <uint16_t> run.name.size)
         p += 2
     elif version < TOPIC_ID_SINCE:
-        p += put_uvarint(p, <uint64_t> (run.name_size + 1))
-    memcpy(p, run.name, run.name_size)
-    return p + run.name_size
+        p += put_uvarint(p, <uint64_t> (run.name.size + 1))
+    memcpy(p, run.name.at, run.name.size)
+    return p + run.name.size

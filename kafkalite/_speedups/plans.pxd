@@ -20,7 +20,6 @@ cdef enum:
     ARRAY
     STRUCT
 
-    STRING_MAX = 32767            # bytes of a string, in every version as in Kafka: what was read can also be written
     DEPTH_MAX = 8                 # structs inside structs; Kafka's own messages need 4
     TAGS_MAX = 64                 # tagged fields of one struct; Kafka's own messages need 5
     IN_TAGS = 1 << 20             # the tag section itself, where a field's index would stand

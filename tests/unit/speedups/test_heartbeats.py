@@ -159,6 +159,7 @@ def test_what_is_broken_or_strange_is_dispatched(cls: type, version: int) -> Non
         strange.append(frame[:11] + b"\1\0\0" + frame[12:])
         strange.append(frame.replace(b"\x06group", b"\0"))
         strange.append(frame.replace(b"\x06group", b"\xff\xff\xff\xff\x7fgroup"))
+        strange.append(frame.replace(b"\x06group", b"\x81\x80\x02" + b"g" * 32_768))  # longer than any string
     else:
         strange.append(frame.replace(b"\0\x05group", b"\xff\xff"))
         strange.append(frame.replace(b"\0\x05group", b"\x7f\xffgroup"))
