@@ -27,7 +27,16 @@ from kafkalite._speedups.wire cimport (
     Span, put_uvarint, store_u16, store_u32, take, take_i32, take_i64, take_uvarint, uvarint_size,
 )
 
-cdef extern from "Python.h":
+cdef extern from *:
+    """
+    /* From CPython 3.14 on a tuple remembers its hash, -1 = not yet; the bare allocator leaves 0 there. */
+    #if PY_VERSION_HEX >= 0x030E0000
+    #define kl_forget_hash(made) (((PyTupleObject *) (made))->ob_hash = -1)
+    #else
+    #define kl_forget_hash(made) ((void) (made))
+    #endif
+    """
+    void forget_hash "kl_forget_hash"(object made) noexcept
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *n) except NULL
     object PyType_GenericAlloc(PyTypeObject *cls, Py_ssize_t n)
 
@@ -249,6 +258,7 @@ cdef class PackedCommit:
                     metadata = decoded(part.metadata)
                 last = part
             made = PyType_GenericAlloc(<PyTypeObject *> kind, STORED_FIELDS)
+            forget_hash(made)
             put(made, 0, PyLong_FromLongLong(part.offset))
             put(made, 1, PyLong_FromLongLong(part.leader_epoch))
             put(made, 2, metadata if part.metadata.size > 0 else "")

@@ -207,6 +207,7 @@ def test_offsets_outlive_the_request_and_share_what_they_can() -> None:
         (5 + at, -1, metadata, 10**15, -1, PLACE[1]) for at, metadata in enumerate(["note", "note", "", ""])
     ]
     assert found[0][2] is found[1][2] and found[0][3] is found[3][3]
+    assert [hash(each) for each in found.values()] == [hash((*each,)) for each in found.values()]
 
 
 def _request(metadata: list[str | None]) -> OffsetCommitRequest:
