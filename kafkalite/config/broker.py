@@ -20,6 +20,7 @@ from kafkalite.config.listeners import (
     parse_overrides,
     parse_protocol_map,
 )
+from kafkalite.config.table_groups import KINDS, TIMES
 from kafkalite.config.topic import TopicConfig, build_topic_config, topic_default
 from kafkalite.model import Endpoint
 
@@ -266,8 +267,8 @@ IN_ORDER = (
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
     *(
         (f"group.{kind}.min.{what}", f"group.{kind}.{what}", f"group.{kind}.max.{what}")
-        for kind in ("consumer", "share", "streams")
-        for what in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+        for kind in KINDS
+        for what, *_ in TIMES
     ),
     *(
         (f"group.share.min.{what}", f"group.share.{what}", f"group.share.max.{what}")
@@ -284,7 +285,7 @@ def check_groups(config: BrokerConfig) -> None:
         assert isinstance(below, int) and isinstance(above, int)
         if below > above:
             raise ConfigError(more, f"{more} ({above}) must not be below {less} ({below})")
-    for kind in ("consumer", "share", "streams"):
+    for kind in KINDS:
         check_times(config.values, f"group.{kind}.session.timeout.ms", f"group.{kind}.heartbeat.interval.ms")
     protocols = config.group_coordinator_rebalance_protocols
     if "classic" not in protocols:

@@ -3,12 +3,30 @@
 Those of transactions, of share groups and of streams groups have no effect: these are not served.
 """
 
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from kafkalite.config.keys import INT_MAX, Key, Standing, Type
 
 BOOLEAN, STRING, INT, LONG, LIST = Type.BOOLEAN, Type.STRING, Type.INT, Type.LONG, Type.LIST
 idle = partial(Key, standing=Standing.WITHOUT_EFFECT)
+
+# Of groups whose members talk to the broker by heartbeats alone: default, least and greatest of a group, their least.
+TIMES = (
+    ("session.timeout.ms", 45_000, 45_000, 60_000, 1, "A member's session"),
+    ("heartbeat.interval.ms", 5000, 5000, 15_000, 1, "How often members report"),
+    ("assignment.interval.ms", 1000, 0, 15_000, 0, "Time between two assignments"),
+)
+KINDS = ("consumer", "share", "streams")
+
+
+def times(kind: str, key: Callable[..., Key]) -> Iterator[Key]:
+    """The keys of `TIMES` for a kind of groups."""
+    for what, default, least, most, low, doc in TIMES:
+        yield key(f"group.{kind}.{what}", INT, default, f"{doc}.", low=low)
+        yield key(f"group.{kind}.min.{what}", INT, least, f"{doc}: the least that a group may set.", low=low)
+        yield key(f"group.{kind}.max.{what}", INT, most, f"{doc}: the greatest that a group may set.", low=low)
+
 
 CLASSIC = (
     Key("group.min.session.timeout.ms", INT, 6000, "The shortest session a member may ask for."),
@@ -23,33 +41,17 @@ CONSUMER = (
     idle("group.coordinator.background.threads", INT, 2, "Threads for what is not urgent.", low=1),
     idle("group.coordinator.cached.buffer.max.bytes", INT, 1_048_588, "Memory kept for appends.", low=524_288),
     idle("group.coordinator.append.linger.ms", INT, -1, "How long appends are gathered.", low=-1),
-    Key("group.consumer.session.timeout.ms", INT, 45_000, "A member's session.", low=1),
-    Key("group.consumer.min.session.timeout.ms", INT, 45_000, "The shortest session of a group.", low=1),
-    Key("group.consumer.max.session.timeout.ms", INT, 60_000, "The longest session of a group.", low=1),
-    Key("group.consumer.heartbeat.interval.ms", INT, 5000, "How often members report.", low=1),
-    Key("group.consumer.min.heartbeat.interval.ms", INT, 5000, "The shortest interval of a group.", low=1),
-    Key("group.consumer.max.heartbeat.interval.ms", INT, 15_000, "The longest interval of a group.", low=1),
+    *times("consumer", Key),
     Key("group.consumer.max.size", INT, INT_MAX, "Members of a group.", low=1),
     Key("group.consumer.assignors", LIST, ("uniform", "range"), "Assignors, the default first.",
         allowed=("uniform", "range")),
     Key("group.consumer.migration.policy", STRING, "bidirectional", "Which way groups may be converted.",
         allowed=("bidirectional", "upgrade", "downgrade", "disabled"), any_case=True),
-    Key("group.consumer.assignment.interval.ms", INT, 1000, "Time between two assignments.", low=0),
-    Key("group.consumer.min.assignment.interval.ms", INT, 0, "The shortest such time of a group.", low=0),
-    Key("group.consumer.max.assignment.interval.ms", INT, 15_000, "The longest such time of a group.", low=0),
     Key("group.consumer.regex.refresh.interval.ms", INT, 600_000, "How often patterns are looked at.", low=10_000),
 )  # fmt: skip
 SHARE = (
     idle("group.share.assignors", LIST, ("simple",), "Assignors of share groups."),
-    idle("group.share.session.timeout.ms", INT, 45_000, "A share member's session.", low=1),
-    idle("group.share.min.session.timeout.ms", INT, 45_000, "The shortest session of a share group.", low=1),
-    idle("group.share.max.session.timeout.ms", INT, 60_000, "The longest session of a share group.", low=1),
-    idle("group.share.heartbeat.interval.ms", INT, 5000, "How often share members report.", low=1),
-    idle("group.share.min.heartbeat.interval.ms", INT, 5000, "The shortest interval of a share group.", low=1),
-    idle("group.share.max.heartbeat.interval.ms", INT, 15_000, "The longest interval of a share group.", low=1),
-    idle("group.share.assignment.interval.ms", INT, 1000, "Time between two assignments.", low=0),
-    idle("group.share.min.assignment.interval.ms", INT, 0, "The shortest such time of a group.", low=0),
-    idle("group.share.max.assignment.interval.ms", INT, 15_000, "The longest such time of a group.", low=0),
+    *times("share", idle),
     idle("group.share.initialize.retry.interval.ms", INT, 30_000, "How often a lost beginning is tried anew.", low=1),
     idle("group.share.max.size", INT, 200, "Members of a share group.", low=1, high=1000),
     idle("group.share.delivery.count.limit", INT, 5, "How often a record is delivered.", low=2, high=10),
@@ -72,15 +74,7 @@ SHARE = (
     idle("share.coordinator.state.topic.segment.bytes", INT, 104_857_600, "Segments of the share state.", low=1),
 )  # fmt: skip
 STREAMS = (
-    idle("group.streams.session.timeout.ms", INT, 45_000, "A streams member's session.", low=1),
-    idle("group.streams.min.session.timeout.ms", INT, 45_000, "The shortest session of a streams group.", low=1),
-    idle("group.streams.max.session.timeout.ms", INT, 60_000, "The longest session of a streams group.", low=1),
-    idle("group.streams.heartbeat.interval.ms", INT, 5000, "How often streams members report.", low=1),
-    idle("group.streams.min.heartbeat.interval.ms", INT, 5000, "The shortest interval of a streams group.", low=1),
-    idle("group.streams.max.heartbeat.interval.ms", INT, 15_000, "The longest interval of a streams group.", low=1),
-    idle("group.streams.assignment.interval.ms", INT, 1000, "Time between two assignments.", low=0),
-    idle("group.streams.min.assignment.interval.ms", INT, 0, "The shortest such time of a group.", low=0),
-    idle("group.streams.max.assignment.interval.ms", INT, 15_000, "The longest such time of a group.", low=0),
+    *times("streams", idle),
     idle("group.streams.max.size", INT, INT_MAX, "Members of a streams group.", low=1),
     idle("group.streams.num.standby.replicas", INT, 0, "Standby tasks.", low=0),
     idle("group.streams.max.standby.replicas", INT, 2, "The most standby tasks of a group.", low=0),
