@@ -8,9 +8,11 @@ Laws:
 Sources: LogCleaner.scala (Cleaner).
 """
 
+import logging
 import os
 import threading
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kafkalite._speedups.cleaning import Rules, Transactions, Uncleanable
 from kafkalite._speedups.compaction import Worker
@@ -23,6 +25,7 @@ from kafkalite.storage.syncing import sync_and_close
 from kafkalite.storage.transactions import AbortedTransaction, BadTransactionIndex, check, pack, parse
 
 NICE = 10
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +79,23 @@ def be_nice() -> None:
     """Let every other thread go first. A thread that is nicer already stays so: the way back may be forbidden.
 
     Niceness alone does not do it: a thread that wakes up takes the processor from the one that woke it, here the loop,
-    and keeps it for about 3 ms. One of SCHED_BATCH never does.
+    and keeps it for about 3 ms. One of SCHED_BATCH never does. A system that refuses, as some containers do, is told of
+    once: that says nothing of the disk.
     """
     thread = threading.get_native_id()
-    if os.sched_getscheduler(thread) == os.SCHED_OTHER:
-        os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
-    if os.getpriority(os.PRIO_PROCESS, thread) < NICE:
-        os.setpriority(os.PRIO_PROCESS, thread, NICE)
+    try:
+        if os.sched_getscheduler(thread) == os.SCHED_OTHER:
+            os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
+        if os.getpriority(os.PRIO_PROCESS, thread) < NICE:
+            os.setpriority(os.PRIO_PROCESS, thread, NICE)
+    except OSError as error:
+        tell_refused(str(error))
+
+
+@lru_cache(maxsize=1)
+def tell_refused(reason: str) -> None:
+    """One line for each reason, not for each job."""
+    logger.warning("compaction cannot give way to other threads: %s", reason)
 
 
 def _aborted(plan: Plan) -> list[AbortedTransaction]:

@@ -1,5 +1,6 @@
 """The threads of the cleaner: each has a log of its own, they share one rate, stop when told to, and are nice."""
 
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -146,3 +147,20 @@ def test_a_thread_that_is_nicer_already_stays_so() -> None:
     worker.start()
     worker.join()
     assert NICE <= found[0] <= found[1] and found[1] >= NICE + 5
+
+
+def test_a_system_that_lets_no_thread_give_way_is_no_failed_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "planted")
+
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_OTHER)
+    monkeypatch.setattr(os, "sched_setscheduler", refused)
+    kit = Kit(tmp_path)
+    log = plain(kit, range(100))
+    kit.start()
+    kit.run()
+    assert kit.manager.is_online(log.root) and kit.cleaner.clean_until(log) == log.active.base_offset
+    said = [record.message for record in caplog.records if "planted" in record.message]
+    assert said == ["compaction cannot give way to other threads: [Errno 1] planted"]
