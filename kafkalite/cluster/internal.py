@@ -36,7 +36,7 @@ class InternalTopic:
         wanted = self.replicas(config)
         if brokers != 1 or wanted == 1:
             return wanted
-        LOGGER.info("%s gets one replica instead of %d: there is one broker", self.name, wanted)
+        LOGGER.warning("%s gets one replica instead of %d: there is one broker", self.name, wanted)
         return 1
 
 
