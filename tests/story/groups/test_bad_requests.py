@@ -1,7 +1,7 @@
 """Random requests, sensible and senseless, in random order against a whole shard: right errors, and nothing breaks.
 
-Besides: a commit is taken exactly when a model says so, and what is fetched is what was taken last. KAFKALITE_SEED
-replays one history.
+Besides: a commit is taken exactly when a model says so, what is fetched is what was taken last, and generations only
+grow. KAFKALITE_SEED replays one history.
 """
 
 from collections.abc import Callable
@@ -56,6 +56,7 @@ class Requests(Chaos):
         super().__init__(seed)
         self.members = ["", "nobody"]
         self.offsets: dict[tuple[str, str, int], int] = {}
+        self.generations: dict[str, int] = {}
 
     def _make(self) -> GroupShard:
         classic = ClassicSettings(
@@ -186,6 +187,7 @@ class Requests(Chaos):
     def restart(self) -> None:
         before = self.shard.machine
         self.shard.restart()
+        self.generations.clear()  # one that was not stored begins anew
         assert {name: before.offsets.fetch(name, None, require_stable=False) for name in before.names()} == {
             name: self.shard.machine.offsets.fetch(name, None, require_stable=False) for name in before.names()
         }
@@ -204,6 +206,9 @@ class Requests(Chaos):
         limit = REBALANCE_MAX_MS + 3_000
         assert all(self.shard.ms - since <= limit for since in self.shard.waiting.values())
         self.hear()
+        for group in self.shard.machine.classic:
+            assert group.generation >= self.generations.get(group.name, 0), f"a generation of {group.name} went back"
+        self.generations = {group.name: group.generation for group in self.shard.machine.classic}
         for key, offset in self.offsets.items():
             assert self._fetched(key) == offset, key
 
