@@ -85,7 +85,7 @@ class Flusher:
         self.begin()
 
     def _start(self, root: str) -> None:
-        if self._running[root] >= self._syncer.rounds_max:
+        if root not in self.waiting or self._running[root] >= self._syncer.rounds_max:
             return
         asked = self._take(root)
         failed = {log: asked.pop(log) for log in list(asked) if log.failed}  # offline or deleted since they asked
@@ -113,10 +113,12 @@ class Flusher:
             under_way.plan(self._active, self._holds)
             self._syncer.run(under_way.root, tuple(under_way.plans.values()), partial(self._ended, under_way))
         except Exception as error:
+            if under_way.over:  # a bug of somebody who was told of its end
+                raise
             self._ended(under_way, Outcome(error=error))
 
     def _ended(self, under_way: "FlushRound", outcome: Outcome) -> None:
-        if under_way.over:  # what carries it out has told so, and raised besides
+        if under_way.over:  # what carries it out raised before, and ends it all the same
             return
         under_way.end()
         root, asked = under_way.root, under_way.asked
@@ -129,8 +131,7 @@ class Flusher:
             self._failed(root, asked, error)
             return
         try:
-            if root in self.waiting:
-                self._start(root)
+            self._start(root)
         finally:
             tell(asked, 0)
 

@@ -268,6 +268,30 @@ def test_the_last_rounds_are_done_at_once(rig: Rig) -> None:
     assert rig.told == [("t-0", 0)] and log.recovery_point == log.log_end_offset == 9
 
 
+def test_what_one_raises_when_told_of_the_last_rounds_is_raised(rig: Rig) -> None:
+    log = rig.log()
+    rig.flusher.finish()
+    rig.write(log)
+    rig.flusher.ask(log, lambda error: [][error])
+    with pytest.raises(IndexError):
+        rig.flusher.begin()
+    assert rig.told == [("t-0", 0)] and rig.failed == []
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_who_is_told_may_begin_the_rounds_that_wait(rig: Rig, at_once: bool) -> None:
+    """As a coordinator does that hears of a failed append: it writes, and begins what that asked for."""
+    gone, other = rig.log("gone-0", "a"), rig.log("other-0", "b")
+    rig.syncer.rounds_max = 2
+    if at_once:
+        rig.flusher.finish()
+    rig.flusher.ask(gone, lambda _: rig.flusher.begin())
+    rig.write(other)
+    gone.fail()
+    rig.flusher.begin()
+    assert rig.run() == [("other-0", 0)] and not rig.flusher.waiting
+
+
 def test_an_unclean_start_syncs_the_closed_segments_it_did_not_see_synced(tmp_path: Path) -> None:
     log = filled(tmp_path / "a" / "t-0", disk=FaultyDisk())
     again = Log(
