@@ -3,12 +3,13 @@
 import asyncio
 import errno
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.broker import Broker
+from kafkalite.storage.log import Log
 from kafkalite.testing.disk import FaultyDisk
 from tests.kit.server import ANSWER_S, Client, batch, connected
 
@@ -35,8 +36,8 @@ class HeldDisk(FaultyDisk):
 
 
 @asynccontextmanager
-async def on(disk: FaultyDisk, data: Path) -> AsyncIterator[Client]:
-    broker = Broker(str(data))
+async def on(disk: FaultyDisk, data: Path, settings: dict[str, str] | None = None) -> AsyncIterator[Client]:
+    broker = Broker(str(data), settings)
     broker.disk = disk
     async with broker, connected(broker) as client:
         yield client
@@ -109,3 +110,79 @@ async def test_the_end_of_the_broker_answers_what_is_held(tmp_path: Path) -> Non
         assert (await held).error_code == 0
     async with Broker(str(tmp_path)) as again, connected(again) as client:
         assert await client.read("orders") == [b"held"]
+
+
+# The broker's own settings, `log.flush.*`: all of them far from their defaults, which no test could wait for.
+
+AT_ONCE = {"log.initial.task.delay.ms": "1"}
+
+
+def log_of(client: Client, topic: str = "orders") -> Log:
+    partition = next(each for each in client.broker.replicas if each.name == topic).partitions[0]
+    assert partition.log is not None
+    return partition.log
+
+
+async def until(told: Callable[[], bool]) -> None:
+    """Let the broker work until it is so."""
+    async with asyncio.timeout(ANSWER_S):
+        while not told():
+            await asyncio.sleep(0)
+
+
+async def test_every_so_many_records_an_answer_waits_for_a_sync(tmp_path: Path) -> None:
+    """`log.flush.interval.messages` is what topics have that say nothing else."""
+    disk = HeldDisk("orders-0")
+    settings = {"log.flush.interval.messages": "2"}
+    async with on(disk, tmp_path, settings) as client, connected(client.broker) as other:
+        await client.create("orders")
+        await client.create("never", flush_messages="1000")
+        assert (await client.produce("orders", batch(b"first"))).error_code == 0
+        assert not disk.begun.is_set() and log_of(client).synced == 0
+        second = asyncio.ensure_future(client.produce("orders", batch(b"second")))
+        await disk.begun.wait()
+        assert (await other.produce("never", batch(b"1", b"2", b"3"))).error_code == 0
+        assert not second.done() and await other.read("orders") == [b"first"]
+        disk.let_go.set()
+        assert (await second).error_code == 0 and log_of(client).synced == 2
+
+
+async def test_after_so_much_time_logs_are_synced_though_nobody_waits(tmp_path: Path) -> None:
+    """`log.flush.scheduler.interval.ms` is how often is looked, `log.flush.interval.ms` how old the oldest may be."""
+    old = AT_ONCE | {"log.flush.scheduler.interval.ms": "1", "log.flush.interval.ms": "1"}
+    disk = HeldDisk("orders-0")
+    async with on(disk, tmp_path, old) as client:
+        await client.create("orders")
+        await client.create("later", flush_ms="3600000")
+        assert (await client.produce("later", batch(b"x"))).error_code == 0
+        assert (await client.produce("orders", batch(b"x"))).error_code == 0
+        assert await client.read("orders") == [b"x"] and log_of(client).synced == 0
+        disk.let_go.set()
+        await until(lambda: log_of(client).synced == 1)
+        assert log_of(client, "later").synced == 0
+
+
+async def test_without_a_look_nothing_is_synced_for_its_age(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    async with on(disk, tmp_path, AT_ONCE | {"log.flush.interval.ms": "1"}) as client:
+        await client.create("orders", flush_ms="1")
+        assert (await client.produce("orders", batch(b"x"))).error_code == 0
+        for _ in range(100):
+            assert await client.read("orders") == [b"x"]
+        assert log_of(client).synced == 0
+        assert not [path for operation, path in disk.trace if operation == "sync" and path.endswith(".log")]
+
+
+async def test_checkpoints_are_written_as_often_as_the_broker_is_told(tmp_path: Path) -> None:
+    """`log.flush.offset.checkpoint.interval.ms`, and the same of `start.offset`: a kill then finds them."""
+    often = AT_ONCE | {
+        "log.flush.interval.messages": "1",
+        "log.flush.offset.checkpoint.interval.ms": "1",
+        "log.flush.start.offset.checkpoint.interval.ms": "1",
+    }
+    async with on(FaultyDisk(), tmp_path, often) as client:
+        await client.create("orders")
+        assert (await client.produce("orders", batch(b"a", b"b", b"c"))).error_code == 0
+        assert log_of(client).delete_records_before(2) == 0
+        await until(lambda: (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 3\n")
+        await until(lambda: (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 2\n")

@@ -1,6 +1,7 @@
 """Periodic work: in slices, by believable clocks, and with an eye on the free space."""
 
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -192,6 +193,22 @@ def test_ten_minutes_are_the_mark(sign: int, jump_ms: int, believed: bool) -> No
     virtual.advance(HOUR_MS)
     virtual.jump_wall(sign * jump_ms)
     assert (watch.look() is not None) is believed
+
+
+@pytest.mark.parametrize("batches", [0, 150])
+@pytest.mark.parametrize("limit", [{"retention_ms": 1_000}, {"retention_bytes": 0}])
+def test_an_empty_segment_that_is_appended_to_never_goes(kit: Kit, batches: int, limit: dict[str, int]) -> None:
+    """Neither for its age, for which its file stands, nor for its size: another one like it would take its place."""
+    log = young(kit, batches=batches)
+    log.config = replace(AGED, **limit)  # type: ignore[arg-type]
+    start(kit)
+    kit.advance(2 * HOUR_MS)
+    assert len(log.segments) == 1 and log.active.size == 0 and log.log_start_offset == log.log_end_offset == 3 * batches
+    before, rolls = log.active, log.rolls
+    os.utime(log.active.path(".log"), (0, 0))
+    kit.advance(2 * HOUR_MS)
+    assert log.active is before and log.rolls == rolls
+    assert {path.name for path in Path(log.directory).glob("*.log*")} == {f"{3 * batches:020d}.log"}
 
 
 # Free space.
