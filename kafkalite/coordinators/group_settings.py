@@ -80,6 +80,8 @@ class GroupSettings:
             return self._broker[1]
         made = self._made.get(group)
         if made is None or made[0] is not config or made[1] is not texts:
+            if len(self._made) > len(self._host.group_configs):  # some of groups that have none any more
+                self._made.clear()
             made = self._made[group] = config, texts, settings_of(config, texts)
         return made[2]
 
