@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-__all__ = ["Answer", "CancelTimer", "Effects", "Now", "ResolvePatterns", "SetTimer", "TimerName", "Token"]
+__all__ = ["Answer", "CancelTimer", "Effects", "Now", "ResolvePatterns", "SetTimer", "TimerName", "Token", "answered"]
 
 Token = object  # who waits for an answer; a machine keeps it and hands it back, nothing more
 TimerName = tuple[str, ...]
@@ -95,4 +95,4 @@ class Effects:
 
 def answered(token: Token, result: object) -> Effects:
     """The effects of a command that is answered at once and does nothing else."""
-    return Effects(answers=[Answer(token, result)])
+    return Effects(answers=[_answer((token, result))])
