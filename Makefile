@@ -18,8 +18,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # The other engines are found before the checkout, also by what pytest loads before it reads conftest.py.
 ENVIRON_debug = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug:$(CURDIR)
+ASAN_FILES = suppressions=$(CURDIR)/tools/asan-suppressions.txt:log_path=$(CURDIR)/build/asan-report
 ENVIRON_asan = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/asan:$(CURDIR) PYTHONMALLOC=malloc \
-	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:$(ASAN_FILES) UBSAN_OPTIONS=print_stacktrace=1 \
 	LD_PRELOAD=$(shell gcc -print-file-name=libasan.so)
 
 .DEFAULT_GOAL := help
