@@ -252,8 +252,9 @@ class Loading:
             for record in self._readable(batch):
                 key = record.key
                 if key is not None and key[:TYPE_SIZE] in unordered and not ordered:
-                    if key not in held:
-                        self._held_bytes += len(key) + len(record.value or b"")
+                    before = held.get(key)
+                    self._held_bytes += len(record.value or b"")
+                    self._held_bytes += len(key) if before is None else -len(before.value or b"")
                     held[key] = record
                     taken += 1
                 else:

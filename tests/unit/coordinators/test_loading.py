@@ -3,12 +3,14 @@
 import errno
 import gc
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafkalite.cluster.append import Append, OwnAppend
+from kafkalite.coordinators.loading import Loading
 from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommitValue, write
 from kafkalite.records import Builder
 from kafkalite.records.control import ControlType, Marker, build_marker
@@ -20,11 +22,13 @@ from tests.unit.protocol.values import seed
 Pairs = list[tuple[bytes | None, bytes | None]]
 
 
-def stored(group: str, offset: int | None, partition: int = 0, topic: str = "t") -> tuple[bytes, bytes | None]:
+def stored(
+    group: str, offset: int | None, partition: int = 0, topic: str = "t", metadata: str = ""
+) -> tuple[bytes, bytes | None]:
     key = OffsetCommitKey(group=group, topic=topic, partition=partition)
     if offset is None:
         return write(key, None)
-    return write(key, OffsetCommitValue(offset=offset, metadata="", commit_timestamp=1))
+    return write(key, OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=1))
 
 
 def put(rig: Rig[GroupShard], pairs: Pairs, *, codec: int = 0, producer: int = -1) -> None:
@@ -81,13 +85,45 @@ def test_the_last_word_counts_however_it_is_cut(tmp_path: Path, codec: int, buff
     assert found == model and len(machine.offsets) == len(model)
 
 
-def test_what_is_held_back_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """How many records were held back, and how many bytes of them, each time when they were applied."""
+    found: list[tuple[int, int]] = []
+    apply_held = Loading._apply_held
+
+    def noted(loading: Loading) -> Iterator[None]:
+        sizes = [len(key) + len(record.value or b"") for key, record in loading._held.items()]
+        found.append((len(sizes), sum(sizes)))
+        return apply_held(loading)
+
+    monkeypatch.setattr(Loading, "_apply_held", noted)
+    return found
+
+
+def test_what_is_held_back_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: list[tuple[int, int]]
+) -> None:
     monkeypatch.setattr("kafkalite.coordinators.loading.HELD_RECORDS_MAX", 10)
     rig = Rig(tmp_path, groups, settings={"offsets.load.buffer.size": "1"})
     for at in range(100):
         put(rig, [stored(f"g{at % 40}", at)])
     assert len(loaded(rig).offsets) == 40
     assert rig.now(offsets_of("g7")) == {("t", 0): 87}
+    assert [records for records, _ in held] == [11] * 9 + [1]
+
+
+def test_the_bytes_of_what_is_held_back_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: list[tuple[int, int]]
+) -> None:
+    """Also where a record takes the place of a smaller one."""
+    monkeypatch.setattr("kafkalite.coordinators.loading.HELD_BYTES_MAX", 1_000)
+    rig = Rig(tmp_path, groups, settings={"offsets.load.buffer.size": "1"})
+    for at in range(30):
+        put(rig, [stored(f"g{at % 3}", at, metadata="x" * 50 * at)])
+    assert len(loaded(rig).offsets) == 3
+    largest = sum(len(part or b"") for part in stored("g0", 29, metadata="x" * 50 * 29))
+    assert len(held) > 5 and max(size for _, size in held) <= 1_000 + largest
+    assert min(size for _, size in held[:-1]) > 1_000
 
 
 def test_nobody_is_answered_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
