@@ -8,7 +8,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,16 +75,29 @@ def member_ids(address: str, groups: Sequence[str]) -> dict[str, set[str]]:
     return {group: {member.member_id for member in each.result(DEADLINE_S).members} for group, each in asked.items()}
 
 
-def commit_all(members: list[Member], wanted: list[Place], end: int = EACH) -> None:
-    """Have the members of a group commit until they have come to the end of each partition, and the broker knows."""
+def commit_all(
+    members: list[Member], wanted: list[Place], end: int = EACH, *, refused: tuple[type[Exception], ...] = ()
+) -> None:
+    """Have the members of a group commit until they have come to the end of each partition, and the broker knows.
+
+    refused: what a member may be told meanwhile that is still on its way to its last assignment.
+    """
     address, group = members[0].address, members[0].wish.group
 
     def done() -> bool:
         for member in members:
-            member.commit()
+            with suppress(*refused):
+                member.commit()
         return committed(address, group, wanted) == dict.fromkeys(wanted, end)
 
     wait_until(done, f"{group} is at {end} everywhere")
+
+
+def evenly_shared(members: Sequence[Member], wanted: list[Place]) -> bool:
+    """Whether each place has one owner, and all have as many. Before that a partition may still be taken from who has
+    read it and not committed."""
+    owned = sorted(place for member in members for place in member.assigned)
+    return owned == wanted and len({len(member.assigned) for member in members}) == 1
 
 
 @contextmanager

@@ -10,7 +10,18 @@ from tests.compat.clients.confluent import QUIET
 from tests.compat.clients.members import Crowd, Kind, Seen, Wish
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.conftest import unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, Run, commit_all, committed, objects, one_line, places, write
+from tests.compat.group_kit import (
+    EACH,
+    PARTITIONS,
+    Run,
+    commit_all,
+    committed,
+    evenly_shared,
+    objects,
+    one_line,
+    places,
+    write,
+)
 from tests.kit.brokers import AGAINST
 
 MEMBERS = 3
@@ -20,18 +31,13 @@ def restarted_in_turn(crowd: Crowd, kind: Kind, topic: str) -> None:
     """Members of a running group go and come back one after the other; each record is read, and none twice."""
     wish, everything = Wish(unused_name("rolling"), (topic,)), places(topic)
     members = [crowd.join(kind, wish) for _ in range(MEMBERS)]
-
-    def settled() -> bool:  # before that a partition may still be taken from who has read it and not committed
-        owned = sorted(place for member in members for place in member.assigned)
-        return owned == everything and all(len(member.assigned) == PARTITIONS // MEMBERS for member in members)
-
-    crowd.wait(settled, "an even share")
+    crowd.wait(lambda: evenly_shared(members, everything), "an even share")
     for turn in range(MEMBERS):
         crowd.read(write(crowd.address, topic, turn * EACH), *crowd.members)
         commit_all(members, everything, (turn + 1) * EACH)
         members.pop(0).leave()
         members.append(crowd.join(kind, wish))
-        crowd.wait(settled, "an even share again")
+        crowd.wait(lambda: evenly_shared(members, everything), "an even share again")
     last = write(crowd.address, topic, MEMBERS * EACH)
     crowd.read(last, *members)
     history = [seen for member in crowd.members for seen in member.seen]

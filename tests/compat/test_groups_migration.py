@@ -6,7 +6,6 @@ Nobody of the others stops: each record is read, and none again that was committ
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 import confluent_kafka as ck
 import pytest
@@ -15,12 +14,11 @@ from confluent_kafka.admin import AdminClient
 from tests.compat.clients.confluent import QUIET
 from tests.compat.clients.java import JAVA_VERSIONS
 from tests.compat.clients.java_members import JavaProcess
-from tests.compat.clients.members import AIO, CONSUMER, EAGER, PYTHON, REFUSED, Crowd, Kind, Member, Place, Wish
+from tests.compat.clients.members import AIO, CONSUMER, EAGER, PYTHON, REFUSED, Crowd, Kind, Wish
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, committed, places, write
+from tests.compat.group_kit import EACH, PARTITIONS, commit_all, evenly_shared, places, write
 from tests.kit import jvm
-from tests.kit.brokers import wait_until
 
 MEMBERS = 3
 Type = ck.ConsumerGroupType
@@ -45,31 +43,18 @@ def type_of(address: str, group: str) -> Type:
     return answer
 
 
-def commit_at_last(members: list[Member], wanted: list[Place], end: int) -> None:
-    """As `commit_all`, but a member that is still on its way to the last assignment may be refused."""
-
-    def done() -> bool:
-        for member in members:
-            with suppress(*REFUSED):
-                member.commit()
-        return committed(members[0].address, members[0].wish.group, wanted) == dict.fromkeys(wanted, end)
-
-    wait_until(done, f"{members[0].wish.group} is at {end} everywhere")
-
-
 def changed_over_and_back(crowd: Crowd, topic: str, classic: Kind, modern: Kind) -> None:
     """Three members are replaced in turn by such of the other protocol, and then by such of the first again."""
     wish, everything, turns = Wish(unused_name("migration"), (topic,)), places(topic), [modern] * 3 + [classic] * 3
     members = [(classic, crowd.join(classic, wish)) for _ in range(MEMBERS)]
 
     def settled() -> bool:
-        owned = sorted(place for _, member in members for place in member.assigned)
-        return owned == everything and all(len(member.assigned) == PARTITIONS // MEMBERS for _, member in members)
+        return evenly_shared([member for _, member in members], everything)
 
     crowd.wait(settled, "an even share")
     for turn, kind in enumerate(turns):
         crowd.read(write(crowd.address, topic, turn * EACH), *crowd.members)
-        commit_at_last([member for _, member in members], everything, (turn + 1) * EACH)
+        commit_all([member for _, member in members], everything, (turn + 1) * EACH, refused=REFUSED)
         heard = {member: len(member.seen) for member in crowd.members}
         members.pop(0)[1].leave()
         members.append((kind, crowd.join(kind, wish)))
