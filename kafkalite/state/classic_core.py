@@ -116,7 +116,12 @@ class GroupCore:
 
     def founding_record(self) -> ClassicGroup:
         """A new group before its first generation, as Kafka writes it."""
-        return ClassicGroup(self.name, "", 0, None, None, self.state_since_wall_ms, ())
+        return ClassicGroup(self.name, "", self.generation, None, None, self.state_since_wall_ms, ())
+
+    @property
+    def last_generation(self) -> int:
+        """The highest that any member or record may know."""
+        return max(self.generation, self.reserved)
 
     def restore(self, record: ClassicGroup) -> None:
         """Become what a record says, at replay: Stable with members, Empty without."""

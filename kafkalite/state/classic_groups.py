@@ -83,9 +83,10 @@ class ClassicGroups:
 
     # requests of members
 
-    def join(self, request: Join, token: Token, now: Now) -> Effects:
+    def join(self, request: Join, token: Token, now: Now, since: int = 0) -> Effects:
         """Join a group, found it when need be; answers `Joined`, perhaps much later.
 
+        `since` is the last generation of the group that had the name before.
         Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID,
         INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, REBALANCE_IN_PROGRESS.
         """
@@ -96,6 +97,7 @@ class ClassicGroups:
         if group is not None:
             return group.join(request, token, now)
         group = Group(request.group, self.settings, now.wall_ms)
+        group.generation = since
         effects = group.join(request, token, now)
         if group.members or group.members.pending:
             self._groups[request.group] = group

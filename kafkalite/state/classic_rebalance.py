@@ -93,7 +93,7 @@ class Rebalance(GroupCore):
 
     def _count_up(self) -> None:
         """A generation that no member knows, and that was not stored for members that know an older one."""
-        self.generation = max(self.generation, self.reserved) + 1
+        self.generation = self.last_generation + 1
         self.rewound = frozenset()
 
     def spread_assignment(self, step: Step) -> None:

@@ -4,7 +4,9 @@ A name belongs to one kind at a time. A group without members gives its name to 
 unless it is a registered group that somebody has created. One with members is converted, where its settings allow that
 (`migration`): a classic group when a member of the consumer protocol joins, a consumer group when the last one of that
 protocol has gone; in between members of both are in it. Else it keeps its name.
-Whatever a conversion writes is one batch: the tombstones of one kind and the records of the other.
+Whatever a conversion writes is one batch: the tombstones of one kind and the records of the other. Between classic and
+consumer groups generations go on, also where nobody is in the group: members keep their ids for long, and a late commit
+of an old generation must not be taken for one of a new generation of the same number.
 Source: GroupMetadataManager.java (maybeDeleteEmptyClassicGroup, maybeDeleteEmptyConsumerGroup, convertToConsumerGroup,
 convertToClassicGroup) of Apache Kafka 4.3.
 """
@@ -19,7 +21,7 @@ from kafkalite.state.consumer_queries import check_commit, deletion, fence_owner
 from kafkalite.state.consumer_requests import JOIN_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult, Refused
 from kafkalite.state.consumer_state import ConsumerGroup
 from kafkalite.state.effects import Effects, Now, Token, answered
-from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED
+from kafkalite.state.group_records import CLASSIC, CONSUMER, REGISTERED, ConsumerGroupMetadata
 from kafkalite.state.offsets import CommitCheck, CommitOf
 from kafkalite.state.registered_groups import RegisteredGroups
 from kafkalite.state.registered_requests import ConsumerRegistered, CreateGroup, RegisterConsumer
@@ -45,7 +47,7 @@ class GroupKinds:
             return self._join_consumers(request, token, now)
         if self._keeps_name(request.group):
             return answered(token, Joined(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
-        joined = self._classic.join(request, token, now)
+        joined = self._classic.join(request, token, now, group.epoch if group is not None else 0)
         return self._given_up(request.group, joined, now, to=CLASSIC)
 
     def consumer_heartbeat(self, request: ConsumerGroupHeartbeat, token: Token, now: Now) -> Effects:
@@ -56,7 +58,7 @@ class GroupKinds:
         try:
             if self._keeps_name(request.group) or (converts and request.member_epoch != JOIN_EPOCH):
                 raise Refused(KafkaErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group} is not a consumer group.")
-            founding = self._founding(request.group) if converts else ()
+            founding = self._founding(request.group)
         except Refused as refused:
             return answered(token, HeartbeatResult(refused.code, refused.message))
         beat = self._consumers.heartbeat(request, token, now, founding)
@@ -197,10 +199,11 @@ class GroupKinds:
         return effects
 
     def _founding(self, name: str) -> list[object]:
-        """What makes a consumer group of a classic one with members."""
+        """What makes a consumer group of a classic one; of one without members only its generation lives on."""
         group = self._classic.get(name)
-        assert group is not None
-        return self._consumers.founding(group)
+        if group is not None and group.members:
+            return self._consumers.founding(group)
+        return [ConsumerGroupMetadata(name, group.last_generation + 1)] if group is not None else []
 
     def _to_classic(self, before: ConsumerGroup, after: ConsumerGroup, now: Now) -> Effects | None:
         """Make a classic group of one that loses its last member of the consumer protocol and keeps others."""

@@ -64,7 +64,7 @@ def upgraded(group: Group, settings: ConsumerGroupSettings, topics: Topics, embe
         for each, places in _shared_out([each for each in taken if _is_certain(group, each.member)])
     ]
     records: list[object] = [_metadata(name, member, subscription) for member, subscription, _ in found]
-    target_epoch = max(epoch, group.reserved)
+    target_epoch = max(epoch, group.last_generation)
     records.append(ConsumerGroupMetadata(name, target_epoch))
     records += [ConsumerGroupTargetAssignmentMember(name, member.member_id, owned) for member, _, owned in found]
     records.append(ConsumerGroupTargetAssignmentMetadata(name, target_epoch))

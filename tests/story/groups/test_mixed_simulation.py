@@ -66,7 +66,7 @@ class Life:
         self.eager = self.dice.random() < 0.5
         self.subscribed = {instance: self.dice.choice(SUBSCRIPTIONS) for instance in INSTANCES}
         self.made = 0
-        self.generation, self.kind, self.empty = 0, "", True
+        self.generation = 0
 
     def _make(self) -> GroupShard:
         classic = ClassicSettings(
@@ -217,12 +217,8 @@ class Life:
         group, classic = self.shard.machine.consumers.groups.get("g"), self._classic()
         assert group is None or classic is None, "a group of two kinds"
         generation = classic.generation if classic is not None else group.epoch if group is not None else 0
-        kind = "" if classic is group else CLASSIC if group is None else CONSUMER
-        if kind != self.kind and self.empty:
-            self.generation = 0  # without members it is founded anew
         assert generation >= self.generation, "a generation went back"
-        self.generation, self.kind = generation, kind
-        self.empty = not (classic.members if classic is not None else group is not None and group.members)
+        self.generation = generation
         self.judge_owners()
 
     def _judge_consumers(self, group: Any) -> None:

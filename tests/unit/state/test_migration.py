@@ -277,6 +277,32 @@ def test_who_was_assigned_what_another_was_assigned_too_is_left_out() -> None:
     assert story.heartbeat("b", GENERATION) == Error.UNKNOWN_MEMBER_ID
 
 
+def test_generations_go_on_when_a_group_without_members_changes_its_kind() -> None:
+    """A member that comes back under its old id must not meet the generation in which it committed before."""
+    story = Story(two_members())
+    story.leave("a", "b")
+    assert story.beat("m").member_epoch > GENERATION + 1
+    assert story.join("a").generation > GENERATION + 1
+    late = story.machine.kinds.check_commit("g", "a", None, GENERATION)
+    assert late.code == Error.ILLEGAL_GENERATION
+    epoch = story.machine.consumers.groups["g"].epoch
+    story.leave("a", "m")
+    story.check_replay()
+    waits = story.join("")
+    assert waits.error == Error.MEMBER_ID_REQUIRED
+    group = story.machine.classic.get("g")
+    assert group is not None and group.generation > epoch, "it was a consumer group without members"
+    story.check_replay()
+    assert story.leave(waits.member_id).members[0].error == Error.NONE
+    assert story.beat("m").member_epoch > epoch + 1
+    story.check_replay()
+
+
+def test_a_group_that_only_has_offsets_begins_as_any_other() -> None:
+    story = Story(ClassicGroup("g", "", 0, None, None, 0, ()))
+    assert story.beat("m").member_epoch == Story().beat("m").member_epoch
+
+
 def test_a_classic_member_hands_over_by_its_own_requests() -> None:
     story = mixed()
     assert story.heartbeat("a", GENERATION - 1) == Error.ILLEGAL_GENERATION
