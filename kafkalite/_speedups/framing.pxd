@@ -58,3 +58,4 @@ cdef class Connection(Frames):
     cdef readonly int peer_port, local_port
     cdef public bint authenticated
     cdef public object state
+    cdef object remembered     # what the hub's Quick wants to know when the next request comes

@@ -7,13 +7,16 @@ and the answer is written here. Laws:
 - A heartbeat is answered here only where the way of all others would give the same answer and change nothing else: no
   record, no timer, no other state than when the member was heard. Whoever is asked judges that.
 - What is not as it nearly always is (news in the heartbeat, tags, anything broken) is left to the dispatcher.
+- A heartbeat that repeats the one before it on its connection is not even read: as long as the group's calm stands, the
+  session is moved on, and the answer is the same (`state/consumer_sessions`).
 
 Sources: HeartbeatRequest.json, ConsumerGroupHeartbeatRequest.json and their responses, of Apache Kafka 4.3.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int16_t, int32_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
 
 from kafkalite._speedups.framing cimport Connection, Quick
 from kafkalite._speedups.texts cimport Text, decoded, take_text
@@ -31,8 +34,9 @@ cdef enum:
     CONSUMER_VERSION_MAX = 1
     CONSUMER_PATTERN_SINCE = 1
     CORRELATION_AT = 4           # in a frame: key, version, correlation id
+    CORRELATION_END = 8
+    REPEATED_MAX = 512           # bytes of a frame that is kept; names of members are shorter than that
     NO_TIMEOUT = -1              # in a heartbeat without news
-    NOTHING = -1                 # an answer of `consumer`: no plain heartbeat
     CLASSIC_ANSWER_MAX = 12
     CONSUMER_ANSWER_FIXED = 22   # all but the member id and its length
 
@@ -42,14 +46,35 @@ cdef inline bint starts_empty(Span *span) noexcept:
     return take_uvarint(span, 5) == 0 and span.left >= 0
 
 
+@cython.final
+cdef class Noted:
+    """The last heartbeat of a connection that led to nothing, with its answer."""
+    cdef bytes frame, answer
+    cdef object session, calm
+
+    cdef bint is_repeated(self, const uint8_t *frame, Py_ssize_t size) except -1:
+        cdef const uint8_t *before = <const uint8_t *> PyBytes_AS_STRING(self.frame)
+        if size != PyBytes_GET_SIZE(self.frame) or memcmp(before, frame, CORRELATION_AT) != 0:
+            return False
+        if memcmp(before + CORRELATION_END, frame + CORRELATION_END, size - CORRELATION_END) != 0:
+            return False
+        return self.calm.stands
+
+    cdef bytes answer_again(self, const uint8_t *frame):
+        cdef bytes answer = PyBytes_FromStringAndSize(PyBytes_AS_STRING(self.answer), PyBytes_GET_SIZE(self.answer))
+        memcpy(PyBytes_AS_STRING(answer), frame + CORRELATION_AT, CORRELATION_END - CORRELATION_AT)
+        return answer
+
+
 cdef class Heartbeats(Quick):
     """See heartbeats.pyi."""
-    cdef object classic, consumer
+    cdef object classic, consumer, monotonic
 
-    def ask(self, *, classic, consumer):
+    def ask(self, *, classic, consumer, monotonic):
         """Begin to answer. See heartbeats.pyi."""
         self.classic = classic
         self.consumer = consumer
+        self.monotonic = monotonic
         self.takes[CLASSIC_KEY] = classic is not None
         self.takes[CONSUMER_KEY] = consumer is not None
 
@@ -59,6 +84,10 @@ cdef class Heartbeats(Quick):
     cdef bytes answer(self, Connection connection, const uint8_t *frame, Py_ssize_t size):
         cdef Span span
         cdef int16_t key, version
+        cdef Noted noted = <Noted> connection.remembered
+        if noted is not None and noted.is_repeated(frame, size):
+            noted.session.heard_ms = <int64_t> (<double> self.monotonic() * 1000)
+            return noted.answer_again(frame)
         span.at = frame
         span.left = size
         key = take_i16(&span)
@@ -67,7 +96,7 @@ cdef class Heartbeats(Quick):
         try:
             if key == CLASSIC_KEY:
                 return self.of_classic(frame, &span, version)
-            return self.of_consumer(connection, frame, &span, version)
+            return self.of_consumer(connection, frame, size, &span, version)
         except UnicodeDecodeError:
             return None
 
@@ -92,9 +121,12 @@ cdef class Heartbeats(Quick):
             return None
         return classic_answer(frame, version)
 
-    cdef bytes of_consumer(self, Connection connection, const uint8_t *frame, Span *span, int16_t version):
+    cdef bytes of_consumer(
+        self, Connection connection, const uint8_t *frame, Py_ssize_t size, Span *span, int16_t version
+    ):
         cdef Text client, group, member, instance
-        cdef int32_t epoch, interval
+        cdef int32_t epoch
+        cdef bytes answer
         if version < 0 or version > CONSUMER_VERSION_MAX:
             return None
         client = take_text(span, False)
@@ -106,10 +138,31 @@ cdef class Heartbeats(Quick):
         instance = take_text(span, True)
         if not says_nothing_new(span, version) or group.at == NULL or member.at == NULL:
             return None
-        interval = self.consumer(
+        plain = self.consumer(
             decoded(group), decoded(member), decoded(instance), epoch, decoded(client), connection.peer_host
         )
-        return None if interval == NOTHING else consumer_answer(frame, member, epoch, interval)
+        if plain is None:
+            return None
+        interval, session, calm = plain
+        answer = consumer_answer(frame, member, epoch, interval)
+        remember(connection, frame, size, answer, session, calm)
+        return answer
+
+
+cdef int remember(
+    Connection connection, const uint8_t *frame, Py_ssize_t size, bytes answer, session, calm
+) except -1:
+    """The next request of the connection may be the same heartbeat."""
+    cdef Noted noted
+    if size > REPEATED_MAX:
+        return 0
+    noted = Noted()
+    noted.frame = PyBytes_FromStringAndSize(<const char *> frame, size)
+    noted.answer = answer
+    noted.session = session
+    noted.calm = calm
+    connection.remembered = noted
+    return 0
 
 
 cdef bint says_nothing_new(Span *span, int16_t version) noexcept:

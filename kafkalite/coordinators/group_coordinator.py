@@ -59,6 +59,10 @@ class GroupCoordinator:
         """A topic was deleted."""
         self._upkeep.topic_gone(name)
 
+    def settings_changed(self) -> None:
+        """The settings of the broker or of a group have changed."""
+        self._upkeep.settings_changed()
+
     def close(self) -> None:
         """Take no request any more; whoever waits hears NOT_COORDINATOR."""
         self._upkeep.close()

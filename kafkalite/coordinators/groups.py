@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from kafkalite.coordinators.runtime import Runtime, Waiting
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.consumer_requests import NOT_PLAIN
+from kafkalite.state.consumer_sessions import Plain
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard
 
@@ -75,11 +75,13 @@ class Groups:
 
     def consumer_beat(
         self, group: str, member_id: str, instance_id: str | None, epoch: int, client_id: str | None, host: str
-    ) -> int:
-        """The same of a member of the consumer protocol: the heartbeat interval (ms) to answer with, or -1."""
+    ) -> Plain | None:
+        """The same of a member of the consumer protocol; None = it is not one. While the calm stands that it tells of,
+        the same heartbeat from the same client need not be asked for again: it moves the session on.
+        """
         machine = self._runtime.at_rest(group)
         if machine is None:
-            return NOT_PLAIN
+            return None
         client = client_id or "", f"/{host}"
         return machine.consumers.beat(group, member_id, instance_id, epoch, client, self._runtime.now_ms())
 

@@ -74,7 +74,9 @@ class Runtime(Generic[M]):
         return range(len(self._shards))
 
     def machine(self, shard: int) -> M | None:
-        """What a loaded shard knows, to look at and not to change: for metrics. Clients are answered by `submit`."""
+        """What a loaded shard knows, to look at: for metrics. It may be told of what changed around it, where that
+        leads to no record. Clients are answered by `submit`.
+        """
         return self._shards[shard].machine
 
     def at_rest(self, key: str) -> M | None:

@@ -42,6 +42,7 @@ class Machine(Protocol):
     def apply(self, record: Any) -> None: ...
     def loaded(self, now: Now) -> Effects: ...
     def expired(self, name: TimerName, now: Now) -> Effects: ...
+    def ended(self) -> None: ...
 
 
 M = TypeVar("M", bound=Machine)
@@ -309,6 +310,7 @@ class Shard(Generic[M]):
         if self._life is not life:
             return
         self._life = None
+        life.machine.ended()
         for timer in life.timers.values():
             timer.cancel()
         if life.patience is not None:

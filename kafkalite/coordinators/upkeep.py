@@ -61,6 +61,13 @@ class Upkeep:
                 self._runtime.submit(shard, partial(look_at_topic, name))
         self._runtime.flush()
 
+    def settings_changed(self) -> None:
+        """What holds for groups may have changed: heartbeats are judged anew."""
+        for shard in self._runtime.shards():
+            machine = self._runtime.machine(shard)
+            if machine is not None:
+                machine.consumers.settings_changed()
+
     def topic_gone(self, name: str) -> None:
         """A topic was deleted: nobody has read anything of one that is made anew."""
         self.topic_changed(name)

@@ -395,7 +395,8 @@ class Broker:
 
         made = GroupCoordinator(self)
         speaks_consumer = "consumer" in self.config.group_coordinator_rebalance_protocols
-        self.heartbeats.ask(classic=made.groups.beat, consumer=made.groups.consumer_beat if speaks_consumer else None)
+        consumer = made.groups.consumer_beat if speaks_consumer else None
+        self.heartbeats.ask(classic=made.groups.beat, consumer=consumer, monotonic=self.clock.monotonic)
         if self._ending:
             made.close()
         return made
@@ -421,6 +422,7 @@ class Broker:
             self.hosting.configure(self.config, self.tables.topics.values())
             self.listening.configure(self.config)
             self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms
+            self._tell_groups()
 
         self.store.configure_broker(None if all_brokers else self.broker_id, texts, applying(configured, then))
 
@@ -432,8 +434,14 @@ class Broker:
                 self.group_configs[group] = dict(texts)
             else:
                 self.group_configs.pop(group, None)
+            self._tell_groups()
 
         self.store.configure_group(group, texts, applying(configured, then))
+
+    def _tell_groups(self) -> None:
+        """Settings of groups may have changed."""
+        if self._coordinates:
+            self.group_coordinator.settings_changed()
 
 
 def temporary_path() -> str:

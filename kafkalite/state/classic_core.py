@@ -9,6 +9,7 @@ from kafkalite.state.classic_requests import Joined, JoinedMember, Synced
 from kafkalite.state.classic_table import TRANSITIONS, Event, State
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.group_records import CLASSIC, ClassicGroup
+from kafkalite.state.sessions import look_at_ms
 
 __all__ = ["CONSUMER_PROTOCOL", "ClassicSettings", "GroupCore", "Step"]
 
@@ -170,7 +171,7 @@ class GroupCore:
             self._watch(member, step)
 
     def _watch(self, member: Member, step: Step) -> None:
-        member.timer_ms = member.session_over_ms
+        member.timer_ms = look_at_ms(member.session_over_ms, step.now.ms)
         step.effects.set_timer(self._session_timer(member.member_id), member.timer_ms)
 
     def _remove(self, member_id: str, step: Step) -> None:

@@ -151,7 +151,7 @@ class ClassicMembers(GroupsCore):
 
     def _stay(self, effects: Effects, member: ConsumerGroupMemberMetadata, now: Now) -> None:
         assert member.classic is not None
-        self._keep_session(effects, member.group, member.member_id, now.ms + member.classic.session_timeout_ms)
+        self._keep_session(effects, (member.group, member.member_id), member.classic.session_timeout_ms, now)
 
     # joining
 

@@ -1,8 +1,8 @@
 """What every part of the consumer groups of a shard works on: the groups, who was heard when, and what topics they saw.
 
-Commands work on a `Draft`; what is durable changes when its records are applied. Sessions are kept in memory: a timer
-that fires looks whether the member was heard meanwhile, so that hearing from a settled member sets no timer and writes
-nothing. After a replay every session starts anew.
+Commands work on a `Draft`; what is durable changes when its records are applied. Sessions are kept in memory
+(`consumer_sessions`): a timer that fires looks whether the member was heard meanwhile, so that hearing from a settled
+member sets no timer and writes nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,13 @@ from kafkalite.state.assignors import Assignment
 from kafkalite.state.consumer_patterns import Watch, want_resolved
 from kafkalite.state.consumer_reconciliation import MemberState, Situation, reconcile
 from kafkalite.state.consumer_requests import ConsumerGroupSettings, Refused, Topics
+from kafkalite.state.consumer_sessions import Calm, Session
 from kafkalite.state.consumer_state import INITIAL_EPOCH, ConsumerGroup, Draft
 from kafkalite.state.consumer_target import refresh_epoch, refresh_target, subscribed_ids
 from kafkalite.state.effects import Effects, Now, ResolvePatterns
 from kafkalite.state.embedded_protocol import UNREADABLE, EmbeddedProtocol
 from kafkalite.state.group_records import CONSUMER
+from kafkalite.state.sessions import look_at_ms
 
 __all__ = ["JOIN", "REBALANCE", "SESSION", "SYNC", "GroupsCore", "Heard", "ToClassic"]
 
@@ -69,9 +71,10 @@ class GroupsCore:
         self.topics = topics
         self._settings = settings
         self._embedded = embedded
-        self._sessions: dict[tuple[str, str], int] = {}  # when each is over, on the monotonic clock
+        self._sessions: dict[tuple[str, str], Session] = {}
         self._rejoining: set[tuple[str, str]] = set()  # members of the classic protocol that were told to join anew
         self._watches: dict[str, Watch] = {}
+        self._calms: dict[str, Calm] = {}
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
         """What holds for a group."""
@@ -88,7 +91,7 @@ class GroupsCore:
         self._reconcile(effects, draft, heard, now)
         if heard.replaced is not None:
             self._forget(effects, group_id, heard.replaced)
-        self._keep_session(effects, group_id, member_id, now.ms + heard.session_ms)
+        self._keep_session(effects, (group_id, member_id), heard.session_ms, now)
         self._watch(effects, draft.group, watch, now)
 
     def _refresh(self, draft: Draft, watch: Watch, now: Now, *, bump: bool = False) -> None:
@@ -153,11 +156,24 @@ class GroupsCore:
             watch.resolving = watch.patterns_seen = True
             effects.questions.append(ResolvePatterns(group.group_id, patterns))
 
-    def _keep_session(self, effects: Effects, group_id: str, member_id: str, over_at_ms: int) -> None:
-        known_ms = self._sessions.get((group_id, member_id))
-        if known_ms is None or over_at_ms < known_ms:
-            effects.set_timer((CONSUMER, SESSION, group_id, member_id), over_at_ms)
-        self._sessions[group_id, member_id] = over_at_ms
+    def _keep_session(self, effects: Effects, name: tuple[str, str], timeout_ms: int, now: Now) -> None:
+        session = self._sessions.get(name)
+        if session is None:
+            session = self._sessions[name] = Session(now.ms, timeout_ms)
+            self._watch_session(effects, name, session, now)
+        session.heard_ms, session.timeout_ms = now.ms, timeout_ms
+        if session.over_ms < session.timer_ms:
+            self._watch_session(effects, name, session, now)
+
+    def _watch_session(self, effects: Effects, name: tuple[str, str], session: Session, now: Now) -> None:
+        session.timer_ms = look_at_ms(session.over_ms, now.ms)
+        effects.set_timer((CONSUMER, SESSION, *name), session.timer_ms)
+
+    def _end_calm(self, group_id: str) -> None:
+        """A heartbeat may lead to something from now on."""
+        calm = self._calms.pop(group_id, None)
+        if calm is not None:
+            calm.stands = False
 
     def _forget(self, effects: Effects, group_id: str, member_id: str) -> None:
         self._sessions.pop((group_id, member_id), None)

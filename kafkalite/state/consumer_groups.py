@@ -19,7 +19,6 @@ from kafkalite.state.consumer_core import JOIN, REBALANCE, SESSION, SYNC, Heard
 from kafkalite.state.consumer_patterns import Watch, take_over
 from kafkalite.state.consumer_reconciliation import MemberState
 from kafkalite.state.consumer_requests import (
-    NOT_PLAIN,
     STATIC_LEAVE_EPOCH,
     ConsumerGroupHeartbeat,
     ConsumerGroupSettings,
@@ -28,6 +27,7 @@ from kafkalite.state.consumer_requests import (
     Refused,
     check_heartbeat,
 )
+from kafkalite.state.consumer_sessions import Calm, Plain
 from kafkalite.state.consumer_state import ConsumerGroup, Draft
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.group_records import CONSUMER, ConsumerGroupTombstone, GroupDeleted
@@ -61,21 +61,23 @@ class ConsumerGroups(ClassicMembers):
 
     def beat(
         self, name: str, member_id: str, instance_id: str | None, epoch: int, client: tuple[str, str], now_ms: int
-    ) -> int:
+    ) -> Plain | None:
         """Take note of a heartbeat without news, from a client of this id and host, for which `heartbeat` would do
-        nothing else: the heartbeat interval of the answer; NOT_PLAIN = it leads to something, and nothing has happened.
+        nothing else. None = it leads to something, and nothing has happened.
         """
         group, watch = self.groups.get(name), self._watches.get(name)
         if group is None or watch is None or watch.has_patterns or not watch.topics_seen:
-            return NOT_PLAIN
+            return None
         if not group.has_settled(member_id, instance_id, epoch, client):
-            return NOT_PLAIN
-        settings, session = self._settings(name), (name, member_id)
-        over_at_ms, known_ms = now_ms + settings.session_timeout_ms, self._sessions.get(session)
-        if known_ms is None or over_at_ms < known_ms:
-            return NOT_PLAIN
-        self._sessions[session] = over_at_ms
-        return settings.heartbeat_interval_ms
+            return None
+        settings, session = self._settings(name), self._sessions.get((name, member_id))
+        if session is None or session.timeout_ms != settings.session_timeout_ms:
+            return None
+        session.heard_ms = now_ms
+        calm = self._calms.get(name)
+        if calm is None:
+            calm = self._calms[name] = Calm()
+        return Plain(settings.heartbeat_interval_ms, session, calm)
 
     def founding(self, group: ClassicGroup) -> list[object]:
         """The records that make a consumer group of a classic one. Raises: Refused, GROUP_ID_NOT_FOUND."""
@@ -146,9 +148,9 @@ class ConsumerGroups(ClassicMembers):
             self._sessions.pop((group_id, member_id), None)
             self._rejoining.discard((group_id, member_id))
             return effects
-        over_at_ms = self._sessions.get((group_id, member_id), now.ms)
-        if kind == SESSION and over_at_ms > now.ms:
-            effects.set_timer(name, over_at_ms)
+        session = self._sessions.get((group_id, member_id))
+        if kind == SESSION and session is not None and session.over_ms > now.ms:
+            self._watch_session(effects, (group_id, member_id), session, now)
         elif kind in (SESSION, JOIN, SYNC) or _is_revoking(group, member_id):
             self._remove(effects, group, [member_id], now)
         return effects
@@ -160,7 +162,7 @@ class ConsumerGroups(ClassicMembers):
             session_ms = self._settings(group_id).session_timeout_ms
             for member_id, member in group.members.items():
                 own_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
-                self._keep_session(effects, group_id, member_id, now.ms + own_ms)
+                self._keep_session(effects, (group_id, member_id), own_ms, now)
                 if _is_revoking(group, member_id):
                     effects.set_timer((CONSUMER, REBALANCE, group_id, member_id), now.ms + member.rebalance_timeout_ms)
         return effects
@@ -173,6 +175,16 @@ class ConsumerGroups(ClassicMembers):
             watch.patterns_seen = False
             if group is None or group.reads_any(concerned):
                 watch.topics_seen = False
+                self._end_calm(group_id)
+
+    def settings_changed(self) -> None:
+        """What holds for groups may be something else than before."""
+        for group_id in list(self._calms):
+            self._end_calm(group_id)
+
+    def ended(self) -> None:
+        """The life of this machine is over: nobody is heard here any more."""
+        self.settings_changed()
 
     def patterns_resolved(self, group_id: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
         """The answer to `ResolvePatterns`: names of topics by pattern, in the metadata of `version`."""
@@ -206,6 +218,7 @@ class ConsumerGroups(ClassicMembers):
     def apply(self, record: object) -> None:
         """Take over one record, in replay and in life alike."""
         group_id: str = record.group  # type: ignore[attr-defined]
+        self._end_calm(group_id)
         if isinstance(record, GroupDeleted):
             assert record.kind == CONSUMER, "the caller gives each machine its own records"
             self.groups.pop(group_id, None)

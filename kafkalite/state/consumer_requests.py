@@ -9,7 +9,6 @@ from kafkalite.state.assignors import ASSIGNORS, Assignment
 __all__ = [
     "JOIN_EPOCH",
     "LEAVE_EPOCH",
-    "NOT_PLAIN",
     "STATIC_LEAVE_EPOCH",
     "ConsumerGroupHeartbeat",
     "ConsumerGroupSettings",
@@ -110,10 +109,6 @@ class ConsumerGroupHeartbeat(NamedTuple):
         """Says everything, as after a lost answer: the member must be told its assignment."""
         subscribed = self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
         return self.rebalance_timeout_ms != -1 and subscribed and self.owned is not None
-
-
-NOT_PLAIN = -1
-"""The answer to a heartbeat that leads to something, asked for the short way (`ConsumerGroups.beat`)."""
 
 
 class HeartbeatResult(NamedTuple):

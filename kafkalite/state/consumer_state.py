@@ -245,8 +245,6 @@ _DELETE: dict[type, Callable[[ConsumerGroup, str], None]] = {
     ConsumerGroupRegularExpression: _delete_pattern,
 }
 
-"""What `apply` takes, besides `GroupDeleted`."""
-
 
 class Draft:
     """A group as the records of the command at hand will leave it. The group itself stays as it is until `apply`."""

@@ -123,6 +123,10 @@ class GroupShard:
             return self.registered.expired(name, now)
         return self.classic.expired(name, now) if name[0] == CLASSIC else self.consumers.expired(name, now)
 
+    def ended(self) -> None:
+        """The life of this machine is over."""
+        self.consumers.ended()
+
     def listed(self) -> list[Listed]:
         """All groups of the shard, in no order."""
         consumers = [

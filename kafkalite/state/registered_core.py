@@ -27,6 +27,7 @@ from kafkalite.state.registered_requests import (
     RegisterConsumer,
 )
 from kafkalite.state.registered_table import Event, State
+from kafkalite.state.sessions import look_at_ms
 
 __all__ = ["NO_EPOCH", "PATTERN_INTERVAL_MS", "Committed", "GroupCore", "Member", "RegisteredSettings", "Step"]
 
@@ -303,7 +304,7 @@ class GroupCore:
             self._watch(member, step)
 
     def _watch(self, member: Member, step: Step) -> None:
-        member.timer_ms = member.session_over_ms
+        member.timer_ms = look_at_ms(member.session_over_ms, step.now.ms)
         step.effects.set_timer(self._session_timer(member.name), member.timer_ms)
 
     def _unpark(self, member: Member, result: ConsumerRegistered, step: Step) -> None:

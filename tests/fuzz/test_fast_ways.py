@@ -31,6 +31,7 @@ from kafkalite.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRes
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.records import Builder
 from kafkalite.server.handlers.offset_commit import answer
+from kafkalite.state.consumer_sessions import Calm, Plain, Session
 from kafkalite.state.group_records import OffsetsCommitted, commits_of
 from tests.kit.packed import PARTITIONS_MAX, place_of, whole, whole_packed
 from tests.unit.protocol.damage import damaged
@@ -137,7 +138,7 @@ class Service:
 
     def __init__(self, rng: random.Random) -> None:
         self.quick = Heartbeats()
-        self.quick.ask(classic=self.classic, consumer=self.consumer)
+        self.quick.ask(classic=self.classic, consumer=self.consumer, monotonic=lambda: 1.0)
         self.rng = rng
         self.asked: list[tuple[Any, ...]] = []
         self.said_plain = False
@@ -148,8 +149,8 @@ class Service:
         self.said_plain = self.rng.random() < 0.8
         return self.said_plain
 
-    def consumer(self, *asked: Any) -> int:
-        return INTERVAL_MS if self.classic(*asked) else -1
+    def consumer(self, *asked: Any) -> Plain | None:
+        return Plain(INTERVAL_MS, Session(0, 45_000), Calm()) if self.classic(*asked) else None
 
     def connected(self, connection: object) -> bool:
         return True
@@ -198,15 +199,21 @@ def common_way(frame: bytes) -> tuple[tuple[Any, ...], bytes]:
     return asked, len(whole_answer).to_bytes(4, "big") + whole_answer
 
 
-def take_heartbeat(hub: MemoryHub, service: Service, frame: bytes) -> str:
-    """Send one frame; says what became of it."""
+def take_heartbeat(hub: MemoryHub, service: Service, frame: bytes, before: bytes | None = None) -> str:
+    """Send one frame, on a connection that has sent the one `before`; says what became of it."""
+    client = hub.connect(peer=(PEER, 5))
+    if before is not None:
+        client.send(len(before).to_bytes(4, "big") + before)
+        client.received()
     service.asked.clear()
     service.dispatched.clear()
-    client = hub.connect(peer=(PEER, 5))
     client.send(len(frame).to_bytes(4, "big") + frame)
     got = client.received()
     assert not client.connection.closed, frame.hex()
     client.close()
+    if before is not None and not service.asked and not service.dispatched:
+        assert (before[:4], before[8:], got) == (frame[:4], frame[8:], common_way(frame)[1]), frame.hex()
+        return "repeated"
     if service.asked:
         asked, usual = common_way(frame)
         assert service.asked == [asked], frame.hex()
@@ -225,11 +232,13 @@ def test_damaged_heartbeats(fuzz_inputs: int, record_property: Callable[[str, ob
     while outcomes.total() < count:
         good = heartbeat_frame(rng)
         whole_ones[take_heartbeat(hub, service, good)] += 1
+        whole_ones[take_heartbeat(hub, service, good, good)] += 1
         for _ in range(DAMAGED_PER_REQUEST):
             frame = damaged(rng, good)
             if len(frame) >= FRAME_BYTES_MIN:
-                outcomes[take_heartbeat(hub, service, frame)] += 1
+                outcomes[take_heartbeat(hub, service, frame, good)] += 1
     said = f"heartbeats: {outcomes.total()} damaged: {dict(outcomes)}; whole: {dict(whole_ones)}"
     record_property("summary", said)
     if count >= ENOUGH:
         assert outcomes["answered"] > 0 and whole_ones["answered"] > whole_ones.total() // 2, said
+        assert whole_ones["repeated"] > 0, said

@@ -1,11 +1,16 @@
 """Heartbeats of members at rest have a short way through the broker: they make no command of the shard."""
 
+from typing import Any
+
 import pytest
 
 from kafkalite.coordinators.groups import Groups
 from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
+from kafkalite.state.consumer_sessions import Plain
 from tests.kit.members import assignment, beat, beat_join, heartbeat, join, sync
 from tests.kit.server import Client, running
+from tests.story.server.test_group_admin import HEARTBEAT, SET, alter
 
 
 @pytest.fixture
@@ -54,6 +59,52 @@ async def test_a_member_of_a_consumer_group(client: Client, commands: list[str])
     assert (await client.call(beat("g", "m", epoch))).error_code == 0, "the group has an epoch without a target"
     assert (await client.call(beat("g", "nobody", epoch))).error_code == Error.UNKNOWN_MEMBER_ID
     assert commands == ["g", "g"]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The groups of all heartbeats that were judged, of those without news."""
+    found: list[str] = []
+    judge = Groups.consumer_beat
+
+    def noted(groups: Groups, group: str, *known: Any) -> Plain | None:
+        found.append(group)
+        return judge(groups, group, *known)
+
+    monkeypatch.setattr(Groups, "consumer_beat", noted)
+    return found
+
+
+async def test_a_repeated_heartbeat_is_judged_once(asked: list[str], commands: list[str]) -> None:
+    """Until something changes: here the settings of the group, a topic that it reads, and who is in it."""
+    async with running(settings={"group.consumer.assignment.interval.ms": "0"}) as client:
+        await client.create("orders")
+        epoch = (await client.call(beat_join("g", "m", "orders"))).member_epoch
+
+        async def beats() -> list[int]:
+            asked.clear()
+            commands.clear()
+            told = [await client.call(beat("g", "m", epoch)) for _ in range(3)]
+            assert {(each.error_code, each.member_id, each.member_epoch) for each in told} == {(0, "m", epoch)}
+            return [each.heartbeat_interval_ms for each in told]
+
+        assert await beats() == [5000] * 3 and (asked, commands) == (["g"], [])
+        assert await beats() == [5000] * 3 and (asked, commands) == ([], [])
+        await client.create("other")
+        assert await beats() == [5000] * 3 and (asked, commands) == ([], [])
+        assert await alter(client, "g", (HEARTBEAT, SET, "6000")) == 0
+        assert await beats() == [6000] * 3 and (asked, commands) == (["g"], [])
+        grown = CreatePartitionsRequest.CreatePartitionsTopic(name="orders", count=2, assignments=None)
+        created = await client.call(CreatePartitionsRequest(topics=[grown], timeout_ms=5_000))
+        assert [each.error_code for each in created.results] == [0]
+        told = await client.call(beat("g", "m", epoch))
+        assert told.member_epoch == epoch + 1 and told.assignment is not None
+        epoch += 1
+        assert await beats() == [6000] * 3 and (asked, commands) == (["g"], [])
+        await client.call(beat_join("g", "n", "orders"))
+        asked.clear()
+        await client.call(beat("g", "m", epoch))
+        assert (asked, commands) == (["g"], ["g", "g"])
 
 
 async def test_where_the_consumer_protocol_is_switched_off(commands: list[str]) -> None:

@@ -37,6 +37,7 @@ class Ticking:
 
     def __init__(self) -> None:
         self.fired: list[tuple[str, int]] = []
+        self.lives = True
 
     def apply(self, record: object) -> None: ...
 
@@ -48,6 +49,9 @@ class Ticking:
     def expired(self, name: TimerName, now: Now) -> Effects:
         self.fired.append((name[0], now.ms))
         return Effects(records=[OffsetCommitted("g", name[0], 0, now.ms, -1, "", 0)])
+
+    def ended(self) -> None:
+        self.lives = False
 
 
 @pytest.fixture
@@ -290,10 +294,11 @@ def test_timers_end_with_the_life_that_set_them(tmp_path: Path) -> None:
     rig.clock.advance(1_000)
     new = rig.runtime.machine(0)
     assert old is not None and new is not None and new is not old and old.fired == [("loaded", 10)]
+    assert new.lives and not old.lives
     rig.clock.advance(100)
     assert old.fired == [("loaded", 10)] and new.fired == [("loaded", 1_020)]
     rig.runtime.close()
-    assert rig.clock.timers == 0
+    assert rig.clock.timers == 0 and not new.lives
 
 
 # stop
