@@ -1,7 +1,7 @@
 """Clients of all protocols at the same few groups, sensible and senseless, in random order, against a whole shard: a
 name belongs to one kind at a time, errors are those that are promised, and a restart finds what was there.
 
-KAFKALITE_SEED replays one history; there is one for four lives of the simulations (`--lives`).
+KAFKALITE_SEED replays one history; there is one for each fourth life of the simulations (`--lives`).
 """
 
 import pytest
