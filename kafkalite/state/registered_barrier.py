@@ -12,7 +12,7 @@ from kafkalite.state.group_records import (
     RewindMarkDeleted,
 )
 from kafkalite.state.registered_assignment import assign
-from kafkalite.state.registered_core import GroupCore, Member, Step
+from kafkalite.state.registered_core import NOTHING, GroupCore, Member, Step
 from kafkalite.state.registered_requests import ConsumerRegistered, HeartbeatAnswered
 from kafkalite.state.registered_table import Event, State
 
@@ -75,14 +75,20 @@ class Barrier(GroupCore):
     # without a barrier
 
     def grant_claims(self, step: Step) -> None:
-        """Give a member what it claims at once; who was assigned any of it registers again to learn that."""
+        """Give a member what it claims at once; who was assigned any of it registers again to learn that.
+
+        Somebody may have claimed any of it until he registered for the generation that is being prepared: if the broker
+        stops before that begins, there are not to be two claims of one partition.
+        """
         member = step.member
         assert member is not None
         self._count_up(step)
-        self._claim(member.name, member.asked.claims, step)
         for other in self.members.values():
-            if other is not member and not member.asked.claims.isdisjoint(other.owned):
-                other.change(other.owned - member.asked.claims, self.generation)
+            if other is not member:
+                self._claim(other.name, self.claims.get(other.name, NOTHING) - member.asked.claims, step)
+                if not member.asked.claims.isdisjoint(other.owned):
+                    other.change(other.owned - member.asked.claims, self.generation)
+        self._claim(member.name, member.asked.claims, step)
         self._give(member, member.asked.claims, step)
         self._look_again(step)
 

@@ -29,7 +29,16 @@ from kafkalite.state.registered_requests import (
 from kafkalite.state.registered_table import Event, State
 from kafkalite.state.sessions import look_at_ms
 
-__all__ = ["NO_EPOCH", "PATTERN_INTERVAL_MS", "Committed", "GroupCore", "Member", "RegisteredSettings", "Step"]
+__all__ = [
+    "NOTHING",
+    "NO_EPOCH",
+    "PATTERN_INTERVAL_MS",
+    "Committed",
+    "GroupCore",
+    "Member",
+    "RegisteredSettings",
+    "Step",
+]
 
 NO_EPOCH = -1
 PATTERN_INTERVAL_MS = 1_000

@@ -187,6 +187,17 @@ def test_a_member_gives_up_its_share_for_claims_alone(rig: Rig) -> None:
     assert rig.owned("y") == ALL - {("a", 0)}
 
 
+def test_claims_that_were_given_up_before_the_next_generation_are_one_members_after_a_restart(rig: Rig) -> None:
+    rig.begin("y")
+    rig.register("x", claims={("a", 0), ("a", 1)})
+    rig.ask("x", "a")
+    assert rig.group.state.value == "PreparingRebalance", "it waits for y, which was assigned the rest"
+    assert rig.register("c", claims={("a", 1)}).partitions == {"a": {1: -1}}
+    rig.shard.restart()
+    assert rig.group.claims == {"x": {("a", 0)}, "c": {("a", 1)}}
+    assert rig.register("c", claims={("a", 1)}).partitions == {"a": {1: -1}}
+
+
 def test_claims_that_are_free_again_are_assigned(rig: Rig) -> None:
     rig.register("c", claims={("a", 0), ("a", 1)})
     rig.begin("x")
