@@ -1,6 +1,7 @@
 """A run that skips, loses tests or crashed is not a green run."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,3 +102,15 @@ def test_make_test_puts_another_engine_first(engine: str) -> None:
     (command,) = [line for line in done.stdout.splitlines() if "-m pytest" in line]
     assert f"PYTHONPATH={ROOT / 'build' / engine}:{ROOT} " in command and "PYTHONSAFEPATH=1" in command
     assert ("LD_PRELOAD=" in command) == (engine == "asan")
+
+
+def test_a_long_run_shows_the_seconds_and_the_seed_of_each_test(scratch: Path) -> None:
+    seeded = (
+        "def test_a(record_property):\n    print('KAFKALITE_SEED=17')\n    record_property('summary', 'all there')\n"
+        "def test_b(): pass\n"
+    )
+    rigs = ("-v", "-p", "tests.fix_torture")
+    said = run(scratch, seeded, *rigs, "--lives", "171").stdout
+    assert re.search(r"^    \d+\.\d s; KAFKALITE_SEED=17; all there$", said, re.MULTILINE), said
+    assert re.search(r"^    \d+\.\d s$", said, re.MULTILINE), said
+    assert "KAFKALITE_SEED" not in run(scratch, seeded, *rigs).stdout
