@@ -41,8 +41,11 @@ from tests.kit.server import Client
 from tests.kit.whims import Doings, Whims, draw
 
 PARTITIONS = 4
+METADATA_MAX = 8
 PARKED_MS = 20  # the longest rebalance timeout
 NOWHERE = bytes(15) + b"\x09"
+PATTERNS_SINCE = 1
+NO_PATTERNS = ("(", "a{1000}{1000}")
 BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics
 CLASSIC, MODERN, OURS, PASSING = "classic", "modern", "registered", "passing"
 GROUPS = (CLASSIC, MODERN, OURS, PASSING)
@@ -150,6 +153,11 @@ class World:
             assert error in ALLOWED[what], f"{what} was told {Error(error).name}"
             self.seen[what, error] += 1
 
+    def judge(self, what: str, error: int, *wrong: bool) -> None:
+        """The error of a request that can never be taken where any of this is so."""
+        self.note(what, error)
+        assert error or not any(wrong), f"{what} was taken, which is wrong in {wrong}"
+
 
 class Careless(Whims):
     """One client. Each request is drawn anew, mostly from what the world has heard."""
@@ -205,7 +213,8 @@ class Careless(Whims):
         if self.dice.random() < 0.03:
             request.protocols = []
         answer = await self.ask(request)
-        self.world.note("join", answer.error_code)
+        endless = not 0 < request.session_timeout_ms < 2**31 - 1
+        self.world.judge("join", answer.error_code, not whom.group, endless, not request.protocols)
         if answer.member_id:
             self.world.heard(whom.group, answer.member_id, answer.generation_id)
         if not answer.error_code and answer.leader == answer.member_id:
@@ -240,7 +249,7 @@ class Careless(Whims):
             request.instance_id = self.instance()
             request.rebalance_timeout_ms = self.mostly(PARKED_MS, -1, 0)
             if self.dice.random() < 0.1:
-                request.subscribed_topic_regex = self.pick(("ord.*", "(", "a{1000}{1000}", ""))
+                request.subscribed_topic_regex = self.pick(("ord.*", *NO_PATTERNS, ""))
         else:
             request = beat(
                 whom.group, whom.member, self.mostly(whom.generation, -1, -2, -3), instance_id=self.instance()
@@ -248,8 +257,9 @@ class Careless(Whims):
             if self.dice.random() < 0.5:
                 has = self.pick(({}, {self.topic_id: [0, 1]}, {self.topic_id: [-1, 9]}, {NOWHERE: [0]}))
                 request.topic_partitions = owned(has)
-        answer = await self.ask(request)
-        self.world.note("beat_modern", answer.error_code)
+        answer = await self.ask(request, oldest=0 if request.subscribed_topic_regex is None else PATTERNS_SINCE)
+        no_pattern = request.subscribed_topic_regex in NO_PATTERNS
+        self.world.judge("beat_modern", answer.error_code, not whom.group, no_pattern)
         if not answer.error_code:
             assert (given(answer) or {}).keys() <= {self.topic_id}
             self.world.heard(whom.group, answer.member_id or request.member_id, answer.member_epoch)
@@ -271,7 +281,8 @@ class Careless(Whims):
         else:
             answer = await self.ask(request, newest)
         (error,) = codes(answer)
-        self.world.note("commit", error)
+        there = topic in ("orders", self.topic_id) and partition in range(PARTITIONS)
+        self.world.judge("commit", error, not there, len(note or "") > METADATA_MAX)
         if not error:
             self.world.committed[whom.group, partition].add(offset)
 
@@ -297,7 +308,7 @@ class Careless(Whims):
         group, partition = self.mostly(self.pick(GROUPS), "", "none"), self.dice.randrange(PARTITIONS + 1)
         answer = await self.ask(rewind_to(group, ("orders", partition, self.pick((0, 5, -1, -7)), -1)))
         (part,) = answer.topics[0].partitions
-        self.world.note("rewind", part.error_code)
+        self.world.judge("rewind", part.error_code, group not in GROUPS, partition == PARTITIONS)
         if not part.error_code:
             self.world.committed[group, partition].add(part.offset)
 
@@ -343,12 +354,14 @@ class Careless(Whims):
         request.session_timeout_ms = self.mostly(30, 0, -1, 2**31 - 1)
         request.assignor = self.mostly(self.pick(("range", "roundrobin", "sticky", "uniform")), "", "best")
         if self.dice.random() < 0.3:
-            request.topic_pattern = self.pick(("ord.*", "(", "a{1000}{1000}", ""))
+            request.topic_pattern = self.pick(("ord.*", *NO_PATTERNS, ""))
             request.topics = self.mostly(None, ["orders"])
         if self.dice.random() < 0.05:
             request.topics = ["../etc"]
         request.ephemeral = request.group_id == PASSING and self.dice.random() < 0.5
-        self.world.note("create", (await self.ask(request)).error_code)
+        endless = not 0 < request.session_timeout_ms < 2**31 - 1
+        wrong = request.topics == ["../etc"], request.topic_pattern in NO_PATTERNS, request.assignor == "best"
+        self.world.judge("create", (await self.ask(request)).error_code, not request.group_id, endless, *wrong)
 
     async def register(self) -> None:
         group = self.mostly(OURS, PASSING, CLASSIC, MODERN, "")
@@ -360,7 +373,8 @@ class Careless(Whims):
             claims = self.pick(({"orders": [0]}, {"orders": [0, 0, 1]}, {"orders": [-1]}, {"nowhere": [0]}))
             request.claimed_partitions = register(group, member, claims=claims).claimed_partitions
         answer = await self.ask(request)
-        self.world.note("register", answer.error_code)
+        endless = request.session_timeout_ms in (-1, 2**31 - 1)
+        self.world.judge("register", answer.error_code, not group, not member, endless)
         if not answer.error_code:
             self.world.heard(group, member, answer.generation_id)
             for place in starts(answer) if group == OURS else ():

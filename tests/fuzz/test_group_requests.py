@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
-from tests.fuzz.careless import GROUPS, PARTITIONS, PASSING, Careless, World
+from tests.fuzz.careless import GROUPS, METADATA_MAX, PARTITIONS, PASSING, Careless, World
 from tests.kit.members import fetch, offsets_of
 from tests.kit.server import Client, connected, running
 from tests.unit.protocol.values import seed
@@ -34,7 +34,7 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "5",
     "group.consumer.heartbeat.interval.ms": "5",
     "group.consumer.assignment.interval.ms": "0",
-    "offset.metadata.max.bytes": "8",
+    "offset.metadata.max.bytes": str(METADATA_MAX),
 }
 MET = {
     ("join", Error.MEMBER_ID_REQUIRED),
