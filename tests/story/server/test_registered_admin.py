@@ -58,6 +58,7 @@ async def test_a_group_is_defined_and_told_who_coordinates_it(orders: Client) ->
         (create("g", "orders", assignor="best"), Error.UNSUPPORTED_ASSIGNOR),
         (create("g", "orders", assignor=""), Error.UNSUPPORTED_ASSIGNOR),
         (create("g", "orders", topic_pattern="o.*"), Error.INVALID_REQUEST),
+        (create("g"), Error.INVALID_REQUEST),
         (create("g", topic_pattern=""), Error.INVALID_REGULAR_EXPRESSION),
         (create("g", topic_pattern="(?<x"), Error.INVALID_REGULAR_EXPRESSION),
         (create("g", topic_pattern="a{1000}{1000}"), Error.INVALID_REGULAR_EXPRESSION),
