@@ -1,8 +1,11 @@
 """Patterns of clients: what RE2 takes, what nobody has to wait for, and what matches."""
 
 import pytest
+import re2  # type: ignore[import-untyped]
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kafkalite.coordinators.patterns import COST_MAX, TOO_COSTLY, complaint, cost, matches
+from kafkalite.coordinators.patterns import COST_MAX, SHARE_COST_MAX, TOO_COSTLY, complaint, cost, matches, shares
 
 USUAL = [
     "",
@@ -35,6 +38,60 @@ def test_what_re2_refuses_is_said(pattern: str) -> None:
 def test_a_name_matches_as_a_whole_and_bad_patterns_match_none() -> None:
     names = ["a", "ab", "b"]
     assert matches(["a", "a.*", "(", "b|a"], names) == {"a": ["a"], "a.*": ["a", "ab"], "(": [], "b|a": ["a", "b"]}
+
+
+def one_by_one(patterns: list[str], names: list[str]) -> dict[str, list[str]]:
+    """What `matches` must find: each name asked for each pattern."""
+    return {each: [] if complaint(each) else [name for name in names if re2.fullmatch(each, name)] for each in patterns}
+
+
+PARTS = [
+    "a",
+    "b",
+    ".",
+    "a.",
+    ".*",
+    "[ab]",
+    "(a|ab)",
+    "(?i)B",
+    "^",
+    "$",
+    r"\.",
+    r"\b",
+    r"\pL",
+    "a{2,3}",
+    "|",
+    "b?",
+    "",
+    "a+?",
+]
+PATTERNS = st.lists(st.sampled_from(PARTS), max_size=6).map("".join)
+NAMES = st.text("abB.-", min_size=1, max_size=8)
+
+
+@given(st.lists(PATTERNS, max_size=150), st.lists(NAMES, max_size=20))
+def test_many_patterns_at_once_match_what_each_matches(patterns: list[str], names: list[str]) -> None:
+    assert matches(patterns, names) == one_by_one(patterns, names)
+
+
+HEAVY = [r"\pL?" * 6 + ".*", "a{1000}?", "(a|b)*a(a|b){60}", "[a-z]{1,99}q", "(.{1,500}a)", "((a?){30}){30}"]
+
+
+def test_heavy_patterns_match_together() -> None:
+    """Were a set of them out of memory, it would match nothing without a word."""
+    patterns = [heavy + suffix for heavy in HEAVY for suffix in ("", "b", "[.]", "c|d")]
+    assert all(complaint(each) is None for each in patterns)
+    names = ["a" * size + end for size in (1, 50, 61, 248) for end in ("", "b", "q", ".", "ab" * 40)]
+    found = matches(patterns, names)
+    assert found == one_by_one(patterns, names) and sum(map(bool, found.values())) > len(patterns) // 2
+
+
+def test_no_more_patterns_are_compiled_at_once_than_may_be() -> None:
+    patterns = [*(f"orders-{number}" for number in range(500)), *HEAVY, *(r"\pL?" * 6 + str(at) for at in range(5))]
+    found = list(shares(patterns))
+    assert [each for share in found for each in share] == patterns
+    assert all(len(share) == 1 or sum(map(cost, share)) <= SHARE_COST_MAX for share in found)
+    assert len(found) < 20
 
 
 def test_groups_of_a_pattern_cost_nothing_where_it_is_matched() -> None:
