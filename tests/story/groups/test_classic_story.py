@@ -312,6 +312,15 @@ def test_the_protocol_that_most_prefer_wins() -> None:
     assert {story.joined(token).protocol for token in tokens} == {"b"}
 
 
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_of_protocols_with_as_many_votes_the_oldest_member_decides(first: str) -> None:
+    story = Story()
+    wishes = sorted([(("a", b""), ("b", b"")), (("b", b""), ("a", b""))], key=lambda wish: wish[0][0] != first)
+    tokens = [story.ask_to_join(member_id_required=False, protocols=wish) for wish in wishes]
+    story.shard.advance(2 * DELAY_MS)
+    assert {story.joined(token).protocol for token in tokens} == {first}
+
+
 def test_a_full_group_takes_nobody() -> None:
     story = Story(members_max=1)
     story.stable()
