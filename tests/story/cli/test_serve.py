@@ -342,7 +342,7 @@ def test_a_socket_of_the_service_manager_is_served(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_it_is_up_in_the_blink_of_an_eye(serve: Serve, record_property: Callable[[str, object], None]) -> None:
+def test_the_time_until_it_is_ready_is_reported(serve: Serve, record_property: Callable[[str, object], None]) -> None:
     """The figure is reported; that it is up at all is what `serve` sees."""
     before = os.times().elapsed
     serve()
