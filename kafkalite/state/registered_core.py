@@ -269,6 +269,15 @@ class GroupCore:
         names = {name for member in self.members.values() for name in self.topics_of(member)}
         return names | {name for member in self.members.values() for name, _ in member.asked.claims}
 
+    def reads_any(self, names: frozenset[str]) -> bool:
+        """Whether anybody reads one of these topics, also by claims: asked of every group when a topic changes, and for
+        every topic when offsets expire.
+        """
+        members = self.members.values()
+        if any(not names.isdisjoint(self.topics_of(member)) for member in members):
+            return True
+        return any(name in names for member in members for name, _ in member.asked.claims)
+
     def sizes(self, names: Iterable[str]) -> dict[str, int]:
         """Those of the topics that exist, with their numbers of partitions."""
         found = {name: self.topics.by_name(name) for name in names}

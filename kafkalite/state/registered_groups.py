@@ -244,7 +244,7 @@ class RegisteredGroups:
 
     def reads_topic(self, name: str, topic: str) -> bool:
         """Whether a member of the group reads the topic."""
-        return topic in self.groups[name].read_topics()
+        return self.groups[name].reads_any(frozenset((topic,)))
 
     def expire_since(self, name: str) -> int:
         """From when on the retention of a group's offsets counts: wall time in ms, -1 = from each offset's commit."""
@@ -266,9 +266,9 @@ class RegisteredGroups:
     def topics_changed(self, names: Collection[str], now: Now) -> Effects:
         """Topics came, went or grew: groups that read them, or may do so by their pattern, look at them now."""
         effects = Effects()
-        changed = set(names)
+        changed = frozenset(names)
         for group in self.groups.values():
-            if group.definition.pattern is not None or not changed.isdisjoint(group.read_topics()):
+            if group.definition.pattern is not None or group.reads_any(changed):
                 effects.extend(group.topics_changed(now))
         return effects
 
