@@ -240,6 +240,14 @@ class TestVirtualClock:
         clock.jump_wall(-3000)
         assert (clock.wall_ms(), clock.monotonic()) == (7000, 0)
 
+    def test_what_is_asked_for_now_comes_with_the_next_advance_whatever_the_time(self) -> None:
+        clock, seen = VirtualClock(), list[int]()
+        for ms in range(1, 20_000):
+            clock.advance(1)
+            clock.call_soon(seen.append, ms)
+            clock.advance(0)
+            assert seen.pop() == ms == round(clock.monotonic() * 1000)
+
 
 def test_the_same_seed_gives_the_same_chance() -> None:
     one, other = SeededRandom(7), SeededRandom(7)
