@@ -47,14 +47,15 @@ cdef inline void put_value(
     uint8_t *p, int64_t offset, int32_t leader_epoch, const char *metadata, Py_ssize_t metadata_size, int64_t commit_ms,
     const char *topic_id
 ) noexcept nogil:
-    """Write `value_size` bytes; `topic_id` NULL = it is not known."""
+    """Write `value_size` bytes; `metadata` may be NULL where it has no bytes, `topic_id` NULL = it is not known."""
     store_u16(p, VALUE_VERSION)
     store_u64(p + 2, <uint64_t> offset)
     store_u32(p + 10, <uint32_t> leader_epoch)
     p += 14
     p += put_uvarint(p, metadata_size + 1)
-    memcpy(p, metadata, metadata_size)
-    p += metadata_size
+    if metadata_size > 0:  # else there may be none at all, which memcpy must not be told
+        memcpy(p, metadata, metadata_size)
+        p += metadata_size
     store_u64(p, <uint64_t> commit_ms)
     p[8] = topic_id != NULL
     if topic_id != NULL:
