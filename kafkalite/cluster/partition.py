@@ -239,13 +239,13 @@ class Partition:
         log_start_offset = log.log_start_offset
         for append in appends:
             append.log_start_offset = log_start_offset
-        if len(appends) == 1:  # as `all_of`, without a step for each
-            try:
+        try:
+            if len(appends) == 1:  # as nearly always
                 appends[0].finish()
-            finally:
-                self._readable_grew(size)
-        else:
-            all_of(partial(each, Append.finish, appends), partial(self._readable_grew, size))
+            else:
+                each(Append.finish, appends)
+        finally:
+            self._readable_grew(size)
 
     def _readable_grew(self, size: int) -> None:
         if self.log is not None and self.log.unsettled:

@@ -71,8 +71,6 @@ class Committing:
         """Commit."""
         of = self._request
         wanted = packed_commit((of.group_id, (), of.member_id, of.generation, of.group_instance_id, -1, -1, of))
-        if self._call.version >= MEMBER_EPOCH_SINCE:
-            return shard.offsets.commit(wanted, token, now)
         return commit(self._call.version, shard, wanted, token, now)
 
     def answer(self, result: Any) -> None:
@@ -94,7 +92,7 @@ class Committing:
 
 
 def commit(version: int, shard: GroupShard, wanted: Commit, token: Token, now: Now) -> Effects:
-    """The command itself."""
+    """The command itself, of either way."""
     if version < MEMBER_EPOCH_SINCE and speaks_consumer(shard, wanted):
         effects = Effects()
         effects.answer(token, CommitsDone(KafkaErrorCode.UNSUPPORTED_VERSION))
