@@ -7,8 +7,8 @@ and the answer is written here. Laws:
 - A heartbeat is answered here only where the way of all others would give the same answer and change nothing else: no
   record, no timer, no other state than when the member was heard. Whoever is asked judges that.
 - What is not as it nearly always is (news in the heartbeat, tags, anything broken) is left to the dispatcher.
-- A heartbeat that repeats the last one like it on its connection is not even read: as long as the group's calm stands,
-  the session is moved on, and the answer is the same (`state/consumer_sessions`). It waits for the records of its own
+- A heartbeat that repeats the last one of its connection is not even read: as long as the group's calm stands, the
+  session is moved on, and the answer is the same (`state/consumer_sessions`). It waits for the records of its own
   group alone: where those of another one fail, the member hears by its next heartbeat that the shard is read again.
 
 Sources: HeartbeatRequest.json, ConsumerGroupHeartbeatRequest.json and their responses, of Apache Kafka 4.3.
