@@ -57,7 +57,8 @@ compare: build .venv/stamp-test
 
 #: make torture   the long runs of the fuzz tests and rigs
 torture: build .venv/stamp-test build/stamp-asan
-	$(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --lives 5000 --minutes 30 \
+	KAFKALITE_FIRST_SEED=$${KAFKALITE_FIRST_SEED:-$$(shuf -n 1 -i 1-2000000000)} \
+		$(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --lives 5000 --minutes 30 \
 		--crash-seeds 2000 --flips 10000 --seeded-bugs 9 $(PYTEST_ARGS)
 
 #: make lint      ruff, mypy --strict, stubtest, cython-lint

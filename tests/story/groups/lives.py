@@ -1,8 +1,9 @@
 """How the simulations of groups choose their lives: one way for all of them.
 
 `--lives` says how many there are, `--minutes` how long each is (of virtual time). They have the seeds from FIRST on,
-the same in each run: KAFKALITE_FIRST_SEED looks for others. A life that breaks a law prints its seed, and
-KAFKALITE_SEED lives that one alone.
+the same in each run: KAFKALITE_FIRST_SEED looks for others, as `make torture` does. A life that breaks a law prints its
+seed, and KAFKALITE_SEED lives that one alone. Planted bugs are looked for in the same lives in any case: what one life
+in 40 meets, 200 may miss.
 """
 
 import os
@@ -16,7 +17,7 @@ from tests.kit.whims import Doings, draw
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or os.environ.get("KAFKALITE_FIRST_SEED") or 1)
 ONE = "KAFKALITE_SEED" in os.environ
-PLANTED_LIVES = 200
+PLANTED_LIVES = range(1, 201)
 REPLAYS = 3
 
 Live = Callable[[int, int], object]  # seed, minutes
@@ -57,13 +58,13 @@ def live_through(
 
 def assert_finds(plant: Callable[[pytest.MonkeyPatch], None], live: Live, minutes: int) -> None:
     """A bug that has been planted breaks a law in one of the first lives."""
-    for seed in range(FIRST, FIRST + PLANTED_LIVES):
+    for seed in PLANTED_LIVES:
         try:
             live(seed, minutes)
         except (AssertionError, KeyError) as error:
-            print(f"{plant.__name__}: life {seed - FIRST + 1}: {error}".splitlines()[0])
+            print(f"{plant.__name__}: life {seed}: {error}".splitlines()[0])
             return
-    pytest.fail(f"{plant.__name__} was not found in {PLANTED_LIVES} lives from {FIRST}")
+    pytest.fail(f"{plant.__name__} was not found in {len(PLANTED_LIVES)} lives")
 
 
 class Taken(dict[Any, Any]):
