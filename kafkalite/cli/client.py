@@ -16,11 +16,19 @@ from typing import Any, ParamSpec
 import click
 
 from kafkalite.cli.failure import fail
-from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, error_for
+from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
 from kafkalite.net.peer import Peer
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 CLIENT_ID = "kafkalite-cli"
+# What to do about a refusal, where its words do not say it.
+NEXT_STEPS: dict[int, str] = {
+    KafkaErrorCode.GROUP_ID_NOT_FOUND: "kafkalite group list shows those that are there",
+    KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "kafkalite topic list shows those that are there",
+    KafkaErrorCode.NON_EMPTY_GROUP: "stop its members first",
+    KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: "stop its members first, or take another name",
+    KafkaErrorCode.INVALID_SESSION_TIMEOUT: "they are group.min.session.timeout.ms and group.max.session.timeout.ms",
+}
 
 P = ParamSpec("P")
 
@@ -114,7 +122,13 @@ def refusal(error_code: int, message: str | None, subject: str) -> str:
 def check(error_code: int, message: str | None, subject: str) -> None:
     """End the command when the broker answered with an error."""
     if error_code:
-        fail(refusal(error_code, message, subject))
+        fail(refusal(error_code, message, subject) + next_steps([error_code]))
+
+
+def next_steps(error_codes: Iterable[int]) -> str:
+    """What to do about refusals, each step once, to stand behind what was refused; empty where nothing is known."""
+    steps = (NEXT_STEPS[code] for code in dict.fromkeys(error_codes) if code in NEXT_STEPS)
+    return "".join(f"; {step}" for step in steps)
 
 
 def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], as_json: bool) -> None:

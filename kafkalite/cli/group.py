@@ -15,6 +15,7 @@ from kafkalite.cli.client import (
     command_runner,
     connect,
     json_option,
+    next_steps,
     print_rows,
     refusal,
 )
@@ -25,6 +26,7 @@ from kafkalite.cli.groups import EMPTY, Group, Groups
 from kafkalite.cli.lag import Standing, standings
 from kafkalite.cli.leaders import Leaders
 from kafkalite.cli.places import TO_HELP
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.create_group import CreateGroupRequest
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
 
@@ -187,7 +189,7 @@ Examples:
 )
 @click.option(
     "--session-timeout-ms",
-    type=int,
+    type=click.IntRange(0, 2**31 - 1),
     default=45_000,
     show_default=True,
     help="How long members may be silent; the broker takes 6000 to 1800000 unless configured otherwise.",
@@ -209,7 +211,7 @@ async def create(
     The broker deals out the partitions of such a group.
     """
     if bool(topics) == (pattern is not None):
-        fail("a group reads topics or what a pattern matches: give --topic or --pattern")
+        fail("a group reads topics or what a pattern matches: give --topic or --pattern, not both")
     request = CreateGroupRequest(
         group_id=group,
         session_timeout_ms=session_timeout_ms,
@@ -220,7 +222,8 @@ async def create(
     )
     async with connect(bootstrap) as peer:
         answer = await peer.call(request)
-    check(answer.error_code, None, group)
+    other_kind = answer.error_code == KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    check(answer.error_code, "it is a group of another kind, and has members" if other_kind else None, group)
     click.echo(f"created {group}, coordinated by broker {answer.controller_id}")
 
 
@@ -236,17 +239,17 @@ Examples:
 @command_runner
 async def delete(names: tuple[str, ...], bootstrap: str) -> None:
     """Delete groups that have no members, with their offsets."""
-    wrong = []
+    wrong: dict[str, int] = {}
     async with cluster(bootstrap) as (_, groups):
         for name in names:
             request = DeleteGroupsRequest(groups_names=[name])
             (result,) = (await (await groups.coordinator(name)).call(request)).results
             if result.error_code:
-                wrong.append(refusal(result.error_code, None, name))
+                wrong[name] = result.error_code
             else:
                 click.echo(f"deleted {name}")
     if wrong:
-        fail("; ".join(wrong))
+        fail("; ".join(refusal(code, None, name) for name, code in wrong.items()) + next_steps(wrong.values()))
 
 
 @command.command(
@@ -267,7 +270,8 @@ Examples:
 async def rewind(group: str, to: str, topics: tuple[str, ...], dry_run: bool, bootstrap: str, as_json: bool) -> None:
     """Let GROUP go on from another place.
 
-    Also while its members read, which only kafkalite can do: they read on from there, with nobody restarted.
+    Also while its members read, which only kafkalite can do: from their
+    next heartbeats on they read from there, with nobody restarted.
     """
     async with cluster(bootstrap) as (leaders, groups):
         if (found := await groups.find(group)) is None:

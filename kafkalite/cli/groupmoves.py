@@ -10,6 +10,7 @@ from kafkalite.cli.failure import fail
 from kafkalite.cli.groups import DEAD, EMPTY, Committed, Groups
 from kafkalite.cli.leaders import Leaders
 from kafkalite.cli.places import chosen_places, parse_to, parse_topics
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest
 
@@ -86,6 +87,16 @@ async def commit_moves(groups: Groups, group: str, moves: Sequence[Move]) -> Mov
     return Moved(
         [move for move in moves if move.place not in errors],
         [refusal(error, None, f"{group}: {place}") for place, error in errors.items()],
+    )
+
+
+async def tried_moves(leaders: Leaders, group: str, moves: Sequence[Move]) -> Moved:
+    """What `commit_moves` would do: it is refused for partitions that are not there."""
+    sizes = await leaders.known({move.place.topic for move in moves})
+    gone = {move.place for move in moves if move.place.partition >= sizes.get(move.place.topic, 0)}
+    return Moved(
+        [move for move in moves if move.place not in gone],
+        [refusal(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, f"{group}: {place}") for place in sorted(gone)],
     )
 
 

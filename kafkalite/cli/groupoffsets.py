@@ -7,6 +7,7 @@ lines carry the metadata too. What is imported may be either; an object begins w
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TextIO
 
@@ -14,7 +15,7 @@ import click
 
 from kafkalite.cli.client import bootstrap_option, command_runner, print_rows
 from kafkalite.cli.failure import fail
-from kafkalite.cli.groupmoves import COLUMNS, DRY_RUN, Moved, commit_moves, moves_to, must_rest, shortened
+from kafkalite.cli.groupmoves import COLUMNS, DRY_RUN, commit_moves, moves_to, must_rest, shortened, tried_moves
 from kafkalite.cli.groups import Committed, Groups
 from kafkalite.cli.leaders import Leaders
 from kafkalite.cli.places import OFFSET_MAX
@@ -22,6 +23,7 @@ from kafkalite.model import TopicPartition
 
 PARTITION_MAX = 2**31 - 1
 FIELDS = ("group", "topic", "partition", "offset")
+_WHOLE = re.compile(r"\s*(-?[0-9]{1,19})\s*", re.ASCII)
 
 Wanted = dict[str, dict[TopicPartition, Committed]]
 
@@ -78,7 +80,7 @@ Examples:
   kafkalite group offsets import billing.csv --group billing-2
 """,
 )
-@click.argument("source", type=click.File("r", encoding="utf-8"), default="-", metavar="[FILE]")
+@click.argument("source", type=click.File("r", encoding="utf-8-sig"), default="-", metavar="[FILE]")
 @click.option("-g", "--group", help="Take every line for this group, whatever group it names.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @bootstrap_option
@@ -97,7 +99,7 @@ async def import_(source: TextIO, group: str | None, dry_run: bool, bootstrap: s
         refused: list[str] = []
         for name, offsets_of in wanted.items():
             moves = moves_to(offsets_of, await groups.committed(name))
-            moved = Moved(moves, []) if dry_run else await commit_moves(groups, name, moves)
+            moved = await (tried_moves(leaders, name, moves) if dry_run else commit_moves(groups, name, moves))
             rows += [(name, *move.place, move.before, move.after.offset) for move in moved.moves]
             refused += moved.refused
     if rows:
@@ -146,7 +148,10 @@ def read_line(number: int, text: str) -> Line:
 
 def json_line(text: str) -> Line:
     """Raises ValueError."""
-    fields = json.loads(text)
+    try:
+        fields = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: {error.msg} at character {error.pos + 1}") from error
     if missing := {"topic", "partition", "offset"} - fields.keys():
         raise ValueError(f"it has no {', '.join(sorted(missing))}")
     group, topic, partition, offset = (fields.get(name) for name in FIELDS)
@@ -155,10 +160,17 @@ def json_line(text: str) -> Line:
 
 def csv_line(text: str) -> Line:
     """Raises ValueError."""
-    ((*group, topic, partition, offset),) = csv.reader([text])
-    if len(group) > 1:
-        raise ValueError("it has more columns than group, topic, partition and offset")
-    return checked(group[0] if group else None, topic, int(partition), int(offset), "")
+    (cells,) = csv.reader([text])
+    if not 3 <= len(cells) <= 4:
+        raise ValueError(f"it has {len(cells)} column(s), not topic,partition,offset or group,topic,partition,offset")
+    *group, topic, partition, offset = cells
+    return checked(group[0] if group else None, topic, number(partition), number(offset), "")
+
+
+def number(text: str) -> int | str:
+    """The number that is written here, or the text where it is none, for `checked` to refuse."""
+    found = _WHOLE.fullmatch(text)
+    return int(found[1]) if found else text
 
 
 def checked(group: Any, topic: Any, partition: Any, offset: Any, metadata: Any) -> Line:
@@ -166,9 +178,9 @@ def checked(group: Any, topic: Any, partition: Any, offset: Any, metadata: Any) 
     if not isinstance(topic, str) or not topic or not isinstance(group, str | None) or not isinstance(metadata, str):
         raise ValueError("group, topic and metadata are texts")
     if type(partition) is not int or not 0 <= partition <= PARTITION_MAX:
-        raise ValueError(f"its partition is {partition!r}")
+        raise ValueError(f"its partition is {partition!r}, not a number from 0 to {PARTITION_MAX}")
     if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
-        raise ValueError(f"its offset is {offset!r}")
+        raise ValueError(f"its offset is {offset!r}, not a number from 0 to {OFFSET_MAX}")
     return Line(group, TopicPartition(topic, partition), Committed(offset, metadata))
 
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kafkalite.cli.client import check, refusal
+from kafkalite.cli.client import check, next_steps, refusal
 from kafkalite.cli.failure import fail
 from kafkalite.cli.leaders import Leaders
 from kafkalite.errors import KafkaErrorCode
@@ -119,7 +119,8 @@ class Groups:
         """The group with its members; ends the command when there is none of that name."""
         found = await self.find(group)
         if found is None:
-            fail(refusal(KafkaErrorCode.GROUP_ID_NOT_FOUND, None, group))
+            gone = KafkaErrorCode.GROUP_ID_NOT_FOUND
+            fail(refusal(gone, None, group) + next_steps([gone]))
         return found
 
     async def state(self, group: str) -> str:

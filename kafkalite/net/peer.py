@@ -233,7 +233,8 @@ class _Wire(asyncio.Protocol):
         while len(whole) - at >= SIZE_BYTES:
             size = self._size(whole, at)
             if not SIZE_BYTES <= size <= self._frame_bytes_max:
-                self._fail(f"an answer of {size} bytes, allowed are {SIZE_BYTES} to {self._frame_bytes_max}")
+                allowed = f"{SIZE_BYTES} to {self._frame_bytes_max}"
+                self._fail(f"an answer of {size} bytes, allowed are {allowed}; is it a broker's port, without TLS?")
                 return
             if len(whole) - at - SIZE_BYTES < size:
                 break

@@ -62,7 +62,11 @@ def test_a_group_from_its_definition_to_its_end(broker: BrokerThread, kafkalite:
     ("args", "said"),
     [
         (("--topic", "t", "--assignor", "best"), "is not one of"),
-        (("--topic", "t", "--session-timeout-ms", "1"), "INVALID_SESSION_TIMEOUT"),
+        (
+            ("--topic", "t", "--session-timeout-ms", "1"),
+            "INVALID_SESSION_TIMEOUT); they are group.min.session.timeout.ms",
+        ),
+        (("--topic", "t", "--session-timeout-ms", "2147483648"), "2147483648 is not in the range"),
         (("--topic", "../t"), "INVALID_TOPIC_EXCEPTION"),
         (("--pattern", "("), "INVALID_REGULAR_EXPRESSION"),
         (("--pattern", "t", "--topic", "t"), "--topic or --pattern"),
@@ -85,6 +89,16 @@ def test_what_is_refused_of_several_partitions_is_said_and_the_rest_is_shown(kaf
     assert kafkalite("group", "offsets", "export", "billing", "--csv").stdout == "orders,0,0\n"
     none = kafkalite("group", "offsets", "import", "--group", "other", stdin="gone,0,0", code=2)
     assert (none.stdout, none.stderr.count("\n")) == ("", 1)
+
+
+def test_a_trial_of_an_import_refuses_what_the_import_would_refuse(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "tried")
+    lines = "tried,0,5\ntried,7,5\ngone,0,5\n"
+    tried = kafkalite("group", "offsets", "import", "--group", "trial", "--dry-run", stdin=lines, code=2)
+    assert "GROUP_ID_NOT_FOUND" in kafkalite("group", "describe", "trial", code=2).stderr, "nothing was committed"
+    done = kafkalite("group", "offsets", "import", "--group", "trial", stdin=lines, code=2)
+    assert (done.stdout, done.stderr) == (tried.stdout, tried.stderr)
+    assert [line.split() for line in done.stdout.splitlines()[1:]] == [["trial", "tried", "0", "-", "5"]]
 
 
 def test_what_members_read_is_moved_though_nothing_is_committed(broker: BrokerThread, kafkalite: Run) -> None:

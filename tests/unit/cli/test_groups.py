@@ -1,8 +1,11 @@
 """What users write for partitions, positions and offsets, and what is refused in one line."""
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
+from kafkalite.cli.client import check, next_steps
 from kafkalite.cli.failure import Failure
 from kafkalite.cli.group import ASSIGNORS
 from kafkalite.cli.groupmoves import say_outside
@@ -11,6 +14,7 @@ from kafkalite.cli.groups import Committed
 from kafkalite.cli.leaders import EARLIEST, LATEST
 from kafkalite.cli.main import main
 from kafkalite.cli.places import To, parse_to, parse_topics
+from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
 from kafkalite.state.assignors import ASSIGNORS as KNOWN
 
@@ -82,6 +86,40 @@ def test_lines_come_back() -> None:
 def test_lines_that_are_no_offsets(line: str) -> None:
     with pytest.raises(Failure, match="line 2 is no committed offset"):
         list(read_lines(["g,t,0,1", line]))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("hello", "it has 1 column(s), not topic,partition,offset or group,topic,partition,offset"),
+        ("a,b,t,0,1", "it has 5 column(s)"),
+        ("topic,partition,offset", "its partition is 'partition', not a number from 0 to 2147483647"),
+        ("t,0,-1", "its offset is -1, not a number from 0 to 9223372036854775807"),
+        ("t,0,1_0", "its offset is '1_0', not a number"),
+        (f"t,0,{'9' * 5000}", "its offset is '999"),
+        ('{"topic": ', "it is no JSON: Expecting value at character 11"),
+    ],
+)
+def test_what_is_wrong_with_a_line_is_said_in_its_own_terms(line: str, said: str) -> None:
+    with pytest.raises(Failure) as failed:
+        list(read_lines([line]))
+    assert failed.value.message.startswith(f"line 1 is no committed offset: {said}")
+
+
+def test_a_file_of_windows_is_read(tmp_path: Path) -> None:
+    """With a mark at its begin, which belongs to no topic, and with its ends of lines."""
+    (tmp_path / "offsets.csv").write_bytes(b"\xef\xbb\xbf{broken\r\n")
+    done = CliRunner().invoke(main, ["group", "offsets", "import", str(tmp_path / "offsets.csv")])
+    assert "it is no JSON" in done.stderr, "the brace is the first character"
+
+
+def test_refusals_end_with_what_to_do_next() -> None:
+    gone, full, other = Error.GROUP_ID_NOT_FOUND, Error.NON_EMPTY_GROUP, Error.OFFSET_OUT_OF_RANGE
+    with pytest.raises(Failure, match=r"^g: .*\(GROUP_ID_NOT_FOUND\); kafkalite group list shows"):
+        check(gone, None, "g")
+    with pytest.raises(Failure, match=r"\(OFFSET_OUT_OF_RANGE\)$"):
+        check(other, None, "g")
+    assert next_steps([gone, full, other, gone]) == next_steps([gone]) + next_steps([full])
 
 
 @pytest.mark.parametrize(
