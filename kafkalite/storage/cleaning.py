@@ -80,22 +80,30 @@ def be_nice() -> None:
 
     Niceness alone does not do it: a thread that wakes up takes the processor from the one that woke it, here the loop,
     and keeps it for about 3 ms. One of SCHED_BATCH never does. A system that refuses, as some containers do, is told of
-    once: that says nothing of the disk.
+    once: that says nothing of the disk, and the other of the two may be allowed.
     """
     thread = threading.get_native_id()
-    try:
-        if os.sched_getscheduler(thread) == os.SCHED_OTHER:
-            os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
-        if os.getpriority(os.PRIO_PROCESS, thread) < NICE:
-            os.setpriority(os.PRIO_PROCESS, thread, NICE)
-    except OSError as error:
-        tell_refused(str(error))
+    for give_way in (_wake_behind, _go_last):
+        try:
+            give_way(thread)
+        except OSError as error:
+            tell_refused(str(error))
 
 
-@lru_cache(maxsize=1)
+def _wake_behind(thread: int) -> None:
+    if os.sched_getscheduler(thread) == os.SCHED_OTHER:
+        os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
+
+
+def _go_last(thread: int) -> None:
+    if os.getpriority(os.PRIO_PROCESS, thread) < NICE:
+        os.setpriority(os.PRIO_PROCESS, thread, NICE)
+
+
+@lru_cache(maxsize=8)
 def tell_refused(reason: str) -> None:
     """One line for each reason, not for each job."""
-    logger.warning("compaction cannot give way to other threads: %s", reason)
+    logger.warning("compaction cannot give way to other threads as it should: %s", reason)
 
 
 def _aborted(plan: Plan) -> list[AbortedTransaction]:

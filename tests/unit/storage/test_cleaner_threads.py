@@ -157,10 +157,14 @@ def test_a_system_that_lets_no_thread_give_way_is_no_failed_disk(
 
     monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_OTHER)
     monkeypatch.setattr(os, "sched_setscheduler", refused)
+    asked: list[int] = []
+    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
+    monkeypatch.setattr(os, "setpriority", lambda *now: asked.append(now[-1]))
     kit = Kit(tmp_path)
     log = plain(kit, range(100))
     kit.start()
     kit.run()
+    assert asked and set(asked) == {NICE}, "that is another question to the system"
     assert kit.manager.is_online(log.root) and kit.cleaner.clean_until(log) == log.active.base_offset
     said = [record.message for record in caplog.records if "planted" in record.message]
-    assert said == ["compaction cannot give way to other threads: [Errno 1] planted"]
+    assert said == ["compaction cannot give way to other threads as it should: [Errno 1] planted"]
