@@ -7,7 +7,7 @@ cannot be said what it owns is left out, hears UNKNOWN_MEMBER_ID, and joins as a
 What a member owns is what it was assigned last. A cooperative member also keeps what the leader took from it until it
 has heard of that: what it claimed before the generation began, and claims still, where nobody else has been assigned
 it. What is claimed only since then counts for nothing: a static member that missed the generation claims what others
-have taken over in it.
+have taken over in it. A record holds one subscription of each member: after a replay that counts as both.
 Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup of Apache Kafka 4.3, which goes by assignments
 alone, takes members without one along without partitions, and assigns targets where this assigns what is owned.
 """
