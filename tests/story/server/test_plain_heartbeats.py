@@ -7,9 +7,10 @@ import pytest
 from kafkalite.coordinators.groups import Groups
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
+from kafkalite.protocol.schema import Request
 from kafkalite.state.consumer_sessions import Plain
-from tests.kit.members import assignment, beat, beat_join, heartbeat, join, sync
-from tests.kit.server import Client, running
+from tests.kit.members import assignment, beat, beat_join, given, heartbeat, join, leave, rewind, sync
+from tests.kit.server import Client, Hub, Wire, running
 from tests.story.server.test_group_admin import HEARTBEAT, SET, alter
 
 
@@ -105,6 +106,56 @@ async def test_a_repeated_heartbeat_is_judged_once(asked: list[str], commands: l
         asked.clear()
         await client.call(beat("g", "m", epoch))
         assert (asked, commands) == (["g"], ["g", "g"])
+
+
+AWAY = beat("g", "m", -2, instance_id="i"), 1
+GONE = beat("g", "m", -1, instance_id="i"), 1
+NEWS: dict[str, tuple[list[tuple[Request, int]], int]] = {
+    "it leaves": ([GONE], Error.UNKNOWN_MEMBER_ID),
+    "it steps aside": ([AWAY], Error.FENCED_MEMBER_EPOCH),
+    "another is there": ([AWAY, (beat_join("g", "n", "orders", instance_id="i"), 1)], Error.FENCED_INSTANCE_ID),
+    "an administrator removes it": ([(leave("g", ("", "i")), 5)], Error.UNKNOWN_MEMBER_ID),
+    "what it owns is rewound": ([(rewind("g", "orders", {0: 0}), 0)], Error.FENCED_MEMBER_EPOCH),
+    "it is back": ([GONE, (beat_join("g", "m", "orders", instance_id="i"), 1)], Error.FENCED_MEMBER_EPOCH),
+}
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("news", NEWS)
+async def test_a_repeated_heartbeat_comes_after_the_news(news: str, elsewhere: bool, asked: list[str]) -> None:
+    """In the same pass, while nothing of the news is committed yet; by the same connection or by another one."""
+    async with running(settings={"group.consumer.assignment.interval.ms": "0"}) as client:
+        await client.create("orders")
+        epoch = (await client.call(beat_join("g", "m", "orders", instance_id="i"))).member_epoch
+        hub = Hub(client.broker)
+        wire, other = Wire(hub), Wire(hub)
+        again = beat("g", "m", epoch, instance_id="i")
+        for _ in range(3):
+            wire.send((again, 1))
+            assert (await wire.answer()).error_code == 0
+        assert asked == ["g", "g"], "it was noted that it comes from elsewhere, then that it is at rest"
+        requests, error = NEWS[news]
+        if elsewhere:
+            other.send(*requests)
+            wire.send((again, 1))
+        else:
+            wire.send(*requests, (again, 1))
+        told = [await (other if elsewhere else wire).answer() for _ in requests]
+        assert all(not getattr(each, "error_code", 0) for each in told), told
+        assert (await wire.answer()).error_code == error
+
+
+async def test_a_topic_that_goes_is_missed_by_the_next_heartbeat(asked: list[str]) -> None:
+    async with running(settings={"group.consumer.assignment.interval.ms": "0"}) as client:
+        await client.create("orders", "other")
+        epoch = (await client.call(beat_join("g", "m", "orders", "other"))).member_epoch
+        for _ in range(2):
+            assert (await client.call(beat("g", "m", epoch))).error_code == 0
+        assert asked == ["g"]
+        kept = client.topic_id("other")
+        await client.delete("orders")
+        told = await client.call(beat("g", "m", epoch))
+        assert told.member_epoch == epoch and given(told) == {kept: [0]}, "it is to give the other one up first"
 
 
 async def test_where_the_consumer_protocol_is_switched_off(commands: list[str]) -> None:

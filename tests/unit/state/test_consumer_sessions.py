@@ -105,6 +105,19 @@ def test_an_old_heartbeat_is_of_an_old_calm(shard: Shard) -> None:
     assert after.calm is not before.calm and not before.calm.stands
 
 
+def test_who_left_and_is_back_has_another_session(shard: Shard) -> None:
+    """What was remembered before moves nothing any more: the session that runs is not the one that it knows."""
+    alice, before = settled(shard)
+    alice.leave()
+    alice.start_anew()
+    settle(alice)
+    after = beaten(shard, alice)
+    assert after is not None and after.session is not before.session and not before.calm.stands
+    before.session.heard_ms = shard.ms + SESSION_MS
+    shard.advance(SESSION_MS)
+    assert "alice" not in shard.group().members and not after.calm.stands
+
+
 def test_a_shorter_session_begins_the_long_way(shard: Shard) -> None:
     alice, plain = settled(shard)
     shard.settings = ConsumerGroupSettings(assignment_interval_ms=0, session_timeout_ms=SESSION_MS // 3)
