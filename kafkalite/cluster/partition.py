@@ -239,13 +239,8 @@ class Partition:
         log_start_offset = log.log_start_offset
         for append in appends:
             append.log_start_offset = log_start_offset
-        try:
-            if len(appends) == 1:  # as nearly always
-                appends[0].finish()
-            else:
-                each(Append.finish, appends)
-        finally:
-            self._readable_grew(size)
+        finish = appends[0].finish if len(appends) == 1 else partial(each, Append.finish, appends)
+        all_of(finish, partial(self._readable_grew, size))
 
     def _readable_grew(self, size: int) -> None:
         if self.log is not None and self.log.unsettled:
