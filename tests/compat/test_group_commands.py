@@ -71,7 +71,8 @@ def test_a_living_group_is_shown_and_protected(
     assert "has members (it is Stable)" in one_line(group("reset", name, "--to", "earliest", code=2))
     line = f"{topic},0,1\n"
     assert "has members" in one_line(group("offsets", "import", "--group", name, "--dry-run", stdin=line, code=2))
-    assert one_line(group("delete", name, code=2)).endswith("(NON_EMPTY_GROUP)")
+    refused = one_line(group("delete", name, code=2))
+    assert refused.endswith("the group has members (NON_EMPTY_GROUP); stop its members first")
     plan = objects(group("rewind", name, "--to", "earliest", "--dry-run", "--json"))
     assert [(each["before"], each["after"]) for each in plan] == [(3, 0), (3, 0)]
     assert committed(group_address, name, places(topic, 2)) == dict.fromkeys(places(topic, 2), 3)
