@@ -7,8 +7,7 @@ Laws:
 2. Nothing is captured: a match of a pattern with 10,000 groups took a second, without that it takes none.
 3. Matching many topics is a job outside the loop. It walks the topics once for several patterns, no more of them than
    may be compiled at once (law 1); 100 patterns and 10,000 topics take it some 50 ms, one by one they took 1.5 s.
-4. Internal topics match no pattern: a group that reads its own commits
-   would never come to an end.
+4. Internal topics match no pattern: a group that reads its own commits would never come to an end.
 """
 
 import re

@@ -179,12 +179,15 @@ class ConsumerGroups(ClassicMembers):
 
     def settings_changed(self) -> None:
         """What holds for groups may be something else than before."""
-        for group_id in list(self._calms):
-            self._end_calm(group_id)
+        self._end_calms()
 
     def ended(self) -> None:
         """The life of this machine is over: nobody is heard here any more."""
-        self.settings_changed()
+        self._end_calms()
+
+    def _end_calms(self) -> None:
+        for group_id in list(self._calms):
+            self._end_calm(group_id)
 
     def patterns_resolved(self, group_id: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
         """The answer to `ResolvePatterns`: names of topics by pattern, in the metadata of `version`."""
