@@ -44,6 +44,7 @@ from kafkalite.server.hosting import Hosting
 from kafkalite.server.limited_log import LimitedLog
 from kafkalite.server.listening import Listening
 from kafkalite.server.service import BrokerService
+from kafkalite.slicing import Slicer
 from kafkalite.state.fetch_sessions import FetchSessions
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.directories import FORMAT, DirectoryError, Identity
@@ -144,6 +145,7 @@ class Broker:
         if self._temporary is not None:
             os.mkdir(self._temporary, 0o700)
         self.clock = LoopClock(loop, self._raised)
+        self.slicer = Slicer(self.clock, self._raised)
         self.offload = ThreadOffload(loop, raised=self._raised)
         # Syncs that acknowledgements wait for: no other job keeps them waiting, nor one log directory the others.
         jobs = ThreadOffload(loop, ROUNDS * len(self.config.log_dirs), raised=self._raised, name="kafkalite-sync")
@@ -326,6 +328,7 @@ class Broker:
         self._close_cleaner()
         self.syncs.close()
         self.offload.close()
+        self.slicer.close()
         self.clock.close()
         if self._service is not None:
             self._service.close()
