@@ -43,6 +43,7 @@ from kafkalite.server.handlers.described import Descriptions
 from kafkalite.server.hosting import Hosting
 from kafkalite.server.limited_log import LimitedLog
 from kafkalite.server.listening import Listening
+from kafkalite.server.no_transactions import TransactionalClients
 from kafkalite.server.service import BrokerService
 from kafkalite.slicing import Slicer
 from kafkalite.state.fetch_sessions import FetchSessions
@@ -266,6 +267,7 @@ class Broker:
         self.configs = ConfigResources(self)
         self.descriptions = Descriptions()
         self.producer_ids = ProducerIds(self.store.take_producer_ids)
+        self.transactional_clients = TransactionalClients()
         self._ending = False
         self.fetch_sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)

@@ -2,18 +2,18 @@
 
 Version notes: v1 key type, before that a group; v4 several keys at once (KIP-699); v6 share groups (KIP-932), which
 are not served: INVALID_REQUEST, as from an Apache Kafka without them. The topic of the groups is made when somebody
-asks for the first one; unlike Kafka, which lets him ask again, the answer waits for it. Transactions are not
-coordinated yet: COORDINATOR_NOT_AVAILABLE, which is retriable.
+asks for the first one; unlike Kafka, which lets him ask again, the answer waits for it. Transactional ids are
+rejected until transactions are served: see `server.no_transactions`.
 """
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.server.call import Call
+from kafkalite.server.no_transactions import NO_TRANSACTIONS, NO_TRANSACTIONS_ERROR
 
 SEVERAL_KEYS_SINCE = 4
 GROUP, TRANSACTION = 0, 1
 NO_NODE = -1
-NO_TRANSACTIONS = "Transactions are not served yet."
 NOT_SERVED = "Keys of type {} are not served: groups (0) are."
 NO_TOPIC = "The topic of the groups cannot be made now; the broker's log says why."
 
@@ -23,7 +23,8 @@ Coordinator = FindCoordinatorResponse.Coordinator
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | None:
     """Say for every key who coordinates it."""
     if request.key_type == TRANSACTION:
-        return answer(call, request, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, NO_TRANSACTIONS)
+        call.broker.transactional_clients.warn(call, transactional_id(call, request))
+        return answer(call, request, NO_TRANSACTIONS_ERROR, NO_TRANSACTIONS)
     if request.key_type != GROUP:
         return answer(call, request, KafkaErrorCode.INVALID_REQUEST, NOT_SERVED.format(request.key_type))
 
@@ -32,6 +33,13 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordin
 
     call.broker.groups.ready(call.later(ready))
     return None
+
+
+def transactional_id(call: Call, request: FindCoordinatorRequest) -> str:
+    """The transactional id of the request, the first one of several."""
+    if call.version < SEVERAL_KEYS_SINCE:
+        return request.key
+    return request.coordinator_keys[0] if request.coordinator_keys else ""
 
 
 def answer(call: Call, request: FindCoordinatorRequest, error: int, reason: str | None) -> FindCoordinatorResponse:

@@ -1,21 +1,21 @@
 """InitProducerId, key 22, v0-5. A fresh producer id for an idempotent producer (KIP-98); ids never repeat.
 
 Version notes: v3 a producer may name its old id and epoch (KIP-360); without a transactional id it simply gets a new
-id. A transactional id is refused with COORDINATOR_NOT_AVAILABLE until transactions are served.
+id. A transactional id is rejected until transactions are served: see `server.no_transactions`.
 """
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite.server.call import Call
+from kafkalite.server.no_transactions import NO_TRANSACTIONS_ERROR
 
 
 def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
     """Answer the next id of this broker's block; the block was made durable before its first use."""
     if request.transactional_id is not None:
-        refusal = (
-            KafkaErrorCode.COORDINATOR_NOT_AVAILABLE if request.transactional_id else KafkaErrorCode.INVALID_REQUEST
+        return InitProducerIdResponse(
+            error_code=transactional_error(call, request.transactional_id), producer_id=-1, producer_epoch=-1
         )
-        return InitProducerIdResponse(error_code=refusal, producer_id=-1, producer_epoch=-1)
 
     def drawn(producer_id: int, error: int) -> None:
         epoch = -1 if error else 0
@@ -23,3 +23,11 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducer
 
     call.broker.producer_ids.draw(call.later(drawn))
     return None
+
+
+def transactional_error(call: Call, transactional_id: str) -> KafkaErrorCode:
+    """The error for a producer with a transactional id; an empty id is INVALID_REQUEST, as in Kafka."""
+    if not transactional_id:
+        return KafkaErrorCode.INVALID_REQUEST
+    call.broker.transactional_clients.warn(call, transactional_id)
+    return NO_TRANSACTIONS_ERROR

@@ -54,7 +54,7 @@ async def test_the_coordinator_of_a_group_is_this_broker(client: Client, version
 @pytest.mark.parametrize(
     ("key_type", "error"),
     [
-        (TRANSACTION, Error.COORDINATOR_NOT_AVAILABLE),
+        (TRANSACTION, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (SHARE, Error.INVALID_REQUEST),
         (77, Error.INVALID_REQUEST),
         (-1, Error.INVALID_REQUEST),

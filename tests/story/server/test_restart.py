@@ -153,11 +153,6 @@ async def test_producer_ids_never_repeat(tmp_path: Path) -> None:
     assert len(set(seen)) == seen_after_kill
 
 
-async def test_a_transactional_producer_is_told_that_there_is_no_coordinator(client: Client) -> None:
-    answer = await client.call(InitProducerIdRequest(transactional_id="me", transaction_timeout_ms=1000))
-    assert (answer.error_code, answer.producer_id) == (KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
-
-
 @pytest.mark.parametrize("lost", ["directory", "log"])
 async def test_a_partition_whose_files_vanished_is_offline_and_never_empty(tmp_path: Path, lost: str) -> None:
     async with running(str(tmp_path)) as client:

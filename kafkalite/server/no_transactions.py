@@ -1,0 +1,46 @@
+"""Rejection of transactional clients, until this broker has a transaction coordinator.
+
+Clients repeat FindCoordinator and InitProducerId without a limit while the error is retriable, so a retriable error
+makes `initTransactions()` hang. librdkafka also repeats UNSUPPORTED_VERSION and INVALID_REQUEST;
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED is the one error that every client takes as fatal at this step (rdkafka_txnmgr.c,
+TransactionManager.java, kafka-python's and aiokafka's transaction managers).
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from kafkalite.errors import KafkaErrorCode
+
+if TYPE_CHECKING:
+    from kafkalite.server.call import Call
+
+LOGGER = logging.getLogger("kafkalite.server")
+CLIENTS_MAX = 1000  # remembered at once; client ids are the clients' choice
+NO_TRANSACTIONS_ERROR = KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+NO_TRANSACTIONS = "This version of kafkalite has no transactions: use an idempotent producer without transactional.id."
+
+
+class TransactionalClients:
+    """Logs one warning for each client that asks for transactions.
+
+    A client is its client id at its host. The newest `CLIENTS_MAX` clients are remembered, so that the memory is
+    bounded; a client that was forgotten is logged again.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], None] = {}
+
+    def warn(self, call: "Call", transactional_id: str) -> None:
+        """Log that this client's request for transactions is rejected, unless the client was logged before."""
+        client = call.client_id, call.client_host
+        if client in self._known:
+            return
+        if len(self._known) >= CLIENTS_MAX:
+            del self._known[next(iter(self._known))]
+        self._known[client] = None
+        LOGGER.warning(
+            "client %r at %s: transactional.id %r is rejected: this version has no transactions",
+            call.client_id,
+            call.client_host,
+            transactional_id,
+        )
