@@ -89,13 +89,23 @@ def subscribed(members: Members, topics: Topics) -> list[bytes]:
 
 
 def subscribers(members: Members, topics: Topics) -> dict[bytes, list[str]]:
-    """Answer who is subscribed to each topic that exists, members in the order of `in_order`."""
-    found: dict[bytes, list[str]] = {topic_id: [] for topic_id in subscribed(members, topics)}
-    for member_id in in_order(members):
-        for topic_id in members[member_id].topics:
-            if topic_id in found:
-                found[topic_id].append(member_id)
-    return found
+    """Answer who is subscribed to each topic that exists, members in the order of `in_order`.
+
+    Topics with the same subscribers share one list: there are as many lists as combinations of subscriptions.
+    """
+    rank = {member_id: at for at, member_id in enumerate(in_order(members))}
+    alike: dict[frozenset[bytes], list[str]] = {}
+    for member_id in rank:
+        alike.setdefault(members[member_id].topics, []).append(member_id)
+    groups = list(alike.values())
+    combinations: dict[bytes, list[int]] = {topic_id: [] for topic_id in subscribed(members, topics)}
+    for at, subscription in enumerate(alike):
+        for topic_id in subscription & combinations.keys():
+            combinations[topic_id].append(at)
+    merged: dict[tuple[int, ...], list[str]] = {}
+    for combination in set(map(tuple, combinations.values())):
+        merged[combination] = sorted([member_id for at in combination for member_id in groups[at]], key=rank.__getitem__)
+    return {topic_id: merged[tuple(combination)] for topic_id, combination in combinations.items()}
 
 
 def in_order(members: Members) -> list[str]:

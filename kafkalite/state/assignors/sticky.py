@@ -19,11 +19,10 @@ def assign(members: Members, topics: Topics) -> dict[str, Assignment]:
     holdings, free = keep_targets(members, topics)
     by_topic = subscribers(members, topics)
     order = _hardest_first(by_topic, topics)
-    for topic_id in order:
-        _deal_out(holdings, topic_id, free.get(topic_id, []), by_topic[topic_id])
+    _deal_out(holdings, [topic_id for topic_id in order if topic_id in free], free, by_topic)
     shared = [topic_id for topic_id in order if len(by_topic[topic_id]) > 1]
     for _ in range(ROUNDS_MAX):
-        if not sum([_balance(holdings, topic_id, by_topic[topic_id]) for topic_id in shared]):
+        if not _balance_all(holdings, shared, by_topic):
             break
     return holdings.assignment()
 
@@ -38,22 +37,60 @@ def _hardest_first(by_topic: dict[bytes, list[str]], topics: Topics) -> list[byt
     return sorted(by_topic, key=difficulty)
 
 
-def _deal_out(holdings: Holdings, topic_id: bytes, partitions: list[int], member_ids: list[str]) -> None:
-    least = [(holdings.size[member_id], place) for place, member_id in enumerate(member_ids)]
-    heapify(least)
-    for partition in partitions:
-        size, place = least[0]
-        heapreplace(least, (size + 1, place))
-        holdings.give(member_ids[place], topic_id, partition)
+def _deal_out(
+    holdings: Holdings, order: list[bytes], free: dict[bytes, list[int]], by_topic: dict[bytes, list[str]]
+) -> None:
+    """Give partitions without an owner to the least loaded subscribers, topic after topic.
+
+    Neighbours in the order that have the same subscribers share one heap.
+    """
+    least: list[tuple[int, int]] = []
+    member_ids: list[str] = []
+    for topic_id in order:
+        if by_topic[topic_id] is not member_ids:
+            member_ids = by_topic[topic_id]
+            least = [(holdings.size[member_id], place) for place, member_id in enumerate(member_ids)]
+            heapify(least)
+        for partition in free[topic_id]:
+            size, place = least[0]
+            heapreplace(least, (size + 1, place))
+            holdings.give(member_ids[place], topic_id, partition)
+
+
+def _balance_all(holdings: Holdings, order: list[bytes], by_topic: dict[bytes, list[str]]) -> int:
+    """Balance one topic after the other; answer how many partitions moved.
+
+    Subscribers that were found even stay so until a partition moves: other topics with the same list are passed over.
+    """
+    even: set[int] = set()  # lists of subscribers, by identity
+    moved = 0
+    for topic_id in order:
+        member_ids = by_topic[topic_id]
+        if id(member_ids) in even:
+            continue
+        moved_here = _balance(holdings, topic_id, member_ids)
+        if moved_here:
+            even.clear()
+            moved += moved_here
+        elif _is_even(holdings, member_ids):
+            even.add(id(member_ids))
+    return moved
+
+
+def _is_even(holdings: Holdings, member_ids: list[str]) -> bool:
+    sizes = [holdings.size[member_id] for member_id in member_ids]
+    return max(sizes) - min(sizes) < 2
 
 
 def _balance(holdings: Holdings, topic_id: bytes, member_ids: list[str]) -> int:
     """Move partitions of one topic from the most to the least loaded; answer how many moved.
 
     An entry of a heap counts only while the size in it is true: a member that gave or got stands in both heaps.
+    No member both gives and gets: the largest size never grows, the smallest never shrinks.
     """
     size = holdings.size
-    if max(map(size.__getitem__, member_ids)) - min(map(size.__getitem__, member_ids)) < 2:
+    ascending: dict[str, list[int]] = {}  # the partitions of the topic that each giver has left
+    if _is_even(holdings, member_ids):
         return 0
     least = [(size[member_id], place) for place, member_id in enumerate(member_ids)]
     most = [(-size[member_id], -place) for place, member_id in enumerate(member_ids)]
@@ -73,15 +110,13 @@ def _balance(holdings: Holdings, topic_id: bytes, member_ids: list[str]) -> int:
         if not holdings.owned[giver].get(topic_id):
             heappop(most)
             continue
-        _move(holdings, topic_id, giver, taker)
+        if giver not in ascending:
+            ascending[giver] = sorted(holdings.owned[giver][topic_id])
+        partition = ascending[giver].pop()
+        holdings.take(giver, topic_id, partition)
+        holdings.give(taker, topic_id, partition)
         moved += 1
         for place in (-most[0][1], least[0][1]):
             heappush(least, (size[member_ids[place]], place))
             heappush(most, (-size[member_ids[place]], -place))
     return moved
-
-
-def _move(holdings: Holdings, topic_id: bytes, giver: str, taker: str) -> None:
-    partition = max(holdings.owned[giver][topic_id])
-    holdings.take(giver, topic_id, partition)
-    holdings.give(taker, topic_id, partition)

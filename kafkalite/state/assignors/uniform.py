@@ -8,6 +8,7 @@ it is.
 """
 
 from collections.abc import Iterator
+from heapq import heapify, heapreplace
 
 from kafkalite.state.assignors import sticky
 from kafkalite.state.assignors.spec import Assignment, Holdings, Members, Topics, keep_targets
@@ -39,10 +40,22 @@ def _quotas(holdings: Holdings, partitions: int) -> dict[str, int]:
 
 
 def _surrender(holdings: Holdings, member_id: str, quota: int) -> Iterator[tuple[bytes, int]]:
-    """Take what is above the quota, the highest partitions of the topic that the member owns most of."""
+    """Take what is above the quota, the highest partitions of the topic that the member owns most of; of topics with
+    equal counts, that with the highest id.
+    """
+    if holdings.size[member_id] <= quota:
+        return
     owned = holdings.owned[member_id]
+    by_id = sorted(owned, reverse=True)
+    largest = [(-len(owned[topic_id]), place) for place, topic_id in enumerate(by_id)]
+    heapify(largest)
+    ascending: dict[bytes, list[int]] = {}
     while holdings.size[member_id] > quota:
-        topic_id = max(owned, key=lambda topic_id: (len(owned[topic_id]), topic_id))
-        partition = max(owned[topic_id])
+        count, place = largest[0]
+        topic_id = by_id[place]
+        if topic_id not in ascending:
+            ascending[topic_id] = sorted(owned[topic_id])
+        partition = ascending[topic_id].pop()
         holdings.take(member_id, topic_id, partition)
+        heapreplace(largest, (count + 1, place))
         yield topic_id, partition
