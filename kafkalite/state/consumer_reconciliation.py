@@ -17,6 +17,9 @@ __all__ = ["TRANSITIONS", "Finding", "MemberState", "Owners", "Situation", "draw
 Owners = Mapping[tuple[bytes, int], str]
 """Who owns a partition now, or has still to give it up."""
 
+NOTHING: frozenset[int] = frozenset()
+NO_EPOCHS: Mapping[int, int] = {}
+
 
 class MemberState(IntEnum):
     """Where a member stands, by the number that Kafka stores."""
@@ -104,19 +107,25 @@ def _unsubscribed(current: Current, now: Situation) -> Step:
 
 
 def _towards_target(current: Current, now: Situation) -> Step:
-    assigned: dict[bytes, dict[int, int]] = {}
-    pending: dict[bytes, dict[int, int]] = {}
-    fresh: dict[bytes, dict[int, int]] = {}
+    assigned: dict[bytes, Mapping[int, int]] = {}
+    pending: dict[bytes, Mapping[int, int]] = {}
+    fresh: dict[bytes, Mapping[int, int]] = {}
     awaits = False
     for topic_id in sorted(now.target.keys() | current.assigned.keys()):
-        target = now.target.get(topic_id, frozenset()) if topic_id in now.subscribed else frozenset()
-        epochs = current.assigned.get(topic_id, {})
-        _put(assigned, topic_id, {partition: epoch for partition, epoch in epochs.items() if partition in target})
-        _put(pending, topic_id, {partition: epoch for partition, epoch in epochs.items() if partition not in target})
-        missing = sorted(target - epochs.keys())
-        free = [at for at in missing if now.owners.get((topic_id, at), current.member_id) == current.member_id]
-        awaits = awaits or len(free) < len(missing)
-        _put(fresh, topic_id, dict.fromkeys(free, now.target_epoch))
+        target = now.target.get(topic_id, NOTHING) if topic_id in now.subscribed else NOTHING
+        epochs = current.assigned.get(topic_id, NO_EPOCHS)
+        if epochs.keys() <= target:
+            _put(assigned, topic_id, epochs)
+        else:
+            _put(assigned, topic_id, {partition: epoch for partition, epoch in epochs.items() if partition in target})
+            _put(pending, topic_id, {at: epoch for at, epoch in epochs.items() if at not in target})
+        missing = target.difference(epochs)
+        if missing:
+            free = [
+                at for at in sorted(missing) if now.owners.get((topic_id, at), current.member_id) == current.member_id
+            ]
+            awaits = awaits or len(free) < len(missing)
+            _put(fresh, topic_id, dict.fromkeys(free, now.target_epoch))
     if pending and _holds(now.owned, pending):
         return Step(Finding.TO_REVOKE, assigned, pending)
     for topic_id, epochs in fresh.items():
@@ -124,7 +133,7 @@ def _towards_target(current: Current, now: Situation) -> Step:
     return Step(Finding.TO_AWAIT if awaits else Finding.COMPLETE, assigned, {})
 
 
-def _put(into: dict[bytes, dict[int, int]], topic_id: bytes, epochs: dict[int, int]) -> None:
+def _put(into: dict[bytes, Mapping[int, int]], topic_id: bytes, epochs: Mapping[int, int]) -> None:
     if epochs:
         into[topic_id] = epochs
 

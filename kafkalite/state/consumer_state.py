@@ -118,7 +118,9 @@ class ConsumerGroup:
 
     def subscribed_topics(self) -> set[str]:
         """Answer the names of all topics that anybody in the group is subscribed to."""
-        return set().union(*(self.topics_of(member_id) for member_id in self.members))
+        names = {member.subscribed_topic_names for member in self.members.values()}
+        patterns = [self.patterns[each] for each in self.subscribed_patterns() if each in self.patterns]
+        return set().union(*names, *(pattern.topics for pattern in patterns))
 
     def reads_any(self, names: frozenset[str]) -> bool:
         """Whether anybody in the group is subscribed to one of these topics: asked of every group when a topic changes,

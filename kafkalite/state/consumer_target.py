@@ -46,15 +46,14 @@ def refresh_target(draft: Draft, topics: Topics, settings: ConsumerGroupSettings
 
 def _assign(group: ConsumerGroup, topics: Topics, settings: ConsumerGroupSettings) -> dict[str, Assignment]:
     found = sorted((t for t in map(topics.by_name, group.subscribed_topics()) if t is not None), key=lambda t: t.name)
-    members = {
-        member_id: MemberSpec(
-            subscribed_ids(group, member_id, topics),
-            group.targets.get(member_id, {}),
-            member.instance_id,
-            member.rack_id,
-        )
-        for member_id, member in group.members.items()
-    }
+    ids: dict[tuple[tuple[str, ...], str], frozenset[bytes]] = {}  # members with the same subscription share one
+    members = {}
+    for member_id, member in group.members.items():
+        subscription = member.subscribed_topic_names, member.subscribed_topic_regex
+        if subscription not in ids:
+            ids[subscription] = subscribed_ids(group, member_id, topics)
+        target = group.targets.get(member_id, {})
+        members[member_id] = MemberSpec(ids[subscription], target, member.instance_id, member.rack_id)
     assign = ASSIGNORS[assignor_of(group, settings)]
     return assign(members, {topic.topic_id: topic.partitions for topic in found})
 

@@ -104,7 +104,9 @@ def subscribers(members: Members, topics: Topics) -> dict[bytes, list[str]]:
             combinations[topic_id].append(at)
     merged: dict[tuple[int, ...], list[str]] = {}
     for combination in set(map(tuple, combinations.values())):
-        merged[combination] = sorted([member_id for at in combination for member_id in groups[at]], key=rank.__getitem__)
+        merged[combination] = sorted(
+            [member_id for at in combination for member_id in groups[at]], key=rank.__getitem__
+        )
     return {topic_id: merged[tuple(combination)] for topic_id, combination in combinations.items()}
 
 
