@@ -2,24 +2,24 @@
 
 import time
 from collections.abc import Mapping, Sequence
-
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
-from confluent_kafka.cimpl import NewTopic
+from typing import TYPE_CHECKING
 
 from perf.brokers.base import Running
 
+if TYPE_CHECKING:  # `--help` works where confluent_kafka is not installed
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import OffsetSpec
+
 TIMEOUT_S = 120.0
-NOT_YET = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError._NOENT,  # "no leaders found"
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._UNKNOWN_TOPIC,
-}
+NOT_YET = (
+    "UNKNOWN_TOPIC_OR_PART",
+    "LEADER_NOT_AVAILABLE",
+    "NOT_LEADER_FOR_PARTITION",
+    "UNKNOWN_LEADER_EPOCH",
+    "_NOENT",  # "no leaders found"
+    "_UNKNOWN_PARTITION",
+    "_UNKNOWN_TOPIC",
+)
 
 
 class VerificationError(Exception):
@@ -30,12 +30,16 @@ class Topics:
     """Topics of one broker, through an independent client (librdkafka)."""
 
     def __init__(self, broker: Running) -> None:
+        from confluent_kafka.admin import AdminClient
+
         self.broker = broker
         # Telemetry (KIP-714) is the client's own chatter and no part of any load.
         self._admin = AdminClient({"bootstrap.servers": broker.address, "enable.metrics.push": False, "log_level": 2})
 
     def create(self, names: Sequence[str], partitions: int, configs: Mapping[str, str] | None = None) -> None:
         """Create the topics and wait until every partition has a leader that answers for it."""
+        from confluent_kafka.admin import NewTopic
+
         more = {"num_partitions": partitions, "replication_factor": 1, "config": dict(configs or {})}
         wanted = [NewTopic(name, **more) for name in names]
         for future in self._admin.create_topics(wanted, request_timeout=TIMEOUT_S).values():
@@ -51,12 +55,14 @@ class Topics:
                 raise VerificationError(f"{self.broker.name}: {name} has no leaders after {TIMEOUT_S} s: {error}")
             time.sleep(0.05)  # leaders come by no event that a client can wait for
 
-    def _not_yet(self, name: str, partitions: int) -> KafkaException | None:
+    def _not_yet(self, name: str, partitions: int) -> "KafkaException | None":
+        from confluent_kafka import KafkaException
+
         # Metadata may name a leader before that broker knows of it: ask the leader itself, as ListOffsets does.
         try:
             self.records(name, partitions)
         except KafkaException as error:
-            if error.args[0].code() in NOT_YET:
+            if error.args[0].name() in NOT_YET:
                 return error
             raise VerificationError(f"{self.broker.name}: {name}: {error}") from error
         return None
@@ -70,10 +76,14 @@ class Topics:
         return sum(self._held(name, partitions))
 
     def _held(self, name: str, partitions: int) -> list[int]:
+        from confluent_kafka.admin import OffsetSpec
+
         ends, starts = (self._offsets(name, partitions, spec) for spec in (OffsetSpec.latest(), OffsetSpec.earliest()))
         return [end - start for end, start in zip(ends, starts, strict=True)]
 
-    def _offsets(self, name: str, partitions: int, spec: OffsetSpec) -> list[int]:
+    def _offsets(self, name: str, partitions: int, spec: "OffsetSpec") -> list[int]:
+        from confluent_kafka import TopicPartition
+
         asked = [TopicPartition(name, number) for number in range(partitions)]
         answers = self._admin.list_offsets(dict.fromkeys(asked, spec))
         found = {partition.partition: int(future.result(TIMEOUT_S).offset) for partition, future in answers.items()}

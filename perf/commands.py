@@ -1,5 +1,6 @@
 """`compare` and `profile`: what they may be told, and what they print."""
 
+import importlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,11 @@ def _chosen(kind: str, names: str, known: Mapping[str, object]) -> list[str]:
     return wanted
 
 
+def _import_client() -> None:
+    """Raise ModuleNotFoundError before a broker starts where the client of the loads is not installed."""
+    importlib.import_module("confluent_kafka")
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Measure brokers as processes of their own."""
@@ -43,6 +49,7 @@ def compare_command(brokers: str, loads: str, rounds: int, quick: bool, work: Pa
 
     Example: python -m perf compare --brokers kafkalite,kafka --loads produce-100,consume-100 --rounds 5
     """
+    _import_client()
     kinds = [BROKERS[name] for name in _chosen("--brokers", brokers, BROKERS)]
     chosen = [LOADS[name] for name in _chosen("--loads", loads, LOADS)]
     for name, reason in [(part.name, part.missing()) for part in kinds] + [
@@ -73,6 +80,7 @@ def compare_command(brokers: str, loads: str, rounds: int, quick: bool, work: Pa
 @click.option("--out", type=click.Path(path_type=Path), help="Keep perf.data here.")
 def profile_command(broker: str, load: str, quick: bool, lines: int, out: Path | None) -> None:
     """Run one load against one broker under `perf record` and show where its CPU time went."""
+    _import_client()
     try:
         click.echo(profile(BROKERS[broker], LOADS[load], quick=quick, lines=lines, out=out))
     except (VerificationError, BrokerError) as error:

@@ -9,8 +9,6 @@ import os
 import time
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-
 from kafkalite.records import Builder
 from perf.brokers.base import Running
 from perf.checks import TIMEOUT_S, Topics, VerificationError
@@ -98,6 +96,8 @@ class Compaction(Load):
 
 def compact(broker: Running) -> None:
     """Turn the topic into a compacted one."""
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
     admin = AdminClient({"bootstrap.servers": broker.address, "enable.metrics.push": False, "log_level": 2})
     entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
     change = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])

@@ -1,12 +1,14 @@
 """One record at a time through confluent-kafka: produce, wait for the acknowledgement, next."""
 
 import time
-
-from confluent_kafka import KafkaError, Message, Producer
+from typing import TYPE_CHECKING
 
 from perf.checks import VerificationError
 from perf.loads.base import LATENCY_FIGURES, FreshTopic, Load, Sample, Turn, quantiles_ms
 from perf.loads.rdkafka import build_missing, read_back
+
+if TYPE_CHECKING:  # `--help` works where confluent_kafka is not installed
+    from confluent_kafka import KafkaError, Message, Producer
 
 VALUE = b"x" * 100
 
@@ -20,6 +22,8 @@ class AckLatency(Load):
         return build_missing()
 
     def run(self, turn: Turn) -> Sample:
+        from confluent_kafka import Producer
+
         count = turn.scaled(5_000, 1_000)
         settings = {"bootstrap.servers": turn.broker.address, "linger.ms": 0, "acks": "all"}
         with FreshTopic(turn, self.name, 1) as topic:
@@ -30,11 +34,11 @@ class AckLatency(Load):
         return quantiles_ms(seconds)
 
 
-def send(producer: Producer, topic: str) -> float:
+def send(producer: "Producer", topic: str) -> float:
     """Seconds until the acknowledgement. Raises VerificationError if the record is refused."""
     answers: list[KafkaError | None] = []
 
-    def reported(error: KafkaError | None, _: Message) -> None:
+    def reported(error: "KafkaError | None", _: "Message") -> None:
         answers.append(error)
 
     started = time.perf_counter()

@@ -95,6 +95,13 @@ def test_the_command_says_its_version(clean: Path) -> None:
     assert run(clean / "kafkalite", "--version", cwd=clean) == f"kafkalite {VERSION}\n"
 
 
+def test_every_command_that_is_listed_has_a_help(clean: Path) -> None:
+    commands = re.findall(r"^  (\w+)  ", run(clean / "kafkalite", "--help", cwd=clean), re.MULTILINE)
+    assert {"serve", "topic", "produce"} <= set(commands) and "perf" not in commands
+    for command in commands:
+        assert run(clean / "kafkalite", command, "--help", cwd=clean).startswith(f"Usage: kafkalite {command}")
+
+
 def test_every_module_imports(clean: Path) -> None:
     code = (
         "import importlib, pkgutil, kafkalite\n"
