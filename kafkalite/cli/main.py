@@ -8,13 +8,16 @@ What is wrong is said in one line on standard error, with exit code 2.
 import sys
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 
 from kafkalite._version import VERSION
 from kafkalite.cli.failure import Failure
+from kafkalite.cli.streams import require_stdout, reserve_standard_fds
 
+WITHOUT_OUTPUT = ("serve", "produce")  # what they print is no result: they run without standard output
 INTERRUPTED = 130  # what a shell says of a process that SIGINT ended
 
 # What `kafkalite --help` shows of each subcommand; the long text stands in its module.
@@ -25,8 +28,9 @@ COMMANDS = {
     "produce": "Send lines or JSON lines from a file or a pipe to a topic.",
     "consume": "Read a topic as lines or JSON.",
     "log": "Look into the files of a partition.",
-    "perf": "Measure this broker, or compare it with others.",
 }
+if (Path(__file__).parents[2] / "perf" / "__main__.py").is_file():  # the source checkout, not an installed package
+    COMMANDS["perf"] = "Measure this broker, or compare it with others."
 
 
 class LazyGroup(click.Group):
@@ -50,6 +54,8 @@ class LazyGroup(click.Group):
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and (near := get_close_matches(name, COMMANDS)):
             ctx.fail(f"No such command {name!r}. Did you mean {near[0]!r}?")
+        if name in COMMANDS and name not in WITHOUT_OUTPUT:
+            require_stdout()
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -59,6 +65,7 @@ class LazyGroup(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         """As click's, but what is wrong takes one line."""
         run: Any = super().main
+        reserve_standard_fds()
         if not extra.get("standalone_mode", True):
             return run(*args, **extra)
         try:

@@ -17,6 +17,7 @@ from kafkalite.cli.client import bootstrap_option, check, command_runner
 from kafkalite.cli.failure import Failure, fail
 from kafkalite.cli.leaders import Leaders
 from kafkalite.cli.lines import Line, blocks, json_line, plain_reader
+from kafkalite.cli.streams import InputFile
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.records import Builder
 from kafkalite.records.partitioner import partition_of
@@ -43,7 +44,7 @@ Examples:
     "-f",
     "--file",
     "source",
-    type=click.File("rb"),
+    type=InputFile(),
     default="-",
     help="Where to read from; standard input if not given.",
 )
