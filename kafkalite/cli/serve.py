@@ -3,7 +3,8 @@
 Laws: standard output has one line, `kafkalite ready on HOST:PORT`, when the broker accepts; everything else is the log
 on standard error. What keeps the broker from starting, or from going on, is one line and exit code 2. The first
 SIGTERM, SIGINT or SIGHUP (its terminal is gone, unless `nohup` told it not to care) ends it cleanly with code 0, the
-second one at once, whatever the broker is doing.
+second one at once, whatever the broker is doing. Signals within `REPEATED_S` of the first one are the same request: a
+wrapper passes on what the terminal has already sent to the whole process group.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import platform
 import resource
 import signal
 import socket
+import time
 from collections.abc import Iterable
 
 import click
@@ -35,6 +37,7 @@ LOGGER = logging.getLogger("kafkalite.serve")
 DEFAULT_LISTENER = "PLAINTEXT://localhost:9092"
 DEFAULT_DATA = "./data"
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+REPEATED_S = 0.5  # how long a repeated signal belongs to the first one
 LOCAL_NAME = "localhost"
 COLLECT_AFTER = 20_000  # new objects: those of the requests of one pass are alive together, and are no garbage
 UNPRIVILEGED = 1024  # the first port that anybody may listen on, unless the system says otherwise
@@ -56,7 +59,10 @@ file, that over Kafka's default."""
 )
 @click.option("-c", "--config", "file", metavar="FILE", help="server.properties, or TOML when it ends with .toml.")
 @click.option(
-    "-l", "--listen", metavar="HOST:PORT", help="Where to accept; port 0 takes a free one.  [default: localhost:9092]"
+    "-l",
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address to listen on: no host (:9092) is every address, port 0 a free one.  [default: localhost:9092]",
 )
 @click.option("-d", "--data", metavar="DIR", help="Where to keep the data.  [default: ./data]")
 @click.option(
@@ -150,21 +156,33 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
 
 
 def asked_to_end(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
-    """An event that the first of the signals sets; from then on they have their default effect.
+    """An event that the first of the signals sets; `REPEATED_S` later they have their default effect.
 
-    Not by `loop.add_signal_handler`: a start that recovers for a minute would hear neither signal before its end.
+    Not by `loop.add_signal_handler`: a start that recovers for a minute would hear neither signal before its end. For
+    the same reason the handler itself ends the process when the loop could not restore the default effect in time.
     """
     asked = asyncio.Event()
+    ended_by = [
+        ending for ending in ENDING if ending is not signal.SIGHUP or signal.getsignal(ending) != signal.SIG_IGN
+    ]
+    first_at: list[float] = []
 
-    heard = [ending for ending in ENDING if ending is not signal.SIGHUP or signal.getsignal(ending) != signal.SIG_IGN]
+    def restore() -> None:
+        for ending in ended_by:
+            signal.signal(ending, signal.SIG_DFL)
 
     def got(number: int, _frame: object) -> None:
-        for ending in heard:
-            signal.signal(ending, signal.SIG_DFL)
-        LOGGER.info("%s: ending; once more ends at once", signal.Signals(number).name)
+        if first_at:
+            if time.monotonic() - first_at[0] >= REPEATED_S:
+                restore()
+                signal.raise_signal(number)
+            return
+        first_at.append(time.monotonic())
+        LOGGER.info("%s received, shutting down; send it again to exit immediately", signal.Signals(number).name)
         loop.call_soon_threadsafe(asked.set)
+        loop.call_soon_threadsafe(loop.call_later, REPEATED_S, restore)
 
-    for ending in heard:
+    for ending in ended_by:
         signal.signal(ending, got)
     return asked
 
