@@ -25,6 +25,7 @@ from kafkalite.storage.segment import Segment
 from kafkalite.storage.syncing import FlushPlan, sync
 from kafkalite.storage.times import Found
 from kafkalite.storage.transactions import AbortedTransaction
+from kafkalite.storage.trouble import lacks_descriptors
 
 OFFSET_OUT_OF_RANGE = 1
 KAFKA_STORAGE_ERROR = 56
@@ -136,7 +137,13 @@ class Log(LogCore):
     def roll(self, base_offset: int) -> None:
         """Begin the next segment at `base_offset`. Raises OSError, with the log as it was."""
         self.active.finish()
-        segment = Segment(base_offset, self.directory, self.disk, self.config).create()
+        segment = Segment(base_offset, self.directory, self.disk, self.config)
+        try:
+            segment.create()
+        except OSError:
+            segment.remove()  # here, where its name is known: a later roll may be at another offset
+            self.rolls += 1  # the next flush syncs the directory
+            raise
         segment.cache = self.cache
         self.due_snapshots[base_offset] = self.pack_producers()
         self.active.closed = True
@@ -168,13 +175,20 @@ class Log(LogCore):
 
     def cut_back(self, offset: int) -> None:
         """Drop every byte and entry at or above `offset`. Raises OSError."""
-        kept = [segment for segment in self.segments if segment.base_offset < offset] or [self.segments[0]]
+        # As LocalLog.truncateTo: a segment that begins at `offset` stays as the empty active one. So a closed segment,
+        # which the cleaner may be reading, becomes active again only where this write has closed it.
+        kept = [segment for segment in self.segments if segment.base_offset <= offset] or [self.segments[0]]
         dropped = self.segments[len(kept) :]
+        if kept[-1].file is None:
+            kept[-1].open_again()  # may lack descriptors: before anything is removed
         if self.cache is not None:
             for segment in (kept[-1], *dropped):
                 self.cache.forget(segment)
-        # The last files first, and cut only then: whenever it ends halfway, no gap is left.
-        self._remove_behind(kept[-1].base_offset)
+        # The last files first, and cut only then: whenever it ends halfway, no gap is left. Removing needs no
+        # descriptor; syncing the directory does, and is left to the next flush, before which nothing is claimed.
+        for segment in reversed(dropped):
+            self.rolls += 1
+            segment.remove()
         kept[-1].closed = False
         kept[-1].truncate(offset)
         self.segments = tuple(kept)
@@ -185,16 +199,13 @@ class Log(LogCore):
         self.epochs.truncate_from_end(offset)
         self.set_epoch(self.epochs.latest)
 
-    def _remove_behind(self, base_offset: int) -> None:
-        """Remove the files of all later segments, those of a roll that failed halfway too."""
-        removed = False
-        for name in reversed(self.disk.list(self.directory)):
-            found = names.parse_file_name(name)
-            if found is not None and found[0] > base_offset and found[1] != names.SNAPSHOT:
-                self.disk.remove(os.path.join(self.directory, name))
-                removed = True
-        if removed:
+    def _sync_names(self) -> None:
+        """Sync the directory, from which segments were removed; without a descriptor the next flush does it."""
+        try:
             self.disk.sync_dir(self.directory)
+        except OSError as error:
+            if not lacks_descriptors(error):
+                raise
 
     # Reading beside offsets.
 
@@ -324,7 +335,10 @@ class Log(LogCore):
         self.before_truncation(self, offset)
         self.truncations += 1
         try:
+            count = len(self.segments)
             self.cut_back(offset)
+            if len(self.segments) < count:
+                self._sync_names()
             self.active.opened.sync()  # or the old records come back beside those of a new segment
             producers.rebuild(self.disk, self.directory, self.segments, offset, self.producers)
         except OSError:
@@ -390,16 +404,24 @@ class Log(LogCore):
 
         Of a log that was deleted or is offline nothing is claimed any more. Raises OSError.
         """
+        if plan.truncations != self.truncations:
+            if not self.failed:
+                producers.remove(self.disk, self.directory, plan.snapshots)
+            return False
         if self.failed:
             return True
-        if plan.truncations != self.truncations:
-            producers.remove(self.disk, self.directory, plan.snapshots)
-            return False
         self.synced = max(self.synced, min(plan.offset, self.log_end_offset, self._cut_at))
         self.recovery_point = max(self.recovery_point, self.synced)
         self.rolls_flushed = max(self.rolls_flushed, plan.rolls)
         self.epochs.flushed = max(self.epochs.flushed, plan.epochs)
         return True
+
+    def not_flushed(self, plan: FlushPlan) -> None:
+        """The job of this plan could not begin for want of descriptors: the next plan holds the same again."""
+        if plan.truncations == self.truncations:
+            self.due_snapshots = {**plan.snapshots, **self.due_snapshots}
+        if self.active.transactions.path in plan.paths:
+            self.active.transactions.unsynced = True
 
     def close(self) -> None:
         """Write indexes and producers, sync all: the log can be opened from checkpoints. Raises OSError."""

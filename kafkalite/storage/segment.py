@@ -102,6 +102,11 @@ class Segment(SegmentCore):
         self.first_timestamp = -1
         self.bytes_since_index = 0
 
+    def remove(self) -> None:
+        """Remove the files, which takes no descriptor; those that are missing are fine. Raises OSError."""
+        for path in self.files():
+            self.disk.remove(path)
+
     @property
     def opened(self) -> File:
         """The file, opened again where the segment was unloaded."""
@@ -121,6 +126,16 @@ class Segment(SegmentCore):
         """Load a closed segment of known size. Raises OSError."""
         self.file = self.disk.open(self.path(names.LOG))
         try:
+            self._read_again()
+        except OSError:
+            self.unload()  # never a file without its indexes: what could not be opened now is opened by the next reader
+            raise
+        if self.closed and self.cache is not None:
+            self.cache.add(self)
+
+    def _read_again(self) -> None:
+        """Load the indexes of the opened file, built from the batches where they are missing. Raises OSError."""
+        try:
             self.read_indexes(self.size)
         except (InsaneIndex, FileNotFoundError):
             self.index_again()
@@ -128,8 +143,6 @@ class Segment(SegmentCore):
             self.transactions.load()
         except BadTransactionIndex as error:  # raised again where somebody needs it
             logger.error("%s", error)
-        if self.closed and self.cache is not None:
-            self.cache.add(self)
 
     def apart(self) -> "Segment":
         """This unloaded segment for a job, which loads it by `open_again`; `take_over` brings the result back."""

@@ -27,7 +27,7 @@ class FlushPlan:
 
     Arguments:
         offset: up to where the log is on the disk once the plan was carried out.
-        truncations, rolls, epochs: how often the log was truncated, rolled and changed its epochs when it was made.
+        truncations, rolls, epochs: how often the log was truncated, changed its segments and epochs when it was made.
         files: open files of batches; paths: files that are synced by name; directory: to be synced, or None.
         snapshots: packed producers by offset, to be written; bases: of the segments, whose snapshots stay.
     """

@@ -7,9 +7,12 @@
     disk.crash(random)                                       # the power fails: see `kafkalite.testing.shadow`
 
 Operations: write, read, truncate, sync (of files); open, rename, remove, remove_tree, make_dir, sync_dir (of the disk).
+A fault of the operation `descriptor` (EMFILE, ENFILE) fails each call that needs a descriptor: open, list, sync_dir,
+remove_tree. `lose_writes` models a failed writeback: each open file reports it to one fsync (Linux, errseq_t).
 Steps are those that change something: all but read, and of open and make_dir those that make something.
 """
 
+import errno
 import os
 import random as randoms
 from collections import Counter
@@ -41,6 +44,7 @@ class FaultyFile(File):
 
     disk: "FaultyDisk"
     inode: Inode
+    errors_seen: int
 
     def before(self, operation: str, offset: int, size: int) -> int:
         """Count, fail where the test says so, and remember what a crash would bring back."""
@@ -64,8 +68,16 @@ class FaultyFile(File):
         except OSError:
             self.inode.given_up = True
             raise
+        self.raise_writeback_error()
         self.inode.synced(count)
         return 0
+
+    def raise_writeback_error(self) -> None:
+        """Raise EIO where a writeback failed that this open file has not reported yet."""
+        if self.errors_seen != self.inode.writeback_errors:
+            self.errors_seen = self.inode.writeback_errors
+            self.inode.writeback_reported = True
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
 
     def remember(self, offset: int, size: int) -> None:
         """Keep what the change overwrites or cuts off; `size` 0 is a truncation."""
@@ -99,6 +111,13 @@ class FaultyDisk(Disk):
     ) -> None:
         """Plan a fault; `allowed`: bytes a failing write still brings to the file."""
         self.faults.append(Fault(operation, error, when, path, allowed, repeat))
+
+    def lose_writes(self, path: str) -> None:
+        """The writeback of the file at `path` fails: its pages are given up, and each open file reports EIO once."""
+        inode = self.shadow.inode(path)
+        inode.given_up = True
+        inode.writeback_errors += 1
+        inode.writeback_reported = False
 
     def heal(self) -> None:
         """No faults any more."""
@@ -153,13 +172,25 @@ class FaultyDisk(Disk):
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         new = create and not os.path.lexists(path)
+        self.needs_descriptor(path)
         self.happens("open", path, step=new)
         file = super().open(path, create=create, read_only=read_only)
         assert isinstance(file, FaultyFile)
         if new:
             self.shadow.created(path)
         file.inode = self.shadow.inode(path)
+        # As errseq_sample: an error that no fsync has reported is reported to files that are opened later, too.
+        file.errors_seen = file.inode.writeback_errors - (not file.inode.writeback_reported)
         return file
+
+    def list(self, path: str) -> list[str]:
+        self.needs_descriptor(path)
+        return list(super().list(path))
+
+    def needs_descriptor(self, path: str) -> None:
+        """Count a call that takes a file descriptor, and raise the planned fault of the operation `descriptor`."""
+        self.counts["descriptor"] += 1
+        self.allowed("descriptor", path, 0)
 
     def rename(self, old: str, new: str) -> None:
         self.happens("rename", old, step=True)
@@ -175,6 +206,7 @@ class FaultyDisk(Disk):
         self.shadow.removed(path)
 
     def remove_tree(self, path: str) -> None:
+        self.needs_descriptor(path)
         self.happens("remove_tree", path, step=True)
         self.shadow.keep(path)
         super().remove_tree(path)
@@ -194,6 +226,7 @@ class FaultyDisk(Disk):
     def sync_dir(self, path: str) -> None:
         # Names that change while the sync is held need not be covered by it.
         before = self.shadow.number
+        self.needs_descriptor(path)
         self.happens("sync_dir", path, step=True)
         super().sync_dir(path)
         self.shadow.synced(path, before)

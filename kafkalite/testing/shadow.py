@@ -8,6 +8,7 @@ The model, of which ext4, xfs and btrfs each show a part:
    random one within each directory (a log per directory). A rename is there or not, never half.
 3. Data and names know nothing of each other: a name may be there without its bytes, and the other way round.
 4. After a failed fdatasync no later one makes the changes of that time durable: the kernel gave the pages up.
+5. A failed writeback is reported once per open file, and to files opened later only until the first report (errseq_t).
 
 What was there before the shadow first met it counts as durable.
 """
@@ -40,6 +41,8 @@ class Inode:
     content: bytes | None = None
     given_up: bool = False
     synced_count: int = 0
+    writeback_errors: int = 0
+    writeback_reported: bool = True
 
     @property
     def count(self) -> int:

@@ -1,0 +1,108 @@
+"""No free file descriptors (EMFILE): a call fails, is retried or taken back; no log directory goes offline."""
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalite.storage.log import Log
+from tests.unit.storage.damage import batch
+from tests.unit.storage.test_manager import Kit
+from tests.unit.storage.test_trouble import STORAGE, append, offsets
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    kit = Kit(tmp_path / "data").open()
+    yield kit
+    kit.manager.unlock()
+
+
+def no_descriptors(kit: Kit, *, when: int = 1, error: int = errno.EMFILE) -> None:
+    """From the call number `when` on, the disk opens nothing."""
+    kit.disk.fail("descriptor", error, when=when, repeat=True)
+
+
+def until_full(log: Log) -> None:
+    """Append until the next batch rolls."""
+    while log.active.size + 500 < log.segment_bytes:
+        assert append(log) == 0
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("when", [1, 2, 3])
+def test_roll_without_descriptors_is_taken_back(kit: Kit, when: int, error: int) -> None:
+    """Call 1 and 2 open the indexes of the segment that is closed, call 3 makes the next one."""
+    log = kit.create()
+    until_full(log)
+    end = log.log_end_offset
+    no_descriptors(kit, when=when, error=error)
+    for _ in range(3):
+        assert append(log) == STORAGE
+        no_descriptors(kit, error=error)
+    assert not log.failed and kit.manager.is_online(log.root) and kit.offline == []
+    assert (log.log_end_offset, len(log.segments)) == (end, 1)
+    assert [path.name for path in Path(log.directory).glob("*.log")] == ["0" * 20 + ".log"]
+    kit.disk.heal()
+    assert append(log) == 0 and len(log.segments) == 2
+    again = kit.restart()
+    found = again.manager.find("t", 0)
+    assert found is not None and offsets(found) == list(range(0, end + 3, 3))
+    again.manager.unlock()
+
+
+def test_second_roll_of_a_write_without_descriptors_is_taken_back(kit: Kit) -> None:
+    log = kit.create(batches=1)
+    for _ in range(2 * log.segment_bytes // len(batch()) + 2):
+        assert log.append(batch(), None, 0) >= 0
+    no_descriptors(kit, when=4)
+    assert log.write() == STORAGE
+    assert not log.failed and kit.offline == [] and offsets(log) == [0] and len(log.segments) == 1
+    assert [path.name for path in Path(log.directory).glob("*.log")] == ["0" * 20 + ".log"]
+    kit.disk.heal()
+    assert append(log) == 0 and offsets(log) == [0, 3]
+
+
+@pytest.mark.parametrize(("operation", "path", "when"), [("write", ".log", 2), ("open", ".log", 1)])
+def test_directory_of_a_roll_that_was_undone_is_synced_before_anything_is_claimed(
+    kit: Kit, operation: str, path: str, when: int
+) -> None:
+    log = kit.create(batches=1)
+    log.flushed(log.unflushed())
+    assert log.unflushed().directory is None
+    for _ in range(2 * log.segment_bytes // len(batch()) + 2):
+        log.append(batch(), None, 0)
+    kit.disk.fail(operation, errno.ENOSPC, path=path, when=when)
+    assert log.write() == STORAGE
+    plan = log.unflushed()
+    assert plan.directory == log.directory and plan.rolls > log.rolls_flushed
+    log.not_flushed(plan)
+    assert log.unflushed().directory == log.directory, "the plan was not carried out"
+    log.flushed(log.unflushed())
+    assert log.unflushed().directory is None
+
+
+def test_write_that_fails_behind_an_empty_segment_leaves_the_closed_one_closed(kit: Kit) -> None:
+    """D4: the cleaner may work on what is closed; an unclean start leaves an empty last segment."""
+    log = kit.create(batches=10)
+    log.roll(log.log_end_offset)
+    closed, empty = log.segments
+    kit.disk.fail("write", errno.ENOSPC, path=".log")
+    assert append(log) == STORAGE
+    assert log.segments == (closed, empty) and log.active is empty and closed.closed
+    assert append(log) == 0 and offsets(log) == list(range(0, 33, 3))
+
+
+def test_reader_of_an_unloaded_segment_without_descriptors_is_served_later(kit: Kit) -> None:
+    log = kit.create(batches=150)
+    for when in range(1, 5):
+        log.segments[0].unload()
+        kit.manager.cache.forget(log.segments[0])
+        no_descriptors(kit, when=when)
+        if when < 4:
+            with pytest.raises(OSError, match="Too many open files"):
+                log.read(3, 1000, 6)
+            kit.disk.heal()
+        assert log.read(3, 1000, 6)
+        kit.disk.heal()
