@@ -371,6 +371,29 @@ cdef class LogCore:
             return self.region_of(segment, position, end, &window, brought)
         return self.one_batch(segment, position, &header, &window, brought) if min_one else []
 
+    def continues(self, int64_t offset, FileRegion region not None, int64_t end_offset):
+        """Whether readable batches follow a region that `read` returned for `offset` in this loop iteration.
+
+        Arguments:
+            end_offset: as in `read`.
+
+        A batch whose header is not in memory, or is damaged, counts as readable: the next read reports it.
+        """
+        cdef Window window
+        cdef BatchHeader header
+        cdef int found
+        cdef int64_t position = region.offset + region.length
+        cdef SegmentCore segment = self.segment_of(offset)
+        while segment is not None and segment.file is not region.file:
+            segment = self.segment_after(segment)
+        if segment is None:
+            return False
+        if position >= segment.size:
+            return self.end_of_segment(segment) < min(end_offset, self.log_end_offset)
+        segment.open_window(&window, segment is self.active, False, None, position)
+        found = header_at(segment.file, &window, position, segment.size, &header)
+        return found != 1 or header.base_offset + header.last_offset_delta < end_offset
+
     cdef object one_batch(
         self, SegmentCore segment, int64_t position, const BatchHeader *header, Window *window, Cold brought
     ):

@@ -117,6 +117,23 @@ def readable(
         return KafkaErrorCode.KAFKA_STORAGE_ERROR
 
 
+def ends_early(partition: Partition, fetch_offset: int, found: Read, *, committed_only: bool) -> bool:
+    """Whether a read that returned records ended before the last batch that its reader may see.
+
+    That is so at a bound on the bytes, at the end of a segment, and after a piece of old bytes. Kafka counts bytes up
+    to the bound, also those of a batch that does not fit whole; kafkalite returns whole batches only.
+
+    Arguments:
+        found: what `read` returned for `fetch_offset` in this loop iteration.
+
+    Source: DelayedFetch.tryComplete, cases F and G.
+    """
+    if not found.regions or partition.log is None:
+        return False
+    end_offset = found.last_stable_offset if committed_only else found.high_watermark
+    return partition.log.continues(fetch_offset, found.regions[-1], end_offset)
+
+
 def take_aborted(partition: Partition, fetch_offset: int, found: Read, brought: Cold | None) -> None:
     """Add the transactions whose records a read_committed client must skip; without them it gets no records."""
     found.aborted = []
@@ -135,13 +152,16 @@ def take_aborted(partition: Partition, fetch_offset: int, found: Read, brought: 
 
 
 def diverges(partition: Partition, fetch_offset: int, last_fetched_epoch: int, found: Read) -> bool:
-    """Tell whether the client read something that this log does not have (its epoch ended earlier here)."""
+    """Tell whether the client read something that this log does not have (its epoch ended earlier here).
+
+    An offset below the log start is out of range whatever the epochs say (Partition.readRecords).
+    """
     if partition.log is None:
         return False
     epoch, end_offset = partition.log.epoch_end_offset(last_fetched_epoch)
     if epoch == last_fetched_epoch and end_offset >= fetch_offset:
         return False
-    if epoch < 0 or end_offset < 0:
+    if epoch < 0 or end_offset < 0 or fetch_offset < found.log_start_offset:
         found.error = KafkaErrorCode.OFFSET_OUT_OF_RANGE
     else:
         found.diverging = (epoch, end_offset)

@@ -3,8 +3,9 @@ over.
 
 Version notes: v7 incremental sessions (KIP-227); v9 current leader epoch (KIP-320); v12 last fetched epoch and
 diverging epoch (KIP-595); v13 topics by id; v16 node endpoints. At least one whole batch is answered even above
-max_bytes (KIP-74). Deviations: no preferred read replica yet. Sources: FetchRequest.json,
-KafkaApis.handleFetchRequest, DelayedFetch.
+max_bytes (KIP-74). `min_bytes` is at most `max_bytes`, and a read that ended before the last record is enough, whatever
+`min_bytes` says. Deviations: no preferred read replica yet; Kafka waits where `min_bytes` is above the sum of the
+partitions' `max_bytes`, which no wait can fill. Sources: FetchRequest.json, KafkaApis.handleFetchRequest, DelayedFetch.
 read_committed (KIP-98): records up to the last stable offset, and the aborted transactions among them, which the client
 skips; the list may name some that begin behind these records, as Kafka's does.
 """
@@ -16,7 +17,7 @@ from functools import partial
 from kafkalite._speedups.segment import Cold
 from kafkalite.clock import Outcome
 from kafkalite.cluster.partition import Partition
-from kafkalite.cluster.reads import Read, read
+from kafkalite.cluster.reads import Read, ends_early, read
 from kafkalite.cluster.waiters import FetchWaiter
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -40,12 +41,14 @@ class PendingFetch:
     answered together, with what is true at that moment.
     """
 
-    __slots__ = ("_bringing", "_brought", "_call", "_cold", "_context", "_request")
+    __slots__ = ("_bringing", "_brought", "_bytes_max", "_bytes_min", "_call", "_cold", "_context", "_request")
 
     def __init__(self, call: Call, request: FetchRequest, context: FetchContext) -> None:
         self._call = call
         self._request = request
         self._context = context
+        self._bytes_max = min(request.max_bytes, call.broker.config.fetch_max_bytes)
+        self._bytes_min = min(request.min_bytes, self._bytes_max)
         self._cold: list[tuple[SessionPartition, Cold]] = []
         self._brought: dict[SessionPartition, Outcome] = {}
         self._bringing: dict[SessionPartition, Callable[[], None]] = {}
@@ -59,12 +62,32 @@ class PendingFetch:
         if self._cold:
             self._bring(hurried)
             return
-        size = sum(found.size for found in reads)
-        enough = hurried or not reads or size >= self._request.min_bytes
-        if enough or any(found.error or found.diverging for found in reads):
-            self._answer(reads)
+        missing = 0 if hurried or not reads else self._bytes_missing(reads)
+        if missing > 0:
+            self._park(missing)
         else:
-            self._park(self._request.min_bytes - size)
+            self._answer(reads)
+
+    def _bytes_missing(self, reads: list[Read]) -> int:
+        """How many bytes the answer lacks; 0 or less where it need not wait, also for an error or a diverging epoch."""
+        size = sum(found.size for found in reads)
+        if size >= self._bytes_min or any(found.error or found.diverging for found in reads):
+            return 0
+        return 0 if size and self._stopped(reads) else self._bytes_min - size
+
+    def _stopped(self, reads: list[Read]) -> bool:
+        """Whether bounds on the bytes, a segment's end or a piece of old bytes ended a read before the last record."""
+        for part, found in zip(self._context.partitions, reads, strict=True):
+            if not isinstance(part.handle, Partition):
+                continue
+            if found.size:
+                early = ends_early(part.handle, part.fetch_offset, found, committed_only=self._committed_only)
+            else:  # the partitions before it left too few bytes for its first batch
+                end_offset = found.last_stable_offset if self._committed_only else found.high_watermark
+                early = part.fetch_offset < end_offset and part.max_bytes > 0
+            if early:
+                return True
+        return False
 
     def _park(self, bytes_missing: int) -> None:
         partitions = [part.handle for part in self._context.partitions if isinstance(part.handle, Partition)]
@@ -81,9 +104,7 @@ class PendingFetch:
         """How many bytes it still has to wait for, none where there is something else to tell."""
         reads = self._read_all()
         cold, self._cold = self._cold, []  # what has to be brought in is found again by who is woken
-        if cold or any(found.error or found.diverging for found in reads):
-            return 0
-        return self._request.min_bytes - sum(found.size for found in reads)
+        return 0 if cold else self._bytes_missing(reads)
 
     def _wake(self) -> None:
         self._resume(hurried=True)
@@ -115,7 +136,7 @@ class PendingFetch:
             take_back()
 
     def _read_all(self) -> list[Read]:
-        left = min(self._request.max_bytes, self._call.broker.config.fetch_max_bytes)
+        left = self._bytes_max
         reads, empty = [], True
         for part in self._context.partitions:
             found = self._read(part, left, empty)

@@ -233,20 +233,33 @@ async def test_hot_and_cold_are_answered_together_within_max_bytes(client: Clien
 
 
 async def test_too_few_bytes_park_after_the_job(client: Client, hub: Hub, cellar: Cellar) -> None:
-    make_cold(client, cellar, 0)
+    log = hosted(client, "old").log
+    assert log is not None
+    log.roll(log.log_end_offset)  # the segment of the last records is closed, and an empty one follows
+    cellar.cold.add(log.segments[-2].path(".log"))
     reader, other, writer = Wire(hub), Wire(hub), Wire(hub)
     three = 3 * len(written(0))
-    asked = fetch_request("old", (0, 0), (1, 12), max_wait_ms=60_000, min_bytes=three + 1, max_bytes=1 << 24)
+    asked = fetch_request("old", (0, 9), (1, 12), max_wait_ms=60_000, min_bytes=three + 1, max_bytes=1 << 24)
     reader.send((asked, 12))
-    other.send((fetch_request("old", (0, 0)), 12))
+    other.send((fetch_request("old", (0, 9)), 12))
     await cellar.job_waits()
     cellar.door.set()
-    assert numbers(part_of(await other.answer())) == [0, 1, 2]
+    assert numbers(part_of(await other.answer())) == [9, 10, 11]
     assert reader.answers() == [] and len(hosted(client, "old").fetch_waiters) == 1
     writer.send((produce_request("old", (1, written(12))), 12))
     answer = await reader.answer()
-    assert (numbers(part_of(answer, 0)), numbers(part_of(answer, 1))) == ([0, 1, 2], [12])
+    assert (numbers(part_of(answer, 0)), numbers(part_of(answer, 1))) == ([9, 10, 11], [12])
     assert client.broker.cold_reads.jobs == 1 and not hosted(client, "old").fetch_waiters
+
+
+async def test_cold_bytes_before_the_log_end_are_answered_without_min_bytes(
+    client: Client, hub: Hub, cellar: Cellar
+) -> None:
+    make_cold(client, cellar, 0)
+    cellar.door.set()
+    reader = Wire(hub)
+    reader.send((fetch_request("old", (0, 0), max_wait_ms=60_000, min_bytes=1 << 24, max_bytes=1 << 25), 12))
+    assert numbers(part_of(await reader.answer())) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("index_file", ["sane", "missing", "insane"])
