@@ -8,7 +8,9 @@ Laws:
 2. One heap of timers per broker over a single timer of the loop. A timer never fires early; all timers that are due
    fire in one callback, in order of their time, then of their creation.
 3. A job gets everything it may touch as arguments. Its outcome is applied on the loop by one callback which drains a
-   queue, in the order in which jobs end, and never from inside `run`. What a job raises arrives as an `Outcome`.
+   queue, in the order in which jobs end, and never from inside `run`. What a job raises arrives as an `Outcome`. The
+   callback ends after `OUTCOMES_S` and continues in the next loop iteration: jobs that end faster than their outcomes
+   are applied do not keep the loop from its connections.
 4. A callback that raises is reported, to the loop's exception handler unless somebody else wants to know, and takes
    no other timer or outcome with it.
 """
@@ -35,6 +37,7 @@ Job: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], Callable[["Outcome"]
 LOGGER = logging.getLogger("kafkalite.clock")
 JUMP_MS = 600_000
 PAUSE_MS = 3_600_000
+OUTCOMES_S = 0.004  # applied at a time, then the loop serves its connections
 COMPACT_AT = 64  # cancelled timers that may lie in the heap before they are swept out (then: half of it)
 
 
@@ -331,6 +334,7 @@ class ThreadOffload:
         threads: how many jobs run at the same time at most.
         raised: called with a callback that raised and what it raised; None = the loop's exception handler.
         name: of the threads.
+        prepare: called first in each thread, for example to lower its priority.
     """
 
     def __init__(
@@ -340,11 +344,13 @@ class ThreadOffload:
         raised: Raised | None = None,
         *,
         name: str = "kafkalite-job",
+        prepare: Callable[[], object] | None = None,
     ) -> None:
         self._loop = loop
         self._raised = raised or partial(tell_loop, loop)
         self._threads_max = threads
         self._name = name
+        self._prepare = prepare
         self._threads: list[Thread] = []
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()  # a pool of futures takes some 40 us more per job
         self._ended: SimpleQueue[tuple[Callable[[Outcome], object], Outcome]] = SimpleQueue()
@@ -374,6 +380,8 @@ class ThreadOffload:
         self._threads.clear()
 
     def _serve(self) -> None:
+        if self._prepare is not None:
+            self._prepare()
         while (taken := self._jobs.get()) is not None:
             job, args, done = taken
             self._ended.put((done, outcome_of(job, args)))
@@ -384,8 +392,13 @@ class ThreadOffload:
 
     def _drain(self) -> None:
         self._awake = False
+        until = time.monotonic() + OUTCOMES_S
         while not self._ended.empty():
             self._apply(*self._ended.get())
+            if time.monotonic() > until:
+                self._awake = True
+                self._loop.call_soon(self._drain)
+                return
 
     def _apply(self, done: Callable[[Outcome], object], outcome: Outcome) -> None:
         self._open -= 1

@@ -409,9 +409,14 @@ cdef class Disk:
 
     def remove_tree(self, str path):
         """Remove a directory and all in it; symbolic links are not followed."""
-        import shutil  # a start is quicker without
+        try:  # files only, as in a partition's directory: a third of the system calls and of the interpreter's lock
+            for name in os.listdir(path):
+                os.unlink(f"{path}/{name}")
+            os.rmdir(path)
+        except (IsADirectoryError, PermissionError):  # of another directory in it; EPERM on systems that are not Linux
+            import shutil  # a start is quicker without
 
-        shutil.rmtree(path)
+            shutil.rmtree(path)
 
     def sync_dir(self, str path):
         """fsync a directory: creations, renames and removals in it are on the disk when this returns."""

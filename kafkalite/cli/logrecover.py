@@ -73,6 +73,9 @@ async def real(target: Target, threads: int) -> Loaded:
     logs.lock()
     try:
         (loaded,) = logs.load(lambda topic: TopicConfig(), threads)
+        removed = asyncio.Event()
+        logs.when_removed(removed.set)
+        await removed.wait()
         offload.close()
         if loaded.error is None:
             logs.close()

@@ -48,6 +48,7 @@ from kafkalite.server.service import BrokerService
 from kafkalite.slicing import Slicer
 from kafkalite.state.fetch_sessions import FetchSessions
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
+from kafkalite.storage.cleaning import be_nice
 from kafkalite.storage.directories import FORMAT, DirectoryError, Identity
 from kafkalite.storage.lanes import ROUNDS, syncer_for
 from kafkalite.storage.log import Log
@@ -151,10 +152,12 @@ class Broker:
         # Syncs that acknowledgements wait for: no other job keeps them waiting, nor one log directory the others.
         jobs = ThreadOffload(loop, ROUNDS * len(self.config.log_dirs), raised=self._raised, name="kafkalite-sync")
         self.syncs = syncer_for(self.disk, self.config.log_dirs, loop, jobs, self._raised)
+        # Deletions of thousands of partitions take seconds, and nothing waits for them.
+        self._removals = ThreadOffload(loop, 1, self._raised, name="kafkalite-remove", prepare=be_nice)
         self._log = LimitedLog(LOGGER, self.clock)
         self.logs = LogManager(
             self.disk, self.config.log_dirs, self.clock, self.offload, self.random,
-            syncs=self.syncs, on_offline=self._logs_offline,
+            syncs=self.syncs, removals=self._removals, on_offline=self._logs_offline,
         )  # fmt: skip
         self.replicas.flusher = self.logs.flusher
         self.cold_reads = ColdReads(self.offload, holds=self.logs.holds)
@@ -197,6 +200,7 @@ class Broker:
         self.syncs.close()
         if self._service is not None and self._service.failure is None:
             await self._leave_store()
+        self._removals.close()
         self.offload.close()  # whatever is under way ends before the logs do
         self._close_cleaner()
         self.logs.close()
@@ -329,6 +333,7 @@ class Broker:
         """Let go of what a start took, in reverse; also the end of a clean stop."""
         self._close_cleaner()
         self.syncs.close()
+        self._removals.close()
         self.offload.close()
         self.slicer.close()
         self.clock.close()

@@ -19,8 +19,9 @@ META_PROPERTIES = "meta.properties"
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
-Offsets = dict[tuple[str, int], int]
-Points = dict[tuple[str, int], tuple[int, int]]  # recovery point and log start
+Key = tuple[str, int]  # topic and partition
+Offsets = dict[Key, int]
+Points = dict[Key, tuple[int, int]]  # recovery point and log start
 
 
 class BadCheckpoint(ValueError):

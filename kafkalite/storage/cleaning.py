@@ -103,7 +103,7 @@ def _go_last(thread: int) -> None:
 @lru_cache(maxsize=8)
 def tell_refused(reason: str) -> None:
     """One line for each reason, not for each job."""
-    logger.warning("compaction cannot give way to other threads as it should: %s", reason)
+    logger.warning("background threads (compaction, deletion) keep their normal priority: %s", reason)
 
 
 def _aborted(plan: Plan) -> list[AbortedTransaction]:

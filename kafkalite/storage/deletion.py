@@ -19,6 +19,7 @@ from kafkalite.clock import Clock, Offload, Outcome, Random
 from kafkalite.storage import names, retention
 from kafkalite.storage.holds import Holds
 from kafkalite.storage.log import Log
+from kafkalite.storage.removals import Removals
 from kafkalite.storage.trouble import is_transient
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,8 @@ class Deletions:
     """Everything that is on its way out.
 
     Arguments:
-        disk, clock, offload, random: where, when, how it leaves the loop, and names of deleted directories.
+        disk, clock, offload, random: where, when, how it leaves the loop, and names of deleted directories. Nothing
+            but deletions uses this offload, so that no other job waits behind thousands of them.
         holds: keeps new logs away from directories that are being removed.
         note: told of a log directory and of what failed in it.
     """
@@ -43,8 +45,8 @@ class Deletions:
         note: Callable[[str, OSError], object],
     ) -> None:
         self._disk = disk
-        self._clock = clock
         self._offload = offload
+        self._removals = Removals(disk, clock, offload)
         self._random = random
         self._holds = holds
         self._note = note
@@ -62,7 +64,7 @@ class Deletions:
                 self._left.add(log.directory)
                 self._holds.when_free(log.directory, partial(self._in_place, log, deleted))
             return
-        self._after(log.config.file_delete_delay_ms, retention.remove_directory, self._disk, deleted)
+        self._removals.add([deleted], log.config.file_delete_delay_ms, directories=True)
 
     def _in_place(self, log: Log, deleted: str) -> None:
         """There was no room for the longer name."""
@@ -91,18 +93,16 @@ class Deletions:
 
     def files(self, log: Log, paths: list[str]) -> None:
         """Remove `.deleted` files of a log later."""
-        self._after(log.config.file_delete_delay_ms, retention.remove_files, self._disk, paths)
+        self._removals.add(paths, log.config.file_delete_delay_ms)
 
-    def directory(self, path: str) -> None:
-        """Remove a directory that was renamed before a start, now."""
-        self._offload.run(retention.remove_directory, self._disk, path, done=self._removed)
+    def directories(self, paths: list[str]) -> None:
+        """Remove directories that were renamed before a start, now."""
+        self._removals.add(paths, 0, directories=True)
 
-    def _after(self, delay_ms: int, job: Callable[..., object], *args: object) -> None:
-        when = self._clock.monotonic() + delay_ms / 1000
-        self._clock.call_at(when, lambda: self._offload.run(job, *args, done=self._removed))
+    def when_removed(self, then: Callable[[], object]) -> None:
+        """Call `then` once everything that is due has been removed, perhaps at once."""
+        self._removals.when_done(then)
 
-    def _removed(self, outcome: Outcome) -> None:
-        if isinstance(outcome.error, OSError):
-            logger.error("cannot remove deleted files, they stay until the next start: %s", outcome.error)
-        elif outcome.error is not None:
-            raise outcome.error
+    def close(self) -> None:
+        """Begin no further removal; the next start removes what is left."""
+        self._removals.close()

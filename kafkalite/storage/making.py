@@ -31,8 +31,6 @@ class LogMaker:
         disk, offload: where, and how it leaves the loop.
         holds, deletions, files: what happens in the directories besides.
         logs_of: the logs in a log directory, for its checkpoints.
-
-    `gone`: log directories and partitions that were deleted and that the checkpoints there may still name.
     """
 
     def __init__(
@@ -44,7 +42,6 @@ class LogMaker:
         files: PointFiles,
         logs_of: Callable[[str], Iterable[Log]],
     ) -> None:
-        self.gone: set[tuple[str, Key]] = set()
         self._disk = disk
         self._offload = offload
         self._holds = holds
@@ -79,17 +76,16 @@ class LogMaker:
     def _forget(self, path: str, key: Key, then: Callable[[], object], failed: Callable[[Outcome], object]) -> None:
         """Have the checkpoints of a log directory name a partition no more."""
         if self._files.others[path].pop(key, None) is not None:
-            self.gone.add((path, key))
-        if (path, key) not in self.gone:
+            self._files.note_deleted(path, key)
+        if key not in self._files.deleted[path]:
             then()
             return
 
         def forgotten(outcome: Outcome) -> None:
             if outcome.error is not None:
                 failed(outcome)
-                return
-            self.gone.discard((path, key))
-            then()
+            else:
+                then()
 
         self._files.write_both(path, partial(self._logs_of, path), forgotten)
 

@@ -45,6 +45,7 @@ class LogManager(LogDirectories):
         paths: of the log directories.
         clock, offload, random: time, jobs and names of deleted directories.
         syncs: carries out the rounds that acknowledgements wait for; jobs of `offload` where it is not given.
+        removals: runs the jobs of deletions and retention, and nothing else; `offload` where it is not given.
         cache: bounds what closed segments hold.
         on_offline: called with the logs of a directory that failed.
     """
@@ -58,6 +59,7 @@ class LogManager(LogDirectories):
         random: Random,
         *,
         syncs: Syncer | None = None,
+        removals: Offload | None = None,
         cache: SegmentCache | None = None,
         on_offline: Callable[[list[Log]], None] | None = None,
     ) -> None:
@@ -76,7 +78,7 @@ class LogManager(LogDirectories):
         self._noted: dict[str, float] = {}  # when trouble of a directory was last spoken of
         self._duplicates = 0  # of logs that were forgotten
         self._files = PointFiles(disk, offload, self._settled)
-        self._deletions = Deletions(disk, clock, offload, random, self.holds, self.note)
+        self._deletions = Deletions(disk, clock, removals or offload, random, self.holds, self.note)
         self._maker = LogMaker(disk, offload, self.holds, self._deletions, self._files, self.logs_of)
         # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
         jobs = JobSyncer(disk, offload)
@@ -84,7 +86,9 @@ class LogManager(LogDirectories):
         unhurried = Flusher(disk, clock, jobs, self.fail, holds=self.holds)
         closed = Flusher(disk, clock, jobs, self.fail, holds=self.holds, active=False)
         self._flushers = self.flusher, unhurried, closed
-        self.upkeep = Upkeep(self, disk, clock, offload, unhurried=unhurried, closed=closed, files=self._files)
+        self.upkeep = Upkeep(
+            self, disk, clock, offload, removals or offload, unhurried=unhurried, closed=closed, files=self._files
+        )
 
     # Start and end.
 
@@ -100,12 +104,12 @@ class LogManager(LogDirectories):
                     raise DirectoryError(f"{log.directory}: this partition is in another log directory, too")
                 self.topic_ids[log.topic, log.partition] = loaded.topic_ids.get(log.directory)
                 self.add(log)
-            for path in loaded.to_delete:
-                self._deletions.directory(path)
+            self._deletions.directories(loaded.to_delete)
             if loaded.refused:
                 self._refused.add(loaded.path)
             self._files.others[loaded.path].update(loaded.points_of_refused)
-            self._maker.gone.update((loaded.path, key) for key in loaded.gone)
+            for key in loaded.gone:
+                self._files.note_deleted(loaded.path, key)
             if loaded.error is not None:
                 self.fail(loaded.path, loaded.error)
         self.see_one_online()
@@ -116,6 +120,7 @@ class LogManager(LogDirectories):
         for flusher in self._flushers:
             flusher.finish()
         self._files.close()
+        self._deletions.close()
         self.holds.close()
 
     def close(self) -> None:
@@ -208,12 +213,16 @@ class LogManager(LogDirectories):
         """Rename the directory of a log now, remove it after file.delete.delay.ms. Regions in flight stay readable."""
         self.forget(log, touch=False)
         log.fail()  # nothing of it is written any more: a log of the same name may come
-        self._maker.gone.add((log.root, (log.topic, log.partition)))
+        self._files.note_deleted(log.root, (log.topic, log.partition))
         self._deletions.log(log)
 
     def remove_later(self, log: Log, paths: list[str]) -> None:
         """Remove `.deleted` files of a log after file.delete.delay.ms."""
         self._deletions.files(log, paths)
+
+    def when_removed(self, then: Callable[[], object]) -> None:
+        """Call `then` once the deleted files that are due for removal are gone, perhaps at once."""
+        self._deletions.when_removed(then)
 
     # Truncating.
 

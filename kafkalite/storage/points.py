@@ -5,6 +5,7 @@ Laws:
    after it, the newest only, and made when its turn comes; after `close` it is left to whoever writes all of them at
    the end.
 2. Partitions that are not served keep their entries.
+3. A deleted partition is remembered until both checkpoints of its log directory have been written without it.
 """
 
 import os
@@ -31,10 +32,12 @@ class PointFiles:
         settled: told of the log directory and of how a job ended.
 
     `others`: by log directory, what stands there of partitions that are not served.
+    `deleted`: by log directory, the deleted partitions, each with the checkpoints that may still name it.
     """
 
     def __init__(self, disk: Disk, offload: Offload, settled: Callable[[str, Outcome], object]) -> None:
         self.others: dict[str, checkpoints.Points] = defaultdict(dict)
+        self.deleted: dict[str, dict[checkpoints.Key, frozenset[str]]] = defaultdict(dict)
         self._disk = disk
         self._offload = offload
         self._settled = settled
@@ -46,6 +49,10 @@ class PointFiles:
         """Write nothing any more that has to wait; who waits for it is told nothing."""
         self._closed = True
         self._next.clear()
+
+    def note_deleted(self, path: str, key: checkpoints.Key) -> None:
+        """A partition of the log directory `path` was deleted; its checkpoints may name it."""
+        self.deleted[path][key] = frozenset(WHICH)
 
     def write(self, path: str, name: str, make: Make, then: Then | None = None) -> None:
         """Replace the checkpoint `name` of the log directory `path` by the lines that `make` gives when the time comes.
@@ -94,19 +101,32 @@ class PointFiles:
         target = os.path.join(path, name)
         lines = make()
         self._writing.add(target)
-        done = partial(self._written, path, target, then)
+        unnamed = [key for key, names in self.deleted[path].items() if name in names]
+        done = partial(self._written, path, name, unnamed, then)
         self._offload.run(checkpoints.write_lines, self._disk, target, lines, done=done)
 
-    def _written(self, path: str, target: str, then: list[Then], outcome: Outcome) -> None:
+    def _written(
+        self, path: str, name: str, unnamed: list[checkpoints.Key], then: list[Then], outcome: Outcome
+    ) -> None:
+        target = os.path.join(path, name)
         self._writing.discard(target)
         waiting = self._next.pop(target, None)
         try:
+            if outcome.error is None:
+                self._forget_deleted(path, name, unnamed)
             self._settled(path, outcome)
         finally:
             if waiting is not None:
                 self._after_another(*waiting, outcome)
             for each in then:
                 each(outcome)
+
+    def _forget_deleted(self, path: str, name: str, unnamed: list[checkpoints.Key]) -> None:
+        """A checkpoint was written without these deleted partitions."""
+        deleted = self.deleted[path]
+        for key in unnamed:
+            if names := deleted.pop(key, frozenset()) - {name}:
+                deleted[key] = names
 
     def _after_another(self, path: str, name: str, make: Make, then: list[Then], before: Outcome) -> None:
         """What came meanwhile; where the one before failed, only if somebody waits for it."""

@@ -71,15 +71,6 @@ def mark_deleted(segments: list[Segment]) -> list[str]:
     return [path for segment in segments for path in segment.mark_deleted()]
 
 
-def remove_files(disk: Disk, paths: list[str]) -> None:
-    """Job: remove files; one that is gone already is fine. Raises OSError."""
-    for path in paths:
-        try:
-            disk.remove(path)
-        except FileNotFoundError:
-            continue
-
-
 def remove_directory(disk: Disk, path: str) -> None:
     """Job: remove a partition's directory that was renamed before; one that is gone already is fine. Raises OSError.
 

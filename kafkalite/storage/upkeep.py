@@ -43,6 +43,7 @@ class Upkeep:
     Arguments:
         logs: the log manager.
         disk, clock, offload: its.
+        removals: runs the jobs that rename deleted segments.
         unhurried: syncs logs that nobody waits for; closed: syncs their closed segments only.
         files: writes the checkpoints.
     """
@@ -53,6 +54,7 @@ class Upkeep:
         disk: Disk,
         clock: Clock,
         offload: Offload,
+        removals: Offload,
         *,
         unhurried: Flusher,
         closed: Flusher,
@@ -61,7 +63,7 @@ class Upkeep:
         self.producer_silent_ms = 0  # given by `start`; may be assigned
         self._logs = logs
         self._clock = clock
-        self._offload = offload
+        self._removals = removals
         self._unhurried = unhurried
         self._closed = closed
         self._files = files
@@ -137,7 +139,7 @@ class Upkeep:
             return
         if segments:
             release = self._logs.holds.hold(log.directory)
-            self._offload.run(retention.mark_deleted, segments, done=partial(self._marked, log, release))
+            self._removals.run(retention.mark_deleted, segments, done=partial(self._marked, log, release))
 
     def _marked(self, log: Log, release: Callable[[], None], outcome: Outcome) -> None:
         release()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 import uvloop
 
+from kafkalite import clock as clock_module
 from kafkalite.clock import COMPACT_AT, LoopClock, Outcome, SystemRandom, ThreadOffload, TimerHeap, uuid_from
 from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
 
@@ -208,6 +209,43 @@ class TestThreadOffload:
                 offload.run(abs, number, done=note)
             await done.wait()
             assert sorted(told) == list(range(5000))
+            offload.close()
+
+        run(main)
+
+    def test_outcomes_that_take_long_leave_the_loop_to_others(
+        self, run: Callable[[Main], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(clock_module, "OUTCOMES_S", -1.0)
+
+        async def main() -> None:
+            loop, gate, told, done = asyncio.get_running_loop(), threading.Event(), [], asyncio.Event()
+            offload = ThreadOffload(loop, 1)
+
+            def note(outcome: Outcome) -> None:
+                told.append(outcome.value)
+                loop.call_soon(told.append, "another callback")
+                if outcome.value == 3:
+                    loop.call_soon(done.set)
+
+            for number in (1, 2, 3):
+                offload.run(lambda number=number: number, done=note)
+            offload.run(gate.set, done=lambda outcome: None)
+            gate.wait()
+            await done.wait()
+            assert told == [1, "another callback", 2, "another callback", 3, "another callback"]
+            offload.close()
+
+        run(main)
+
+    def test_a_thread_is_prepared_before_its_first_job(self, run: Callable[[Main], None]) -> None:
+        async def main() -> None:
+            loop, prepared = asyncio.get_running_loop(), []
+            offload = ThreadOffload(loop, 1, prepare=lambda: prepared.append(threading.get_ident()))
+            told: asyncio.Queue[Outcome] = asyncio.Queue()
+            for _ in range(2):
+                offload.run(threading.get_ident, done=told.put_nowait)
+            assert [(await told.get()).result(), (await told.get()).result()] == prepared * 2
             offload.close()
 
         run(main)

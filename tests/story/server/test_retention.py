@@ -13,7 +13,7 @@ from kafkalite._speedups.codec import encode_request
 from kafkalite.cluster.partition import Partition
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.server.broker import Broker
-from kafkalite.storage import retention
+from kafkalite.storage import removals
 from kafkalite.storage.log import Log
 from tests.kit.server import Client, batch, fetch_request, running
 
@@ -45,8 +45,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[Any]]:
             await event.wait()
 
     async def watch() -> Callable[[], Awaitable[object]]:
-        for name in ("remove_files", "remove_directory"):
-            monkeypatch.setattr(retention, name, telling(getattr(retention, name)))
+        monkeypatch.setattr(removals, "remove_batch", telling(removals.remove_batch))
         return wait
 
     return watch

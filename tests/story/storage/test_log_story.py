@@ -19,7 +19,8 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.log import Log
 from kafkalite.storage.recovery import Place, recover
-from kafkalite.storage.retention import mark_deleted, remove_files
+from kafkalite.storage.removals import Doomed, remove_batch
+from kafkalite.storage.retention import mark_deleted
 from kafkalite.testing.disk import FaultyDisk
 from tests.kit import dump_log, jvm
 from tests.unit.storage.damage import batch, last_log
@@ -108,7 +109,7 @@ class Story:
 
     def delete_segments(self) -> None:
         count = sum(segment.base_offset <= self.start for segment in self.log.segments[1:])
-        remove_files(self.disk, mark_deleted(self.log.drop_first(count)))
+        remove_batch(self.disk, [Doomed(path) for path in mark_deleted(self.log.drop_first(count))])
 
     def restart_cleanly(self) -> None:
         self.log.close()

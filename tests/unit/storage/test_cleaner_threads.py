@@ -167,4 +167,4 @@ def test_a_system_that_lets_no_thread_give_way_is_no_failed_disk(
     assert asked and set(asked) == {NICE}, "that is another question to the system"
     assert kit.manager.is_online(log.root) and kit.cleaner.clean_until(log) == log.active.base_offset
     said = [record.message for record in caplog.records if "planted" in record.message]
-    assert said == ["compaction cannot give way to other threads as it should: [Errno 1] planted"]
+    assert said == ["background threads (compaction, deletion) keep their normal priority: [Errno 1] planted"]

@@ -12,7 +12,8 @@ from kafkalite._speedups.file import Disk
 from kafkalite._speedups.scan import scan_batches
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.recovery import Place, recover
-from kafkalite.storage.retention import mark_deleted, remove_files, take_expired
+from kafkalite.storage.removals import Doomed, remove_batch
+from kafkalite.storage.retention import mark_deleted, take_expired
 from kafkalite.storage.verify import Violation, verify_directory, verify_log
 from tests.unit.storage.damage import DAMAGES, filled, last_log, patch
 
@@ -179,7 +180,7 @@ def test_the_last_epoch_of_an_emptied_log_begins_at_its_end(data: Path, gone: bo
     log, _ = recover(Place(Disk(), str(data / "t-0"), "t", 0, TopicConfig(retention_bytes=0), True, END))
     assert log.delete_records_before(END) == 0
     if gone:
-        remove_files(Disk(), mark_deleted(take_expired(log, None, END)))
+        remove_batch(Disk(), [Doomed(path) for path in mark_deleted(take_expired(log, None, END))])
         assert len(log.segments) == 1 and log.size == 0
     log.close()
     (data / "log-start-offset-checkpoint").write_text("0\n0\n" if gone else f"0\n1\nt 0 {END}\n")
