@@ -1,7 +1,7 @@
 """`compare` and `profile`: what they may be told, and what they print."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,14 +11,15 @@ from perf import report
 from perf.brokers import BROKERS, BrokerError
 from perf.checks import VerificationError
 from perf.compare import Plan, compare
-from perf.loads import LOADS
+from perf.loads import GROUPS, LOADS
 from perf.profile import profile
 
 RESULTS = Path(__file__).parent / "results"
 
 
-def _chosen(kind: str, names: str, known: Mapping[str, object]) -> list[str]:
-    wanted = list(known) if names == "all" else [name.strip() for name in names.split(",") if name.strip()]
+def _chosen(kind: str, names: str, known: Mapping[str, object], groups: Mapping[str, Sequence[str]]) -> list[str]:
+    given = [name.strip() for name in names.split(",") if name.strip()]
+    wanted = [name for each in given for name in groups.get(each, [each])]
     for name in wanted:
         if name not in known:
             raise click.BadParameter(f"{name!r} is none of: {', '.join(known)}", param_hint=kind)
@@ -39,7 +40,7 @@ def main() -> None:
 
 @main.command("compare")
 @click.option("--brokers", default="all", help=f"Comma separated, of: {', '.join(BROKERS)}.")
-@click.option("--loads", default="all", help=f"Comma separated, of: {', '.join(LOADS)}.")
+@click.option("--loads", default="all", help=f"Comma separated, of: {', '.join([*GROUPS, *LOADS])}.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1), help="Rounds after the warm-up.")
 @click.option("--quick", is_flag=True, help="Small sizes: does it work? Not for figures.")
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Where brokers' data goes.")
@@ -50,8 +51,8 @@ def compare_command(brokers: str, loads: str, rounds: int, quick: bool, work: Pa
     Example: python -m perf compare --brokers kafkalite,kafka --loads produce-100,consume-100 --rounds 5
     """
     _import_client()
-    kinds = [BROKERS[name] for name in _chosen("--brokers", brokers, BROKERS)]
-    chosen = [LOADS[name] for name in _chosen("--loads", loads, LOADS)]
+    kinds = [BROKERS[name] for name in _chosen("--brokers", brokers, BROKERS, {"all": list(BROKERS)})]
+    chosen = [LOADS[name] for name in _chosen("--loads", loads, LOADS, GROUPS)]
     for name, reason in [(part.name, part.missing()) for part in kinds] + [
         (part.name, part.missing()) for part in chosen
     ]:

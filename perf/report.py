@@ -32,6 +32,7 @@ def as_json(plan: Plan, results: Sequence[LoadResult]) -> dict[str, Any]:
 def _load_json(plan: Plan, result: LoadResult) -> dict[str, Any]:
     return {
         "title": result.load.title,
+        "group": result.load.group,
         "figures": {f.key: {"title": f.title, "unit": f.unit, "better": f.better} for f in result.load.figures},
         "medians": {broker.name: result.medians(broker.name) for broker in plan.brokers},
         "samples": result.samples,
@@ -57,9 +58,26 @@ def as_markdown(report: Mapping[str, Any], picture: str | None = None) -> str:
         "",
         *([f"![medians]({picture})", ""] if picture else []),
     ]
+    for group in sorted({load["group"] for load in report["loads"].values()} - {""}):
+        lines += [f"## All {group} loads", "", *_group_table(report, group), ""]
     for name, load in report["loads"].items():
         lines += [f"## {name}", "", f"{load['title'][0].upper()}{load['title'][1:]}.", "", *_table(report, load), ""]
     return "\n".join(lines)
+
+
+def _group_table(report: Mapping[str, Any], group: str) -> list[str]:
+    """One row for each load of the group, with its figures for every broker; their figures begin with the same ones."""
+    loads = {name: load for name, load in report["loads"].items() if load["group"] == group}
+    common = [
+        key for key in next(iter(loads.values()))["figures"] if all(key in each["figures"] for each in loads.values())
+    ]
+    of = next(iter(loads.values()))["figures"]
+    heads = [f"{broker}: {of[key]['title']}, {of[key]['unit']}" for broker in report["brokers"] for key in common]
+    lines = ["| load | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(heads)]
+    for name, load in loads.items():
+        cells = [_cell(load["medians"][broker].get(key), None) for broker in report["brokers"] for key in common]
+        lines.append(f"| {name.removeprefix(group + '-')} | " + " | ".join(cells) + " |")
+    return lines
 
 
 def _table(report: Mapping[str, Any], load: Mapping[str, Any]) -> list[str]:

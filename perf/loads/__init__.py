@@ -1,8 +1,12 @@
-"""One module per kind of load; `LOADS` names them in the order of the report."""
+"""One module per kind of load; `LOADS` names them in the order of the report, `GROUPS` those selected together.
+
+`all` selects the loads of no group: those of the table in README.md.
+"""
 
 from perf.loads import (
     compaction,
     durable,
+    fairness,
     java,
     latency,
     membership,
@@ -14,7 +18,7 @@ from perf.loads import (
 )
 from perf.loads.base import Figure, Load, Sample, Turn
 
-__all__ = ["LOADS", "Figure", "Load", "Sample", "Turn"]
+__all__ = ["GROUPS", "LOADS", "Figure", "Load", "Sample", "Turn"]
 
 _ALL = (
     *rdkafka.LOADS,
@@ -27,5 +31,10 @@ _ALL = (
     *offsets.LOADS,
     *membership.LOADS,
     *java.LOADS,
+    *fairness.LOADS,
 )
 LOADS: dict[str, Load] = {load.name: load for load in _ALL}
+GROUPS: dict[str, list[str]] = {
+    "all": [load.name for load in _ALL if not load.group],
+    **{group: [load.name for load in _ALL if load.group == group] for group in {load.group for load in _ALL} - {""}},
+}

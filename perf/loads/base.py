@@ -46,7 +46,8 @@ class Turn:
 class Load(ABC):
     """A load. `starts_broker`: it wants a process of its own in every round, and starts it itself; `fills_bytes`: so
     much free memory a turn fills, with the page cache and the clients' buffers; `brokers`: names of those that can do
-    it, empty = all; `settings`: what the harness starts brokers with, under Kafka's names.
+    it, empty = all; `settings`: what the harness starts brokers with, under Kafka's names; `group`: a name that
+    selects this load with others, and gives them a common table in the report.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Load(ABC):
     starts_broker = False
     fills_bytes = 0
     brokers: frozenset[str] = frozenset()
+    group: str = ""
     settings: Mapping[str, str] = MappingProxyType({})
 
     def missing(self) -> str | None:

@@ -13,7 +13,7 @@ from perf.brokers import Broker, Running
 from perf.checks import VerificationError
 from perf.commands import main
 from perf.compare import LoadResult, Plan, compare
-from perf.loads import LOADS, Figure, Load, Sample, Turn
+from perf.loads import GROUPS, LOADS, Figure, Load, Sample, Turn
 from perf.loads.base import quantiles_ms
 
 
@@ -98,6 +98,23 @@ def test_the_table_marks_the_best_and_compares_the_first(tmp_path: Path) -> None
     assert "| rate, 1/s | 100 | **1,000** | 0.10 |" in text
     assert "![medians](out.svg)" in text
     assert "quick run" in text
+
+
+def test_loads_of_a_group_have_one_row_each(tmp_path: Path) -> None:
+    loads = [Counted(), Counted()]
+    for number, load in enumerate(loads):
+        load.name, load.group = f"grouped-{number}", "grouped"
+    chosen = Plan(BROKERS, loads, 1, quick=True, work=tmp_path)
+    text = report.as_markdown(report.as_json(chosen, compare(chosen, lambda line: None)))
+    assert "## All grouped loads" in text
+    rows = [line for line in text.splitlines() if line.startswith(("| 0 |", "| 1 |"))]
+    assert rows == [f"| {number} | 100 | 1 | 1,000 | 1 |" for number in range(2)]
+
+
+def test_all_selects_the_loads_of_no_group() -> None:
+    assert set(GROUPS["all"]) | set(GROUPS["fairness"]) == set(LOADS)
+    assert not set(GROUPS["all"]) & set(GROUPS["fairness"])
+    assert all(name.startswith("fairness-") for name in GROUPS["fairness"])
 
 
 def test_the_picture_has_one_bar_per_broker_and_figure(tmp_path: Path) -> None:

@@ -1,0 +1,5 @@
+"""Hostile loads, and how long another client waits beside them; `--loads fairness` runs all (docs/performance.md)."""
+
+from perf.loads.fairness import frames, jobs, members, periodic, topics
+
+LOADS = (*topics.LOADS, *frames.LOADS, *jobs.LOADS, *members.LOADS, *periodic.LOADS)
