@@ -29,6 +29,7 @@ from kafkalite.cli.logfiles import (
     time_text,
 )
 from kafkalite.cli.logrecover import recover
+from kafkalite.cli.logstray import stray
 from kafkalite.cli.logverify import verify
 from kafkalite.cli.smallfiles import reader_of
 from kafkalite.records import BatchPlace
@@ -52,6 +53,7 @@ Examples:
   kafkalite log verify data
   kafkalite log recover data --dry-run
   kafkalite log adopt /var/lib/kafka --data data
+  kafkalite log stray data
 """
 )
 def command() -> None:
@@ -61,6 +63,7 @@ def command() -> None:
 command.add_command(verify)
 command.add_command(recover)
 command.add_command(adopt)
+command.add_command(stray)
 
 
 @command.command(

@@ -1,11 +1,12 @@
 """What the offline commands share: which log directory a path is in, its lock, and a bar while a person waits."""
 
+import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import click
 
@@ -47,10 +48,32 @@ def held(disk: Disk, log_dir: Path) -> Iterator[None]:
         try:
             lock.lock()
         except BlockingIOError:
-            fail(f"{log_dir}: a broker uses this log directory; stop it first")
+            fail_used(log_dir)
         yield
     finally:
         lock.close()
+
+
+@contextmanager
+def unused(log_dir: Path) -> Iterator[None]:
+    """A log directory that is only read, also one that cannot be written. Ends the command while a broker uses it.
+
+    A shared lock on the lock file is enough for that, and it needs no more than to read the file. Where even that is
+    not permitted, the directory is read without a lock.
+    """
+    with ExitStack() as stack:
+        with suppress(FileNotFoundError, PermissionError):
+            file = stack.enter_context(open(log_dir / LOCK, "rb"))
+            try:
+                fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                fail_used(log_dir)
+        yield
+
+
+def fail_used(log_dir: Path) -> NoReturn:
+    """End the command, as a broker uses the directory."""
+    fail(f"{log_dir}: a broker uses this log directory; stop it first")
 
 
 @contextmanager

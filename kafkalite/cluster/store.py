@@ -12,13 +12,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from kafkalite.clock import Outcome
+from kafkalite.clock import Clock, Outcome
 from kafkalite.cluster.image import PartitionImage, TopicImage
+from kafkalite.cluster.notices import Notice, Notices, deletions
 from kafkalite.coordination import layout
 from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.errors import BadVersionError, CoordinationError, NodeExistsError, NoNodeError
 from kafkalite.coordination.reading import TopicRecord, ensure_nodes, read_topics
+from kafkalite.coordination.tree import Created, Operation
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import uuid_from_text
 
 PRODUCER_IDS_BLOCK = 1000  # ProducerIdsBlock.java
 NO_EPOCH = 0
@@ -31,10 +34,12 @@ class ClusterStore:
 
     Arguments:
         session: an open session with the coordination service.
+        clock: tells when notifications expire.
     """
 
-    def __init__(self, session: Coordination) -> None:
+    def __init__(self, session: Coordination, clock: Clock) -> None:
         self._session = session
+        self._notices = Notices(clock.wall_ms)
         self._noted: dict[bytes, dict[int, str]] = defaultdict(dict)
         self._broker_id = -1
 
@@ -93,6 +98,22 @@ class ClusterStore:
             found[layout.group_of(name)] = layout.decode_configs(path, data)
         return found
 
+    async def load_notices(self) -> set[bytes]:
+        """Read the nodes that expire. Returns the ids of the topics whose deletion they record."""
+        changes = await self._children(layout.CONFIG_CHANGES)
+        deleted = await self._children(layout.DELETED_TOPICS)
+        self._notices.load([*changes, *deleted])
+        return {uuid_from_text(path.rpartition("/")[2]) for path, _ in deleted}
+
+    async def _children(self, parent: str) -> list[Notice]:
+        names, _stat = await settled(lambda then: self._session.children(parent, then))
+        found = []
+        for name in names:
+            path = f"{parent}/{name}"
+            _data, stat = await settled(partial(self._session.get, path))
+            found.append((path, stat.ctime))
+        return found
+
     async def close(self) -> None:
         """End the session."""
         await settled(self._session.close)
@@ -129,11 +150,25 @@ class ClusterStore:
                 self._noted.pop(topic.topic_id, None)
             then(error)
 
-        self._session.multi(operations, answered(deleted))
+        self._notify(operations, answered(deleted))
 
     def configure_topic(self, name: str, configs: Mapping[str, str], then: Done) -> None:
         """Keep a topic's configs."""
-        self._session.multi(layout.configure_topic(name, configs), answered(then))
+        self._notify(layout.configure_topic(name, configs), answered(then))
+
+    def _notify(self, operations: list[Operation], then: Then) -> None:
+        """Do a transaction whose last operation creates a node that expires; expired ones are deleted with it."""
+        expired = self._notices.take_expired()
+
+        def ended(outcome: Outcome) -> None:
+            if outcome.error is None:
+                created: Created = outcome.value[len(operations) - 1]
+                self._notices.add(created.path)
+            else:
+                self._notices.put_back(expired)
+            then(outcome)
+
+        self._session.multi([*operations, *deletions(expired)], ended)
 
     def note_directory(self, topic_id: bytes, partition: int, directory: str, then: Done) -> None:
         """Note where a partition's files are. A deletion asked for meanwhile removes this node, too."""

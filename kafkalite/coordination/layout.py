@@ -1,7 +1,8 @@
 """Kafka's nodes: paths, and what stands in them, byte for byte as Apache Kafka 3.9 writes it (ZkData.scala).
 
 What is ours lives below `/kafkalite`: for each partition, the log directory that was chosen for it before its first
-append; and the configs of groups, for which Kafka 3.9 has no node.
+append; the configs of groups, for which Kafka 3.9 has no node; the ids of topics that were deleted a short time ago, so
+that a start finishes their deletion and takes no other log for one of a deleted topic.
 
 Reading takes what Kafka's older versions wrote, and fields that it does not know; garbage raises `LayoutError`.
 """
@@ -26,6 +27,7 @@ DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 DIRECTORIES = "/kafkalite/directories"
 GROUP_CONFIGS = "/kafkalite/groups"
+DELETED_TOPICS = "/kafkalite/deleted"
 ALL_BROKERS = "<default>"
 
 # Made at every start if missing (PersistentZkPaths), and ours.
@@ -46,6 +48,7 @@ PERSISTENT = (
     "/config/ips",
     DIRECTORIES,
     GROUP_CONFIGS,
+    DELETED_TOPICS,
 )
 
 
@@ -99,6 +102,11 @@ def directories_path(topic_id: bytes) -> str:
 def directory_path(topic_id: bytes, partition: int) -> str:
     """Node of the noted directory of one partition."""
     return f"{directories_path(topic_id)}/{partition}"
+
+
+def deleted_topic_path(topic_id: bytes) -> str:
+    """Node that records the deletion of a topic."""
+    return f"{DELETED_TOPICS}/{uuid_text(topic_id)}"
 
 
 # Text.
@@ -359,7 +367,10 @@ def grow_topic(
 
 
 def delete_topic(topic: str, topic_id: bytes, partitions: Iterable[int], noted: Iterable[int]) -> list[Operation]:
-    """Everything that removes a topic. `noted`: the partitions whose directory is noted."""
+    """Everything that removes a topic, and the record of its deletion, which is the last operation.
+
+    `noted`: the partitions whose directory is noted.
+    """
     operations: list[Operation] = []
     for partition in partitions:
         operations += [Delete(state_path(topic, partition)), Delete(partition_path(topic, partition))]
@@ -370,6 +381,7 @@ def delete_topic(topic: str, topic_id: bytes, partitions: Iterable[int], noted: 
     ]
     operations += [Delete(directory_path(topic_id, partition)) for partition in noted]
     operations.append(Delete(directories_path(topic_id)))
+    operations.append(Create(deleted_topic_path(topic_id)))
     return operations
 
 

@@ -2,7 +2,7 @@
 
 Laws:
 1. Nothing is registered before all files of its topic are here and whole; nothing gets its place before it is
-   registered, as a start deletes the files of topics that it does not know.
+   registered, as a start makes strays of the partitions of topics that it does not know.
 2. A topic keeps its id. Each partition's leader epoch begins above the last one in its files.
 3. A kill at any step loses nothing: the same call again goes on.
 4. Internal topics of consumers and transactions come along, compacted as they were. `__cluster_metadata` and
@@ -11,7 +11,7 @@ Laws:
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from kafkalite._speedups.file import Disk
@@ -22,7 +22,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.coordination import layout
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.embedded import Embedded
-from kafkalite.coordination.tree import Operation, Set
+from kafkalite.coordination.tree import Delete, Operation, Set
 from kafkalite.model import uuid_text
 from kafkalite.server.broker import FIRST_BROKER, JOURNAL
 from kafkalite.storage import adoption, checkpoints
@@ -36,7 +36,9 @@ Progress = Callable[[int], object]
 
 @dataclass(slots=True)
 class Adopted:
-    """What came of it. `missing`: partitions of which the source has no files; they begin empty."""
+    """What came of it. `missing`: partitions of which the source has no files; they begin empty. `created`: topics that
+    the journal did not know.
+    """
 
     topics: dict[str, int] = field(default_factory=dict)
     partitions: int = 0
@@ -44,6 +46,7 @@ class Adopted:
     missing: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     there_before: list[str] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
 
 
 class Adoption:
@@ -67,6 +70,7 @@ class Adoption:
         self._directory = directory
         self._data = directory.path
         self._move = move
+        self._deletions: set[bytes] = set()  # topics whose deletion is recorded
 
     async def run(self, bar: Callable[[int], Progress]) -> Adopted:
         """Do it; `bar` is told how many bytes there are to copy and answers whom to tell of those done.
@@ -75,17 +79,22 @@ class Adoption:
         """
         if self._disk.exists(os.path.join(self._source, JOURNAL)):
             raise AdoptionError(f"{self._source}: is kafkalite's own already: kafkalite serve --data {self._source}")
+        return await self._with_store(lambda session, store, broker_id: self._adopt(session, store, broker_id, bar))
+
+    async def _with_store(self, work: Callable[[Coordination, ClusterStore, int], Awaitable[None]]) -> Adopted:
+        """Do `work` with the journal of the target directory open."""
         known = self._directory.identity()
         service = Embedded.open(self._disk, os.path.join(self._data, JOURNAL), self._clock)
         try:
             session = service.connect()
-            store = ClusterStore(session)
+            store = ClusterStore(session, self._clock)
             await store.prepare()
             broker_id = FIRST_BROKER if known is None else known.broker_id
             cluster_id = await store.cluster_id(uuid_text(self._random.uuid()))
             self._directory.claim(Identity(cluster_id, broker_id), uuid_text(self._random.uuid()))
             store.register(broker_id)
-            await self._adopt(session, store, broker_id, bar)
+            self._deletions = await store.load_notices()
+            await work(session, store, broker_id)
             await store.close()
         finally:
             service.close()
@@ -102,6 +111,19 @@ class Adoption:
         advance = bar(size)
         for candidate in candidates:
             adoption.fetch(self._disk, candidate, self._data, move=self._move, advance=advance)
+        await self._make_ready(session, store, broker_id, candidates, topics)
+        if fresh:
+            checkpoints.write_clean_shutdown(self._disk, self._data)
+
+    async def _make_ready(
+        self,
+        session: Coordination,
+        store: ClusterStore,
+        broker_id: int,
+        candidates: Sequence[Candidate],
+        topics: dict[str, TopicImage],
+    ) -> None:
+        """Recover the fetched partitions, register them, and give them their names."""
         by_topic: dict[str, dict[int, tuple[Candidate, Ready]]] = defaultdict(dict)
         for candidate in candidates:
             ready = adoption.make_ready(self._disk, candidate, self._data, TopicConfig())
@@ -114,8 +136,6 @@ class Adoption:
             )
             for candidate, _ready in partitions.values():
                 adoption.put_in_place(self._disk, candidate, self._data)
-        if fresh:
-            checkpoints.write_clean_shutdown(self._disk, self._data)
 
     def _wanted(self, found: Sequence[Candidate], topics: dict[str, TopicImage]) -> list[Candidate]:
         """Those that are not here yet. Raises AdoptionError where another topic has the name."""
@@ -153,8 +173,10 @@ class Adoption:
         node = layout.TopicNode(candidate.topic_id, dict.fromkeys(range(count), (broker_id,)))
         operations: list[Operation] = []
         if known is None:
-            configs = COMPACTED if candidate.topic in INTERNAL else {}
+            configs = self._configs([candidate for candidate, _ in partitions.values()])
             operations += layout.create_topic(candidate.topic, node, configs, states)
+            if candidate.topic_id in self._deletions:
+                operations.append(Delete(layout.deleted_topic_path(candidate.topic_id)))
         elif count > len(known.partitions):
             new = {index: state for index, state in states.items() if index >= len(known.partitions)}
             operations += layout.grow_topic(candidate.topic, node, new)
@@ -170,4 +192,9 @@ class Adoption:
         self.result.topics[candidate.topic] = count
         self.result.partitions += len(partitions)
         if known is None:
+            self.result.created.append(candidate.topic)
             self.result.missing += [f"{candidate.topic}-{index}" for index in range(count) if index not in partitions]
+
+    def _configs(self, candidates: Sequence[Candidate]) -> dict[str, str]:
+        """The configs of a new topic with these partitions."""
+        return COMPACTED if candidates[0].topic in INTERNAL else {}

@@ -230,7 +230,7 @@ class Broker:
             self._service = Embedded(self.clock)
         else:
             self._service = Embedded.open(self.disk, path, self.clock, self.offload, self._check_tree)
-        self.store = ClusterStore(self._service.connect(on_lost=self._coordination_lost))
+        self.store = ClusterStore(self._service.connect(on_lost=self._coordination_lost), self.clock)
         await self.store.prepare()
 
     def _no_journal(self, directory: str, owner: Identity) -> str:
@@ -264,7 +264,7 @@ class Broker:
         node = Node(self.broker_id, "", 0, self.config.broker_rack)
         self.tables = ClusterTables(self.cluster_id, self.broker_id, (node,), topics)
         self.hosting = Hosting(self.config, self.clock, self.offload, self.replicas, self.logs, self.store)
-        self.hosting.load(topics, self.store.noted_directory)
+        self.hosting.load(topics, self.store.noted_directory, await self.store.load_notices())
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         self.topics = Topics(self, self.store)

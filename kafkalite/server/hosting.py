@@ -7,7 +7,7 @@ silently empty, and a crash in between leaves an empty log and not a partition t
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome
@@ -18,7 +18,9 @@ from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.cluster.turns import Turns
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.server.unknown_logs import UnknownLogs
 from kafkalite.state.topic_names import is_internal
+from kafkalite.storage import names
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
 
@@ -61,54 +63,60 @@ class Hosting:
         self._turns = Turns()
         self.left_alone: set[tuple[str, int]] = set()
 
-    def load(self, topics: Iterable[TopicImage], noted: Callable[[bytes, int], str | None]) -> None:
-        """Host every partition of these topics with the log that recovery found for it; `noted` tells who had files."""
+    def load(
+        self,
+        topics: Iterable[TopicImage],
+        noted: Callable[[bytes, int], str | None],
+        deleted: Set[bytes] = frozenset(),
+    ) -> None:
+        """Host every partition of these topics with the log that recovery found for it.
+
+        Arguments:
+            noted: returns the recorded log directory of a partition, None for one without files.
+            deleted: ids of the topics whose deletion is recorded.
+        """
         hosted = [self._host(topic) for topic in topics]
-        self._finish_deletions(noted)
+        unknown = UnknownLogs(self._replicas, self._logs, noted, deleted)
+        unknown.handle()
+        self.left_alone = unknown.left_alone
         for topic in hosted:
             for partition in topic.partitions:
-                log = self._logs.find(topic.name, partition.index)
-                if log is not None:
-                    partition.adopt(log)
-                    if log.failed:  # its directory went offline while it was read
-                        partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
-                elif noted(topic.topic_id, partition.index) is not None:
-                    partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
-                    where = self._logs.describe_directory(noted(topic.topic_id, partition.index) or "")
-                    LOGGER.error("%s-%d is offline: its files are missing in %s", topic.name, partition.index, where)
+                self._load_partition(partition, noted(topic.topic_id, partition.index))
 
-    def _finish_deletions(self, noted: Callable[[bytes, int], str | None]) -> None:
-        """A log whose topic id the cluster does not know is of a topic whose deletion was not finished.
+    def _load_partition(self, partition: Partition, directory: str | None) -> None:
+        key = partition.topic, partition.index
+        log = self._logs.find(*key)
+        if log is not None:
+            partition.adopt(log)
+            if log.failed:  # its directory went offline while it was read
+                partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
+        elif key in self._logs.refused:
+            partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
+            refused = self._logs.refused[key]
+            LOGGER.error(
+                "%s-%d is offline, its files are unchanged: %s. Restore %s from a backup; or stop the broker and run "
+                "`kafkalite log truncate %s`, which shows what can be kept; or delete the topic",
+                *key, refused.reason, refused.directory, refused.directory,
+            )  # fmt: skip
+        elif directory is not None:
+            partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
+            if key not in self.left_alone:
+                self._report_missing(partition, directory)
 
-        Not so where the cluster has noted that very directory for a topic of the name: files are noted after they were
-        made, so it is the id in `partition.metadata` that is wrong, and the records are somebody's.
-        """
-        for log in self._logs.all():
-            topic_id = self._logs.topic_ids.get((log.topic, log.partition))
-            if topic_id is None:
-                self._leave_alone(log)
-            elif not isinstance(self._replicas.partition(log.topic, topic_id, log.partition, by_id=True), int):
-                continue
-            elif self._is_noted(log, noted):
-                self._logs.leave_alone(log)
-                self.left_alone.add((log.topic, log.partition))
-                path = os.path.join(log.directory, "partition.metadata")
-                LOGGER.error("%s: not the id of its topic; left alone and not served", path)
-            else:
-                LOGGER.info("%s: its topic was deleted; deleting the files", log.directory)
-                self._logs.delete(log)
-
-    def _is_noted(self, log: Log, noted: Callable[[bytes, int], str | None]) -> bool:
-        topic = self._replicas.find(log.topic, b"", by_id=False)
-        directory = None if isinstance(topic, int) else noted(topic.topic_id, log.partition)
-        return directory in (log.root, self._logs.directory_id(log.root))
-
-    def _leave_alone(self, log: Log) -> None:
-        """Nobody knows whose records these are: they are neither served nor written over."""
-        self._logs.leave_alone(log)
-        if log.size:
-            LOGGER.warning("%s: has records and no topic id; left alone and not served", log.directory)
-            self.left_alone.add((log.topic, log.partition))
+    def _report_missing(self, partition: Partition, directory: str) -> None:
+        name = names.directory_name(partition.topic, partition.index)
+        stray = next((path for path in self._logs.strays if os.path.basename(path).startswith(f"{name}.")), None)
+        if stray is not None:
+            LOGGER.error(
+                "%s is offline: its files may be those of %s. Stop the broker and run `kafkalite log stray %s`",
+                name, stray, os.path.dirname(stray),
+            )  # fmt: skip
+            return
+        LOGGER.error(
+            "%s is offline: it has records, but there is no directory %s in %s. Stop the broker and restore that "
+            "directory from a backup or from where it was moved to; or delete the topic",
+            name, name, self._logs.describe_directory(directory),
+        )  # fmt: skip
 
     def apply(self, topic: TopicImage) -> None:
         """Host a new topic, or take over what changed of one: configs, more partitions."""
@@ -127,6 +135,8 @@ class Hosting:
         for partition in self._replicas.remove(name).partitions:
             if partition.log is not None:
                 self._logs.delete(partition.log)
+            elif (name, partition.index) not in self.left_alone:
+                self._logs.delete_refused(name, partition.index)
 
     def configure(self, config: BrokerConfig, topics: Iterable[TopicImage]) -> None:
         """Put changed broker settings into force; topics follow where they set nothing themselves."""

@@ -21,9 +21,10 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.directories import DirectoryError
 from kafkalite.storage.recovery import OFFSET_MAX, Place, RecoveryError, recover
+from kafkalite.storage.strays import Stray
 
 FETCHING = ".fetching"
-ADOPTING = ".adopting"
+ADOPTING = names.ADOPTING
 CHUNK_BYTES = 1 << 20
 MAGIC_AT = 16
 NOT_FETCHED = (names.DELETED, names.CLEANED, names.WORK)
@@ -41,6 +42,7 @@ class Candidate:
     Attributes:
         source: its directory at the other broker; where it was moved from, when it was.
         clean, recovery_point, log_start_offset: what the checkpoints of the other broker say.
+        compacted: whether a cleaner worked on it.
     """
 
     topic: str
@@ -50,6 +52,7 @@ class Candidate:
     clean: bool
     recovery_point: int
     log_start_offset: int
+    compacted: bool = False
 
     @property
     def name(self) -> str:
@@ -95,6 +98,17 @@ def find(disk: Disk, source: str, data: str) -> tuple[list[Candidate], list[str]
         believed = clean and key in points
         found.append(Candidate(*key, directory, topic_id, believed, points.get(key, 0), starts.get(key, 0)))
     return found, left_out
+
+
+def of_strays(found: list[Stray]) -> list[Candidate]:
+    """Strays as candidates; all their batches above their recovery points are checked."""
+    return [
+        Candidate(
+            one.topic, one.partition, one.directory, one.topic_id, False, one.recovery_point, one.log_start_offset,
+            compacted=one.compacted,
+        )
+        for one in found
+    ]  # fmt: skip
 
 
 def with_ids(found: list[Candidate], fresh: Callable[[], bytes]) -> list[Candidate]:

@@ -66,6 +66,17 @@ class Deletions:
             return
         self._removals.add([deleted], log.config.file_delete_delay_ms, directories=True)
 
+    def unloaded(self, root: str, directory: str, topic: str, partition: int) -> bool:
+        """Rename the directory of a partition that could not be loaded, and remove it; False where that failed."""
+        deleted = os.path.join(root, names.deleted_directory_name(topic, partition, self._random.bytes(16).hex()))
+        try:
+            self._disk.rename(directory, deleted)
+        except OSError as error:
+            self._note(root, error)
+            return False
+        self.directories([deleted])
+        return True
+
     def _in_place(self, log: Log, deleted: str) -> None:
         """There was no room for the longer name."""
         if log.directory in self._left:  # else it was removed to make a new log

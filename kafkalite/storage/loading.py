@@ -35,7 +35,8 @@ logger = logging.getLogger(__name__)
 class Loaded:
     """What was found in one log directory; `error` ended it early. Keys are directories of partitions.
 
-    `gone`: partitions that the checkpoints name and that are not here.
+    `gone`: partitions that the checkpoints name and that are not here. `strays`: directories that an earlier start
+    renamed, as their topics were unknown. `cleaned`: the cleaner's checkpoint, empty where it does not read.
     """
 
     path: str
@@ -47,6 +48,8 @@ class Loaded:
     points_of_refused: checkpoints.Points = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
     gone: set[tuple[str, int]] = field(default_factory=set)
+    strays: list[str] = field(default_factory=list)
+    cleaned: checkpoints.Offsets = field(default_factory=dict)
     bytes_dropped: int = 0
     error: OSError | None = None
 
@@ -168,6 +171,7 @@ def _places(disk: Disk, loaded: Loaded, config_of: Callable[[str], TopicConfig])
     points = _offsets(disk, loaded, checkpoints.RECOVERY_POINTS)
     starts = _offsets(disk, loaded, checkpoints.LOG_STARTS)
     cleaned = _cleaned(disk, loaded)
+    loaded.cleaned = cleaned or {}
     places = []
     for name in disk.list(loaded.path):
         directory = os.path.join(loaded.path, name)
@@ -175,6 +179,8 @@ def _places(disk: Disk, loaded: Loaded, config_of: Callable[[str], TopicConfig])
             continue
         if names.is_deleted_directory(name):
             loaded.to_delete.append(directory)
+        elif names.parse_stray_directory_name(name) is not None:
+            loaded.strays.append(directory)
         elif (found := names.parse_directory_name(name)) is None:
             logger.warning("%s: not a partition's directory, left alone", directory)
         else:
@@ -234,7 +240,6 @@ def _take(loaded: Loaded, place: Place, outcome: Outcome) -> None:
     if isinstance(outcome, OSError):
         return  # it is the directory's error already
     if isinstance(outcome, ValueError):
-        logger.error("%s-%d is offline: %s", place.topic, place.partition, outcome)
         loaded.refused[place.directory] = str(outcome)
         loaded.points_of_refused[place.topic, place.partition] = place.recovery_point, place.log_start_offset
         return

@@ -9,14 +9,16 @@ Sources: LogManager.scala.
 """
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from kafkalite._speedups.file import Disk
 from kafkalite.clock import Clock, Offload, Outcome, Random
 from kafkalite.config.topic import TopicConfig
 from kafkalite.model import uuid_text
-from kafkalite.storage import checkpoints
+from kafkalite.storage import checkpoints, names, strays
 from kafkalite.storage.cleaner import LogCleaner
 from kafkalite.storage.deletion import Deletions
 from kafkalite.storage.directories import DirectoryError
@@ -35,6 +37,15 @@ from kafkalite.storage.upkeep import Upkeep
 
 NOTED_S = 60.0
 logger = logging.getLogger(__name__)
+
+
+class Refused(NamedTuple):
+    """A partition that could not be loaded: its log directory, its own directory, what the checkpoints say, and why."""
+
+    root: str
+    directory: str
+    points: tuple[int, int]
+    reason: str
 
 
 class LogManager(LogDirectories):
@@ -74,7 +85,9 @@ class LogManager(LogDirectories):
         self._random = random
         self._logs: dict[tuple[str, int], Log] = {}
         self._counts: Counter[str] = Counter()  # logs by directory, those under way included
-        self._refused: set[str] = set()
+        self.refused: dict[tuple[str, int], Refused] = {}
+        self.strays: list[str] = []  # directories that earlier starts renamed
+        self._cleaned: dict[str, checkpoints.Offsets] = {}
         self._noted: dict[str, float] = {}  # when trouble of a directory was last spoken of
         self._duplicates = 0  # of logs that were forgotten
         self._files = PointFiles(disk, offload, self._settled)
@@ -105,8 +118,11 @@ class LogManager(LogDirectories):
                 self.topic_ids[log.topic, log.partition] = loaded.topic_ids.get(log.directory)
                 self.add(log)
             self._deletions.directories(loaded.to_delete)
-            if loaded.refused:
-                self._refused.add(loaded.path)
+            for key, points in loaded.points_of_refused.items():
+                directory = os.path.join(loaded.path, names.directory_name(*key))
+                self.refused[key] = Refused(loaded.path, directory, points, loaded.refused[directory])
+            self.strays += loaded.strays
+            self._cleaned[loaded.path] = loaded.cleaned
             self._files.others[loaded.path].update(loaded.points_of_refused)
             for key in loaded.gone:
                 self._files.note_deleted(loaded.path, key)
@@ -132,7 +148,7 @@ class LogManager(LogDirectories):
                 for log in logs:
                     log.close()
                 self._files.write_now(path, logs)
-                if path not in self._refused:  # what is damaged is to be seen at the next start, too
+                if all(refused.root != path for refused in self.refused.values()):  # the next start shall see it, too
                     checkpoints.write_clean_shutdown(self.disk, path)
             except OSError as error:
                 self.fail(path, error)
@@ -215,6 +231,35 @@ class LogManager(LogDirectories):
         log.fail()  # nothing of it is written any more: a log of the same name may come
         self._files.note_deleted(log.root, (log.topic, log.partition))
         self._deletions.log(log)
+
+    def delete_refused(self, topic: str, partition: int) -> None:
+        """Delete the files of a partition that could not be loaded, as `delete` does; nothing where there is none."""
+        refused = self.refused.get((topic, partition))
+        if refused is not None and self._deletions.unloaded(refused.root, refused.directory, topic, partition):
+            self._forget_refused((topic, partition), refused.root)
+
+    def set_stray(self, key: tuple[str, int]) -> str:
+        """Make a partition a stray: it is renamed, not served, and kept. Returns the new path. Raises OSError."""
+        log, refused = self._logs.get(key), self.refused.get(key)
+        if log is not None:
+            root, directory, points = log.root, log.directory, (log.synced, log.log_start_offset)
+        else:
+            assert refused is not None, "asked for a partition that has files"
+            root, directory, points = refused.root, refused.directory, refused.points
+        unique, cleaned = self._random.bytes(16).hex(), self._cleaned[root].get(key)
+        renamed = strays.rename(self.disk, directory, key, points, unique, cleaned)
+        if log is not None:
+            self.forget(log, touch=False)
+            log.fail()  # nothing of it is written any more: a log of the same name may come
+        self._forget_refused(key, root)
+        self.strays.append(renamed)
+        return renamed
+
+    def _forget_refused(self, key: tuple[str, int], root: str) -> None:
+        """Let the checkpoints of a log directory name a partition no more, at the latest before its files are made."""
+        self.refused.pop(key, None)
+        self._files.others[root].pop(key, None)
+        self._files.note_deleted(root, key)
 
     def remove_later(self, log: Log, paths: list[str]) -> None:
         """Remove `.deleted` files of a log after file.delete.delay.ms."""

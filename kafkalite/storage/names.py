@@ -13,12 +13,14 @@ SWAP = ".swap"
 WORK = ".tmp"
 DELETE_DIRECTORY = "-delete"
 STRAY_DIRECTORY = "-stray"
+ADOPTING = ".adopting"  # ours: a partition's directory while it is being adopted
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 
 _OFFSET = re.compile(r"(\d{20})(\.[a-z]+)")
 _PARTITION = re.compile(r"([A-Za-z0-9._-]{1,249})-(\d{1,10})")
 _UNIQUE = re.compile(r"(.+)\.([0-9a-f]{32})-delete")
+_STRAY = re.compile(r"([A-Za-z0-9._-]{1,249}-\d{1,10})\.[0-9a-f]{32}-stray")
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -49,6 +51,22 @@ def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
     """The name a partition's directory gets before it is removed; `unique`: 32 hex digits. Cut to fit."""
     suffix = f"-{partition}.{unique}{DELETE_DIRECTORY}"
     return topic[: 255 - len(suffix)] + suffix
+
+
+def stray_directory_name(topic: str, partition: int, unique: str) -> str:
+    """The name of a partition's directory whose topic is unknown (LocalLog.logStrayDirName).
+
+    Arguments:
+        unique: 32 hex digits. A topic that is too long for a file name is shortened.
+    """
+    suffix = f"-{partition}.{unique}{STRAY_DIRECTORY}"
+    return topic[: 255 - len(suffix)] + suffix
+
+
+def parse_stray_directory_name(name: str) -> tuple[str, int] | None:
+    """(topic, perhaps shortened, and partition) of a stray directory, None for any other name."""
+    found = _STRAY.fullmatch(name)
+    return None if found is None else parse_directory_name(found[1])
 
 
 def is_deleted_directory(name: str) -> bool:

@@ -142,7 +142,8 @@ def test_topics_live_in_the_tree() -> None:
     assert record.states == {partition: (PartitionState(1, 0, (1,)), 0) for partition in (0, 1)}
     session.multi(layout.delete_topic("t", TOPIC_ID, (0, 1), (0,)), lambda outcome: outcome.result())
     changes = {path for path, _ in service.tree.walk() if path.startswith(layout.CONFIG_CHANGE_PREFIX)}
-    assert {path for path, _ in service.tree.walk()} == empty | changes and len(changes) == 1
+    deleted = {layout.deleted_topic_path(TOPIC_ID)}
+    assert {path for path, _ in service.tree.walk()} == empty | changes | deleted and len(changes) == 1
 
 
 def test_a_topic_that_cannot_be_read_is_told() -> None:

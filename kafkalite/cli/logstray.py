@@ -1,0 +1,127 @@
+"""`kafkalite log stray`: partitions whose topic the journal does not know are listed, adopted or deleted."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from kafkalite._speedups.file import Disk
+from kafkalite.cli.failure import fail
+from kafkalite.cli.logdirs import target_of, unused
+from kafkalite.clock import LoopClock, SystemRandom
+from kafkalite.coordination.journal import JournalError
+from kafkalite.coordination.layout import LayoutError
+from kafkalite.model import uuid_text
+from kafkalite.server.adoption import Adopted
+from kafkalite.server.stray_adoption import KEEP_ALL, StrayAdoption
+from kafkalite.storage.adoption import AdoptionError
+from kafkalite.storage.directories import DirectoryError, LogDirectory
+from kafkalite.storage.strays import Stray, find
+
+
+@click.command(
+    short_help="List, adopt and delete partitions of unknown topics.",
+    epilog="""\b
+Examples:
+  kafkalite log stray data                      list them
+  kafkalite log stray data --adopt              all of them become partitions again
+  kafkalite log stray data orders --adopt       those of topic orders
+  kafkalite log stray data orders --delete      remove their files
+
+NAME is a topic or the name of a stray directory. A start makes a partition a stray when kafkalite.journal does not know
+its topic, for example because an older copy of the journal was restored. An adopted topic that the journal does not
+know keeps its id, and gets retention.ms=-1 and retention.bytes=-1, as its settings are unknown.""",
+)
+@click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--adopt", is_flag=True, help="Make them partitions of their topics again.")
+@click.option("--delete", is_flag=True, help="Remove their files; NAME is required.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+def stray(path: Path, names: tuple[str, ...], adopt: bool, delete: bool, as_json: bool) -> None:
+    """List the stray partitions in the log directory DIR, adopt or delete them, while no broker runs."""
+    if adopt and delete:
+        fail("--adopt and --delete contradict each other")
+    if delete and not names:
+        fail("--delete needs the topics or directories to delete; `kafkalite log stray DIR` lists them")
+    if target_of(path).only is not None:
+        fail(f"{path}: the directory of a partition; give the log directory that holds it")
+    try:
+        if adopt or delete:
+            change(path, names, adopt=adopt)
+        else:
+            with unused(path):
+                show(chosen(path, names), as_json=as_json)
+    except (AdoptionError, DirectoryError, JournalError, LayoutError) as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename or path}: {error.strerror or error}")
+
+
+def chosen(path: Path, names: Sequence[str]) -> list[Stray]:
+    """The strays with these names, all without names. Ends the command for a name that fits none."""
+    found = find(Disk(), str(path))
+    for name in names:
+        if not any(name in (one.name, one.topic) for one in found):
+            fail(f"{path}: no stray is named {name} or belongs to topic {name}")
+    return [one for one in found if not names or one.name in names or one.topic in names]
+
+
+def change(path: Path, names: Sequence[str], *, adopt: bool) -> None:
+    """Adopt or delete strays. Raises DirectoryError, OSError, and what adoption raises."""
+    disk, directory = Disk(), LogDirectory(Disk(), str(path))
+    directory.lock()
+    try:
+        found = chosen(path, names)
+        if not found:
+            click.echo(f"{path}: no strays")
+        elif adopt:
+            say_adopted(asyncio.run(adopted(disk, directory, found)), path)
+        else:
+            for one in found:
+                disk.remove_tree(one.directory)
+                click.echo(f"{one.name}: deleted, {one.size:,} bytes")
+            disk.sync_dir(str(path))
+    finally:
+        directory.unlock()
+
+
+async def adopted(disk: Disk, directory: LogDirectory, found: Sequence[Stray]) -> Adopted:
+    """Adopt strays in a loop of their own."""
+    clock = LoopClock(asyncio.get_running_loop())
+    try:
+        adoption = StrayAdoption(disk, clock, SystemRandom(), directory.path, directory, move=True)
+        return await adoption.adopt(found)
+    finally:
+        clock.close()
+
+
+def show(found: Sequence[Stray], *, as_json: bool) -> None:
+    """One line for each stray, and how many there are."""
+    for one in found:
+        topic_id = "unknown" if one.topic_id is None else uuid_text(one.topic_id)
+        if as_json:
+            click.echo(json.dumps({**one._asdict(), "topic_id": topic_id}, ensure_ascii=False))
+        else:
+            click.echo(f"{one.name}  topic {one.topic}  id {topic_id}  {one.size:,} bytes")
+    if not as_json:
+        count = f"{len(found):,} stray{'' if len(found) == 1 else 's'}"
+        click.echo(f"{count}, {sum(one.size for one in found):,} bytes" if found else "no strays")
+
+
+def say_adopted(result: Adopted, path: Path) -> None:
+    """What was adopted, and what has to be set now."""
+    for name, count in sorted(result.topics.items()):
+        click.echo(f"{name}: {count} partition{'' if count == 1 else 's'} in all")
+    for name in result.missing:
+        click.secho(f"{name}: has no files here and begins empty", fg="yellow")
+    if result.bytes_dropped:
+        click.secho(f"{result.bytes_dropped:,} bytes behind the last whole batches were dropped", fg="yellow")
+    click.echo(f"{result.partitions} partition{'' if result.partitions == 1 else 's'} adopted")
+    if result.created:
+        settings = ", ".join(f"{key}={value}" for key, value in KEEP_ALL.items())
+        click.echo(
+            f"{', '.join(result.created)}: the settings are unknown, now {settings}; see `kafkalite topic alter`"
+        )
+    click.echo(f"kafkalite serve --data {path}")

@@ -1,0 +1,166 @@
+"""Logs found at start that belong to no partition of the cluster: what becomes of each of them.
+
+| log | result |
+|---|---|
+| the journal records that its topic was deleted | its deletion is finished |
+| its topic id is unknown, or the topic has fewer partitions | renamed to a stray, reported and kept |
+| another id, in the very directory recorded for a partition of this name | not served, not changed |
+| no topic id | not served, not changed; an empty one may be replaced |
+
+A partition that could not be loaded is treated like a log. Law: files are deleted only where the journal says that
+their topic was deleted. A topic that it does not name may be missing because an older copy of it was restored.
+
+Sources: LogManager.isStrayKraftReplica (Kafka's rule for strays).
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Set
+
+from kafkalite._speedups.file import Disk
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.storage import checkpoints, strays
+from kafkalite.storage.log import Log
+from kafkalite.storage.manager import LogManager, Refused
+from kafkalite.storage.trouble import is_transient
+
+LOGGER = logging.getLogger("kafkalite.server")
+NAMED_MAX = 5  # strays named in a line
+
+Key = tuple[str, int]
+
+
+class UnknownLogs:
+    """Finds logs without a partition at start.
+
+    Arguments:
+        replicas: the hosted partitions.
+        logs: the loaded logs.
+        noted: returns the recorded log directory of a partition.
+        deleted: ids of the topics whose deletion is recorded.
+
+    `left_alone`: partitions in whose directories nothing may be created.
+    """
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        logs: LogManager,
+        noted: Callable[[bytes, int], str | None],
+        deleted: Set[bytes],
+    ) -> None:
+        self.left_alone: set[Key] = set()
+        self._replicas = replicas
+        self._logs = logs
+        self._noted = noted
+        self._deleted = deleted
+        self._renamed_in: set[str] = set()
+
+    def handle(self) -> None:
+        """Handle every log, and report the strays, those of earlier starts, too."""
+        for log in self._logs.all():
+            self._loaded(log)
+        for key, refused in list(self._logs.refused.items()):
+            self._refused(key, refused)
+        for root in self._renamed_in:
+            self._sync(root)
+        if self._logs.strays:
+            report_strays(self._logs.disk, self._logs.strays)
+
+    def _loaded(self, log: Log) -> None:
+        key = log.topic, log.partition
+        topic_id = self._logs.topic_ids.get(key)
+        if topic_id is None:
+            self._without_id(log)
+        elif self._is_hosted(key, topic_id):
+            return
+        elif topic_id in self._deleted:
+            LOGGER.info("%s: its topic was deleted before the last end; deleting the files", log.directory)
+            self._logs.delete(log)
+        elif self._is_recorded(key, log.root):
+            self._logs.leave_alone(log)
+            self.left_alone.add(key)
+            LOGGER.error(
+                "%s-%d is offline: %s has not the id of its topic; nothing is changed. Restore the directory from a "
+                "backup, or move it away and delete the topic",
+                *key, os.path.join(log.directory, "partition.metadata"),
+            )  # fmt: skip
+        else:
+            self._set_stray(key, log.root, log)
+
+    def _refused(self, key: Key, refused: Refused) -> None:
+        """A partition that could not be loaded; it stays where it is while its topic may be a hosted one."""
+        try:
+            topic_id = checkpoints.read_topic_id(self._logs.disk, refused.directory)
+        except (checkpoints.BadCheckpoint, OSError):
+            topic_id = None
+        if topic_id is None and isinstance(self._replicas.partition(key[0], b"", key[1], by_id=False), int):
+            LOGGER.error("%s: not served, nothing is changed: %s", refused.directory, refused.reason)
+        if topic_id is None or self._is_hosted(key, topic_id):
+            return
+        if topic_id in self._deleted:
+            LOGGER.info("%s: its topic was deleted before the last end; deleting the files", refused.directory)
+            self._logs.delete_refused(*key)
+        elif not self._is_recorded(key, refused.root):
+            LOGGER.error("%s: cannot be loaded: %s", refused.directory, refused.reason)
+            self._set_stray(key, refused.root, None)
+
+    def _is_hosted(self, key: Key, topic_id: bytes) -> bool:
+        return not isinstance(self._replicas.partition(key[0], topic_id, key[1], by_id=True), int)
+
+    def _is_recorded(self, key: Key, root: str) -> bool:
+        """Whether this log directory is recorded for the partition of this name: then the id in the files is wrong."""
+        topic = self._replicas.find(key[0], b"", by_id=False)
+        directory = None if isinstance(topic, int) else self._noted(topic.topic_id, key[1])
+        return directory in (root, self._logs.directory_id(root))
+
+    def _without_id(self, log: Log) -> None:
+        self._logs.leave_alone(log)
+        if log.size:
+            self.left_alone.add((log.topic, log.partition))
+            LOGGER.warning(
+                "%s: has records and no partition.metadata, so its topic is unknown; not served, nothing is changed. "
+                "Restore that file from a backup, or move the directory away",
+                log.directory,
+            )
+
+    def _set_stray(self, key: Key, root: str, log: Log | None) -> None:
+        try:
+            self._logs.set_stray(key)
+        except OSError as error:
+            LOGGER.error("%s-%d in %s: cannot be renamed to a stray, not served: %s", *key, root, error)
+            self.left_alone.add(key)
+            if log is not None:
+                self._logs.leave_alone(log)
+            if not is_transient(error):
+                self._logs.note(root, error)
+        else:
+            self._renamed_in.add(root)
+
+    def _sync(self, root: str) -> None:
+        try:
+            self._logs.disk.sync_dir(root)
+        except OSError as error:
+            self._logs.note(root, error)
+
+
+def report_strays(disk: Disk, directories: Iterable[str]) -> None:
+    """Log how many strays there are, with their bytes and what to do."""
+    found = sorted(directories)
+    size = sum(_bytes_in(disk, directory) for directory in found)
+    more = len(found) - NAMED_MAX
+    named = ", ".join(map(os.path.basename, found[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+    LOGGER.warning(
+        "%d stray partition%s with %s bytes: kafkalite.journal does not know the topic%s of %s. The files are kept "
+        "and not served. If an older kafkalite.journal was restored, stop the broker and put the newer one back; "
+        "`kafkalite log stray %s` lists the strays, adopts or deletes them",
+        len(found), "" if len(found) == 1 else "s", f"{size:,}", "" if len(found) == 1 else "s", named,
+        os.path.dirname(found[0]),
+    )  # fmt: skip
+
+
+def _bytes_in(disk: Disk, directory: str) -> int:
+    try:
+        return strays.bytes_in(disk, directory)
+    except OSError:
+        return 0  # only counted for the report

@@ -1,0 +1,131 @@
+"""Logs whose topic the journal does not know: they are renamed, reported and kept, whatever took the topic away."""
+
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalite._speedups.file import Disk
+from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
+from kafkalite.server.broker import JOURNAL
+from kafkalite.storage import strays
+from tests.kit.server import batch, running
+
+NO_DELAY = {"log.segment.delete.delay.ms": "0"}
+
+
+@pytest.fixture(autouse=True)
+def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """The warnings and errors of the broker."""
+    with caplog.at_level(logging.WARNING, "kafkalite"):
+        yield caplog
+
+
+def segments(data: Path) -> dict[str, bytes]:
+    """The segments below a directory, by their directory's topic, partition and their name."""
+    return {f"{path.parent.name.partition('.')[0]}/{path.name}": path.read_bytes() for path in data.rglob("*.log")}
+
+
+async def older_journal(data: Path) -> bytes:
+    """Run a broker with topic `a`, keep its journal, then add `b`, with records in both of its partitions."""
+    async with running(str(data), NO_DELAY) as client:
+        await client.create("a")
+        await client.produce("a", batch(b"a"))
+    older = (data / JOURNAL).read_bytes()
+    async with running(str(data), NO_DELAY) as client:
+        await client.create("b", partitions=2)
+        await client.produce("b", batch(b"b0"))
+        await client.produce("b", batch(b"b1", b"b2"), partition=1)
+    return older
+
+
+async def test_an_older_journal_deletes_no_log(tmp_path: Path, warnings: pytest.LogCaptureFixture) -> None:
+    older = await older_journal(tmp_path)
+    newer, before = (tmp_path / JOURNAL).read_bytes(), segments(tmp_path)
+    (tmp_path / JOURNAL).write_bytes(older)
+    for _ in range(2):
+        warnings.clear()
+        async with running(str(tmp_path), NO_DELAY) as client:
+            assert set(client.broker.image.topics) == {"a"}
+            assert await client.read("a") == [b"a"]
+        (line,) = [line for line in warnings.messages if "stray" in line]
+        size = sum(len(content) for name, content in before.items() if name.startswith("b-"))
+        assert "2 stray partitions" in line and f"{size:,} bytes" in line and "kafkalite log stray" in line
+    assert segments(tmp_path) == before
+    assert [(one.topic, one.partition) for one in strays.find(Disk(), str(tmp_path))] == [("b", 0), ("b", 1)]
+    (tmp_path / JOURNAL).write_bytes(newer)
+    async with running(str(tmp_path), NO_DELAY) as client:  # the journal of today knows them, but not their new names
+        assert set(client.broker.image.topics) == {"a", "b"}
+    assert segments(tmp_path) == before
+
+
+async def test_a_partial_copy_of_the_journal_deletes_no_log(tmp_path: Path) -> None:
+    """As 1.1 of the trial: the journal cut at any byte either stops the start or costs no file."""
+    await older_journal(tmp_path / "data")
+    journal, before = (tmp_path / "data" / JOURNAL).read_bytes(), segments(tmp_path / "data")
+    async with running(str(tmp_path / "fresh")):
+        pass
+    shortest = (tmp_path / "fresh" / JOURNAL).stat().st_size
+    for size in range(shortest, len(journal), max(1, (len(journal) - shortest) // 7)):
+        copy = tmp_path / str(size)
+        shutil.copytree(tmp_path / "data", copy)
+        (copy / JOURNAL).write_bytes(journal[:size])
+        async with running(str(copy), NO_DELAY):
+            pass
+        assert segments(copy) == before
+
+
+async def test_a_topic_that_was_created_again_starts_empty_beside_the_stray(tmp_path: Path) -> None:
+    older = await older_journal(tmp_path)
+    before = segments(tmp_path)
+    (tmp_path / JOURNAL).write_bytes(older)
+    async with running(str(tmp_path), NO_DELAY) as client:
+        await client.create("b")
+        assert (await client.produce("b", batch(b"new"))).base_offset == 0
+    async with running(str(tmp_path), NO_DELAY) as client:
+        assert await client.read("b") == [b"new"]
+    found = {one.name: one.size for one in strays.find(Disk(), str(tmp_path))}
+    assert len(found) == 2
+    assert sum(found.values()) == sum(len(content) for name, content in before.items() if name.startswith("b-"))
+
+
+async def test_partitions_beyond_those_of_an_older_journal_are_strays(tmp_path: Path) -> None:
+    async with running(str(tmp_path)) as client:
+        await client.create("t")
+        await client.produce("t", batch(b"0"))
+    older = (tmp_path / JOURNAL).read_bytes()
+    async with running(str(tmp_path)) as client:
+        more = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=2, assignments=None)
+        await client.call(CreatePartitionsRequest(topics=[more], timeout_ms=1000))
+        await client.produce("t", batch(b"1"), partition=1)
+    (tmp_path / JOURNAL).write_bytes(older)
+    async with running(str(tmp_path)) as client:
+        assert await client.read("t") == [b"0"]
+    assert [(one.topic, one.partition) for one in strays.find(Disk(), str(tmp_path))] == [("t", 1)]
+
+
+async def test_a_stray_keeps_its_log_start(tmp_path: Path) -> None:
+    older = await older_journal(tmp_path)
+    async with running(str(tmp_path)) as client:
+        partition = client.broker.replicas.partition("b", b"", 1, by_id=False)
+        assert not isinstance(partition, int) and partition.delete_records_before(1) == 0
+    (tmp_path / JOURNAL).write_bytes(older)
+    async with running(str(tmp_path)):
+        pass
+    found = {one.partition: (one.log_start_offset, one.recovery_point) for one in strays.find(Disk(), str(tmp_path))}
+    assert found == {0: (0, 1), 1: (1, 2)}
+
+
+async def test_a_recorded_deletion_is_finished(tmp_path: Path, warnings: pytest.LogCaptureFixture) -> None:
+    async with running(str(tmp_path / "data"), NO_DELAY) as client:
+        await client.create("t")
+        await client.produce("t", batch(b"old"))
+        shutil.copytree(tmp_path / "data" / "t-0", tmp_path / "t-0")
+        await client.delete("t")
+    shutil.copytree(tmp_path / "t-0", tmp_path / "data" / "t-0")  # as if the rename had never come to the disk
+    async with running(str(tmp_path / "data"), NO_DELAY):
+        pass
+    assert not list((tmp_path / "data").glob("t-0*stray")) and not (tmp_path / "data" / "t-0").exists()
+    assert not warnings.messages

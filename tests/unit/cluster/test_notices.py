@@ -1,0 +1,95 @@
+"""Nodes that expire: notifications of config changes and records of deleted topics (HARDENING C4)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kafkalite._speedups.file import Disk
+from kafkalite.cluster.image import PartitionImage, TopicImage
+from kafkalite.cluster.notices import EXPIRATION_MS, EXPIRED_MAX
+from kafkalite.cluster.store import ClusterStore
+from kafkalite.coordination import layout
+from kafkalite.coordination.embedded import Embedded
+from kafkalite.testing.clock import VirtualClock
+from kafkalite.testing.disk import FaultyDisk
+
+ID = bytes(range(16))
+
+
+class Rig:
+    """A store on a tree with a topic `t`; `disk` keeps the journal."""
+
+    def __init__(self, path: Path, disk: Disk | None = None) -> None:
+        self.clock, self.outcomes = VirtualClock(), list[int]()
+        self.service = Embedded.open(disk or Disk(), str(path / "journal"), self.clock)
+        self.store = ClusterStore(self.service.connect(), self.clock)
+        asyncio.run(self.store.prepare())
+        self.deleted = asyncio.run(self.store.load_notices())
+
+    def create(self, topic_id: bytes = ID) -> TopicImage:
+        topic = TopicImage("t", topic_id, (PartitionImage((1,), (1,), 1, 0),), {})
+        self.store.create_topic(topic, self.outcomes.append)
+        return topic
+
+    def configure(self, count: int) -> None:
+        for number in range(count):
+            self.store.configure_topic("t", {"retention.ms": str(number)}, self.outcomes.append)
+
+    def nodes(self) -> int:
+        """Notifications and records of deletions."""
+        found = self.service.tree.find(layout.CONFIG_CHANGES), self.service.tree.find(layout.DELETED_TOPICS)
+        return sum(len(node.children) for node in found if node is not None)
+
+
+def test_notifications_of_config_changes_expire_as_in_kafka(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.create()
+    rig.configure(300)
+    rig.clock.advance(EXPIRATION_MS)
+    rig.configure(1)
+    assert rig.nodes() == 301, "none is older than 15 minutes"
+    rig.clock.advance(1)
+    rig.configure(3)
+    assert rig.nodes() == 4, "300 are deleted, at most 100 by each transaction"
+    assert rig.outcomes == [0] * 305
+
+
+def test_the_next_incarnation_deletes_what_expired_before(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.create()
+    rig.configure(EXPIRED_MAX // 2)
+    rig.service.close()
+    again = Rig(tmp_path)
+    again.clock.advance(EXPIRATION_MS + 60_000)
+    again.configure(1)
+    assert again.nodes() == 1 and again.outcomes == [0]
+
+
+def test_a_deleted_topic_is_recorded_until_the_record_expires(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.store.delete_topic(rig.create(), rig.outcomes.append)
+    rig.service.close()
+    again = Rig(tmp_path)
+    assert again.deleted == {ID}
+    again.clock.advance(EXPIRATION_MS + 60_000)
+    again.store.delete_topic(again.create(bytes(16)), again.outcomes.append)
+    assert again.nodes() == 1
+    again.service.close()
+    assert Rig(tmp_path).deleted == {bytes(16)} and again.outcomes == [0, 0]
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_what_a_full_disk_kept_is_deleted_later(tmp_path: Path, failing: int) -> None:
+    disk = FaultyDisk()
+    rig = Rig(tmp_path, disk)
+    rig.create()
+    rig.configure(10)
+    rig.clock.advance(EXPIRATION_MS + 1)
+    disk.fail("write", 28, repeat=True)
+    rig.configure(failing)
+    assert rig.nodes() == 10
+    disk.heal()
+    rig.configure(1)
+    assert rig.nodes() == 1
+    assert rig.outcomes[:11] == [0] * 11 and rig.outcomes[-1] == 0 and 0 not in rig.outcomes[11:-1]
