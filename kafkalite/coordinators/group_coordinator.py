@@ -17,6 +17,7 @@ from kafkalite.coordinators.runtime import Host, Runtime
 from kafkalite.coordinators.stored import GroupCodec
 from kafkalite.coordinators.upkeep import Upkeep
 from kafkalite.metrics import Registry
+from kafkalite.slicing import Slicer
 from kafkalite.state.group_counts import GroupCounts
 
 __all__ = ["CoordinatorHost", "GroupCoordinator"]
@@ -26,6 +27,7 @@ class CoordinatorHost(Host, PatternHost, GroupHost, NumbersHost, Protocol):
     """The broker around."""
 
     metrics: Registry
+    slicer: Slicer
 
     @property
     def group_coordinator(self) -> "GroupCoordinator": ...
@@ -43,7 +45,7 @@ class GroupCoordinator:
         counts = GroupCounts()
         self._runtime = Runtime(host, OFFSETS, partial(machine, host, counts), GroupCodec())
         self._runtime.ask = Patterns(host, self._runtime).ask
-        self._upkeep = Upkeep(self._runtime, host.clock, host.config)
+        self._upkeep = Upkeep(self._runtime, host.clock, host.config, host.slicer)
         self.groups = Groups(self._runtime)
         self.numbers = Numbers(host, self._runtime, counts)
         register(host)

@@ -7,7 +7,7 @@ Pure. Laws:
 3. A token is any object but None.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -30,6 +30,7 @@ from kafkalite.state.classic_requests import (
 from kafkalite.state.classic_table import State
 from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
 from kafkalite.state.group_records import CLASSIC, ClassicGroup, GroupDeleted
+from kafkalite.state.topic_index import EVERYTHING, NO_TOPICS
 
 __all__ = ["ClassicGroups", "CommitJudged"]
 
@@ -212,14 +213,14 @@ class ClassicGroups:
         knows = group.state is State.EMPTY or group.protocol_type == CONSUMER_PROTOCOL
         return KafkaErrorCode.NONE if knows else KafkaErrorCode.NON_EMPTY_GROUP
 
-    def reads_topic(self, name: str, topic: str) -> bool:
-        """Whether a member may read the topic; True when a consumer's subscription cannot be read."""
+    def topics_read(self, name: str) -> Container[str]:
+        """The topics that members may read; all when a consumer's subscription cannot be read."""
         group = self._groups.get(name)
         if group is None:
-            return False
+            return NO_TOPICS
         if group.topics is None:
-            return group.protocol_type == CONSUMER_PROTOCOL
-        return topic in group.topics
+            return EVERYTHING if group.protocol_type == CONSUMER_PROTOCOL else NO_TOPICS
+        return group.topics
 
     def expire_since(self, name: str) -> int | None:
         """From when on the retention of a group's offsets counts.

@@ -12,6 +12,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state import consumer_membership as membership
 from kafkalite.state.assignors import Assignment
 from kafkalite.state.consumer_patterns import Watch, want_resolved
+from kafkalite.state.consumer_readers import ConsumerReaders
 from kafkalite.state.consumer_reconciliation import MemberState, Situation, reconcile
 from kafkalite.state.consumer_requests import ConsumerGroupSettings, Refused, Topics
 from kafkalite.state.consumer_sessions import Calm, Session
@@ -74,6 +75,8 @@ class GroupsCore:
         self._sessions: dict[tuple[str, str], Session] = {}
         self._rejoining: set[tuple[str, str]] = set()  # members of the classic protocol that were told to join anew
         self._watches: dict[str, Watch] = {}
+        self._readers = ConsumerReaders()
+        self._topics_version = 0  # grows with each change of topics
         self._calms: dict[str, Calm] = {}
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
@@ -151,9 +154,9 @@ class GroupsCore:
         """Last in a command, when nothing can refuse it any more: topics have been seen, patterns are asked for."""
         self._watches[group.group_id] = watch
         watch.topics_seen = True
-        patterns = want_resolved(group, watch, self._settings(group.group_id), now)
+        patterns = want_resolved(group, watch, self._settings(group.group_id), self._topics_version, now)
         if patterns:
-            watch.resolving = watch.patterns_seen = True
+            watch.resolving, watch.patterns_version = True, self._topics_version
             effects.questions.append(ResolvePatterns(group.group_id, patterns))
 
     def _keep_session(self, effects: Effects, name: tuple[str, str], timeout_ms: int, now: Now) -> None:

@@ -7,7 +7,7 @@ of the classic protocol are served in `consumer_classic`.
 Source: GroupMetadataManager.consumerGroupHeartbeat of Apache Kafka 4.3.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state import consumer_membership as membership
@@ -16,7 +16,7 @@ from kafkalite.state.classic_group import Group as ClassicGroup
 from kafkalite.state.classic_members import Member as ClassicMember
 from kafkalite.state.consumer_classic import ClassicMembers
 from kafkalite.state.consumer_core import JOIN, REBALANCE, SESSION, SYNC, Heard
-from kafkalite.state.consumer_patterns import Watch, take_over
+from kafkalite.state.consumer_patterns import NEVER, Watch, take_over
 from kafkalite.state.consumer_reconciliation import MemberState
 from kafkalite.state.consumer_requests import (
     STATIC_LEAVE_EPOCH,
@@ -169,13 +169,16 @@ class ConsumerGroups(ClassicMembers):
 
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics came, went or grew: the groups concerned look at them with the next heartbeat of any member."""
-        concerned = frozenset(names)
-        for group_id, watch in self._watches.items():
-            group = self.groups.get(group_id)
-            watch.patterns_seen = False
-            if group is None or group.reads_any(concerned):
+        self._topics_version += 1
+        for group_id in self._readers.of_any(frozenset(names)):
+            watch = self._watches.get(group_id)
+            if watch is not None:
                 watch.topics_seen = False
-                self._end_calm(group_id)
+            self._end_calm(group_id)
+
+    def topics_read(self, group_id: str) -> Container[str]:
+        """The topics that members of a group read."""
+        return self._readers.topics_of(group_id)
 
     def settings_changed(self) -> None:
         """What holds for groups may be something else than before."""
@@ -206,7 +209,7 @@ class ConsumerGroups(ClassicMembers):
         """The question could not be answered; the next heartbeat asks again."""
         watch = self._watches.get(group_id)
         if watch is not None:
-            watch.resolving = watch.patterns_seen = False
+            watch.resolving, watch.patterns_version = False, NEVER
 
     def describe(self, group_id: str) -> GroupDescription | None:
         """What ConsumerGroupDescribe shows; None where there is no such group."""
@@ -224,7 +227,9 @@ class ConsumerGroups(ClassicMembers):
         self._end_calm(group_id)
         if isinstance(record, GroupDeleted):
             assert record.kind == CONSUMER, "the caller gives each machine its own records"
-            self.groups.pop(group_id, None)
+            deleted = self.groups.pop(group_id, None)
+            if deleted is not None:
+                self._readers.forget(deleted)
             self._watches.pop(group_id, None)
             return
         group = self.groups.get(group_id)
@@ -232,7 +237,7 @@ class ConsumerGroups(ClassicMembers):
             if isinstance(record, ConsumerGroupTombstone):
                 return
             group = self.groups[group_id] = ConsumerGroup(group_id)
-        group.apply(record)
+        group.apply(self._readers.follow(group, record))
 
 
 def _is_revoking(group: ConsumerGroup, member_id: str) -> bool:

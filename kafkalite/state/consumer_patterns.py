@@ -13,10 +13,12 @@ from kafkalite.state.consumer_target import refresh_epoch
 from kafkalite.state.effects import Now
 from kafkalite.state.group_records import ConsumerGroupRegularExpression
 
-__all__ = ["PATTERN_INTERVAL_MS", "Watch", "take_over", "want_resolved"]
+__all__ = ["NEVER", "PATTERN_INTERVAL_MS", "Watch", "take_over", "want_resolved"]
 
 PATTERN_INTERVAL_MS = 10_000
 """At least this lies between two resolutions for one group (Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
+
+NEVER = -1
 
 
 @dataclass(slots=True)
@@ -25,22 +27,27 @@ class Watch:
 
     Arguments:
         topics_seen: the group epoch takes account of all topics there are.
-        patterns_seen: so do the resolved patterns.
+        patterns_version: the version of the topics for which the patterns were asked for last; NEVER = ask again.
         has_patterns: a member is subscribed to one.
         resolving: a question is out.
         resolved_at_ms: when the last answer came, on the monotonic clock; None = never.
     """
 
     topics_seen: bool = False
-    patterns_seen: bool = False
+    patterns_version: int = NEVER
     has_patterns: bool = True
     resolving: bool = False
     resolved_at_ms: int | None = None
 
 
-def want_resolved(group: ConsumerGroup, watch: Watch, settings: ConsumerGroupSettings, now: Now) -> tuple[str, ...]:
+def want_resolved(
+    group: ConsumerGroup, watch: Watch, settings: ConsumerGroupSettings, topics_version: int, now: Now
+) -> tuple[str, ...]:
     """Answer the patterns to ask for, in order; none where there is nothing to ask, or it is too early. The watch
     learns whether there are any.
+
+    Arguments:
+        topics_version: grows whenever a topic comes, goes or grows.
     """
     patterns = group.subscribed_patterns()
     watch.has_patterns = bool(patterns)
@@ -49,7 +56,7 @@ def want_resolved(group: ConsumerGroup, watch: Watch, settings: ConsumerGroupSet
     age_ms = None if watch.resolved_at_ms is None else now.ms - watch.resolved_at_ms
     if age_ms is not None and age_ms <= PATTERN_INTERVAL_MS:
         return ()
-    stale = not watch.patterns_seen or age_ms is None or age_ms >= settings.regex_refresh_interval_ms
+    stale = watch.patterns_version != topics_version or age_ms is None or age_ms >= settings.regex_refresh_interval_ms
     return tuple(sorted(patterns)) if stale or not patterns <= group.patterns.keys() else ()
 
 

@@ -122,13 +122,6 @@ class ConsumerGroup:
         patterns = [self.patterns[each] for each in self.subscribed_patterns() if each in self.patterns]
         return set().union(*names, *(pattern.topics for pattern in patterns))
 
-    def reads_any(self, names: frozenset[str]) -> bool:
-        """Whether anybody in the group is subscribed to one of these topics: asked of every group when a topic changes,
-        and for every topic when offsets expire.
-        """
-        named = any(not names.isdisjoint(member.subscribed_topic_names) for member in self.members.values())
-        return named or any(not names.isdisjoint(pattern.topics) for pattern in self.patterns.values())
-
     def subscribed_patterns(self) -> set[str]:
         """Answer all patterns that anybody in the group is subscribed to."""
         return {member.subscribed_topic_regex for member in self.members.values()} - {""}

@@ -11,7 +11,7 @@ Source: GroupMetadataManager.java (maybeDeleteEmptyClassicGroup, maybeDeleteEmpt
 convertToClassicGroup) of Apache Kafka 4.3.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_groups import ClassicGroups
@@ -148,12 +148,13 @@ class GroupKinds:
         known = name in self._consumers.groups or name in self._registered
         return KafkaErrorCode.NONE if known else self._classic.offset_delete_refusal(name)
 
-    def reads_topic(self, name: str, topic: str) -> bool:
-        """Whether a member of the group reads the topic."""
+    def topics_read(self, name: str) -> Container[str]:
+        """The topics that members of the group read."""
         if name in self._registered:
-            return self._registered.reads_topic(name, topic)
-        group = self._consumers.groups.get(name)
-        return self._classic.reads_topic(name, topic) if group is None else group.reads_any(frozenset((topic,)))
+            return self._registered.topics_read(name)
+        if name in self._consumers.groups:
+            return self._consumers.topics_read(name)
+        return self._classic.topics_read(name)
 
     def expire_since(self, name: str) -> int | None:
         """Offsets of a consumer group expire from their commits, for topics that it does not read."""

@@ -208,17 +208,27 @@ class GroupShard:
                 self._delete(name, effects, now)
         return effects
 
-    def topic_deleted(self, topic: str, at_most: int | None = None) -> Effects:
-        """Forget a topic that is gone; of its offsets the first `at_most`, for `forget_offsets` to go on."""
-        effects = self.forget_offsets(topic, at_most)
-        effects.records += self.registered.topic_deleted(topic)
-        return effects
+    def readers(self, topic: str) -> list[str]:
+        """The groups that have to forget a topic when it is deleted: by offsets, or by what registered groups keep."""
+        readers, others = self.offsets.readers(topic), self.registered.readers(topic)
+        return list(dict.fromkeys(readers + others)) if others else readers
 
-    def forget_offsets(self, topic: str, at_most: int | None) -> Effects:
-        """Forget the next offsets of a topic that is gone; one of the same name may be there by now."""
-        anew = self.consumers.topics.by_name(topic)
-        gone = self.offsets.topic_deleted(topic, at_most, ZERO_UUID if anew is None else anew.topic_id)
-        return Effects(records=[*gone])
+    def topics_deleted(self, group: str, topics: Sequence[str], at_most: int | None = None) -> Effects:
+        """Forget topics that are gone, in one group; topics of the same names may have been created meanwhile.
+
+        Arguments:
+            at_most: how many offsets to delete; where there are more, another command goes on.
+        """
+        effects = Effects()
+        for topic in topics:
+            left = None if at_most is None else at_most - len(effects.records)
+            if left == 0:
+                break
+            created = self.consumers.topics.by_name(topic)
+            but = ZERO_UUID if created is None else created.topic_id
+            effects.records += self.offsets.topic_deleted(group, topic, left, but)
+        effects.records += self.registered.topics_deleted(group, topics)
+        return effects
 
     def patterns_resolved(self, name: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
         """The answer to `ResolvePatterns`: names of topics by pattern, in the metadata of `version`."""

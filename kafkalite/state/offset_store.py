@@ -4,13 +4,14 @@ Many groups read the same topics, and one group commits many partitions at once:
 between the tuples wherever the same value comes again.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 from sys import intern
 from typing import NamedTuple
 
 from kafkalite.model import ZERO_UUID
 from kafkalite.state.group_records import OffsetCommitted, OffsetsCommitted
+from kafkalite.state.topic_index import TopicIndex
 
 __all__ = ["OffsetStore", "Stored"]
 
@@ -38,6 +39,7 @@ class OffsetStore:
     def __init__(self) -> None:
         self._groups: dict[str, _Topics] = {}
         self._topic_ids: dict[str, bytes] = {}  # the last id of each topic, so that offsets share one object
+        self._readers = TopicIndex()
         self._count = 0
 
     def __len__(self) -> int:
@@ -53,6 +55,10 @@ class OffsetStore:
         """What a group has committed, by topic and partition."""
         return self._groups.get(group, _NOTHING)
 
+    def readers(self, topic: str) -> Set[str]:
+        """The groups that have committed offsets of a topic."""
+        return self._readers.of(topic)
+
     def put(self, record: OffsetCommitted) -> None:
         """Keep the newest commit of a partition."""
         group, topic, partition, offset, epoch, metadata, committed_ms, expire_ms, topic_id = record
@@ -60,10 +66,11 @@ class OffsetStore:
             topic_id = self._shared_id(topic, topic_id)
         topics = self._groups.get(group)
         if topics is None:
-            topics = self._groups[group] = {}
+            topics = self._groups[intern(group)] = {}
         partitions = topics.get(topic)
         if partitions is None:
             partitions = topics[intern(topic)] = {}
+            self._readers.add(topic, intern(group))
         self._count += partition not in partitions
         partitions[partition] = _stored((offset, epoch, metadata, committed_ms, expire_ms, topic_id))
 
@@ -72,7 +79,7 @@ class OffsetStore:
         group, offsets, committed_ms = record
         topics = self._groups.get(group)
         if topics is None:
-            topics = self._groups[group] = {}
+            topics = self._groups[intern(group)] = {}
         for at, (topic, topic_id) in enumerate(offsets.located_topics()):
             if self._topic_ids.get(topic) is not topic_id:
                 topic_id = self._shared_id(topic, topic_id)
@@ -81,6 +88,9 @@ class OffsetStore:
             offsets.put_into(partitions, at, Stored, committed_ms, topic_id)
             if not before and partitions:  # a request may name a topic and no partition of it
                 topics[intern(topic)] = partitions
+                self._readers.add(topic, intern(group))
+            elif not before and topic not in self._readers:
+                self._topic_ids.pop(topic, None)
             self._count += len(partitions) - before
 
     def remove(self, group: str, topic: str, partition: int) -> None:
@@ -92,6 +102,9 @@ class OffsetStore:
         self._count -= 1
         if not partitions:
             del topics[topic]
+            self._readers.remove(topic, group)
+            if topic not in self._readers:
+                self._topic_ids.pop(topic, None)
         if not topics:
             del self._groups[group]
 

@@ -9,7 +9,7 @@ Pure. What a group may do is asked of `GroupsOfOffsets`; here is what was commit
 Source: OffsetMetadataManager.java of Apache Kafka, KIP-211, KIP-447.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
@@ -90,8 +90,8 @@ class GroupsOfOffsets(Protocol):
     def offset_delete_refusal(self, name: str) -> int:
         """Whether offsets of the group may be deleted one by one; GROUP_ID_NOT_FOUND when there is no group."""
 
-    def reads_topic(self, name: str, topic: str) -> bool:
-        """Whether a member of the group reads the topic."""
+    def topics_read(self, name: str) -> Container[str]:
+        """The topics that members of the group read."""
 
     def expire_since(self, name: str) -> int | None:
         """Wall time (ms) from which retention counts, -1 = from each commit, None = nothing expires now."""
@@ -278,8 +278,9 @@ class Offsets:
             effects.answer(token, OffsetsDeleted(error))
             return effects
         errors = []
+        read = self._groups.topics_read(group)
         for topic, partition in partitions:
-            in_use = self._groups.reads_topic(group, topic)
+            in_use = topic in read
             errors.append(int(KafkaErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if in_use else 0)
             if not in_use and self._knows(group, topic, partition):
                 effects.records.append(OffsetDeleted(group, topic, partition))
@@ -294,22 +295,27 @@ class Offsets:
         known |= self._pending.partitions(group)
         return [OffsetDeleted(group, topic, partition) for topic, partition in sorted(known)]
 
-    def topic_deleted(self, topic: str, at_most: int | None = None, but: bytes = ZERO_UUID) -> list[OffsetDeleted]:
-        """Tombstones for the offsets that any group has for a topic that is gone, the next `at_most` of them.
+    def readers(self, topic: str) -> list[str]:
+        """The groups that have offsets of a topic, pending ones too."""
+        if not self._pending:
+            return list(self._store.readers(topic))
+        pending = (group for group, name, _ in self._pending if name == topic)
+        return list(dict.fromkeys([*self._store.readers(topic), *pending]))
+
+    def topic_deleted(
+        self, group: str, topic: str, at_most: int | None = None, but: bytes = ZERO_UUID
+    ) -> list[OffsetDeleted]:
+        """Tombstones for the offsets that a group has for a topic that is gone, the next `at_most` of them.
 
         Arguments:
-            but: the id of a topic that was made anew under the name meanwhile: its offsets stay.
+            but: the id of a topic that was created under the same name meanwhile: its offsets stay.
         """
-        known = (
-            (group, partition)
-            for group in self._store
-            for partition, stored in self._store.of_group(group).get(topic, NO_PARTITIONS).items()
-            if but == ZERO_UUID or stored.topic_id != but
-        )
+        stored = self._store.of_group(group).get(topic, NO_PARTITIONS)
+        known = (index for index, one in stored.items() if but == ZERO_UUID or one.topic_id != but)
         found = set(islice(known, at_most))
         if but == ZERO_UUID:
-            found |= {(group, partition) for group, name, partition in self._pending if name == topic}
-        return [OffsetDeleted(group, topic, partition) for group, partition in sorted(found)]
+            found |= {index for name, index in self._pending.partitions(group) if name == topic}
+        return [OffsetDeleted(group, topic, index) for index in sorted(found)]
 
     def count(self, group: str) -> int:
         """How many offsets a group has committed."""
@@ -326,8 +332,9 @@ class Offsets:
             return [], not stored and group not in self._pending
         pending = self._pending.partitions(group)
         gone = []
+        read = self._groups.topics_read(group)
         for topic, partitions in stored.items():
-            if self._groups.reads_topic(group, topic):
+            if topic in read:
                 continue
             for partition, one in partitions.items():
                 if (topic, partition) not in pending and self._is_expired(one, since, wall_ms):

@@ -7,7 +7,7 @@ Pure. Laws:
 3. An ephemeral group takes its offsets along.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -29,6 +29,7 @@ from kafkalite.state.group_records import (
 )
 from kafkalite.state.registered_core import Committed, RegisteredSettings
 from kafkalite.state.registered_group import Group
+from kafkalite.state.registered_memory import RegisteredMemory
 from kafkalite.state.registered_requests import (
     ConsumerRegistered,
     CreateGroup,
@@ -96,6 +97,7 @@ class RegisteredGroups:
         self.groups: dict[str, Group] = {}
         self._topics = topics
         self._offsets = offsets
+        self._memory = RegisteredMemory()
         self._loaded = False
 
     def __contains__(self, name: str) -> bool:
@@ -242,9 +244,9 @@ class RegisteredGroups:
         """A commit was taken: it keeps the member's session alive."""
         return self.groups[name].committed(member_id, now)
 
-    def reads_topic(self, name: str, topic: str) -> bool:
-        """Whether a member of the group reads the topic."""
-        return self.groups[name].reads_any(frozenset((topic,)))
+    def topics_read(self, name: str) -> Container[str]:
+        """The topics that members of the group read."""
+        return self.groups[name].read_topics()
 
     def expire_since(self, name: str) -> int:
         """From when on the retention of a group's offsets counts: wall time in ms, -1 = from each offset's commit."""
@@ -263,25 +265,35 @@ class RegisteredGroups:
         effects = group.session_over(name[3], now) if name[2] == "session" else group.barrier_over(now)
         return self._with_offsets(group, effects)
 
-    def topics_changed(self, names: Collection[str], now: Now) -> Effects:
-        """Topics came, went or grew: groups that read them, or may do so by their pattern, look at them now."""
+    def topics_changed(self, names: Collection[str], now: Now, among: Iterable[str] | None = None) -> Effects:
+        """Topics came, went or grew: groups that read them, or may do so by their pattern, look at them now.
+
+        Arguments:
+            among: the groups to ask, None = all.
+        """
         effects = Effects()
         changed = frozenset(names)
-        for group in self.groups.values():
-            if group.definition.pattern is not None or group.reads_any(changed):
+        for name in list(self.groups) if among is None else among:
+            group = self.groups.get(name)
+            if group is not None and (group.definition.pattern is not None or group.reads_any(changed)):
                 effects.extend(group.topics_changed(now))
         return effects
 
-    def topic_deleted(self, topic: str) -> list[object]:
-        """The records that forget a topic: one that is made anew under its name is another one."""
-        records: list[object] = []
-        for group in self.groups.values():
-            marks = sorted(place for place in group.marks if place[0] == topic)
-            records += [RewindMarkDeleted(group.name, *place) for place in marks]
-            first = group.definition.first_topics
-            if first is not None and topic in dict(first):
-                kept = tuple(each for each in first if each[0] != topic)
-                records.append(group.definition._replace(first_topics=kept))
+    def readers(self, topic: str) -> list[str]:
+        """The groups that keep rewind marks of a topic, or began with it."""
+        return self._memory.of(topic)
+
+    def topics_deleted(self, name: str, topics: Collection[str]) -> list[object]:
+        """The records by which a group forgets topics: those that are created under the same names are others."""
+        group = self.groups.get(name)
+        if group is None:
+            return []
+        gone = frozenset(topics)
+        records: list[object] = [RewindMarkDeleted(name, *place) for place in sorted(group.marks) if place[0] in gone]
+        first = group.definition.first_topics
+        if first is not None and not gone.isdisjoint(dict(first)):
+            kept = tuple(each for each in first if each[0] not in gone)
+            records.append(group.definition._replace(first_topics=kept))
         return records
 
     def patterns_resolved(self, name: str, found: Mapping[str, Collection[str]], now: Now) -> Effects:
@@ -302,6 +314,7 @@ class RegisteredGroups:
         """Take a record of the log into the durable state (law 1)."""
         if isinstance(record, GroupDeleted):
             self.groups.pop(record.group, None)
+            self._memory.forget(record.group)
             return
         group = self.groups.get(record.group)
         if group is None:
@@ -309,6 +322,7 @@ class RegisteredGroups:
                 return
             definition = GroupDefinition(record.group, NOT_DEFINED, (), None, DEFAULT_ASSIGNOR, ephemeral=False)
             group = self._found(definition, Now(0, 0))
+        self._memory.follow(record)
         _take_in(group, record)
 
     def loaded(self, now: Now) -> Effects:

@@ -14,6 +14,14 @@ WALL_START_MS = 1_700_000_000_000
 CODEC = GroupCodec()
 
 
+def delete_topic(machine: GroupShard, topic: str) -> Effects:
+    """What the upkeep has a shard do when a topic is deleted, for all groups at once."""
+    effects = Effects()
+    for group in machine.readers(topic):
+        effects.extend(machine.topics_deleted(group, [topic]))
+    return effects
+
+
 class Machine(Protocol):
     def apply(self, record: Any) -> None: ...
     def expired(self, name: TimerName, now: Now) -> Effects: ...

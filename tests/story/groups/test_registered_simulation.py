@@ -32,7 +32,7 @@ from tests.kit.consumer_groups import FakeTopics
 from tests.kit.whims import Doings
 from tests.story.groups.lives import Taken, assert_finds, live_all, live_through
 from tests.story.groups.registered_consumers import REBALANCE_MAX_MS, Consumer
-from tests.story.groups.shard import Shard
+from tests.story.groups.shard import Shard, delete_topic
 
 MINUTES = 5  # of a life with a planted bug
 CODEC = GroupCodec()
@@ -209,7 +209,7 @@ class History:
         machine = self.shard.machine
         self.shard.do(machine.registered.topics_changed([name], self.shard.now))
         if known is not None and name not in self.topics.topics:
-            self.shard.do(machine.topic_deleted(name))
+            self.shard.do(delete_topic(machine, name))
             for key in [key for key in self.committed if key[1][0] == name]:
                 del self.committed[key]
             for key in [key for key in self.rewound if key[1][0] == name]:

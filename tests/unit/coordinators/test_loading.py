@@ -16,6 +16,7 @@ from kafkalite.records import Builder
 from kafkalite.records.control import ControlType, Marker, build_marker
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import FetchOf
+from tests.story.groups.shard import delete_topic
 from tests.unit.coordinators.rig import COMPACTED, LOADING, NOT_HERE, Rig, commit, groups, offsets_of, warnings
 from tests.unit.protocol.values import seed
 
@@ -134,7 +135,7 @@ def test_nobody_is_answered_before_the_end(tmp_path: Path, monkeypatch: pytest.M
     rig.offload.held = True
     rig.runtime.follow()
     assert rig.do(offsets_of("g")).told == [LOADING]
-    rig.runtime.submit(0, lambda machine, _token, _now: machine.topic_deleted("t"))  # ours: it waits
+    rig.runtime.submit(0, lambda machine, _token, _now: delete_topic(machine, "t"))  # ours: it waits
     assert not gc.isenabled()
     rig.offload.release()
     rig.offload.drain()  # the first of two slices

@@ -1,5 +1,6 @@
 """Where a group belongs, the topic that is made on first use, and what happens to groups without a request."""
 
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -9,10 +10,22 @@ from kafkalite.cluster.topics import Refusal
 from kafkalite.coordinators.upkeep import Upkeep
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.stored.commits import java_hash
+from kafkalite.slicing import Slicer
 from kafkalite.state.consumer_requests import Topic
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone
+from kafkalite.testing.clock import VirtualClock
+from tests.kit.work import calls_in
 from tests.unit.coordinators.rig import NOT_HERE, Answered, Rig, TopicsNow, commit, groups, offsets_of, warnings
+
+
+def upkeep_of(rig: Rig[GroupShard]) -> Upkeep:
+    return Upkeep(rig.runtime, rig.clock, rig.config, Slicer(rig.clock, raise_again))
+
+
+def raise_again(_callback: object, error: BaseException) -> None:
+    raise error
+
 
 TAKEN = CommitsDone(errors=(0,))
 NOT_AVAILABLE = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -85,7 +98,7 @@ def rig(tmp_path: Path) -> Rig[GroupShard]:
 
 def test_offsets_that_nobody_renews_expire(rig: Rig[GroupShard], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalite.coordinators.upkeep.OFFSETS_AT_ONCE", 12)  # of one group for each shard
-    upkeep = Upkeep(rig.runtime, rig.clock, rig.config)
+    upkeep = upkeep_of(rig)
     upkeep.start()
     for at in range(10):
         assert rig.now(commit(f"g{at}", 5), at % 2) == TAKEN
@@ -105,7 +118,7 @@ def test_offsets_that_nobody_renews_expire(rig: Rig[GroupShard], monkeypatch: py
 
 def test_a_jump_of_the_wall_clock_makes_no_offset_old(rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture) -> None:
     """Somebody has an hour to set it right; who does not gets what it says."""
-    upkeep = Upkeep(rig.runtime, rig.clock, rig.config)
+    upkeep = upkeep_of(rig)
     upkeep.start()
     assert rig.now(commit("g", 5)) == TAKEN
     rig.clock.jump_wall(2 * WEEK_MS)
@@ -118,7 +131,7 @@ def test_a_jump_of_the_wall_clock_makes_no_offset_old(rig: Rig[GroupShard], capl
 
 
 def test_offsets_of_a_deleted_topic_go_also_while_the_shard_is_loading(rig: Rig[GroupShard]) -> None:
-    upkeep = Upkeep(rig.runtime, rig.clock, rig.config)
+    upkeep = upkeep_of(rig)
     for shard in (0, 1):
         assert rig.now(commit("g", 5), shard) == TAKEN
         assert rig.now(commit("g", 7, topic="other"), shard) == TAKEN
@@ -130,7 +143,7 @@ def test_offsets_of_a_deleted_topic_go_also_while_the_shard_is_loading(rig: Rig[
     rig.runtime = rig.new_runtime()
     rig.offload.held = True
     rig.runtime.follow()
-    Upkeep(rig.runtime, rig.clock, rig.config).topic_gone("other")
+    upkeep_of(rig).topic_gone("other")
     rig.offload.release()
     rig.work()
     assert rig.now(offsets_of("g"), 0) == rig.now(offsets_of("g"), 1) == {}
@@ -145,7 +158,7 @@ def test_the_offsets_of_a_deleted_topic_go_bit_by_bit(tmp_path: Path, monkeypatc
     for group in ("a", "b", "c"):
         assert rig.now(commit(group, 5, partitions=2)) == CommitsDone(errors=(0, 0))
         assert rig.now(commit(group, 7, topic="other")) == TAKEN
-    Upkeep(rig.runtime, rig.clock, rig.config).topic_gone("t")
+    upkeep_of(rig).topic_gone("t")
     machine = rig.runtime.machine(0)
     assert machine is not None and len(machine.offsets) == 6, "three of nine have gone"
     topics["t"] = Topic(b"another topic id", "t", 1)
@@ -158,8 +171,69 @@ def test_the_offsets_of_a_deleted_topic_go_bit_by_bit(tmp_path: Path, monkeypatc
     assert left == {"a": {("other", 0): 7}, "b": {("other", 0): 7}, "c": {("other", 0): 7, ("t", 0): 9}}
 
 
+def test_offsets_whose_deletion_cannot_be_written_are_deleted_after_the_replay(rig: Rig[GroupShard]) -> None:
+    upkeep = upkeep_of(rig)
+    for group in ("a", "b"):
+        assert rig.now(commit(group, 5)) == TAKEN
+    rig.disk.fail("write", 28, path=".log")
+    upkeep.topic_gone("t")
+    rig.work()
+    rig.clock.advance(1_000)
+    rig.work()
+    assert rig.now(offsets_of("a")) == rig.now(offsets_of("b")) == {}
+
+
+def delete_topics(upkeep: Upkeep, names: Collection[str]) -> None:
+    for name in names:
+        upkeep.topic_gone(name)
+
+
+def test_deletion_of_topics_looks_at_their_readers_only(tmp_path: Path) -> None:
+    """The work is counted in calls: it must not grow with groups that have no offset of the topics."""
+    work = []
+    for others in (10, 300):
+        rig = Rig(tmp_path / str(others), groups)
+        rig.load()
+        for at in range(others):
+            assert rig.now(commit(f"other{at}", 5, topic="kept")) == TAKEN
+        assert rig.now(commit("g", 5)) == TAKEN
+        work.append(calls_in(partial(delete_topics, upkeep_of(rig), ("t", "u", "v"))))
+        assert rig.now(offsets_of("g")) == {}
+    assert work[1] < 1.2 * work[0]
+
+
+def test_topics_deleted_while_others_are_looked_at_share_one_walk(rig: Rig[GroupShard]) -> None:
+    """2,000 topics of one request once cost 2,000 walks over all shards."""
+    assert rig.now(commit("g", 5, topic="b")) == TAKEN
+    clock = CostlyClock(rig.clock)
+    upkeep = Upkeep(rig.runtime, rig.clock, rig.config, Slicer(clock, raise_again, budget_s=0.001))
+    machine = rig.runtime.machine(0)
+    assert machine is not None
+    changes: list[Collection[str]] = []
+    machine.consumers.topics_changed = changes.append  # type: ignore[method-assign]
+    for name in ("a", "b", "c"):
+        upkeep.topic_gone(name)
+    rig.clock.advance(1_000)
+    rig.work()
+    assert [sorted(names) for names in changes] == [["a"], ["b", "c"]]
+    assert rig.now(offsets_of("g")) == {}
+
+
+class CostlyClock:
+    """A clock on which each look at the time costs a millisecond, so that a slicer's budget ends."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._spent_s = 0.0
+        self.wall_ms, self.call_at = clock.wall_ms, clock.call_at
+
+    def monotonic(self) -> float:
+        self._spent_s += 0.001
+        return self._clock.monotonic() + self._spent_s
+
+
 def test_a_sweep_goes_on_after_a_shard_was_read_again(rig: Rig[GroupShard]) -> None:
-    upkeep = Upkeep(rig.runtime, rig.clock, rig.config)
+    upkeep = upkeep_of(rig)
     upkeep.start()
     assert rig.now(commit("g", 5)) == TAKEN
     rig.clock.advance(WEEK_MS - 1)

@@ -9,6 +9,7 @@ from kafkalite.state.effects import Effects, Now
 from kafkalite.state.group_records import ClassicGroup, ClassicMember, GroupDeleted, OffsetCommitted, OffsetDeleted
 from kafkalite.state.group_shard import GroupsDeleted, GroupShard
 from kafkalite.state.offsets import OffsetSettings
+from tests.story.groups.shard import delete_topic
 
 RETENTION_MS = 1_000
 NOW = Now(5, RETENTION_MS)
@@ -95,7 +96,7 @@ def test_the_sweep_leaves_a_group_that_somebody_is_about_to_join() -> None:
 
 def test_a_deleted_topic_takes_its_offsets_along() -> None:
     machine = shard(committed("g"), committed("h", "other"))
-    assert run(machine, machine.topic_deleted("t")) == [OffsetDeleted("g", "t", 0)]
+    assert run(machine, delete_topic(machine, "t")) == [OffsetDeleted("g", "t", 0)]
     assert machine.names() == ["h"]
 
 

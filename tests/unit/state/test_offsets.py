@@ -259,7 +259,8 @@ def test_deleting_a_topic_or_a_group_deletes_its_offsets() -> None:
     story = Story()
     story.commit(1, partitions=[CommitOf("orders", 1, 1), CommitOf("orders", 0, 1), CommitOf("other", 0, 1)])
     story.commit(1, group="h", producer_id=9)
-    tombstones = story.offsets.topic_deleted("orders")
+    assert story.offsets.readers("orders") == ["g", "h"] and story.offsets.readers("none") == []
+    tombstones = [each for group in ("g", "h") for each in story.offsets.topic_deleted(group, "orders")]
     assert tombstones == [("g", "orders", 0), ("g", "orders", 1), ("h", "orders", 0)]
     assert story.offsets.delete_all("g") == [*tombstones[:2], ("g", "other", 0)]
     for tombstone in [*tombstones, *story.offsets.delete_all("g")]:

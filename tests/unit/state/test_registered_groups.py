@@ -16,6 +16,7 @@ from kafkalite.state.group_records import (
 )
 from kafkalite.state.registered_core import PATTERN_INTERVAL_MS
 from kafkalite.state.registered_requests import HeartbeatPlus
+from tests.story.groups.shard import delete_topic
 from tests.unit.state.registered_rig import REBALANCE_MS, SESSION_MS, Rig
 
 ALL = {("a", number) for number in range(4)}
@@ -223,7 +224,7 @@ def test_a_topic_made_anew_has_come_later(rig: Rig) -> None:
     rig.register("x", "a")
     del rig.topics.topics["a"]
     rig.change_topics("a")
-    rig.shard.do(rig.shard.machine.topic_deleted("a"))
+    rig.shard.do(delete_topic(rig.shard.machine, "a"))
     assert RewindMarkDeleted("g", "a", 2) in rig.shard.log
     assert rig.register("x", "a").partitions == {}
     rig.topics.make("a", 1)
