@@ -82,6 +82,12 @@ class LogDirectory:
             ) from error
         self._lock = lock
 
+    @property
+    def lock_file(self) -> File:
+        """The lock, which is held."""
+        assert self._lock is not None, f"{self.path} is locked"
+        return self._lock
+
     def make(self) -> None:
         """Make the directory and what is missing above it, and sync their names. Raises OSError."""
         missing, path = [], self.path

@@ -11,7 +11,7 @@ Sources: LogManager.lockLogDirs, LogManager.createAndValidateLogDirs.
 import logging
 from collections.abc import Callable, Sequence
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.file import Disk, File
 from kafkalite.storage.directories import DirectoryError, Identity, LogDirectory
 
 logger = logging.getLogger(__name__)
@@ -112,6 +112,10 @@ class LogDirectories:
     def any_online(self) -> bool:
         """Whether a log directory is left to work with."""
         return any(directory.online for directory in self._directories.values())
+
+    def lock_file(self, path: str) -> File:
+        """The lock of a log directory, open since the start."""
+        return self._directories[path].lock_file
 
     def directory_id(self, path: str) -> str:
         """What `meta.properties` calls a log directory: it stays the same wherever the directory is moved to."""

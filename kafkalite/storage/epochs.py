@@ -102,11 +102,11 @@ class LeaderEpochCache:
             if not is_transient(error):
                 raise
 
-    def sync(self) -> None:
-        """Bring the checkpoint to the disk where it was written since. Raises OSError."""
-        if self.version > max(self.flushed, 0):
-            write_epochs(self._disk, self.path, self.entries, sync=True)
-            self.flushed = self.version
+    def write_pending(self) -> None:
+        """Write the file where an earlier write of it failed. Raises OSError."""
+        if self.version > self.written:
+            write_epochs(self._disk, self.path, self.entries)
+            self.written = self.version
 
 
 def _assigned(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]]:

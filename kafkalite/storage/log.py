@@ -75,6 +75,7 @@ class Log(LogCore):
         self.rolls_flushed = 0
         self.last_flush = 0.0  # monotonic seconds
         self.due_snapshots: dict[int, bytes] = {}
+        self.complete_state: tuple[int, ...] | None = None
         self._cut_at = OFFSET_MAX
         self._aborts: tuple[tuple[Segment, ...], list[Segment]] | None = None
         self.last_error: OSError | None = None
@@ -423,13 +424,34 @@ class Log(LogCore):
         if self.active.transactions.path in plan.paths:
             self.active.transactions.unsynced = True
 
-    def close(self) -> None:
-        """Write indexes and producers, sync all: the log can be opened from checkpoints. Raises OSError."""
+    def finish(self) -> FlushPlan:
+        """Write what is only in memory; the log can be opened from checkpoints once the plan is carried out.
+
+        Raises OSError.
+        """
         self.active.finish()
-        self.epochs.sync()
-        plan = plans.closing_plan(self)
+        self.epochs.write_pending()
+        return plans.closing_plan(self)
+
+    def close(self) -> None:
+        """Write indexes and producers, sync all. Raises OSError."""
+        plan = self.finish()
         sync(self.disk, [plan])
         self.flushed(plan)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all files are on the disk as after a clean end, so that `close` has nothing to do."""
+        return self.complete_state == self._state
+
+    def note_complete(self) -> None:
+        """All files are on the disk as after a clean end."""
+        self.complete_state = self._state
+
+    @property
+    def _state(self) -> tuple[int, int, int, int, int]:
+        """Changes with everything that changes a file of the log or what its checkpoints say."""
+        return self.log_end_offset, self.synced, self.rolls, self.truncations, self.epochs.version
 
 
 def report(log: Log, error: OSError) -> None:

@@ -20,6 +20,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.model import uuid_text
 from kafkalite.storage import checkpoints, names, strays
 from kafkalite.storage.cleaner import LogCleaner
+from kafkalite.storage.closing import MANY_FILES, close_logs
 from kafkalite.storage.deletion import Deletions
 from kafkalite.storage.directories import DirectoryError
 from kafkalite.storage.directory_set import LogDirectories
@@ -78,6 +79,7 @@ class LogManager(LogDirectories):
         self.disk = disk
         self.cache = cache or SegmentCache()
         self.on_offline = on_offline
+        self.many_files = MANY_FILES
         self.cleaner: LogCleaner | None = None
         self.topic_ids: dict[tuple[str, int], bytes | None] = {}
         self.holds = Holds()
@@ -145,8 +147,7 @@ class LogManager(LogDirectories):
         for path in self.online():
             try:
                 logs = self.logs_of(path)
-                for log in logs:
-                    log.close()
+                close_logs(self.disk, logs, self.lock_file(path), self.many_files)
                 self._files.write_now(path, logs)
                 if all(refused.root != path for refused in self.refused.values()):  # the next start shall see it, too
                     checkpoints.write_clean_shutdown(self.disk, path)

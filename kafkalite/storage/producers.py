@@ -84,15 +84,18 @@ def rebuild(disk: Disk, directory: str, segments: Sequence[Segment], end_offset:
             replay(segment, from_offset, state)
 
 
-def write_snapshots(disk: Disk, directory: str, due: dict[int, bytes], bases: Iterable[int]) -> None:
+def write_snapshots(
+    disk: Disk, directory: str, due: dict[int, bytes], bases: Iterable[int], *, sync: bool = True
+) -> None:
     """Job: write the snapshots taken at rolls, and remove those that serve nobody. Raises OSError.
 
     Arguments:
         due: offset -> packed producers (`ProducerState.pack`).
         bases: base offsets of the log's segments.
+        sync: also to the disk, where the caller does not sync them with others.
     """
     for offset, packed in due.items():
-        write_packed(disk, directory, offset, packed)
+        write_packed(disk, directory, offset, packed, sync=sync)
     remove_stray(disk, directory, bases)
 
 

@@ -117,6 +117,8 @@ class Recovery:
         )  # fmt: skip
         self._settle(log)
         self._settle_producers(log)
+        if place.clean and not self.progress.segments_scanned and self._producers_from == log.log_end_offset:
+            log.note_complete()
         return log
 
     # The segments there are.

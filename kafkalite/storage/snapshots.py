@@ -24,10 +24,10 @@ class BadSnapshot(ValueError):
     """The bytes are no producer snapshot; the text names the file."""
 
 
-def write_packed(disk: Disk, directory: str, offset: int, packed: bytes) -> None:
+def write_packed(disk: Disk, directory: str, offset: int, packed: bytes, *, sync: bool = True) -> None:
     """Note the producers as of `offset`, packed then by `ProducerState.pack`. Raises OSError."""
     path = os.path.join(directory, names.file_name(offset, names.SNAPSHOT))
-    disk.write_atomic(path, _HEAD.pack(VERSION, checksum(packed)) + packed, sync=True)
+    disk.write_atomic(path, _HEAD.pack(VERSION, checksum(packed)) + packed, sync=sync)
 
 
 def read_snapshot(disk: Disk, path: str) -> list[Producer]:

@@ -108,11 +108,11 @@ def sync(disk: Disk, plans: Iterable[FlushPlan]) -> None:
             sync_directory(disk, plan.directory)
 
 
-def write_snapshots(disk: Disk, plan: FlushPlan) -> None:
-    """Job: write the producers as of the rolls. Raises OSError."""
+def write_snapshots(disk: Disk, plan: FlushPlan, *, sync: bool = True) -> None:
+    """Job: write the producers as of the rolls; without `sync` not yet to the disk. Raises OSError."""
     assert plan.directory is not None
     try:
-        producers.write_snapshots(disk, plan.directory, plan.snapshots, plan.bases)
+        producers.write_snapshots(disk, plan.directory, plan.snapshots, plan.bases, sync=sync)
     except FileNotFoundError:
         return
     except OSError as error:

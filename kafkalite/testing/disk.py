@@ -6,7 +6,8 @@
     ...
     disk.crash(random)                                       # the power fails: see `kafkalite.testing.shadow`
 
-Operations: write, read, truncate, sync (of files); open, rename, remove, remove_tree, make_dir, sync_dir (of the disk).
+Operations: write, read, truncate, sync, sync_all (of files); open, rename, remove, remove_tree, make_dir, sync_dir (of
+the disk).
 A fault of the operation `descriptor` (EMFILE, ENFILE) fails each call that needs a descriptor: open, list, sync_dir,
 remove_tree. `lose_writes` models a failed writeback: each open file reports it to one fsync (Linux, errseq_t).
 Steps are those that change something: all but read, and of open and make_dir those that make something.
@@ -79,6 +80,19 @@ class FaultyFile(File):
             self.inode.writeback_reported = True
             raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
 
+    def sync_all(self) -> bool:
+        """Sync the whole disk, or answer False where the test says that it does not report errors.
+
+        A disk that gave up a write says so here, as Linux does since 5.8.
+        """
+        if not self.disk.sync_all_reports:
+            return False
+        before = self.disk.shadow.moment()
+        self.disk.happens("sync_all", self.path, step=True)
+        if not self.disk.shadow.synced_all(before):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
+        return True
+
     def remember(self, offset: int, size: int) -> None:
         """Keep what the change overwrites or cuts off; `size` 0 is a truncation."""
         length = os.fstat(self.fd).st_size
@@ -92,7 +106,8 @@ class FaultyDisk(Disk):
     `counts`: how often each operation happened. `trace`: (operation, path) of all, in order. `hook`: called before each
     operation; it may block, as a slow disk does, or raise. `steps`: how many changes there were; `stop_at`: the step
     before which `Crash` is raised; from then on nothing happens any more. `resident`: asked with path, offset and size
-    whether those bytes are in memory: 1 yes, 0 no, -1 nobody can tell, None as it is.
+    whether those bytes are in memory: 1 yes, 0 no, -1 nobody can tell, None as it is. `sync_all_reports`: whether
+    `File.sync_all` can be used.
     """
 
     def __init__(self) -> None:
@@ -104,6 +119,7 @@ class FaultyDisk(Disk):
         self.steps = 0
         self.stop_at: int | None = None
         self.crashed = False
+        self.sync_all_reports = True
         self.shadow = Shadow()
 
     def fail(

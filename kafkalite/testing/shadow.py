@@ -8,6 +8,7 @@ The model, of which ext4, xfs and btrfs each show a part:
    random one within each directory (a log per directory). A rename is there or not, never half.
 3. Data and names know nothing of each other: a name may be there without its bytes, and the other way round.
 4. After a failed fdatasync no later one makes the changes of that time durable: the kernel gave the pages up.
+5. A sync of the whole disk covers all files and names of that moment, or fails where any write was given up.
 5. A failed writeback is reported once per open file, and to files opened later only until the first report (errseq_t).
 
 What was there before the shadow first met it counts as durable.
@@ -94,6 +95,14 @@ class Folder:
 
     live: dict[str, "Inode | Folder"] = field(default_factory=dict)
     durable: dict[str, "Inode | Folder"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How many names had changed by then, and how often each file."""
+
+    number: int
+    counts: dict[Inode, int]
 
 
 Node = Inode | Folder
@@ -183,6 +192,26 @@ class Shadow:
                     settled.insert(0, naming)
             for naming in settled:
                 naming.settle()
+
+    def moment(self) -> "Moment":
+        """What there is now, for `synced_all`."""
+        with self._lock:
+            nodes = {node for naming in self._pending for _, _, node in naming.parts if isinstance(node, Inode)}
+            nodes.update(node for _, node in _walk(os.sep, self._root) if isinstance(node, Inode))
+            return Moment(self.number, {node: node.count for node in nodes})
+
+    def synced_all(self, moment: "Moment") -> bool:
+        """Everything up to a moment is on the disk; False, with nothing done, where a write was given up."""
+        with self._lock:
+            if any(inode.given_up for inode in moment.counts):
+                return False
+            for inode, count in moment.counts.items():
+                inode.synced(count)
+            for naming in [naming for naming in self._pending if naming.number <= moment.number]:
+                self._pending.remove(naming)
+                self._settled = max(self._settled, naming.number)
+                naming.settle()
+            return True
 
     # The crash.
 

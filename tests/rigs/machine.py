@@ -14,6 +14,7 @@ from kafkalite.clock import Outcome
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS, read_offsets
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
+from kafkalite.storage.closing import MANY_FILES
 from kafkalite.storage.directories import Identity
 from kafkalite.storage.log import Log
 from kafkalite.storage.manager import LogManager
@@ -59,6 +60,7 @@ class Machine:
         self.cleaning = InlineOffload()
         self.cleaning.held = True  # its jobs are done one by one, by `clean`
         self.manager = LogManager(self.disk, [str(self.root)], self.clock, self.offload, SeededRandom(1))
+        self.manager.many_files = self.rng.choice([0, MANY_FILES])  # a clean end syncs all at once, or file after file
         self.manager.lock()
         self.manager.claim(US)
         self.loaded = self.manager.load(self.config_of, 1)
