@@ -13,7 +13,15 @@ ENGINE_DIRECTORIES = {"c": ROOT, "debug": ROOT / "build" / "debug", "asan": ROOT
 # Before anything imports kafkalite: pytest has put the checkout in front, which holds the engine `c` only.
 sys.path.insert(0, str(ENGINE_DIRECTORIES[ENGINE]))
 
-pytest_plugins = ["tests.fix_run", "tests.fix_sentinel", "tests.fix_fuzz", "tests.fix_torture", "tests.fix_rigs"]
+pytest_plugins = [
+    "tests.fix_run",
+    "tests.fix_leftovers",
+    "tests.fix_hung",
+    "tests.fix_sentinel",
+    "tests.fix_fuzz",
+    "tests.fix_torture",
+    "tests.fix_rigs",
+]
 
 
 def pytest_configure() -> None:

@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kafkalite.cli.main import main
 from tests.compat.clients import PYTHON_CLIENTS, Client
+from tests.compat.clients.confluent import QUIET, create_topics
 from tests.compat.clients.java import JAVA_VERSIONS, JavaTools
 from tests.compat.clients.members import Crowd
+from tests.compat.clients.model import DEADLINE_S
 from tests.compat.group_kit import Run
 from tests.kit import jvm
 from tests.kit.brokers import AGAINST, Broker, broker_under_test, wait_until
+from tests.kit.isolated import dropped_later, killable
 
 _numbers = itertools.count(1)
 
@@ -67,22 +70,29 @@ def new_group_topic(group_address: str, request: pytest.FixtureRequest) -> MakeT
 
 def topic_maker(address: str, stem: str) -> MakeTopic:
     """Makes topics at that broker, under names that begin with `stem`."""
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
 
     def make(partitions: int = 1, **configs: str) -> str:
         name = unused_name(stem)
-        admin.create_topics([NewTopic(name, partitions, 1, config=configs)])[name].result(30)
-        wait_until(lambda: is_led(admin, name, partitions), f"a leader for each partition of {name}")
+        create_topics(address, name, partitions=partitions, configs=configs)
+        wait_until_led(address, name, partitions)
         return name
 
     return make
+
+
+@killable
+def wait_until_led(address: str, topic: str, partitions: int) -> None:
+    """Wait until every partition has a leader that serves it."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
+    dropped_later(admin)
+    wait_until(lambda: is_led(admin, topic, partitions), f"a leader for each partition of {topic}")
 
 
 def is_led(admin: AdminClient, topic: str, partitions: int) -> bool:
     """Whether every partition's leader serves it (Apache Kafka answers CreateTopics a moment before that)."""
     wanted = {TopicPartition(topic, number): OffsetSpec.earliest() for number in range(partitions)}
     try:
-        return all(answer.result(30).offset == 0 for answer in admin.list_offsets(wanted).values())
+        return all(answer.result(DEADLINE_S).offset == 0 for answer in admin.list_offsets(wanted).values())
     except KafkaException as error:
         if error.args[0].code() in NOT_YET_LED:
             return False

@@ -8,7 +8,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,9 +18,10 @@ from confluent_kafka.admin import AdminClient
 
 from tests.compat.clients import Confluent, Record, doomed_member
 from tests.compat.clients.confluent import QUIET
-from tests.compat.clients.members import Kind, Member, Place, Seen
+from tests.compat.clients.members import REFUSED, Kind, Member, Place, Seen
 from tests.compat.clients.model import DEADLINE_S
 from tests.kit.brokers import wait_until
+from tests.kit.isolated import closed_later, dropped_later, killable
 
 PARTITIONS = 6
 EACH = 5
@@ -45,6 +46,7 @@ def write(address: str, topic: str, first: int = 0, partitions: int = PARTITIONS
     return [Seen(topic, p, first + n) for p in range(partitions) for n in range(EACH)]
 
 
+@killable
 def committed(address: str, group: str, wanted: list[Place]) -> dict[Place, int]:
     """The group's offsets, as a consumer asks for them that has not joined; waits while the coordinator loads.
 
@@ -52,41 +54,42 @@ def committed(address: str, group: str, wanted: list[Place]) -> dict[Place, int]
     """
     settings = {"bootstrap.servers": address, "group.id": group, "log_level": QUIET}
     found: dict[Place, int] = {}
-    with closing(ck.Consumer(settings)) as outsider:
+    outsider = ck.Consumer(settings)
+    closed_later(outsider.close)
 
-        def answered() -> bool:
-            try:
-                told = outsider.committed([ck.TopicPartition(*place) for place in wanted], DEADLINE_S)
-            except ck.KafkaException as error:
-                if error.args[0].code() in LOADING:
-                    return False
-                raise
-            found.update({(each.topic, each.partition): each.offset for each in told})
-            return True
+    def answered() -> bool:
+        try:
+            told = outsider.committed([ck.TopicPartition(*place) for place in wanted], DEADLINE_S)
+        except ck.KafkaException as error:
+            if error.args[0].code() in LOADING:
+                return False
+            raise
+        found.update({(each.topic, each.partition): each.offset for each in told})
+        return True
 
-        wait_until(answered, f"the offsets of {group}")
+    wait_until(answered, f"the offsets of {group}")
     return found
 
 
+@killable
 def member_ids(address: str, groups: Sequence[str]) -> dict[str, set[str]]:
     """Who is in each group, as the broker says."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
+    dropped_later(admin)
     asked = admin.describe_consumer_groups(list(groups))
     return {group: {member.member_id for member in each.result(DEADLINE_S).members} for group, each in asked.items()}
 
 
-def commit_all(
-    members: list[Member], wanted: list[Place], end: int = EACH, *, refused: tuple[type[Exception], ...] = ()
-) -> None:
+def commit_all(members: list[Member], wanted: list[Place], end: int = EACH) -> None:
     """Have the members of a group commit until they have come to the end of each partition, and the broker knows.
 
-    refused: what a member may be told meanwhile that is still on its way to its last assignment.
+    A commit that meets a rebalance is refused (a busy machine may begin one at any time) and repeated, as users do.
     """
     address, group = members[0].address, members[0].wish.group
 
     def done() -> bool:
         for member in members:
-            with suppress(*refused):
+            with suppress(*REFUSED):
                 member.commit()
         return committed(address, group, wanted) == dict.fromkeys(wanted, end)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-
-from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.admin import ConfluentAdmin
+from tests.compat.clients.confluent import create_topics
 from tests.compat.clients.members import Crowd, Kind, Seen, Wish
-from tests.compat.clients.model import DEADLINE_S
 from tests.compat.conftest import unused_name
 from tests.compat.group_kit import (
     EACH,
@@ -52,10 +50,10 @@ def what_comes_later(crowd: Crowd, kind: Kind, first: str) -> None:
     crowd.share(places(first, 2), *members)
     members.append(crowd.join(kind, wish))
     crowd.share(places(first, 2), *members)
-    admin = AdminClient({"bootstrap.servers": crowd.address, "log_level": QUIET})
-    admin.create_partitions([NewPartitions(first, 4)])[first].result(DEADLINE_S)
+    with ConfluentAdmin(crowd.address) as admin:
+        admin.grow(first, 4)
     other = f"{first}-too"
-    admin.create_topics([NewTopic(other, 2, 1), NewTopic(f"not-{first}", 1, 1)])[other].result(DEADLINE_S)
+    create_topics(crowd.address, other, f"not-{first}", partitions=2)
     crowd.share(places(first, 4) + places(other, 2), *members)
 
 

@@ -9,24 +9,27 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalite._speedups.file import Disk
 from kafkalite.storage import checkpoints
 from kafkalite.storage.verify import verify_directory
-from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.admin import ConfluentAdmin
+from tests.compat.clients.confluent import QUIET, create_topics
 from tests.compat.clients.model import DEADLINE_S
 from tests.kit import jvm
-from tests.kit.brokers import ApacheKafka, Broker, Kafkalite
+from tests.kit.brokers import ApacheKafka, Kafkalite
+from tests.kit.isolated import closed_later, dropped_later, killable
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
 TOPIC, PARTITIONS, RECORDS, DELETED = "orders", 2, 2000, 100
 CODECS = ("none", "gzip", "lz4", "zstd", "snappy")
 
 
-def produce(broker: Broker, values: range, codec: str = "none") -> None:
+@killable
+def produce(address: str, values: range, codec: str = "none") -> None:
     """One batch or more for each hundred, to both partitions."""
-    producer = Producer({"bootstrap.servers": broker.address, "compression.type": codec, "log_level": QUIET})
+    producer = Producer({"bootstrap.servers": address, "compression.type": codec, "log_level": QUIET})
+    dropped_later(producer)
     lost: list[object] = []
 
     def told(error: object, _message: object) -> None:
@@ -39,17 +42,16 @@ def produce(broker: Broker, values: range, codec: str = "none") -> None:
     assert not lost
 
 
-def read(broker: Broker, partition: int, count: int) -> list[tuple[int, int]]:
+@killable
+def read(address: str, partition: int, count: int) -> list[tuple[int, int]]:
     """(offset, value) of this many records from the beginning."""
-    settings = {"bootstrap.servers": broker.address, "group.id": "unused", "enable.auto.commit": False}
+    settings = {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False}
     consumer = Consumer({**settings, "auto.offset.reset": "earliest", "log_level": QUIET})
-    try:
-        consumer.assign([TopicPartition(TOPIC, partition, OFFSET_BEGINNING)])
-        found = consumer.consume(count, DEADLINE_S)
-        assert not [message.error() for message in found if message.error()]
-        return [(message.offset(), int(message.value() or b"")) for message in found]
-    finally:
-        consumer.close()
+    closed_later(consumer.close)
+    consumer.assign([TopicPartition(TOPIC, partition, OFFSET_BEGINNING)])
+    found = consumer.consume(count, DEADLINE_S)
+    assert not [message.error() for message in found if message.error()]
+    return [(message.offset(), int(message.value() or b"")) for message in found]
 
 
 def written_by_kafka(directory: Path, *, clean: bool) -> Path:
@@ -57,15 +59,13 @@ def written_by_kafka(directory: Path, *, clean: bool) -> Path:
     kafka = ApacheKafka(directory, {"log.segment.bytes": "1048576", "log.roll.ms": "600000"})
     kafka.start()
     try:
-        admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": QUIET})
         configs = {"segment.bytes": "1048576", "index.interval.bytes": "512"}
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=configs)])[TOPIC].result(DEADLINE_S)
+        create_topics(kafka.address, TOPIC, partitions=PARTITIONS, configs=configs)
         step = RECORDS // len(CODECS)
         for number, codec in enumerate(CODECS):
-            produce(kafka, range(number * step, (number + 1) * step), codec)
-        deleted = [TopicPartition(TOPIC, 0, DELETED)]
-        for answer in admin.delete_records(deleted).values():
-            answer.result(DEADLINE_S)
+            produce(kafka.address, range(number * step, (number + 1) * step), codec)
+        with ConfluentAdmin(kafka.address) as admin:
+            admin.delete_records(TOPIC, 0, DELETED)
         if clean:
             assert kafka.stop() == kafka.clean_exit
         else:
@@ -96,9 +96,9 @@ def test_a_directory_of_kafka_is_adopted_read_and_appended_to(tmp_path: Path, cl
     ours.start()
     try:
         each = RECORDS // PARTITIONS
-        produce(ours, range(RECORDS, RECORDS + 20))
+        produce(ours.address, range(RECORDS, RECORDS + 20))
         for partition in range(PARTITIONS):
-            found = read(ours, partition, each + 10 - (DELETED if clean and partition == 0 else 0))
+            found = read(ours.address, partition, each + 10 - (DELETED if clean and partition == 0 else 0))
             first = found[0][0]
             assert first in ((DELETED,) if clean and partition == 0 else (0, DELETED) if partition == 0 else (0,))
             wanted = [(offset, offset * PARTITIONS + partition) for offset in range(first, each + 10)]

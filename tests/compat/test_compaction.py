@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import confluent_kafka as ck
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.confluent import QUIET, create_topics
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.conftest import unused_name
 from tests.kit.brokers import Broker, broker_under_test, wait_until
 from tests.kit.dump_log import dump
+from tests.kit.isolated import closed_later, dropped_later, killable
 
 SETTINGS = {"log.cleaner.backoff.ms": "100"}
 TOPIC = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.01"}
@@ -49,13 +49,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield running
 
 
-def send(broker: Broker, topic: str, codec: str, seed: int) -> Sent:
+@killable
+def send(address: str, topic: str, codec: str, seed: int) -> Sent:
     """Records with random keys, some of them tombstones, from an idempotent producer."""
     chance, sent = random.Random(seed), Sent()
     producer = ck.Producer({
-        "bootstrap.servers": broker.address, "compression.type": codec, "enable.idempotence": True, "linger.ms": 5,
+        "bootstrap.servers": address, "compression.type": codec, "enable.idempotence": True, "linger.ms": 5,
         "batch.size": 16_384, "log_level": QUIET,
     })  # fmt: skip
+
+    dropped_later(producer)
 
     def landed(error: ck.KafkaError | None, message: ck.Message) -> None:
         assert error is None
@@ -81,20 +84,19 @@ def last_segment(broker: Broker, topic: str) -> int:
     return max(int(path.stem) for path in (broker.data / f"{topic}-0").glob("*.log"))
 
 
-def read_confluent(broker: Broker, topic: str, end: int) -> Read:
+@killable
+def read_confluent(address: str, topic: str, end: int) -> Read:
     consumer = ck.Consumer(
-        {"bootstrap.servers": broker.address, "group.id": "reader", "enable.auto.commit": False, "log_level": QUIET}
+        {"bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False, "log_level": QUIET}
     )
     consumer.assign([ck.TopicPartition(topic, 0, 0)])
+    closed_later(consumer.close)
     found: Read = []
-    try:
-        while not found or found[-1][0] < end - 1:
-            message = consumer.poll(DEADLINE_S)
-            assert message is not None, f"nothing more after {found[-1:]}"
-            assert message.error() is None
-            found.append((message.offset(), message.key(), message.value()))
-    finally:
-        consumer.close()
+    while not found or found[-1][0] < end - 1:
+        message = consumer.poll(DEADLINE_S)
+        assert message is not None, f"nothing more after {found[-1:]}"
+        assert message.error() is None
+        found.append((message.offset(), message.key(), message.value()))
     return found
 
 
@@ -116,20 +118,21 @@ async def read_aiokafka(broker: Broker, topic: str, end: int) -> Read:
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 async def test_each_key_has_its_newest_value_and_the_files_are_kafkas(broker: Broker, codec: str) -> None:
     topic = unused_name(f"compacted-{codec}")
-    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": QUIET})
-    admin.create_topics([NewTopic(topic, 1, 1, config=TOPIC)])[topic].result(DEADLINE_S)
-    sent = await asyncio.to_thread(send, broker, topic, codec, 1)
+    create_topics(broker.address, topic, configs=TOPIC)
+    sent = await asyncio.to_thread(send, broker.address, topic, codec, 1)
     wait_until(lambda: clean_until(broker, topic) == last_segment(broker, topic) > 0, "the cleaning of all segments")
     clean = clean_until(broker, topic)
     expected = sorted(
         [(offset, key, value) for key, (offset, value) in sent.newest(clean).items()]
         + [record for record in sent.records if record[0] >= clean]
     )
-    assert await asyncio.to_thread(read_confluent, broker, topic, RECORDS) == expected
+    assert await asyncio.to_thread(read_confluent, broker.address, topic, RECORDS) == expected
     assert await read_aiokafka(broker, topic, RECORDS) == expected
-    again = await asyncio.to_thread(send, broker, topic, codec, 2)
+    again = await asyncio.to_thread(send, broker.address, topic, codec, 2)
     wait_until(lambda: clean_until(broker, topic) == last_segment(broker, topic) > clean, "a second cleaning")
-    newest = {key: value for _, key, value in await asyncio.to_thread(read_confluent, broker, topic, 2 * RECORDS)}
+    newest = {
+        key: value for _, key, value in await asyncio.to_thread(read_confluent, broker.address, topic, 2 * RECORDS)
+    }
     sent.records += again.records
     assert newest == {key: value for key, (_, value) in sent.newest(2 * RECORDS).items()}
 

@@ -21,6 +21,7 @@ from tests.compat.clients.model import DEADLINE_S
 from tests.compat.clients.python import KafkaConsumer, TopicPartition
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, commit_all, committed, places, write
+from tests.kit.isolated import closed_later, killable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -44,14 +45,16 @@ def python_admin(group_address: str) -> Iterator[KafkaAdminClient]:
         yield client
 
 
+@killable
 def librdkafka_commits(address: str, group: str, topic: str) -> tuple[int, str]:
     settings = {"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False, "log_level": QUIET}
-    with closing(ck.Consumer(settings)) as consumer:
-        consumer.assign([ck.TopicPartition(topic, 0)])
-        consumer.commit(offsets=[ck.TopicPartition(topic, 0, 3, metadata=HERE)], asynchronous=False)
-        (found,) = consumer.committed([ck.TopicPartition(topic, 0)], DEADLINE_S)
-        # It sends the NUL at the end of the C string too, and brokers keep it.
-        return found.offset, found.metadata.rstrip("\0")
+    consumer = ck.Consumer(settings)
+    closed_later(consumer.close)
+    consumer.assign([ck.TopicPartition(topic, 0)])
+    consumer.commit(offsets=[ck.TopicPartition(topic, 0, 3, metadata=HERE)], asynchronous=False)
+    (found,) = consumer.committed([ck.TopicPartition(topic, 0)], DEADLINE_S)
+    # It sends the NUL at the end of the C string too, and brokers keep it.
+    return found.offset, found.metadata.rstrip("\0")
 
 
 def aiokafka_commits(address: str, group: str, topic: str) -> tuple[int, str]:

@@ -14,11 +14,12 @@ from confluent_kafka.admin import AdminClient
 from tests.compat.clients.confluent import QUIET
 from tests.compat.clients.java import JAVA_VERSIONS
 from tests.compat.clients.java_members import JavaProcess
-from tests.compat.clients.members import AIO, CONSUMER, EAGER, PYTHON, REFUSED, Crowd, Kind, Wish
+from tests.compat.clients.members import AIO, CONSUMER, EAGER, PYTHON, Crowd, Kind, Wish
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.group_kit import EACH, PARTITIONS, commit_all, evenly_shared, places, write
 from tests.kit import jvm
+from tests.kit.isolated import dropped_later, killable
 
 MEMBERS = 3
 Type = ck.ConsumerGroupType
@@ -35,9 +36,11 @@ def java(group_address: str) -> Iterator[JavaProcess]:
         yield process
 
 
+@killable
 def type_of(address: str, group: str) -> Type:
     """What kind of group it is, as the broker says."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
+    dropped_later(admin)
     found = admin.list_consumer_groups().result(DEADLINE_S)
     answer: Type = next(each.type for each in found.valid if each.group_id == group)
     return answer
@@ -54,7 +57,7 @@ def changed_over_and_back(crowd: Crowd, topic: str, classic: Kind, modern: Kind)
     crowd.wait(settled, "an even share")
     for turn, kind in enumerate(turns):
         crowd.read(write(crowd.address, topic, turn * EACH), *crowd.members)
-        commit_all([member for _, member in members], everything, (turn + 1) * EACH, refused=REFUSED)
+        commit_all([member for _, member in members], everything, (turn + 1) * EACH)
         heard = {member: len(member.seen) for member in crowd.members}
         members.pop(0)[1].leave()
         members.append((kind, crowd.join(kind, wish)))

@@ -16,17 +16,18 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from kafkalite._speedups.file import Disk
 from kafkalite.protocol.stored import group_records
 from kafkalite.storage.verify import verify_directory
 from kafkalite.testing.thread import BrokerThread
-from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.confluent import QUIET, create_topics
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.test_stored_records import SETTINGS, TOPICS, check, live, stored
 from tests.kit import jvm
 from tests.kit.brokers import Kafkalite, wait_until
+from tests.kit.isolated import dropped_later, killable
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
 OFFSETS = "__consumer_offsets"
@@ -39,15 +40,12 @@ Offsets = dict[str, dict[tuple[str, int], int]]
 
 
 def admin(address: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": address, "log_level": QUIET})
+    client = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
+    dropped_later(client)
+    return client
 
 
-def create_topics(address: str) -> None:
-    client = admin(address)
-    for made in client.create_topics([NewTopic(topic, 2, 1) for topic in TOPICS]).values():
-        made.result(DEADLINE_S)
-
-
+@killable
 def offsets(address: str) -> Offsets:
     """What each group has committed."""
     client, found = admin(address), {}
@@ -58,6 +56,7 @@ def offsets(address: str) -> Offsets:
     return found
 
 
+@killable
 def groups(address: str) -> dict[str, str]:
     """The groups there are, with their states."""
     client = admin(address)
@@ -69,7 +68,7 @@ def groups(address: str) -> dict[str, str]:
 def ours_after(directory: Path) -> Iterator[Path]:
     """The data of a broker of ours on which groups of both protocols have lived, stopped."""
     with BrokerThread(str(directory), SETTINGS) as broker:
-        create_topics(broker.address)
+        create_topics(broker.address, *TOPICS, partitions=2)
         live(broker.address, everything=False)
     yield directory
 
@@ -130,7 +129,7 @@ def objects(output: str) -> Iterator[dict[str, Any]]:
 def test_we_go_on_where_kafka_stopped(tmp_path: Path) -> None:
     """Its directory is adopted: offsets, also those of a transaction, and groups are the same."""
     with jvm.start_kafka(jvm.CURRENT, tmp_path / "kafka", heap="512m", overrides=SETTINGS) as kafka:
-        create_topics(kafka.address)
+        create_topics(kafka.address, *TOPICS, partitions=2)
         live(kafka.address)
         # A consumer that has closed does not wait for the answer to its LeaveGroup.
         wait_until(lambda: set(groups(kafka.address).values()) == {"EMPTY"}, "everybody has left")

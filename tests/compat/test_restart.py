@@ -17,10 +17,9 @@ from typing import Protocol
 import confluent_kafka as ck
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.clients import PYTHON_CLIENTS
-from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.confluent import QUIET, create_topics
 from tests.compat.clients.model import DEADLINE_S, Deadline
 from tests.compat.clients.python import KafkaConsumer, KafkaProducer
 from tests.compat.clients.python import TopicPartition as PythonTopicPartition
@@ -42,9 +41,8 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def topic(mortal: Broker) -> str:
-    admin = AdminClient({"bootstrap.servers": mortal.address, "log_level": QUIET})
     name = unused_name("restart")
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(DEADLINE_S)
+    create_topics(mortal.address, name)
     return name
 
 

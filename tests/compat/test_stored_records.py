@@ -17,7 +17,7 @@ from typing import Any
 
 import confluent_kafka as ck
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from kafkalite._speedups.codec import encode
 from kafkalite.net.peer import Peer
@@ -30,9 +30,10 @@ from kafkalite.protocol.stored.consumer_protocol import write as write_protocol
 from kafkalite.protocol.stored.group_records import GroupMetadataValue
 from kafkalite.protocol.versions import EXTENSIONS_FROM
 from kafkalite.records import Record, batches
-from tests.compat.clients.confluent import QUIET
-from tests.compat.clients.model import Deadline
+from tests.compat.clients.confluent import QUIET, create_topics
+from tests.compat.clients.model import DEADLINE_S, Deadline
 from tests.kit import jvm
+from tests.kit.isolated import killable
 from tests.unit.protocol.guide import layout
 from tests.unit.protocol.values import STORED_CASES, random_message, seed
 
@@ -130,6 +131,7 @@ def member(address: str, group: str, topics: list[str], *beside: ck.Consumer, **
         yield consumer
 
 
+@killable
 def live(address: str, *, everything: bool = True) -> None:
     """Groups of both protocols join, commit, share and leave; one is deleted.
 
@@ -152,7 +154,7 @@ def live(address: str, *, everything: bool = True) -> None:
                 pass
     asyncio.run(commit_with_expiry(address))
     admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
-    admin.delete_consumer_groups(["cooperative"])["cooperative"].result(30)
+    admin.delete_consumer_groups(["cooperative"])["cooperative"].result(DEADLINE_S)
 
 
 def transact(address: str, consumer: ck.Consumer) -> None:
@@ -211,9 +213,7 @@ def check_members(group: GroupMetadataValue) -> None:
 def test_the_log_of_apache_kafka(tmp_path: Path) -> None:
     """Every record that Kafka 4.3 writes for groups and transactions is read, and written again byte for byte."""
     with jvm.start_kafka(jvm.CURRENT, tmp_path / "kafka", heap="512m", overrides=SETTINGS) as kafka:
-        admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": QUIET})
-        for made in admin.create_topics([NewTopic(topic, 2, 1) for topic in TOPICS]).values():
-            made.result(30)
+        create_topics(kafka.address, *TOPICS, partitions=2)
         live(kafka.address)
     found = [check(group_records.RECORDS, record) for record in stored(kafka.data, "__consumer_offsets")]
     seen = Counter((key.type_id, value is not None) for key, value in found)

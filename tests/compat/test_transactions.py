@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalite._speedups.file import Disk
 from kafkalite._speedups.producers import ProducerState
@@ -23,10 +22,11 @@ from kafkalite.storage.producers import rebuild
 from kafkalite.storage.recovery import Place, recover
 from kafkalite.storage.snapshots import read_snapshot
 from kafkalite.storage.transactions import AbortedTransaction, TransactionIndex
-from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.confluent import QUIET, create_topics
 from tests.compat.clients.model import DEADLINE_S
 from tests.kit import jvm
 from tests.kit.brokers import ApacheKafka, Broker, Kafkalite
+from tests.kit.isolated import closed_later, killable
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
 TOPIC = "orders"
@@ -93,11 +93,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
     kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), {})
     kafka.start()
     try:
-        admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": QUIET})
-        configs = {"segment.bytes": str(SEGMENT_BYTES)}
-        admin.create_topics([NewTopic(TOPIC, 1, 1, config=configs)])[TOPIC].result(DEADLINE_S)
+        create_topics(kafka.address, TOPIC, configs={"segment.bytes": str(SEGMENT_BYTES)})
         committed = run_transactions(kafka, random.Random(SEED))
-        assert committed_records(kafka, len(committed)) == sorted(committed)
+        assert committed_records(kafka.address, len(committed)) == sorted(committed)
         assert kafka.stop() == kafka.clean_exit
     finally:
         if kafka.running():
@@ -105,22 +103,21 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
     return kafka.data, committed
 
 
-def committed_records(broker: Broker, count: int) -> list[int]:
+@killable
+def committed_records(address: str, count: int) -> list[int]:
     """The values that a reader of committed records is given, in the order of their numbers; it reads to the end."""
-    settings = {"bootstrap.servers": broker.address, "group.id": "unused", "enable.auto.commit": False}
+    settings = {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False}
     consumer = Consumer(
         {**settings, "isolation.level": "read_committed", "enable.partition.eof": True, "log_level": QUIET}
     )
-    try:
-        consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
-        found: list[int] = []
-        while (message := consumer.poll(DEADLINE_S)) is not None and not message.error():
-            found.append(int((message.value() or b"").removesuffix(VALUE)))
-        assert message is not None, f"no end after {len(found)} of {count} records"
-        assert message.error().name() == "_PARTITION_EOF", message.error()
-        return sorted(found)
-    finally:
-        consumer.close()
+    closed_later(consumer.close)
+    consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
+    found: list[int] = []
+    while (message := consumer.poll(DEADLINE_S)) is not None and not message.error():
+        found.append(int((message.value() or b"").removesuffix(VALUE)))
+    assert message is not None, f"no end after {len(found)} of {count} records"
+    assert message.error().name() == "_PARTITION_EOF", message.error()
+    return sorted(found)
 
 
 def entry_of(producer: object) -> Entry:
@@ -167,9 +164,9 @@ def test_a_reader_of_committed_records_gets_the_same_of_us(written: tuple[Path, 
     assert done.returncode == 0, done.stderr
     ours.start()
     try:
-        assert committed_records(ours, len(committed)) == sorted(committed)
+        assert committed_records(ours.address, len(committed)) == sorted(committed)
         ours.kill()
         ours.start()
-        assert committed_records(ours, len(committed)) == sorted(committed), "after a kill"
+        assert committed_records(ours.address, len(committed)) == sorted(committed), "after a kill"
     finally:
         assert ours.stop() == ours.clean_exit

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import confluent_kafka as ck
 import pytest
-from confluent_kafka.admin import AdminClient
 
-from tests.compat.clients.confluent import QUIET
 from tests.compat.clients.members import Crowd, Wish
-from tests.compat.clients.model import DEADLINE_S
 from tests.compat.clients.verifiable import HOW, Verifiable, verifiable
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, committed, places, write
+from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, committed, member_ids, places, write
 from tests.kit import jvm
 from tests.kit.brokers import wait_until
 
@@ -40,7 +36,5 @@ def test_verifiable_consumers(
     crowd.read(more, second)
     wait_until(lambda: committed(group_address, group, everything) == dict.fromkeys(everything, 2 * EACH), "commits")
     second.leave()
-    admin = AdminClient({"bootstrap.servers": group_address, "log_level": QUIET})
-    described = admin.describe_consumer_groups([group])[group].result(DEADLINE_S)
-    assert (described.state, described.members) == (ck.ConsumerGroupState.EMPTY, [])
+    assert member_ids(group_address, [group]) == {group: set()}
     assert committed(group_address, group, everything) == dict.fromkeys(everything, 2 * EACH)

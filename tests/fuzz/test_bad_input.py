@@ -239,7 +239,7 @@ def test_bytes_one_by_one_are_a_request(broker: Kafkalite) -> None:
 
 
 def test_a_browser_is_let_go(broker: Kafkalite) -> None:
-    browser = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=10)
+    browser = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=60)
     with pytest.raises((http.client.HTTPException, ConnectionError)):
         browser.request("GET", "/")
         browser.getresponse()
@@ -248,7 +248,7 @@ def test_a_browser_is_let_go(broker: Kafkalite) -> None:
 
 def test_a_tls_client_is_let_go(broker: Kafkalite) -> None:
     context = ssl.create_default_context()
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as plain, pytest.raises(OSError):
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as plain, pytest.raises(OSError):
         context.wrap_socket(plain, server_hostname="localhost")
 
 

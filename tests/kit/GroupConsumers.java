@@ -20,6 +20,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.utils.Exit;
 
@@ -157,12 +158,21 @@ public class GroupConsumers {
                         return;
                     }
                     if (what.equals("commit")) {
-                        consumer.commitSync();
-                        tell(name, "committed");
+                        commit();
                     } else {
                         set(what);
                     }
                 }
+            }
+        }
+
+        /** A commit that meets a rebalance is refused; users commit again once the consumer has rejoined. */
+        private void commit() {
+            try {
+                consumer.commitSync();
+                tell(name, "committed");
+            } catch (CommitFailedException | RebalanceInProgressException refused) {
+                tell(name, "refused", refused.getMessage());
             }
         }
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from tests.kit import jvm
 
 AGAINST = os.environ.get("AGAINST", "kafkalite")
-START_S = 60.0
-STOP_S = 30.0
+START_S = 120.0
+STOP_S = 120.0
 READY = "kafkalite ready on "
 # The same for both brokers: defaults that only a real cluster can afford are lowered, nothing else.
 SETTINGS = {
@@ -33,7 +33,7 @@ SETTINGS = {
 KRAFT_SETTINGS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 30.0, every: float = 0.02) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 120.0, every: float = 0.02) -> None:
     """Ask again and again, for things that nobody announces; fails with `what` after the deadline."""
     end = time.monotonic() + seconds
     pause = threading.Event()

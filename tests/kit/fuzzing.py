@@ -19,7 +19,7 @@ from kafkalite.protocol.schema import Layout, Request, Slot, Wire
 from kafkalite.protocol.versions import RESPONSES
 from tests.unit.records.engines import build, damaged, sealed, small_batch, with_fields
 
-ANSWER_S = 30.0
+ANSWER_S = 120.0
 PATHS = (
     *(
         "..",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import confluent_kafka as ck
@@ -34,34 +33,22 @@ class Reader(Librdkafka):
 
     Attributes:
         acknowledged: what the broker has taken, by place.
-        assignments: how often it was given partitions.
     """
 
     def __init__(self, crowd: Crowd, wish: Wish, **more: Any) -> None:
         super().__init__(crowd, wish, **more)
         self.acknowledged: dict[Place, int] = {}
-        self.assignments = 0
-
-    @contextmanager
-    def _opened(self) -> Iterator[None]:
-        with super()._opened():
-            self._consumer.subscribe(list(self.wish.topics), on_assign=self._given)
-            yield
-
-    def _given(self, *_: Any) -> None:
-        self.assignments += 1
 
     def _poll(self) -> list[Seen]:
         fresh = super()._poll()
-        read = [place for place in self._consumer.position(self._consumer.assignment()) if place.offset >= 0]
         try:
-            taken = self._consumer.commit(offsets=read, asynchronous=False) if read else []
+            taken = self._consumer.commit_positions()
         except ck.KafkaException as error:
             if error.args[0].code() not in PASSING:
                 raise
             return fresh
         with self._crowd.changed:
-            self.acknowledged |= {(each.topic, each.partition): each.offset for each in taken if each.error is None}
+            self.acknowledged |= taken
             self._crowd.changed.notify_all()
         return fresh
 

@@ -28,7 +28,7 @@ PREVIOUS: str = FOREIGN["kafka"]["previous"]
 HOST = "127.0.0.1"
 CLUSTER_ID = "a2Fma2FsaXRlLXRlc3RzMQ"
 START_SECONDS_MAX = 60.0
-STOP_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 120.0
 
 
 class JvmError(Exception):

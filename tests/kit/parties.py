@@ -28,7 +28,7 @@ from tests.kit.members import codes, commit, fetch, offsets_of, rewind
 
 DEPTH = 16  # open requests of a stream: too few to fill the write buffer, where calls could overtake each other
 BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 FIRST_COMMIT = 1_000_000  # commits count up from here, rewinds from 0: every offset says where it comes from
 NONE = KafkaErrorCode.NONE
 UNKNOWN, ILLEGAL, REBALANCE = (

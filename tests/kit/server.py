@@ -27,7 +27,7 @@ from kafkalite.server.broker import Broker
 from kafkalite.server.service import BrokerService
 from kafkalite.testing.clock import VirtualClock
 
-ANSWER_S = 10.0
+ANSWER_S = 120.0
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 ALL = -1
 NOW_MS = 1_700_000_000_000

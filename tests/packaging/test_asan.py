@@ -4,7 +4,7 @@ import pytest
 
 from tests.packaging import asan
 
-pytestmark = [pytest.mark.fuzz, pytest.mark.xdist_group("asan")]
+pytestmark = [pytest.mark.fuzz, pytest.mark.xdist_group("asan"), pytest.mark.timeout(1100)]
 SHARE = 10  # the sanitizer is slow: it gets one tenth of the bad inputs
 
 
@@ -28,6 +28,6 @@ def test_the_extensions_are_those_of_the_sanitizer() -> None:
 
 def test_the_fuzz_tests_pass_on_it(fuzz_inputs: int) -> None:
     options = ["-q", "-p", "no:cacheprovider", "--fuzz-inputs", str(fuzz_inputs // SHARE)]
-    done = asan.run("-m", "pytest", *options, "tests/fuzz", timeout_s=1800)
+    done = asan.run("-m", "pytest", *options, "tests/fuzz", timeout_s=1000)
     assert done.returncode == 0, done.stdout[-20_000:]
     assert " passed" in done.stdout

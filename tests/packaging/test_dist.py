@@ -16,10 +16,10 @@ import pytest
 
 from kafkalite._version import VERSION
 
-pytestmark = pytest.mark.xdist_group("dist")
+pytestmark = [pytest.mark.xdist_group("dist"), pytest.mark.timeout(1100)]
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "kafkalite/_speedups"
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 
 # Nothing of the checkout or of this run's environment reaches the clean one.
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "KAFKALITE_", "LD_PRELOAD"))}

@@ -12,7 +12,10 @@ from tests.fix_run import complaints, minimum_of
 from tests.fix_sentinel import Marks
 
 ROOT = Path(__file__).resolve().parents[2]
-PLUGINS = ["-p", "tests.fix_run", "-p", "tests.fix_sentinel"]
+PLUGINS = ["-p", "tests.fix_run", "-p", "tests.fix_leftovers", "-p", "tests.fix_sentinel"]
+# What the ini options and `addopts` of the project say, with shorter deadlines.
+DEADLINES = ("--timeout", "2", "-o", "faulthandler_timeout=4", "-o", "faulthandler_exit_on_timeout=true")
+TWO_WORKERS = ("-n", "2", "--dist", "loadgroup", "--max-worker-restart=0")
 
 
 @pytest.fixture
@@ -114,3 +117,38 @@ def test_a_long_run_shows_the_seconds_and_the_seed_of_each_test(scratch: Path) -
     assert re.search(r"^    \d+\.\d s; KAFKALITE_SEED=17; all there$", said, re.MULTILINE), said
     assert re.search(r"^    \d+\.\d s$", said, re.MULTILINE), said
     assert "KAFKALITE_SEED" not in run(scratch, seeded, *rigs).stdout
+
+
+HANGS = """
+import ctypes, subprocess, threading
+def test_before(): pass
+def test_hangs():
+    subprocess.Popen(["sleep", "1000"])
+    {hang}
+def test_after(): pass
+"""
+# A mutex that this thread has locked: no signal ends the wait, as in a client library that waits for its own thread.
+IN_C = "mutex = ctypes.create_string_buffer(64); lock = ctypes.CDLL(None).pthread_mutex_lock; lock(mutex); lock(mutex)"
+
+
+def test_test_that_waits_forever_fails_with_all_stacks(scratch: Path) -> None:
+    waits = (
+        "threading.Thread(target=threading.Event().wait, name='other', daemon=True).start(); threading.Event().wait()"
+    )
+    done = run(scratch, HANGS.format(hang=waits), *DEADLINES)
+    assert done.returncode == 1 and "1 failed, 2 passed" in done.stdout
+    assert "Timeout" in done.stdout and "Stack of other" in done.stderr + done.stdout
+
+
+def test_test_that_no_signal_can_interrupt_ends_the_run(scratch: Path) -> None:
+    done = run(scratch, HANGS.format(hang=IN_C), *DEADLINES, *TWO_WORKERS)
+    assert done.returncode == 1
+    assert "crashed while running 'test_it.py::test_hangs'" in done.stdout
+    assert "Timeout (0:00:04)" in done.stderr and "in test_hangs" in done.stderr
+
+
+def test_lost_worker_ends_the_run_and_leaves_no_process(scratch: Path) -> None:
+    done = run(scratch, HANGS.format(hang="os.kill(os.getpid(), 9)"), *TWO_WORKERS)
+    assert done.returncode == 1
+    assert "crashed while running 'test_it.py::test_hangs'" in done.stdout
+    assert re.search(r"killed process \d+, left behind by a lost worker: sleep 1000", done.stderr)

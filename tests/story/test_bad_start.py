@@ -19,7 +19,7 @@ from kafkalite.server.broker import JOURNAL, Broker, StartError
 from kafkalite.storage.directories import FORMAT, FORMAT_VERSION
 from tests.kit.brokers import Kafkalite
 
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 FOREIGN_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 
 Spoil = Callable[[Path], Path]  # makes the data directory bad; answers the path that the line must name

@@ -19,8 +19,8 @@ from pathlib import Path
 import confluent_kafka as ck
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.compat.clients.confluent import create_topics
 from tests.compat.clients.model import Deadline
 from tests.compat.clients.python import KafkaConsumer
 from tests.compat.clients.python import TopicPartition as PythonTopicPartition
@@ -34,7 +34,7 @@ PARTITIONS = 12
 IN_FLIGHT_MIN = 1_000
 # So many may be unacknowledged: enough for the kill to hit many requests, few enough to stay in the client's buffer.
 IN_FLIGHT_MAX = 20_000
-STORY_S = 180.0
+STORY_S = 300.0
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.*"),
@@ -125,9 +125,7 @@ def test_a_year_of_flights(tmp_path: Path) -> None:
 
 
 def make_topic(broker: Broker) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 2})
-    new = NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1"})
-    admin.create_topics([new])[TOPIC].result(30)
+    create_topics(broker.address, TOPIC, partitions=PARTITIONS, configs={"retention.ms": "-1"})
 
 
 def ends_of(acknowledged: Acknowledged) -> dict[int, int]:

@@ -14,10 +14,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalite._speedups.file import Disk
 from kafkalite.storage.checkpoints import read_topic_id
+from tests.compat.clients.confluent import create_topics
 from tests.kit import jvm
 from tests.kit.brokers import ApacheKafka, Broker, Kafkalite, wait_until
 from tests.kit.checker import History, Partition, check
@@ -78,10 +78,7 @@ class Files:
     def begin(self) -> None:
         """Apache Kafka makes both topics and fills its own."""
         self.kafka.start()
-        admin = AdminClient({"bootstrap.servers": self.kafka.address, "log_level": 2})
-        made = admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in self.histories])
-        for topic in made.values():
-            topic.result(30)
+        create_topics(self.kafka.address, *self.histories, partitions=PARTITIONS)
         self.produced_by_librdkafka(self.kafka, THEIRS, 0)
 
     def adopt(self) -> None:

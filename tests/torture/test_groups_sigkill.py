@@ -43,7 +43,7 @@ SETTINGS = {
 }
 RAW, READ, PARTITIONS = "raw", "read", 4
 ACKS_MIN = 300
-PROGRESS_S = 60.0
+PROGRESS_S = 120.0
 T = TypeVar("T")
 Streams = dict[Party, asyncio.Task[None]]
 

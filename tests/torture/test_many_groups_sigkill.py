@@ -38,7 +38,7 @@ TOPIC, PARTITIONS = "read", 10
 BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics
 CONNECTIONS, DEPTH = 4, 16
 ASKED = 100  # groups in one request
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 NOTHING = dict.fromkeys(range(PARTITIONS), -1)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import confluent_kafka as ck
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
@@ -20,6 +20,7 @@ from confluent_kafka import admin as cka
 
 from tests.compat.clients.confluent import QUIET
 from tests.compat.clients.model import DEADLINE_S, Refused
+from tests.kit.isolated import Isolated
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -86,18 +87,14 @@ def refusals() -> Iterator[None]:
         raise Refused(error.errno, str(error)) from error
 
 
-class ConfluentAdmin:
-    """librdkafka's AdminClient; changes configs incrementally."""
-
-    name = "confluent-kafka"
+class LibrdkafkaAdmin:
+    """The methods of `Admin` over librdkafka's AdminClient, for `Isolated`."""
 
     def __init__(self, address: str) -> None:
         self._admin = cka.AdminClient({"bootstrap.servers": address, "log_level": QUIET})
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Destroy the client."""
         del self._admin
 
     def create(
@@ -154,6 +151,24 @@ class ConfluentAdmin:
         with refusals():
             (answer,) = self._admin.incremental_alter_configs([resource]).values()
             answer.result(DEADLINE_S)
+
+
+class ConfluentAdmin:
+    """librdkafka's AdminClient in a process that can be killed; changes configs incrementally."""
+
+    name = "confluent-kafka"
+
+    def __init__(self, address: str) -> None:
+        self._isolated = Isolated(LibrdkafkaAdmin, address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._isolated.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._isolated, name)
 
 
 class KafkaPythonAdmin:
@@ -298,4 +313,4 @@ class AioKafkaAdmin:
         self._judge(answer.resources[0][0], answer.resources[0][1])
 
 
-ADMINS: tuple[type[Admin], ...] = (ConfluentAdmin, KafkaPythonAdmin, AioKafkaAdmin)
+ADMINS: tuple[Callable[[str], Any], ...] = (ConfluentAdmin, KafkaPythonAdmin, AioKafkaAdmin)

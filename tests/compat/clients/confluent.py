@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import confluent_kafka as ck
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.clients.model import DEADLINE_S, EARLIEST, At, Deadline, Record, Refused, Start
+from tests.kit.isolated import closed_later, dropped_later, killable
 
 QUIET = 2  # librdkafka logs each lost connection to standard error otherwise
 
@@ -25,10 +26,11 @@ def record_of(message: ck.Message) -> Record:
 
 
 class Confluent:
-    """The face of `Client` over librdkafka."""
+    """The face of `Client` over librdkafka; each call runs in a process that can be killed."""
 
     name = "confluent-kafka"
 
+    @killable
     def write(
         self,
         address: str,
@@ -51,6 +53,7 @@ class Confluent:
         if request_bytes_max is not None:
             settings["message.max.bytes"] = request_bytes_max
         producer = ck.Producer(settings)
+        dropped_later(producer)
         offsets: dict[int, int] = {}
         errors: list[ck.KafkaError] = []
         for index, record in enumerate(records):
@@ -89,11 +92,8 @@ class Confluent:
         except ck.KafkaException as refusal:
             raise Refused(refusal.args[0].code(), refusal.args[0].str()) from refusal
 
-    @contextmanager
-    def assigned(
-        self, address: str, topic: str, partition: int, start: Start, **settings: object
-    ) -> Iterator[ck.Consumer]:
-        """A consumer that reads one partition and never commits (librdkafka insists on a group name, no more)."""
+    def opened(self, address: str) -> ck.Consumer:
+        """A consumer that never joins a group or commits (librdkafka insists on a group name, no more)."""
         consumer = ck.Consumer(
             {
                 "bootstrap.servers": address,
@@ -103,14 +103,10 @@ class Confluent:
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "error",
                 "fetch.message.max.bytes": 4 << 20,
-                **settings,
             }
         )
-        try:
-            consumer.assign([ck.TopicPartition(topic, partition, self._offset(consumer, topic, partition, start))])
-            yield consumer
-        finally:
-            consumer.close()
+        closed_later(consumer.close)
+        return consumer
 
     @staticmethod
     def _offset(consumer: ck.Consumer, topic: str, partition: int, start: Start) -> int:
@@ -121,6 +117,7 @@ class Confluent:
             return ck.OFFSET_BEGINNING if start == EARLIEST else ck.OFFSET_END
         return start
 
+    @killable
     def read(
         self,
         address: str,
@@ -132,22 +129,75 @@ class Confluent:
         seconds: float = DEADLINE_S,
     ) -> list[Record]:
         found: list[Record] = []
-        with self.assigned(address, topic, partition, start) as consumer:
-            deadline = Deadline(f"{count} records of {topic}-{partition} from {start}", seconds)
-            while len(found) < count:
-                for message in consumer.consume(count - len(found), timeout=deadline.left(1.0)):
-                    if message.error():
-                        raise Refused(message.error().code(), message.error().str())
-                    found.append(record_of(message))
+        consumer = self.opened(address)
+        consumer.assign([ck.TopicPartition(topic, partition, self._offset(consumer, topic, partition, start))])
+        deadline = Deadline(f"{count} records of {topic}-{partition} from {start}", seconds)
+        while len(found) < count:
+            for message in consumer.consume(count - len(found), timeout=deadline.left(1.0)):
+                if message.error():
+                    raise Refused(message.error().code(), message.error().str())
+                found.append(record_of(message))
         return found
 
+    @killable
     def bounds(self, address: str, topic: str, partition: int = 0) -> tuple[int, int]:
-        with self.assigned(address, topic, partition, 0) as consumer:
-            low, high = consumer.get_watermark_offsets(ck.TopicPartition(topic, partition), timeout=DEADLINE_S)
-            return low, high
+        consumer = self.opened(address)
+        low, high = consumer.get_watermark_offsets(ck.TopicPartition(topic, partition), timeout=DEADLINE_S)
+        return low, high
 
+    @killable
     def find(self, address: str, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
-        with self.assigned(address, topic, partition, 0) as consumer:
-            wanted = [ck.TopicPartition(topic, partition, timestamp_ms)]
-            offset = int(consumer.offsets_for_times(wanted, timeout=DEADLINE_S)[0].offset)
-            return None if offset == ck.OFFSET_END else offset
+        consumer = self.opened(address)
+        wanted = [ck.TopicPartition(topic, partition, timestamp_ms)]
+        offset = int(consumer.offsets_for_times(wanted, timeout=DEADLINE_S)[0].offset)
+        return None if offset == ck.OFFSET_END else offset
+
+
+class GroupConsumer:
+    """A consumer of a group, for `Isolated`: what it answers can be pickled."""
+
+    def __init__(self, settings: dict[str, object], topics: Sequence[str]) -> None:
+        self.assignments = 0  # how often it was given partitions
+        self._consumer = ck.Consumer(settings)
+        self._consumer.subscribe(list(topics), on_assign=self._assigned)
+
+    def _assigned(self, *_: object) -> None:
+        self.assignments += 1
+
+    def consume(self, count: int, timeout_s: float) -> tuple[list[tuple[str, int, int]], list[ck.KafkaError]]:
+        """At most `count` records as (topic, partition, offset), and errors."""
+        messages = self._consumer.consume(count, timeout_s)
+        errors = [message.error() for message in messages if message.error() is not None]
+        return [(m.topic(), m.partition(), m.offset()) for m in messages if m.error() is None], errors
+
+    def assignment(self) -> tuple[frozenset[tuple[str, int]], int]:
+        """The partitions it has, and how often it was given some."""
+        return frozenset((each.topic, each.partition) for each in self._consumer.assignment()), self.assignments
+
+    def commit(self, offsets: dict[tuple[str, int], int] | None = None) -> None:
+        """Commit these offsets, or the positions. Raises KafkaException."""
+        if offsets is None:
+            self._consumer.commit(asynchronous=False)
+        else:
+            wanted = [ck.TopicPartition(*place, offset) for place, offset in offsets.items()]
+            self._consumer.commit(offsets=wanted, asynchronous=False)
+
+    def commit_positions(self) -> dict[tuple[str, int], int]:
+        """Commit the position of each partition that has one; the offsets that the broker accepted."""
+        read = [each for each in self._consumer.position(self._consumer.assignment()) if each.offset >= 0]
+        taken = self._consumer.commit(offsets=read, asynchronous=False) if read else []
+        return {(each.topic, each.partition): each.offset for each in taken if each.error is None}
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+
+@killable
+def create_topics(address: str, *names: str, partitions: int = 1, configs: dict[str, str] | None = None) -> None:
+    """Create topics by librdkafka's AdminClient."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
+    dropped_later(admin)
+    new = [NewTopic(name, partitions, 1, config=configs or {}) for name in names]
+    for created in admin.create_topics(new).values():
+        created.result(DEADLINE_S)

@@ -24,7 +24,7 @@ CLASSES_3 = {
     "console-producer": "kafka.tools.ConsoleProducer",
     "broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
 }
-TOOL_S = 60.0
+TOOL_S = 120.0
 READ_MS = 20_000
 NULL = "<null>"
 

@@ -19,7 +19,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.compat.clients.java import CLASSES
-from tests.compat.clients.members import HEARTBEAT_MS, POLL_S, REFRESH_MS, Crowd, Kind, Member, Place, Seen, Wish
+from tests.compat.clients.members import (
+    HEARTBEAT_MS,
+    POLL_S,
+    REFRESH_MS,
+    CommitRefused,
+    Crowd,
+    Kind,
+    Member,
+    Place,
+    Seen,
+    Wish,
+)
 from tests.compat.clients.model import DEADLINE_S
 from tests.kit import jvm
 
@@ -163,7 +174,11 @@ class JavaMember(Member):
 
     def _commit(self) -> None:
         self._java.tell("commit", self._id)
-        self._expect("committed")
+        said = self._inbox.news.get(timeout=DEADLINE_S)
+        if said[0] == "refused":
+            raise CommitRefused(f"{self.name}: {said[1]}")
+        if said[0] != "committed":
+            raise RuntimeError(f"{self.name}: {' '.join(said)}")
 
     def _set(self, offsets: Mapping[Place, int]) -> str | None:
         self._java.tell(

@@ -25,16 +25,22 @@ import confluent_kafka as ck
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
 
-from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.confluent import QUIET, GroupConsumer
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.clients.python import KafkaConsumer
+from tests.kit.isolated import Isolated
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.errors import KafkaError
 
+
+class CommitRefused(Exception):
+    """A Java consumer's commit failed because its group rebalances."""
+
+
 # What libraries raise when a commit is not taken: in a rebalance, without a broker, by one that lost its place.
-REFUSED = (ck.KafkaException, aiokafka.errors.KafkaError, KafkaError)
+REFUSED = (ck.KafkaException, aiokafka.errors.KafkaError, KafkaError, CommitRefused)
 POLL_S = 0.05
 HEARTBEAT_MS = 200
 REFRESH_MS = 300
@@ -150,10 +156,15 @@ def answer_with(job: Callable[[], Any], answer: Future[Any]) -> None:
 
 
 class Librdkafka(Member):
-    """confluent-kafka, by any of its three kinds of rebalance."""
+    """confluent-kafka, by any of its three kinds of rebalance, in a process that can be killed.
+
+    Attributes:
+        assignments: how often it was given partitions.
+    """
 
     def __init__(self, crowd: Crowd, wish: Wish, **more: Any) -> None:
         super().__init__(crowd, wish)
+        self.assignments = 0
         if more.get("group.protocol") != "consumer":
             more |= {"session.timeout.ms": wish.session_ms, "heartbeat.interval.ms": HEARTBEAT_MS}
         if wish.instance is not None:
@@ -172,33 +183,31 @@ class Librdkafka(Member):
 
     @contextmanager
     def _opened(self) -> Iterator[None]:
-        with closing(ck.Consumer(self._settings)) as self._consumer:
-            self._consumer.subscribe([self.wish.pattern] if self.wish.pattern else list(self.wish.topics))
+        topics = [self.wish.pattern] if self.wish.pattern else list(self.wish.topics)
+        with Isolated(GroupConsumer, self._settings, topics) as self._consumer:
             yield
 
     def _poll(self) -> list[Seen]:
-        fresh = []
-        for message in self._consumer.consume(500, POLL_S):
-            if (error := message.error()) is None:
-                fresh.append(Seen(message.topic(), message.partition(), message.offset()))
-            elif error.fatal() or (not error.retriable() and error.code() not in PASSING):
+        records, errors = self._consumer.consume(500, POLL_S)
+        for error in errors:
+            if error.fatal() or (not error.retriable() and error.code() not in PASSING):
                 raise ck.KafkaException(error)
-        return fresh
+        return [Seen(*record) for record in records]
 
     def _assignment(self) -> frozenset[Place]:
-        return frozenset((place.topic, place.partition) for place in self._consumer.assignment())
+        assigned, self.assignments = self._consumer.assignment()
+        return assigned  # type: ignore[no-any-return]
 
     def _commit(self) -> None:
         try:
-            self._consumer.commit(asynchronous=False)
+            self._consumer.commit()
         except ck.KafkaException as error:
             if error.args[0].code() != ck.KafkaError._NO_OFFSET:  # it has read nothing since
                 raise
 
     def _set(self, offsets: Mapping[Place, int]) -> str | None:
-        wanted = [ck.TopicPartition(*place, offset) for place, offset in offsets.items()]
         try:
-            self._consumer.commit(offsets=wanted, asynchronous=False)
+            self._consumer.commit(dict(offsets))
         except ck.KafkaException as error:
             return str(error.args[0].str())
         return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 EARLIEST = "earliest"
 LATEST = "latest"
 
@@ -49,6 +49,10 @@ class Refused(Exception):
     def __init__(self, code: int, message: str = "") -> None:
         super().__init__(f"Kafka error {code} {message}")
         self.code = code
+        self._message = message
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[int, str]]:
+        return Refused, (self.code, self._message)
 
 
 class Deadline:

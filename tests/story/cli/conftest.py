@@ -15,7 +15,7 @@ ENVIRON = {
     **{key: value for key, value in os.environ.items() if not key.startswith("KAFKALITE_")},
     "PYTHONPATH": str(ENGINE_DIRECTORIES[ENGINE]),
 }
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -207,6 +207,6 @@ async def test_how_long_a_silent_producer_is_known_can_be_changed_at_once(tmp_pa
         assert (await alter(client, BROKER, "", ("producer.id.expiration.ms", SET, "0")))[0] != 0
         assert len(await producers(client, "t")) == 1
         assert (await alter(client, BROKER, "", ("producer.id.expiration.ms", SET, "1")))[0] == 0
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await producers(client, "t"):
                 pass  # each turn is a request that is answered

@@ -19,7 +19,7 @@ from kafkalite.testing.disk import FaultyDisk
 from tests.kit.server import NOW_MS, Client, batch, connected, fetch_request, fetched
 from tests.story.server.test_transactions import COMMITTED, Writer
 
-WAIT_S = 10.0
+WAIT_S = 120.0
 VALUE = bytes(300_000)  # three to a segment
 
 

@@ -110,7 +110,7 @@ async def test_a_producer_is_forgotten_when_it_was_silent_for_as_long_as_configu
     async with running(settings=settings) as client:
         await client.create("t")
         await client.produce("t", idempotent(b"a", sequence=0))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await producers(client, "t"):
                 pass  # each turn is a request that is answered
 

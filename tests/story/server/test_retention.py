@@ -21,7 +21,7 @@ RECEIVE_BUFFER_BYTES = 4096
 BATCH_BYTES = 900_000
 SEGMENTS = 3
 VERSION = 12
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 Vanish = Callable[[Client], Awaitable[object]]
 

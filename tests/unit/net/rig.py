@@ -56,7 +56,7 @@ async def read_frame(reader):
     return await reader.readexactly(size)
 
 
-async def until(condition, timeout_s=10.0):
+async def until(condition, timeout_s=60.0):
     """Let the loop turn until `condition()` holds."""
     async with asyncio.timeout(timeout_s):
         while not condition():

@@ -233,7 +233,7 @@ def handed_over():
     """A connected descriptor as a listener gives it away, the other end of it, and the addresses."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    theirs.settimeout(10)
+    theirs.settimeout(60)
     return ours.detach(), theirs, ("LISTENER", ("127.0.0.1", 1), ("127.0.0.1", 2))
 
 
@@ -317,7 +317,7 @@ async def main():
     await until(lambda: Told.lines)
     before = resource.getrusage(resource.RUSAGE_SELF)
     passes = listener.reactor.passes
-    await asyncio.wait_for(listener.thrice.wait(), 30)  # it has rested twice
+    await asyncio.wait_for(listener.thrice.wait(), 60)  # it has rested twice
     after = resource.getrusage(resource.RUSAGE_SELF)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     turns = listener.reactor.passes - passes

@@ -63,7 +63,7 @@ def broker(errors: Callable[[int], int]) -> Iterator[int]:
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
     for thread in (acceptor, *workers):
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -14,7 +14,7 @@ from kafkalite.server.sd_notify import Notifier, ServiceManagerError, inherited_
 @pytest.fixture
 def manager(tmp_path: Path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.settimeout(10)
+        manager.settimeout(60)
         manager.bind(str(tmp_path / "notify"))
         yield manager
 
@@ -43,7 +43,7 @@ def test_life_of_a_service(manager: socket.socket) -> None:
 
 def test_abstract_socket() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.settimeout(10)
+        manager.settimeout(60)
         manager.bind("")  # the kernel picks a free abstract name
         notifier = Notifier.from_environment({"NOTIFY_SOCKET": "@" + manager.getsockname()[1:].decode()})
         notifier.ready()

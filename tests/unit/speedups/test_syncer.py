@@ -16,7 +16,7 @@ from kafkalite._speedups.file import Disk, File
 from kafkalite._speedups.syncer import SyncLanes
 from kafkalite.testing.disk import FaultyDisk
 
-READY_S = 30.0
+READY_S = 120.0
 
 
 def threads() -> int:
