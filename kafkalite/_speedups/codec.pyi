@@ -2,14 +2,16 @@ from typing import TypeVar, final
 
 from typing_extensions import Buffer
 
-from kafkalite._speedups.encoder import encode, encode_parts, encode_request
+from kafkalite._speedups.encoder import Encoded, encode, encode_elements, encode_parts, encode_request
 from kafkalite._speedups.plans import StructBase
 
 __all__ = [
+    "Encoded",
     "RequestHeader",
     "StructBase",
     "decode",
     "encode",
+    "encode_elements",
     "encode_parts",
     "encode_request",
     "read_request_header",

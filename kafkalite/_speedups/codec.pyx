@@ -47,15 +47,17 @@ from kafkalite._speedups.plans cimport (
 from kafkalite._speedups.texts cimport STRING_MAX
 from kafkalite._speedups.wire cimport Span, load_u16, load_u32, load_u64, store_u32, take, take_uvarint
 
-from kafkalite._speedups.encoder import encode, encode_parts, encode_request
+from kafkalite._speedups.encoder import Encoded, encode, encode_elements, encode_parts, encode_request
 from kafkalite._speedups.plans import StructBase
 from kafkalite.errors import DecodeError
 
 __all__ = [
+    "Encoded",
     "RequestHeader",
     "StructBase",
     "decode",
     "encode",
+    "encode_elements",
     "encode_parts",
     "encode_request",
     "read_request_header",

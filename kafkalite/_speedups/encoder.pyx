@@ -6,7 +6,10 @@ Laws:
 3. A tagged field that equals its default is left out, as Kafka does.
 4. In `encode_parts` file regions are handed on, not read. A region is anything that has `length` and `read()` and is
    not bytes-like; this module knows nothing else of the disk.
+5. An array of structs may come as `Encoded` pieces instead: elements that were encoded earlier, for the same version.
 """
+
+cimport cython
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -218,6 +221,27 @@ cdef int write_string(Writer *w, object value, bint flexible) except -1:
     return 0
 
 
+@cython.final
+cdef class Encoded:
+    """Elements of an array, encoded before the message around them; see encoder.pyi."""
+    cdef readonly Py_ssize_t count
+    cdef Plan plan
+    cdef list parts
+
+
+cdef int write_encoded(Writer *w, const Op *op, list pieces, bint flexible) except -1:
+    cdef Py_ssize_t count = 0
+    for piece in pieces:
+        if type(piece) is not Encoded or op.plan == NULL or (<Encoded> piece).plan is not <Plan> op.plan:
+            fail(w, "encoded elements of another struct or version stand in an array")
+        count += (<Encoded> piece).count
+    write_size(w, ARRAY, flexible, count)
+    for piece in pieces:
+        for part in (<Encoded> piece).parts:
+            write_piece(w, part)
+    return 0
+
+
 cdef int write_array(Writer *w, const Op *op, object value, bint flexible) except -1:
     cdef int level = w.place.depth - 1
     cdef Py_ssize_t i
@@ -227,6 +251,8 @@ cdef int write_array(Writer *w, const Op *op, object value, bint flexible) excep
             wrong_type(w, value, ARRAY)
         value = list(value)
     found = <list> value
+    if PyList_GET_SIZE(found) and type(found[0]) is Encoded:
+        return write_encoded(w, op, found, flexible)
     write_size(w, ARRAY, flexible, PyList_GET_SIZE(found))
     for i in range(PyList_GET_SIZE(found)):
         w.place.element[level] = i
@@ -407,6 +433,42 @@ def encode_parts(message, int version, bytes header=b""):
         if w.size or not parts:
             parts.append(PyBytes_FromStringAndSize(<char *> w.data, w.size))
         return parts
+    finally:
+        free(w.heap)
+
+
+cdef Plan plan_inside(Plan plan, cls):
+    """The plan of a struct inside a message; None where it has none of this class."""
+    cdef int i
+    for i in range(plan.count):
+        if plan.ops[i].plan != NULL:
+            inner = <Plan> plan.ops[i].plan
+            if (<Plan> inner).cls is not cls:
+                inner = plan_inside(<Plan> inner, cls)
+            if inner is not None:
+                return <Plan> inner
+    return None
+
+
+def encode_elements(list elements, message, int version):
+    """Encode elements of an array of a message; see encoder.pyi."""
+    cdef Writer w
+    cdef uint8_t room[STACK_ROOM]
+    cdef Plan outer = plan_of(message, version)
+    cdef Encoded encoded = Encoded.__new__(Encoded)
+    encoded.plan = None if outer is None or not elements else plan_inside(outer, type(elements[0]))
+    if encoded.plan is None:
+        raise EncodeError(f"{message.__name__} v{version} has no array of such elements, or there are none")
+    encoded.count = len(elements)
+    encoded.parts = []
+    start_writing(&w, room)
+    w.parts = <PyObject *> encoded.parts
+    try:
+        for element in elements:
+            write_struct(&w, encoded.plan, element)
+        if w.size:
+            encoded.parts.append(PyBytes_FromStringAndSize(<char *> w.data, w.size))
+        return encoded
     finally:
         free(w.heap)
 

@@ -49,9 +49,9 @@ class Replicas:
         partitions = topic.partitions
         return partitions[index] if 0 <= index < len(partitions) else UNKNOWN
 
-    def offline(self, name: str) -> frozenset[int]:
+    def offline(self, topic_id: bytes) -> frozenset[int]:
         """Indexes of the partitions of a topic that cannot be served here."""
-        topic = self._by_name.get(name)
+        topic = self._by_id.get(topic_id)
         if topic is None:
             return frozenset()
         return frozenset(partition.index for partition in topic.partitions if partition.error)

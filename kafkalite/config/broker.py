@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, nearest, refuse_unsafe
 from kafkalite.config.group import check_times
@@ -43,6 +44,9 @@ class BrokerConfig:
     dynamic: Mapping[str, str] = field(default_factory=dict)
 
     values: Mapping[str, Value] = field(init=False, repr=False, compare=False)
+    synonyms: dict[tuple[str, bool], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # a cache
     topic_defaults: TopicConfig = field(init=False, repr=False, compare=False)
     broker_id: int = field(init=False, repr=False, compare=False)
     broker_rack: str | None = field(init=False, repr=False, compare=False)

@@ -104,7 +104,7 @@ def synonymous_setting(
     synonyms = [
         entry
         for at, synonym in enumerate(key.synonyms)
-        for entry in broker_synonyms(config, BROKER_KEYS[synonym.name], with_default=at == 0)
+        for entry in broker_synonyms(config, synonym.name, with_default=at == 0)
     ]
     if key.name in overrides:
         synonyms.insert(0, SettingSynonym(key.name, value, own))
@@ -119,7 +119,7 @@ def describe_broker(config: BrokerConfig, names: Iterable[str] | None = None) ->
 
 def broker_setting(config: BrokerConfig, key: Key) -> Setting:
     """One setting of the broker."""
-    synonyms = tuple(broker_synonyms(config, key, with_default=True))
+    synonyms = broker_synonyms(config, key.name, with_default=True)
     source = synonyms[0].source if synonyms else Source.DEFAULT
     value = None if key.sensitive else key.text(config.values[key.name])
     return Setting(key.name, value, source, not changeable(key), key.sensitive, key.type, key.doc, synonyms)
@@ -136,8 +136,15 @@ def describe_group(
     ]
 
 
-def broker_synonyms(config: BrokerConfig, key: Key, *, with_default: bool) -> list[SettingSynonym]:
-    """The places that have a value for a broker's key, the strongest first."""
+def broker_synonyms(config: BrokerConfig, name: str, *, with_default: bool) -> tuple[SettingSynonym, ...]:
+    """The places that have a value for a broker's key, the strongest first. They are the same for each topic."""
+    found: tuple[SettingSynonym, ...] | None = config.synonyms.get((name, with_default))
+    if found is None:
+        found = config.synonyms[name, with_default] = tuple(find_synonyms(config, BROKER_KEYS[name], with_default))
+    return found
+
+
+def find_synonyms(config: BrokerConfig, key: Key, with_default: bool) -> list[SettingSynonym]:
     places = (
         (config.dynamic, Source.DYNAMIC_BROKER),
         (config.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
@@ -155,7 +162,7 @@ def broker_synonyms(config: BrokerConfig, key: Key, *, with_default: bool) -> li
 
 def chosen(keys: Mapping[str, Key], names: Iterable[str] | None) -> list[Key]:
     """The rows of these names; None = all."""
-    return list(keys.values()) if names is None else [keys[name] for name in sorted(set(names)) if name in keys]
+    return list(keys.values()) if names is None else [keys[name] for name in sorted(keys.keys() & set(names))]
 
 
 # Changing a topic.

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from kafkalite._speedups.codec import RequestHeader, encode_parts, response_header
 from kafkalite._speedups.framing import Connection, Reply
+from kafkalite.clock import Outcome
 from kafkalite.model import Node
+from kafkalite.server.elements import Elements
+from kafkalite.slicing import Steps, finish, grouped
 
 if TYPE_CHECKING:
     from kafkalite.server.broker import Broker
 
 Arguments = ParamSpec("Arguments")
+OBJECTS_MAX = 500  # that one request touches at once; each takes some 1 to 10 us
 
 
 class Call:
@@ -74,6 +78,34 @@ class Call:
                 return
             self.reply.close("internal error: the answer cannot be encoded")
             raise
+
+    def elements(self) -> Elements:
+        """Collects an array of the response, in pieces that are encoded at once where it is large."""
+        return Elements(self.response_type, self.version)
+
+    def answer_from(self, steps: Steps, objects: int) -> None:
+        """Answer with the response that the generator `steps` returns; as `in_slices`."""
+        self.in_slices(steps, objects, self.answer)
+
+    def in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object]) -> None:
+        """Run a generator of this request, in several loop iterations where it touches many objects.
+
+        Arguments:
+            steps: yields after each object. It is closed early when the connection is gone.
+            objects: how many it touches, about; at most OBJECTS_MAX are touched at once.
+            then: called with what `steps` returns. What either of them raises ends the request.
+        """
+        if objects <= OBJECTS_MAX:
+            then(finish(steps))
+            return
+        ended = self.later(partial(self._sliced, then))
+        job = self.broker.slicer.run(grouped(steps), ended)
+        if not job.ended:
+            self.reply.on_gone = job.cancel
+
+    def _sliced(self, then: Callable[[Any], object], outcome: Outcome) -> None:
+        self.reply.on_gone = None
+        then(outcome.result())
 
     def later(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:
         """`callback`, which goes on with this call after its handler has returned; what it raises ends the request."""

@@ -2,6 +2,8 @@
 KIP-569).
 """
 
+from collections.abc import Generator
+
 from kafkalite.cluster.topics import RefusedError
 from kafkalite.config.dynamic import Setting
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -10,38 +12,65 @@ from kafkalite.server.call import Call
 Resource = DescribeConfigsRequest.DescribeConfigsResource
 Result = DescribeConfigsResponse.DescribeConfigsResult
 Config = Result.DescribeConfigsResourceResult
+ALL_KEYS = range(40)  # a resource has some 40 settings
+
 Synonym = Config.DescribeConfigsSynonym
 
 
-def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def describe_configs(call: Call, request: DescribeConfigsRequest) -> None:
     """Describe every resource by itself."""
-    # Each once: an answer may be thousands of times as long as the name that asks for it.
-    asked = {
-        (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
-        for resource in request.resources
-    }
-    return DescribeConfigsResponse(results=[describe(call, request, resource) for resource in asked.values()])
+    call.answer_from(described(call, request), objects_of(request))
 
 
-def describe(call: Call, request: DescribeConfigsRequest, resource: Resource) -> Result:
-    keys = resource.configuration_keys or None  # Kafka takes an empty list for all, too
-    try:
-        settings = call.broker.configs.describe(resource.resource_type, resource.resource_name, keys)
-    except RefusedError as error:
-        return Result(
-            error_code=error.refusal.error,
-            error_message=error.refusal.message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            configs=[],
-        )
-    return Result(
+def objects_of(request: DescribeConfigsRequest) -> int:
+    """How many settings are asked for, about."""
+    return sum(len(resource.configuration_keys or ALL_KEYS) for resource in request.resources)
+
+
+def described(call: Call, request: DescribeConfigsRequest) -> Generator[None, None, DescribeConfigsResponse]:
+    results, seen = call.elements(), set()
+    for resource in request.resources:
+        keys = yield from once(resource.configuration_keys)
+        # Each once: an answer may be thousands of times as long as the name that asks for it.
+        key = resource.resource_type, resource.resource_name, tuple(keys)
+        if key not in seen:
+            seen.add(key)
+            result = yield from describe(
+                call, request, resource, keys or None
+            )  # Kafka takes an empty list for all, too
+            results.add(result, 1 + len(result.configs))
+        yield
+    return DescribeConfigsResponse(results=results.finish())
+
+
+def once(keys: list[str] | None) -> Generator[None, None, list[str]]:
+    """The keys without repetitions."""
+    found: dict[str, None] = {}
+    for key in keys or ():
+        found[key] = None
+        yield
+    return list(found)
+
+
+def describe(
+    call: Call, request: DescribeConfigsRequest, resource: Resource, keys: list[str] | None
+) -> Generator[None, None, Result]:
+    result = Result(
         error_code=0,
         error_message=None,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[config(setting, request.include_synonyms, request.include_documentation) for setting in settings],
+        configs=[],
     )
+    try:
+        settings = call.broker.configs.describe(resource.resource_type, resource.resource_name, keys)
+    except RefusedError as error:
+        result.error_code, result.error_message = error.refusal.error, error.refusal.message
+        return result
+    for setting in settings:
+        yield
+        result.configs.append(config(setting, request.include_synonyms, request.include_documentation))
+    return result
 
 
 def config(setting: Setting, with_synonyms: bool, with_documentation: bool) -> Config:

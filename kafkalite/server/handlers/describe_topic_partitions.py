@@ -2,7 +2,11 @@
 (KIP-966).
 """
 
-from kafkalite.cluster.image import TopicImage
+from collections.abc import Generator, Iterable
+from heapq import merge
+from itertools import islice
+
+from kafkalite.cluster.image import ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -14,38 +18,54 @@ from kafkalite.state.topic_names import complaint, is_internal
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 Partition = Topic.DescribeTopicPartitionsResponsePartition
+SORTED_AT_ONCE = 1000
+
 Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
-def describe_topic_partitions(call: Call, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def describe_topic_partitions(call: Call, request: DescribeTopicPartitionsRequest) -> None:
     """Describe what is asked (no names = all topics) from the cursor on, up to the partition limit."""
+    image = call.broker.image
     limit = max(1, min(request.response_partition_limit, call.broker.config.max_request_partition_size_limit))
-    start_topic, start_partition = (
-        (request.cursor.topic_name, request.cursor.partition_index) if request.cursor else ("", 0)
-    )
-    names = sorted({topic.name for topic in request.topics} or call.broker.image.topics)
-    answered: list[Topic] = []
-    for name in names:
-        if name < start_topic:
-            continue
+    call.answer_from(steps_of(call, image, request, limit), limit + len(request.topics or image.topics))
+
+
+def steps_of(
+    call: Call, image: ClusterImage, request: DescribeTopicPartitionsRequest, limit: int
+) -> Generator[None, None, DescribeTopicPartitionsResponse]:
+    cursor = request.cursor
+    start_topic, start_partition = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
+    answered, next_cursor = call.elements(), None
+    for name in (yield from sorted_names(request, image, start_topic)):
+        yield
         first = max(0, start_partition) if name == start_topic else 0
         if limit == 0:
-            return DescribeTopicPartitionsResponse(
-                topics=answered, next_cursor=Cursor(topic_name=name, partition_index=first)
-            )
-        topic = call.broker.image.topics.get(name)
+            next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        topic = image.topics.get(name)
         if topic is None:
-            answered.append(unknown(name))
+            answered.add(unknown(name))
             continue
-        described = describe(call, topic, first, limit)
-        answered.append(described)
+        described = yield from describe(call, topic, first, limit)
+        answered.add(described, 1 + len(described.partitions))
         limit -= len(described.partitions)
         reached = first + len(described.partitions)
         if reached < len(topic.partitions):
-            return DescribeTopicPartitionsResponse(
-                topics=answered, next_cursor=Cursor(topic_name=name, partition_index=reached)
-            )
-    return DescribeTopicPartitionsResponse(topics=answered, next_cursor=None)
+            next_cursor = Cursor(topic_name=name, partition_index=reached)
+            break
+    return DescribeTopicPartitionsResponse(topics=answered.finish(), next_cursor=next_cursor)
+
+
+def sorted_names(
+    request: DescribeTopicPartitionsRequest, image: ClusterImage, start: str
+) -> Generator[None, None, Iterable[str]]:
+    """The names that are asked for, from `start` on, in order. They are sorted in parts: 100,000 take 50 ms at once."""
+    names = dict.fromkeys(topic.name for topic in request.topics) or image.topics
+    left, parts = iter(names), []
+    while part := list(islice(left, SORTED_AT_ONCE)):
+        parts.append(sorted(name for name in part if name >= start))
+        yield
+    return merge(*parts)
 
 
 def unknown(name: str) -> Topic:
@@ -53,11 +73,14 @@ def unknown(name: str) -> Topic:
     return Topic(error_code=error, name=name, topic_id=bytes(16), is_internal=is_internal(name), partitions=[])
 
 
-def describe(call: Call, topic: TopicImage, first: int, limit: int) -> Topic:
+def describe(call: Call, topic: TopicImage, first: int, limit: int) -> Generator[None, None, Topic]:
     indexes = range(len(topic.partitions))[first : first + limit]
-    partitions = describe_partitions(call, topic, Partition, indexes)
-    for partition in partitions:  # null would be legal, but Java's admin client fails on it
+    partitions = []
+    for partition in describe_partitions(topic, Partition, indexes, call.broker.replicas.offline(topic.topic_id)):
+        # null would be legal, but Java's admin client fails on it
         partition.eligible_leader_replicas = partition.last_known_elr = []
+        partitions.append(partition)
+        yield
     return Topic(
         error_code=0,
         name=topic.name,

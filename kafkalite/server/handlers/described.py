@@ -1,6 +1,6 @@
 """What Metadata and DescribeTopicPartitions both say of a partition."""
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 from kafkalite.cluster.image import NO_LEADER, TopicImage
@@ -14,60 +14,61 @@ Described = TypeVar(
     MetadataResponse.MetadataResponseTopic.MetadataResponsePartition,
     DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic.DescribeTopicPartitionsResponsePartition,
 )
+Kept = tuple[TopicImage, list[Any]]
 
 
 class Descriptions:
-    """Partitions as they were described last, by topic and message: clients ask for all of them over and over.
+    """Partitions as they were described last, encoded, by topic and version: clients ask for all of them over and over.
 
     A description is used again for the very same image of a topic, with nothing offline; so it is never out of date.
-    Descriptions are not changed by whoever gets them.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, dict[type, tuple[TopicImage, list[Any]]]] = {}
+        self._kept: dict[str, dict[tuple[type, int], Kept]] = {}
 
-    def of(self, topic: TopicImage, message: type[Described]) -> list[Described] | None:
+    def of(self, topic: TopicImage, message: type, version: int) -> list[Any] | None:
         """What was kept for this image of the topic."""
-        image, described = self._kept.get(topic.name, {}).get(message, (None, None))
+        image, described = self._kept.get(topic.name, {}).get((message, version), (None, None))
         return described if image is topic else None
 
-    def keep(self, topic: TopicImage, message: type[Described], described: list[Described]) -> None:
+    def keep(self, topic: TopicImage, message: type, version: int, described: list[Any]) -> None:
         """Remember it until the topic changes."""
-        self._kept.setdefault(topic.name, {})[message] = topic, described
+        self._kept.setdefault(topic.name, {})[message, version] = topic, described
 
     def forget(self, name: str) -> None:
         """The topic is gone."""
         self._kept.pop(name, None)
 
 
-def describe_all(call: Call, topic: TopicImage, message: type[Described]) -> list[Described]:
-    """One `message` for each partition of the topic."""
-    descriptions, offline = call.broker.descriptions, call.broker.replicas.offline(topic.name)
-    kept = None if offline else descriptions.of(topic, message)
-    if kept is None:
-        kept = describe_partitions(call, topic, message, range(len(topic.partitions)))
-        if not offline:
-            descriptions.keep(topic, message, kept)
+def describe_all(call: Call, topic: TopicImage, message: type[Described]) -> Generator[None, None, list[Any]]:
+    """One `message` for each partition of the topic, as an array of the response."""
+    broker, version = call.broker, call.version
+    offline = broker.replicas.offline(topic.topic_id)
+    kept = None if offline else broker.descriptions.of(topic, message, version)
+    if kept is not None:
+        return kept
+    described = call.elements()
+    for partition in describe_partitions(topic, message, range(len(topic.partitions)), offline):
+        described.add(partition)
+        yield
+    kept = described.encoded()
+    if not offline and broker.image.topics.get(topic.name) is topic:  # else it would be kept for a deleted topic
+        broker.descriptions.keep(topic, message, version, kept)
     return kept
 
 
 def describe_partitions(
-    call: Call, topic: TopicImage, message: type[Described], indexes: Iterable[int]
-) -> list[Described]:
+    topic: TopicImage, message: type[Described], indexes: Iterable[int], offline: frozenset[int]
+) -> Iterator[Described]:
     """One `message` for each of these partitions; an offline one has no leader and says so."""
-    offline = call.broker.replicas.offline(topic.name)
-    described = []
     for index in indexes:
         partition, is_offline = topic.partitions[index], index in offline
-        described.append(
-            message(
-                error_code=KafkaErrorCode.LEADER_NOT_AVAILABLE if is_offline else 0,
-                partition_index=index,
-                leader_id=NO_LEADER if is_offline else partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                offline_replicas=list(partition.replicas) if is_offline else [],
-            )
+        yield message(
+            error_code=KafkaErrorCode.LEADER_NOT_AVAILABLE if is_offline else 0,
+            partition_index=index,
+            leader_id=NO_LEADER if is_offline else partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=list(partition.replicas) if is_offline else [],
         )
-    return described

@@ -7,12 +7,13 @@ one); v13 top-level error. Brokers are named by the address this connection reac
 is set. Deviations: an auto-created topic is answered with its partitions at once instead of LEADER_NOT_AVAILABLE first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from functools import partial
 
-from kafkalite.cluster.image import UNASSIGNED_ID, TopicImage
+from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import OBJECTS_MAX, Call
 from kafkalite.server.handlers.described import describe_all
 from kafkalite.state.topic_names import complaint, is_internal
 
@@ -23,24 +24,39 @@ TOPIC_ID_SINCE = 12
 Broker = MetadataResponse.MetadataResponseBroker
 Topic = MetadataResponse.MetadataResponseTopic
 Partition = Topic.MetadataResponsePartition
+TopicSteps = Generator[None, None, Topic]
 
 
-def metadata(call: Call, request: MetadataRequest) -> MetadataResponse | None:
-    """Describe the cluster as this broker sees it now, after creating what may be created."""
-    if call.version < TOPIC_ID_SINCE and any(by_id_only(wanted) for wanted in request.topics or ()):
-        return refused(request)
-    asked = request.topics or ()
-    names = [wanted.name for wanted in asked if wanted.name is not None and wanted.topic_id == UNASSIGNED_ID]
-    missing = [name for name in names if is_missing(call, name)]
+def metadata(call: Call, request: MetadataRequest) -> None:
+    """Describe the cluster as this broker sees it, after creating what may be created."""
+    objects = len(request.topics or ())
+    call.in_slices(missing_names(call, request), objects, partial(create_missing, call, request))
+
+
+def missing_names(call: Call, request: MetadataRequest) -> Generator[None, None, list[str] | None]:
+    """The topics to create; None where the request is refused."""
     may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
-    if not missing or not may_create:
-        return answer(call, request, {})
+    may_create = may_create and call.broker.config.auto_create_topics_enable
+    ids_refused = call.version < TOPIC_ID_SINCE
+    missing = []
+    for wanted in request.topics or () if may_create or ids_refused else ():
+        if ids_refused and by_id_only(wanted):
+            return None
+        name = wanted.name
+        if may_create and name is not None and wanted.topic_id == UNASSIGNED_ID and is_missing(call, name):
+            missing.append(name)
+        yield
+    return missing
 
-    def created(errors: Mapping[str, int]) -> None:
-        call.answer(answer(call, request, errors))
 
-    call.broker.topics.create_on_demand(missing, call.later(created))
-    return None
+def create_missing(call: Call, request: MetadataRequest, missing: list[str] | None) -> None:
+    """Go on with the topics that the request names and that are not there."""
+    if missing is None:
+        call.answer(refused(request))
+    elif missing:
+        call.broker.topics.create_on_demand(missing, call.later(partial(answer, call, request)))
+    else:
+        answer(call, request, {})
 
 
 def by_id_only(wanted: MetadataRequest.MetadataRequestTopic) -> bool:
@@ -60,51 +76,81 @@ def refused(request: MetadataRequest) -> MetadataResponse:
 
 
 def is_missing(call: Call, name: str) -> bool:
-    return name not in call.broker.image.topics and complaint(name) is None
+    return name not in call.broker.tables.topics and complaint(name) is None
 
 
-def answer(call: Call, request: MetadataRequest, errors: Mapping[str, int]) -> MetadataResponse:
-    image = call.broker.image
+def answer(call: Call, request: MetadataRequest, errors: Mapping[str, int]) -> None:
+    """Send the cluster as one image has it, whatever changes meanwhile; `errors`: of topics that were not created."""
+    image, asked = call.broker.image, request.topics
+    if asked is None or (call.version == NAMES_EMPTY_MEANS_ALL and not asked):
+        topics = list(image.topics.values())
+        call.answer_from(described(call, image, map(partial(describe, call), topics)), objects_of(topics))
+        return
+    named = [] if len(asked) > OBJECTS_MAX else [image_of(image, wanted.name, wanted.topic_id) for wanted in asked]
+    objects = len(asked) + objects_of([topic for topic in named if topic is not None])
+    call.answer_from(described(call, image, asked_topics(call, image, asked, errors)), objects)
+
+
+def objects_of(topics: list[TopicImage]) -> int:
+    """How many objects an answer of these topics touches, about."""
+    return len(topics) if len(topics) > OBJECTS_MAX else sum(1 + len(topic.partitions) for topic in topics)
+
+
+def asked_topics(
+    call: Call, image: ClusterImage, asked: list[MetadataRequest.MetadataRequestTopic], errors: Mapping[str, int]
+) -> Iterator[TopicSteps | None]:
+    """Each topic once, then None: an answer may be a thousand times as long as the name that asks for it."""
+    seen = set()
+    for wanted in asked:
+        key = wanted.name, wanted.topic_id
+        yield None if key in seen else answered(call, image, errors, *key)
+        seen.add(key)
+
+
+def described(
+    call: Call, image: ClusterImage, topics: Iterable[TopicSteps | None]
+) -> Generator[None, None, MetadataResponse]:
+    """The response, from generators of which each returns a topic; None for nothing."""
+    answered = call.elements()
+    for topic in topics:
+        if topic is not None:
+            answered.add((yield from topic))
+        yield
     nodes = call.broker.nodes(call.connection)
     return MetadataResponse(
         brokers=[Broker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack) for node in nodes],
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        topics=list(answered_topics(call, request, errors)),
+        topics=answered.finish(),
     )
 
 
-def answered_topics(call: Call, request: MetadataRequest, errors: Mapping[str, int]) -> Iterator[Topic]:
-    asked = request.topics
-    if asked is None or (call.version == NAMES_EMPTY_MEANS_ALL and not asked):
-        yield from (describe(call, topic) for topic in call.broker.image.topics.values())
-        return
-    # Each once, as in Kafka: an answer may be a thousand times as long as the name that asks for it.
-    for name, topic_id in dict.fromkeys((wanted.name, wanted.topic_id) for wanted in asked):
-        yield by_id(call, topic_id) if name is None or topic_id != UNASSIGNED_ID else by_name(call, name, errors)
+def image_of(image: ClusterImage, name: str | None, topic_id: bytes) -> TopicImage | None:
+    """The topic that is asked for: by its id where there is one."""
+    if name is None or topic_id != UNASSIGNED_ID:
+        return image.topics_by_id.get(topic_id)
+    return image.topics.get(name)
 
 
-def by_id(call: Call, topic_id: bytes) -> Topic:
-    topic = call.broker.image.topics_by_id.get(topic_id)
-    if topic is None:
-        return Topic(error_code=KafkaErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
-    return describe(call, topic)
-
-
-def by_name(call: Call, name: str, errors: Mapping[str, int]) -> Topic:
-    topic = call.broker.image.topics.get(name)
+def answered(
+    call: Call, image: ClusterImage, errors: Mapping[str, int], name: str | None, topic_id: bytes
+) -> TopicSteps:
+    topic = image_of(image, name, topic_id)
     if topic is not None:
-        return describe(call, topic)
+        return (yield from describe(call, topic))
+    if name is None or topic_id != UNASSIGNED_ID:
+        return Topic(error_code=KafkaErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[])
     unknown = KafkaErrorCode.INVALID_TOPIC_EXCEPTION if complaint(name) else KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     error = errors.get(name) or unknown
     return Topic(error_code=error, name=name, topic_id=UNASSIGNED_ID, is_internal=is_internal(name), partitions=[])
 
 
-def describe(call: Call, topic: TopicImage) -> Topic:
+def describe(call: Call, topic: TopicImage) -> TopicSteps:
+    partitions = yield from describe_all(call, topic, Partition)
     return Topic(
         error_code=0,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=describe_all(call, topic, Partition),
+        partitions=partitions,
     )

@@ -1,0 +1,163 @@
+"""Requests that touch many objects are served over many loop iterations, and their answers are the same as at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
+from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.schema import Request
+from kafkalite.server import call as call_module
+from kafkalite.server import elements
+from kafkalite.server.handlers import describe_topic_partitions
+from kafkalite.slicing import Steps, grouped
+from tests.kit.server import ANSWER_S, Client, Hub, Wire, batch
+
+TOPICS = ("a", "b", "c", "d")
+PARTITIONS = 5
+TINY_S = 1e-9  # one step per loop iteration
+
+
+class Iterations:
+    """Makes each request run one step per loop iteration, and counts them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, client: Client) -> None:
+        self._patch = monkeypatch
+        self._slicer = client.broker.slicer
+        self.steps = 0
+
+    def slice_all(self) -> None:
+        self._patch.setattr(call_module, "OBJECTS_MAX", -1)
+        self._patch.setattr(call_module, "grouped", self._single)
+        self._patch.setattr(elements, "PIECE_STRUCTS", 2)
+        self._patch.setattr(describe_topic_partitions, "SORTED_AT_ONCE", 2)
+        self._patch.setattr(self._slicer, "_budget_s", TINY_S)
+
+    def _single(self, steps: Steps) -> Steps:
+        single = grouped(steps, 1)
+        while True:
+            try:
+                next(single)
+            except StopIteration as end:
+                return end.value
+            self.steps += 1
+            yield
+
+
+@pytest.fixture
+async def full(client: Client) -> Client:
+    """A client of a broker with topics and records."""
+    await client.create(*TOPICS, partitions=PARTITIONS, retention_ms="1000000")
+    for topic in TOPICS[:2]:
+        for index in range(PARTITIONS):
+            await client.produce(topic, batch(b"1", b"2"), partition=index)
+    offline = client.broker.replicas.partition("b", b"", 3, by_id=False)
+    assert not isinstance(offline, int)
+    offline.error = 56
+    return client
+
+
+@pytest.fixture
+def iterations(monkeypatch: pytest.MonkeyPatch, full: Client) -> Iterations:
+    return Iterations(monkeypatch, full)
+
+
+def metadata(*names: str) -> MetadataRequest:
+    topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names] if names else None
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+
+
+def configs(*keys: str) -> DescribeConfigsRequest:
+    resources = [
+        DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=2, resource_name=name, configuration_keys=list(keys) or None
+        )
+        for name in (*TOPICS, "a", "missing")
+    ]
+    return DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
+
+
+def partitions_of(*names: str, limit: int = 7, cursor: tuple[str, int] | None = None) -> DescribeTopicPartitionsRequest:
+    return DescribeTopicPartitionsRequest(
+        topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=None
+        if cursor is None
+        else DescribeTopicPartitionsRequest.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+    )
+
+
+REQUESTS: list[tuple[Request, int]] = [
+    *((metadata(), version) for version in (1, 8, 12)),
+    (metadata("d", "a", "missing", "a", "not/valid", "b"), 12),
+    (configs(), 4),
+    (configs("retention.ms", "nothing", "cleanup.policy", "retention.ms"), 1),
+    (partitions_of(), 0),
+    (partitions_of(limit=2000), 0),
+    (partitions_of("c", "b", "missing", cursor=("b", 4)), 0),
+]
+
+
+@pytest.mark.parametrize(("request_", "version"), REQUESTS, ids=lambda value: type(value).__name__)
+async def test_sliced_answer_is_the_answer_at_once(
+    full: Client, iterations: Iterations, request_: Request, version: int
+) -> None:
+    at_once = await full.call(request_, version)
+    assert iterations.steps == 0
+    iterations.slice_all()
+    for _ in range(2):  # also from what the first one kept
+        assert await full.call(request_, version) == at_once
+    assert iterations.steps > len(TOPICS)
+
+
+async def steps(iterations: Iterations, count: int) -> None:
+    """Wait until the request under way has taken so many steps."""
+    until = iterations.steps + count
+    async with asyncio.timeout(ANSWER_S):
+        while iterations.steps < until:
+            await asyncio.sleep(0)
+
+
+async def test_metadata_is_of_one_moment_whatever_changes_meanwhile(
+    full: Client, iterations: Iterations, hub: Hub
+) -> None:
+    before = await full.call(metadata(), 12)
+    iterations.slice_all()
+    wire = Wire(hub)
+    full.broker.descriptions.forget("d")
+    wire.send((metadata(), 12))
+    await steps(iterations, 3)
+    await full.delete("a", "d")
+    await full.create("d", "e", partitions=2)
+    assert wire.answers() == []
+    assert (await wire.answer()).topics == before.topics
+    after = {topic.name: len(topic.partitions) for topic in (await full.call(metadata(), 12)).topics}
+    assert after == {"b": PARTITIONS, "c": PARTITIONS, "d": 2, "e": 2}
+
+
+async def test_request_of_a_closed_connection_ends(full: Client, iterations: Iterations, hub: Hub) -> None:
+    iterations.slice_all()
+    wire = Wire(hub)
+    wire.send((configs(), 4))
+    await steps(iterations, 3)
+    wire.hang_up()
+    taken = iterations.steps
+    await full.call(metadata("a"), 12)
+    await full.call(metadata("a"), 12)
+    assert iterations.steps <= taken + 2 * (PARTITIONS + 5)
+
+
+async def test_what_a_sliced_request_raises_ends_it(
+    full: Client, iterations: Iterations, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iterations.slice_all()
+    wire = Wire(hub)
+    wire.send((metadata(), 12))
+    await steps(iterations, 3)
+    monkeypatch.setattr(full.broker, "nodes", None)  # which the last step calls
+    async with asyncio.timeout(ANSWER_S):
+        while not wire.closed:
+            await asyncio.sleep(0)
