@@ -117,6 +117,10 @@ class Client:
     def join_alone(self, groups: Sequence[str], topic: str, session_ms: int) -> None:
         """Each group gets one classic member, which stays until its session expires."""
         self._coordinated(groups[0])
+        for at in range(0, len(groups), DEPTH):  # in parts, so that no session expires before its SyncGroup
+            self._join_alone(groups[at : at + DEPTH], topic, session_ms)
+
+    def _join_alone(self, groups: Sequence[str], topic: str, session_ms: int) -> None:
         left = list(groups)
         while left:
             found = list(map(wire.joined, self.pipelined([wire.join(group, topic, session_ms) for group in left])))

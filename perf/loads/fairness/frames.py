@@ -10,6 +10,10 @@ from perf.loads.fairness.client import Client
 
 BIG, BIG_TOPICS = "big", 12
 NO_STATE = "NoSuchState"
+KEYS = [
+    *("retention.ms", "retention.bytes", "segment.ms", "segment.bytes"),
+    *("cleanup.policy", "max.message.bytes", "min.insync.replicas", "compression.type"),
+]
 
 
 class Frame(Hostile):
@@ -187,8 +191,8 @@ LOADS = (
     ),
     Frame("metadata-100000", "Metadata of 100,000 unknown topics", lambda turn: wire.metadata(_many_names(turn))),
     Frame(
-        "describe-config-keys", "DescribeConfigs of one topic 20,000 times with a list of keys each",
-        lambda turn: wire.describe_configs([f"{BIG}-0"], 1, turn.scaled(20_000, 1_000)), _one_partition,
+        "describe-config-keys", "DescribeConfigs of one topic 20,000 times with a list of 8 keys each",
+        lambda turn: wire.describe_configs([f"{BIG}-0"], KEYS, turn.scaled(20_000, 1_000)), _one_partition,
     ),
     Frame(
         "list-offsets-100000", "ListOffsets of 100,000 partitions, all but one unknown",

@@ -8,7 +8,7 @@ from perf.loads.fairness import wire
 from perf.loads.fairness.base import KAFKALITE, Hostile, group_names
 from perf.loads.fairness.client import Client
 
-SESSION_MS = 15_000  # longer than the members take to join
+SESSION_MS = 30_000  # longer than the members take to join
 JOIN_S = 2.0
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
 

@@ -40,6 +40,8 @@ class Stream:
         request: the bytes sent each time; responses have any size.
         interval_s: between two planned moments.
         broker: the delay of the thread that answers, or None if there is not one such thread.
+
+    A subclass may send other bytes each time (`request`) and read responses (`took`).
     """
 
     def __init__(self, host: str, port: int, request: bytes, interval_s: float, broker: Delay | None) -> None:
@@ -49,14 +51,35 @@ class Stream:
         self._broker = broker
         self._asked = deque[Asked]()
         self._tail = bytearray()
+        self._now = self._broker_now_s = self._queued_s = 0.0
         self.next_at = time.perf_counter() + interval_s
 
     def ask(self, now: float, queued_s: float) -> None:
         """Send the requests whose moments have come; `queued_s`: how long this process queued for a core just now."""
         while self.next_at <= now:
-            self._asked.append(Asked(self.next_at, min(queued_s, now - self.next_at), self._broker_s()))
-            self.socket.sendall(self._request)
+            self.ask_one(self.next_at, min(queued_s, now - self.next_at))
             self.next_at += self._interval_s
+
+    def ask_one(self, planned: float, queued_s: float) -> Asked:
+        """Send a request now that was planned for another moment."""
+        asked = Asked(planned, queued_s, self._broker_s())
+        self._asked.append(asked)
+        self.socket.sendall(self.request())
+        return asked
+
+    def request(self) -> bytes:
+        """The next request."""
+        return self._request
+
+    def took(self, response: bytes, asked: Asked) -> None:
+        """The response to a request came, given without its size."""
+        self.waits.append(self.wait_since(asked))
+
+    def wait_since(self, asked: Asked) -> Wait:
+        """From a request, of any stream to the same broker, to the responses that are being taken now."""
+        wall_s = self._now - asked.planned
+        queued_s = asked.queued_s + self._broker_now_s - asked.broker_s + self._queued_s
+        return Wait(wall_s, max(0.0, wall_s - queued_s))
 
     def receive(self, queued_s: float) -> None:
         """Take what has come; `queued_s` as for `ask`. Raises ConnectionError when the server closed the connection."""
@@ -64,13 +87,11 @@ class Stream:
         if not data:
             raise ConnectionError(f"the server on port {self.socket.getpeername()[1]} closed the connection")
         self._tail += data
-        now, broker_s = time.perf_counter(), self._broker_s()
+        self._now, self._broker_now_s, self._queued_s = time.perf_counter(), self._broker_s(), queued_s
         while len(self._tail) >= 4 and len(self._tail) - 4 >= (size := struct.unpack_from(">i", self._tail)[0]):
+            response = bytes(self._tail[4 : 4 + size])
             del self._tail[: 4 + size]
-            asked = self._asked.popleft()
-            wall_s = now - asked.planned
-            all_queued_s = asked.queued_s + broker_s - asked.broker_s + queued_s
-            self.waits.append(Wait(wall_s, max(0.0, wall_s - all_queued_s)))
+            self.took(response, self._asked.popleft())
 
     @property
     def under_way(self) -> bool:

@@ -81,9 +81,9 @@ def tagged_metadata(tags: int) -> bytes:
     return frame(METADATA, 12, 0, b"\1\0\0" + varint(tags) + unknown, flexible=True)
 
 
-def describe_configs(topics: Iterable[str], keys: int | None = None, repeat: int = 1) -> bytes:
-    """DescribeConfigs v1 of topics, all keys (None) or lists of so many unknown ones; each topic `repeat` times."""
-    wanted = b"\xff\xff\xff\xff" if keys is None else names(f"key.{number}" for number in range(keys))
+def describe_configs(topics: Iterable[str], keys: Sequence[str] | None = None, repeat: int = 1) -> bytes:
+    """DescribeConfigs v1 of topics, all keys (None) or these; each topic `repeat` times."""
+    wanted = b"\xff\xff\xff\xff" if keys is None else names(keys)
     each = [struct.pack(">b", TOPIC_RESOURCE) + text(name) + wanted for name in topics]
     return frame(DESCRIBE_CONFIGS, 1, 0, array(each * repeat) + b"\0", flexible=False)
 
@@ -128,13 +128,14 @@ def produced(response: bytes) -> set[int]:
 def fetch(
     topics: Mapping[str, Sequence[int]],
     *,
+    offset: int = 0,
     session: int = 0,
     epoch: int = -1,
     max_wait_ms: int = 0,
     min_bytes: int = 1,
 ) -> bytes:
-    """Fetch v11 from offset 0; epoch -1: without a session, 0: begin one, above: an incremental one."""
-    part_tail = struct.pack(">iqqi", -1, 0, -1, FETCH_BYTES_MAX)
+    """Fetch v11 from one offset; epoch -1: without a session, 0: begin one, above: an incremental one."""
+    part_tail = struct.pack(">iqqi", -1, offset, -1, FETCH_BYTES_MAX)
     each = (text(name) + array(struct.pack(">i", index) + part_tail for index in of) for name, of in topics.items())
     limits = struct.pack(">iiiib", -1, max_wait_ms, min_bytes, FETCH_BYTES_MAX, 0)
     body = limits + struct.pack(">ii", session, epoch) + array(each) + array(()) + text("")
@@ -145,6 +146,23 @@ def session_of(response: bytes) -> tuple[int, int]:
     """The error code and the fetch session of a response to `fetch`."""
     reader = Reader(response, 8)
     return reader.int16(), reader.int32()
+
+
+def records_of(response: bytes) -> bytes:
+    """The record batches in a response to `fetch` of one partition. Raises ValueError if it has an error code."""
+    reader = Reader(response, 8)
+    error, _, topics = reader.int16(), reader.int32(), reader.int32()
+    if error or not topics:
+        raise ValueError(f"a fetch failed with error {error} and {topics} topics")
+    reader.text()
+    reader.take(8)
+    if error := reader.int16():
+        raise ValueError(f"a fetch of a partition failed with error {error}")
+    reader.take(24)
+    for _ in range(reader.int32()):
+        reader.take(16)
+    reader.int32()
+    return reader.data()
 
 
 def list_offsets(topics: Mapping[str, Sequence[int]]) -> bytes:

@@ -15,7 +15,7 @@ REQUESTS = {
     "delete_topics.v3": wire.delete_topics(["a", "b"]),
     "metadata.v4": wire.metadata(["a"]),
     "metadata.v12": wire.tagged_metadata(0),
-    "describe_configs.v1": wire.describe_configs(["a"], 2, 3),
+    "describe_configs.v1": wire.describe_configs(["a"], ["k", "l"], 3),
     "describe_log_dirs.v1": wire.describe_log_dirs(),
     "produce.v7": wire.produce("a", {0: b"x", 5: b"yz"}),
     "fetch.v11": wire.fetch({"a": [0, 1]}, session=3, epoch=4, max_wait_ms=5),
