@@ -16,6 +16,7 @@ from typing import Any, ParamSpec
 import click
 
 from kafkalite.cli.failure import fail
+from kafkalite.config.listeners import PORT_MAX
 from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
 from kafkalite.net.peer import Peer
 
@@ -32,7 +33,7 @@ NEXT_STEPS: dict[int, str] = {
 
 P = ParamSpec("P")
 
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^:/\[\]\s]+)):([0-9]{1,5})")
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^:/\[\]\s]+)):([0-9]{1,10})")
 
 bootstrap_option = click.option(
     "-b",
@@ -51,8 +52,10 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 def parse_address(address: str) -> tuple[str, int]:
     """Split HOST:PORT ([::1]:9092 for IPv6); ends the command when it is neither."""
     found = _ADDRESS.fullmatch(address.strip())
-    if found is None or not 0 < int(found[3]) < 65536:
-        fail(f"{address!r} is no address; write HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
+    if found is None:
+        fail(f"{address!r} is not an address; write HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
+    if not 0 < int(found[3]) <= PORT_MAX:
+        fail(f"{address!r}: the port is {found[3]}, allowed is 1 to {PORT_MAX}")
     return found[1] or found[2], int(found[3])
 
 
@@ -66,15 +69,16 @@ async def connect(bootstrap: str) -> AsyncIterator[Peer]:
         await peer.close()
 
 
-async def first_that_answers(addresses: Sequence[tuple[str, int]]) -> Peer:
-    """An open connection; the error of the last one when none answers."""
+async def first_that_answers(addresses: Sequence[tuple[str, int]], *, report: bool = True) -> Peer:
+    """An open connection; the error of the last one when none answers. `report`: print why others did not answer."""
     *others, last = addresses
     for host, port in others:
         peer = Peer(host, port, client_id=CLIENT_ID)
         try:
             await peer.connect()
         except (KafkaConnectionError, KafkaTimeoutError) as error:
-            click.echo(f"kafkalite: {error}", err=True)
+            if report:
+                click.echo(f"kafkalite: {error}", err=True)
         else:
             return peer
     peer = Peer(*last, client_id=CLIENT_ID)

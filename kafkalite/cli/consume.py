@@ -11,10 +11,12 @@ from typing import Any
 
 import click
 
-from kafkalite.cli.client import bootstrap_option, check, command_runner
+from kafkalite.cli.client import bootstrap_option, command_runner
 from kafkalite.cli.failure import fail
 from kafkalite.cli.leaders import EARLIEST, LATEST, READ_COMMITTED, Leaders
 from kafkalite.cli.lines import described
+from kafkalite.cli.retries import Retries, require
+from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -22,6 +24,7 @@ from kafkalite.records import Batch, Record, batches
 from kafkalite.records.control import ControlType, control_type
 
 WAIT_MS = 500
+REFRESH_S = 2.0  # how often new partitions and new leaders are looked for while records are awaited
 BYTES_MAX = 8 * 1024 * 1024
 
 FetchTopic = FetchRequest.FetchTopic
@@ -37,16 +40,17 @@ Examples:
   kafkalite consume orders --from-beginning --follow  both
   kafkalite consume orders --from-beginning -n 10 --json
   kafkalite consume orders --partition 0 --offset 42 -n 1
-"""
+
+A broker that restarts is waited for, up to 120 s, and reading continues behind the last record that was printed."""
 )
 @click.argument("topic")
 @click.option(
-    "-e", "--from-beginning", is_flag=True, help="Begin at the earliest record; else with what comes from now on."
+    "-e", "--from-beginning", is_flag=True, help="Start at the earliest record; without it, at the first new one."
 )
-@click.option("-o", "--offset", type=click.IntRange(min=0), help="Begin at this offset (with --partition).")
-@click.option("-p", "--partition", type=int, help="Read this partition alone.")
-@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many records.")
-@click.option("-f", "--follow", is_flag=True, help="Go on waiting at the end of the topic.")
+@click.option("-o", "--offset", type=click.IntRange(min=0), help="Start at this offset (with --partition).")
+@click.option("-p", "--partition", type=int, help="Read only this partition.")
+@click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after N records.", metavar="N")
+@click.option("-f", "--follow", is_flag=True, help="Wait for new records, also in new partitions.")
 @click.option("-k", "--key-separator", metavar="TEXT", help="Print the key too, and this between key and value.")
 @click.option(
     "--json",
@@ -83,7 +87,8 @@ async def consume(
         if partition is not None and not 0 <= partition < total:
             fail(f"{topic} has partitions 0 to {total - 1}, not {partition}")
         chosen = range(total) if partition is None else [partition]
-        reader = Reader(leaders, topic, json_writer(topic) if as_json else plain_writer(key_separator), count)
+        write = json_writer(topic) if as_json else plain_writer(key_separator)
+        reader = Reader(leaders, topic, write, count, partition)
         places = [TopicPartition(topic, index) for index in chosen]
         ends = await leaders.offsets(dict.fromkeys(places, LATEST))
         starts = await leaders.offsets(dict.fromkeys(places, EARLIEST)) if from_beginning else ends
@@ -101,30 +106,78 @@ async def consume(
 class Reader:
     """Reads some partitions of a topic side by side and writes what it finds.
 
-    Arguments: `write` makes the line of a record of a partition; `count` records are written at most, None = all.
-    `positions` and `ends` (of what is there now) are offsets by partition, set by the caller.
+    A broker that restarts or hands a partition over is followed: the connection is opened again, the leaders are asked
+    for, and reading continues at the position of each partition, so that no record is written twice or left out.
+
+    Args:
+        write: makes the line of a record of a partition.
+        count: records to write at most, None = all.
+        fixed: the partition to read alone, None = all of the topic, also those that are created later.
+
+    Attributes:
+        positions, ends: offsets by partition, the next one to read and the log end at the start; set by the caller.
     """
 
-    def __init__(self, leaders: Leaders, topic: str, write: Callable[[int, Record], bytes], count: int | None) -> None:
+    def __init__(
+        self,
+        leaders: Leaders,
+        topic: str,
+        write: Callable[[int, Record], bytes],
+        count: int | None,
+        fixed: int | None = None,
+    ) -> None:
         self.positions: dict[int, int] = {}
         self.ends: dict[int, int] = {}
         self._leaders = leaders
         self._topic = topic
         self._write = write
         self._left = count
+        self._fixed = fixed
+        self._refresh_at = 0.0
+        self._retries = Retries()
 
     async def run(self, *, follow: bool) -> None:
-        """Read until every partition has reached its end, or for ever; until enough records are written in any case."""
+        """Read until every partition has reached its end, or for ever; until enough records are written in any case.
+
+        Raises KafkaError when a broker fails with an error that is not retriable, or does not come back in time.
+        """
+        self._refresh_at = self._now() + REFRESH_S
         while self._left != 0 and (wanted := [p for p in self.positions if follow or not self._at_end(p)]):
-            by_leader: dict[Peer, list[int]] = {}
-            for partition in wanted:
-                by_leader.setdefault(await self._leaders.leader(self._topic, partition), []).append(partition)
-            answers = await asyncio.gather(*(self._fetch(peer, some) for peer, some in by_leader.items()))
+            try:
+                if self._now() >= self._refresh_at:
+                    await self._refresh(follow)
+                    continue
+                answers = await self._fetch_all(wanted)
+            except KafkaError as error:
+                await self._retries.pause(error)
+                await self._leaders.disconnect()
+                self._refresh_at = 0.0
+                continue
             for answer in answers:
                 nothing_more = not follow and not any(found.records for found in answer)
                 for found in answer:
                     self._take(found, nothing_more)
             sys.stdout.buffer.flush()
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _refresh(self, follow: bool) -> None:
+        """Ask for the present leaders; partitions that are new since the start are read from their first record."""
+        total = await self._leaders.refresh(self._topic)
+        new = [TopicPartition(self._topic, index) for index in range(total) if index not in self.positions]
+        if follow and self._fixed is None and new:
+            for place, start in (await self._leaders.offsets(dict.fromkeys(new, EARLIEST))).items():
+                self.positions[place.partition] = self.ends[place.partition] = start
+        self._refresh_at = self._now() + REFRESH_S
+
+    async def _fetch_all(self, partitions: Sequence[int]) -> list[list[Fetched]]:
+        """One fetch at each leader of these partitions."""
+        by_leader: dict[Peer, list[int]] = {}
+        for partition in partitions:
+            by_leader.setdefault(await self._leaders.leader(self._topic, partition), []).append(partition)
+        return await asyncio.gather(*(self._fetch(peer, some) for peer, some in by_leader.items()))
 
     def _at_end(self, partition: int) -> bool:
         return self.positions[partition] >= self.ends[partition]
@@ -139,12 +192,16 @@ class Reader:
             max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=BYTES_MAX, isolation_level=READ_COMMITTED, topics=[topic]
         )
         answer = await peer.call(request)
-        check(answer.error_code, None, self._topic)
-        return [found for topic in answer.responses for found in topic.partitions]
+        require(answer.error_code, None, self._topic)
+        found = [found for topic in answer.responses for found in topic.partitions]
+        for each in found:
+            at = f"{self._topic}-{each.partition_index} at offset {self.positions[each.partition_index]}"
+            require(each.error_code, None, at)
+        self._retries.succeeded()
+        return found
 
     def _take(self, found: Fetched, nothing_more: bool) -> None:
         partition, before = found.partition_index, self.positions[found.partition_index]
-        check(found.error_code, None, f"{self._topic}-{partition} at offset {before}")
         # A copy of the records, as a view of the answer would have to outlive every traceback through here.
         for batch in committed(batches(bytes(found.records or b"")), found.aborted_transactions or []):
             self._show(partition, batch)

@@ -1,12 +1,18 @@
-"""Connections to the brokers of a cluster, opened when first needed, and what the leaders of partitions know."""
+"""Connections to the brokers of a cluster, opened when first needed, and what the leaders of partitions know.
+
+A connection that ended is opened again when it is next needed, after `refresh`, which asks any broker that answers for
+the present leaders of a topic.
+"""
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import suppress
 from typing import Any
 
-from kafkalite.cli.client import CLIENT_ID, check, connect
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.cli.client import CLIENT_ID, check, first_that_answers, parse_address
+from kafkalite.cli.failure import fail
+from kafkalite.cli.retries import require
+from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
@@ -19,6 +25,7 @@ CREATION_S: dict[int, float] = {
     KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2.0,
 }
 PAUSE_S = 0.1
+CLOSE_S = 1.0  # for a connection whose broker takes no more bytes
 EARLIEST, LATEST = -2, -1
 NO_REPLICA = -1
 READ_COMMITTED = 1
@@ -30,18 +37,48 @@ class Leaders:
     """The cluster behind one bootstrap address, for the length of a command."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-        self._stack = AsyncExitStack()
+        self._bootstrap = [parse_address(address) for address in bootstrap.split(",")]
         self._peers: dict[int, Peer] = {}
         self._topics: dict[str, Topic] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
 
     async def __aenter__(self) -> "Leaders":
-        self.first = await self._stack.enter_async_context(connect(self._bootstrap))
+        self.first = await first_that_answers(self._bootstrap)
         return self
 
     async def __aexit__(self, *exc: Any) -> None:
-        await self._stack.aclose()
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Close all connections; `refresh` opens the first one again."""
+        peers = [self.first, *self._peers.values()]
+        self._peers.clear()
+        for peer in peers:
+            with suppress(TimeoutError):  # its bytes cannot leave: the process does not wait for them
+                async with asyncio.timeout(CLOSE_S):
+                    await peer.close()
+
+    async def refresh(self, topic: str) -> int:
+        """Ask a broker that answers who leads the topic's partitions now; the number of partitions.
+
+        Raises KafkaError, retriable while no broker answers or the topic is not available. Ends the command when the
+        topic was deleted, also when another one has its name now.
+        """
+        if self.first.closed:
+            brokers = dict.fromkeys((*self._brokers.values(), *self._bootstrap))
+            self.first = await first_that_answers(list(brokers), report=False)
+        known = self._topics[topic].topic_id
+        wanted = MetadataRequest.MetadataRequestTopic(name=topic)
+        answer = await self.first.call(MetadataRequest(topics=[wanted], allow_auto_topic_creation=False))
+        (described,) = answer.topics
+        if described.error_code == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            fail(f"{topic} was deleted meanwhile")
+        require(described.error_code, None, topic)
+        if described.topic_id != known:
+            fail(f"{topic} was deleted and created again meanwhile")
+        self._topics[topic] = described
+        self._brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        return len(described.partitions)
 
     async def partitions(self, topic: str, *, may_create: bool = False) -> int:
         """How many partitions a topic has; ends the command when there is no such topic."""
@@ -79,15 +116,27 @@ class Leaders:
         """A connection to the broker that leads the partition."""
         (place,) = [p for p in self._topics[topic].partitions if p.partition_index == partition]
         if place.leader_id not in self._brokers:
-            check(place.error_code or KafkaErrorCode.LEADER_NOT_AVAILABLE, None, f"{topic}-{partition}")
+            require(place.error_code or KafkaErrorCode.LEADER_NOT_AVAILABLE, None, f"{topic}-{partition}")
         return await self.broker(place.leader_id, *self._brokers[place.leader_id])
 
     async def broker(self, broker_id: int, host: str, port: int) -> Peer:
         """A connection to this broker."""
-        if broker_id not in self._peers:
-            peer = await self._stack.enter_async_context(Peer(host, port, client_id=CLIENT_ID))
-            self._peers[broker_id] = peer
-        return self._peers[broker_id]
+        peer = self._peers.get(broker_id)
+        if peer is None or peer.closed or (peer.host, peer.port) != (host, port):
+            peer = self._peers[broker_id] = Peer(host, port, client_id=CLIENT_ID)
+            await self._connect(peer)
+        return peer
+
+    async def _connect(self, peer: Peer) -> None:
+        """Connect to a broker at the address that it advertises; raises KafkaConnectionError, KafkaTimeoutError."""
+        try:
+            await peer.connect()
+        except KafkaConnectionError as error:
+            if (peer.host, peer.port) in self._bootstrap:
+                raise
+            given = ",".join(f"{host}:{port}" for host, port in self._bootstrap)
+            text = f"{error} The cluster behind {given} advertises this address; check advertised.listeners"
+            raise KafkaConnectionError(text) from error
 
     async def brokers(self) -> dict[int, Peer]:
         """A connection to each broker of the cluster, by id."""
@@ -114,7 +163,7 @@ class Leaders:
             for topic in (await peer.call(request)).topics:
                 for each in topic.partitions:
                     place = TopicPartition(topic.name, each.partition_index)
-                    check(each.error_code, None, str(place))
+                    require(each.error_code, None, str(place))
                     found[place] = int(each.offset)
         return found
 

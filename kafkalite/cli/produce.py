@@ -1,33 +1,54 @@
 """`kafkalite produce`: lines or JSON lines from a file, a pipe or a terminal into a topic.
 
 What has come is sent as soon as nothing more is waiting to be read, in batches of at most BATCH_BYTES.
+
+The producer is idempotent (KIP-98): batches carry a producer id and sequence numbers, and a request is open for one
+partition at a time. A batch whose acknowledgement is missing is sent again, to a broker that restarted or to a new
+leader, and the broker recognises it, so that no record is lost, written twice or reordered.
 """
 
+import asyncio
 import os
+import random
 import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 
-from kafkalite.cli.client import bootstrap_option, check, command_runner
+from kafkalite.cli.client import bootstrap_option, command_runner
 from kafkalite.cli.failure import Failure, fail
 from kafkalite.cli.leaders import Leaders
 from kafkalite.cli.lines import Line, blocks, json_line, plain_reader
+from kafkalite.cli.retries import Retries, require
 from kafkalite.cli.streams import InputFile
+from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
+from kafkalite.net.peer import Peer
+from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.records import Builder
 from kafkalite.records.partitioner import partition_of
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 BATCH_BYTES = 512 * 1024
+STICKY_BYTES = 4096  # of records without a key that go to one partition before the next one is chosen
+RECORD_BYTES = 8  # about what a record takes beside its value
+REFRESH_S = 30.0  # how often new partitions are looked for
 TIMEOUT_MS = 30_000
 ACKS_ALL = -1
+SEQUENCE_MASK = 0x7FFFFFFF
 
 Data = ProduceRequest.TopicProduceData
+
+
+class Batch(NamedTuple):
+    """A batch to be acknowledged: its bytes, how many records it has."""
+
+    data: bytes
+    records_count: int
 
 
 @click.command(
@@ -37,7 +58,10 @@ Examples:
   kafkalite produce orders --file orders.txt --key-separator : --compression lz4
   echo '{"key": "a", "value": "b", "headers": {"source": "shell"}}' | kafkalite produce orders --json
   kafkalite consume orders --from-beginning --json | kafkalite produce copy-of-orders --json
-"""
+
+A broker that restarts is waited for, up to 120 s; no record is lost, written twice or reordered by that. A command
+that fails or is interrupted says how many records were acknowledged. Records without a key are spread over the
+partitions."""
 )
 @click.argument("topic")
 @click.option(
@@ -51,7 +75,7 @@ Examples:
 @click.option(
     "--json", "as_json", is_flag=True, help="Each line is an object: value, key, headers, partition, timestamp (ms)."
 )
-@click.option("-k", "--key-separator", metavar="TEXT", help="What stands between key and value in a line.")
+@click.option("-k", "--key-separator", metavar="TEXT", help="Separator between key and value of a line.")
 @click.option(
     "-z",
     "--compression",
@@ -81,14 +105,23 @@ async def produce(
 ) -> None:
     read = json_line if as_json else plain_reader(key_separator)
     async with Leaders(bootstrap) as leaders:
+        existing = await leaders.known([topic])
         partitions = await leaders.partitions(topic, may_create=True)
+        if topic not in existing:
+            click.echo(f"created topic {topic} with {partitions} partition(s)", err=True)
         sender = Sender(leaders, topic, partitions, CODECS[compression], partition)
+        await sender.start()
         if source.isatty():
             click.echo("each line is a record; Ctrl-D ends", err=True)
         try:
             await send_all(source, read, sender)
         except Failure as failure:
-            raise Failure(f"{failure.message}; {sender.sent} record(s) were sent before") from failure
+            raise Failure(f"{failure.message}; {sender.report()}") from failure
+        except KafkaError as error:
+            raise Failure(f"{error}; {sender.report()}") from error
+        except asyncio.CancelledError:
+            click.echo(f"kafkalite: interrupted; {sender.report()}", err=True)
+            raise
     click.echo(f"sent {sender.sent} record(s) to {topic}", err=True)
 
 
@@ -105,17 +138,62 @@ async def send_all(source: BinaryIO, read: Callable[[bytes, int], Line], sender:
 
 
 class Sender:
-    """Fills one batch per partition and sends it when it is full, or when told to."""
+    """Fills one batch per partition and sends it when it is full, or when asked to.
 
-    def __init__(self, leaders: Leaders, topic: str, partitions: int, codec: int, fixed: int | None) -> None:
+    Args:
+        partitions: how many the topic has.
+        codec: id of the compression type.
+        fixed: the partition of every record, None = by key, or spread.
+        choose: the first partition of records without a key, from their number; at random by default.
+
+    Attributes:
+        sent: records that were acknowledged.
+    """
+
+    def __init__(
+        self,
+        leaders: Leaders,
+        topic: str,
+        partitions: int,
+        codec: int,
+        fixed: int | None,
+        *,
+        choose: Callable[[int], int] = random.randrange,
+    ) -> None:
         self.sent = 0
         self._leaders = leaders
         self._topic = topic
         self._partitions = partitions
         self._codec = codec
         self._fixed = fixed if fixed is None else self._checked(fixed)
-        self._turn = 0
+        self._sticky = choose(partitions)
+        self._sticky_left = STICKY_BYTES
         self._builders: dict[int, Builder] = {}
+        self._open: dict[int, Batch] = {}
+        self._in_doubt = 0
+        self._sequences: dict[int, int] = {}
+        self._retries = Retries()
+        self._refresh_at = 0.0
+
+    async def start(self) -> None:
+        """Get the producer id. Raises KafkaError."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
+        while True:
+            try:
+                answer: InitProducerIdResponse = await self._leaders.first.call(request)
+                require(answer.error_code, None, "producer id")
+                break
+            except KafkaError as error:
+                await self._recover(error)
+                await self._refresh()
+        self._retries.succeeded()
+        self._producer = answer.producer_id, answer.producer_epoch
+        self._refresh_at = asyncio.get_running_loop().time() + REFRESH_S
+
+    def report(self) -> str:
+        """How many records were acknowledged, and how many are neither acknowledged nor rejected."""
+        in_doubt = f", {self._in_doubt} more may have been written" if self._in_doubt else ""
+        return f"{self.sent} record(s) were acknowledged{in_doubt}"
 
     async def add(self, line: Line) -> None:
         """Put one record into its partition's batch; sends that batch first when it is full."""
@@ -123,14 +201,20 @@ class Sender:
         timestamp_ms = time.time_ns() // 1_000_000 if line.timestamp_ms is None else line.timestamp_ms
         record = timestamp_ms, line.key, line.value, line.headers
         if self._builder(partition).append(*record) < 0:
-            await self._send(partition)
+            await self._send([partition])
             self._builder(partition).append(*record)
 
     async def flush(self) -> None:
         """Send what is left; records without a key go to the next partition from now on."""
-        for partition in list(self._builders):
-            await self._send(partition)
-        self._turn += 1
+        if self._builders:
+            await self._send(list(self._builders))
+        self._next_sticky()
+        if asyncio.get_running_loop().time() >= self._refresh_at:
+            await self._refresh()
+
+    def _next_sticky(self) -> None:
+        self._sticky = (self._sticky + 1) % self._partitions
+        self._sticky_left = STICKY_BYTES
 
     def _builder(self, partition: int) -> Builder:
         found = self._builders.get(partition)
@@ -145,24 +229,81 @@ class Sender:
             return self._fixed
         if line.key is not None:
             return partition_of(line.key, self._partitions)
-        return self._turn % self._partitions
+        if self._sticky_left <= 0:
+            self._next_sticky()
+        self._sticky_left -= RECORD_BYTES + len(line.value or b"")
+        return self._sticky
 
     def _checked(self, partition: int) -> int:
         if not 0 <= partition < self._partitions:
             fail(f"{self._topic} has partitions 0 to {self._partitions - 1}, not {partition}")
         return partition
 
-    async def _send(self, partition: int) -> None:
-        builder = self._builders.pop(partition)
-        data = Data.PartitionProduceData(index=partition, records=builder.build(self._codec))
-        topic = Data(name=self._topic, topic_id=self._leaders.topic_id(self._topic), partition_data=[data])
-        peer = await self._leaders.leader(self._topic, partition)
+    async def _send(self, partitions: list[int]) -> None:
+        """Send the batches of these partitions until each is acknowledged. Raises KafkaError."""
+        for partition in partitions:
+            builder = self._builders.pop(partition)
+            sequence = self._sequences.get(partition, 0)
+            producer_id, epoch = self._producer
+            data = builder.build(self._codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+            self._open[partition] = Batch(data, builder.records_count)
+            self._sequences[partition] = (sequence + builder.records_count) & SEQUENCE_MASK
+        while self._open:
+            try:
+                await self._send_open()
+            except KafkaError as error:
+                await self._recover(error)
+                await self._refresh()
+        self._retries.succeeded()
+
+    async def _send_open(self) -> None:
+        """One request to each leader; raises KafkaError after what was acknowledged has been counted."""
+        by_leader: dict[Peer, list[int]] = {}
+        for partition in self._open:
+            by_leader.setdefault(await self._leaders.leader(self._topic, partition), []).append(partition)
+        self._in_doubt = sum(batch.records_count for batch in self._open.values())
+        requests = (self._request(peer, partitions) for peer, partitions in by_leader.items())
+        outcomes = await asyncio.gather(*requests, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _request(self, peer: Peer, partitions: list[int]) -> None:
+        parts = [Data.PartitionProduceData(index=each, records=self._open[each].data) for each in partitions]
+        topic = Data(name=self._topic, topic_id=self._leaders.topic_id(self._topic), partition_data=parts)
         answer = await peer.call(ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[topic]))
-        (outcome,) = answer.responses[0].partition_responses
-        reasons = [error.batch_index_error_message for error in outcome.record_errors]
-        reason = outcome.error_message or next(filter(None, reasons), None)
-        check(outcome.error_code, reason, f"{self._topic}-{partition}")
-        self.sent += builder.records_count
+        outcomes = answer.responses[0].partition_responses
+        for outcome in outcomes:
+            if outcome.error_code in (KafkaErrorCode.NONE, KafkaErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self.sent += self._ended(outcome.index)
+            elif not error_for(outcome.error_code).retriable:
+                self._ended(outcome.index)
+        for outcome in outcomes:
+            reasons = [error.batch_index_error_message for error in outcome.record_errors]
+            reason = outcome.error_message or next(filter(None, reasons), None)
+            if outcome.error_code != KafkaErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                require(outcome.error_code, reason, f"{self._topic}-{outcome.index}")
+
+    def _ended(self, partition: int) -> int:
+        """The batch of a partition was acknowledged or rejected; its number of records."""
+        count = self._open.pop(partition).records_count
+        self._in_doubt -= count
+        return count
+
+    async def _recover(self, error: KafkaError) -> None:
+        """Wait before the next attempt, with new connections. Raises `error` when there is none."""
+        await self._retries.pause(error)
+        await self._leaders.disconnect()
+
+    async def _refresh(self) -> None:
+        """Ask for the present leaders and number of partitions, until a broker answers. Raises KafkaError."""
+        while True:
+            try:
+                self._partitions = await self._leaders.refresh(self._topic)
+                break
+            except KafkaError as error:
+                await self._recover(error)
+        self._refresh_at = asyncio.get_running_loop().time() + REFRESH_S
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def test_lines_come_back(kafkalite: Run, codec: str) -> None:
     topic = f"lines-{codec}"
     lines = [f"line {i} {'x' * (i % 50)}" for i in range(20_000)]
     done = kafkalite("produce", topic, "-z", codec, stdin="\n".join(lines))
-    assert done.stderr == f"sent 20000 record(s) to {topic}\n"
+    assert done.stderr == f"created topic {topic} with 1 partition(s)\nsent 20000 record(s) to {topic}\n"
     assert kafkalite("consume", topic, "--from-beginning").stdout.splitlines() == lines
     assert kafkalite("consume", topic, "-e", "-n", "3").stdout.splitlines() == lines[:3]
     assert kafkalite("consume", topic, "-p", "0", "-o", "19998").stdout.splitlines() == lines[19_998:]
@@ -116,6 +116,13 @@ def test_other_values_of_json_are_sent_as_json(kafkalite: Run) -> None:
     assert record["headers"] == [["n", "1"]]
 
 
+@pytest.fixture(scope="module")
+def wrong(broker: BrokerThread) -> str:
+    """A topic for input that is rejected."""
+    broker.create_topic("wrong")
+    return "wrong"
+
+
 @pytest.mark.parametrize(
     ("args", "stdin", "text"),
     [
@@ -134,11 +141,12 @@ def test_other_values_of_json_are_sent_as_json(kafkalite: Run) -> None:
         (("-f", "nowhere.txt"), "", "nowhere.txt"),
     ],
 )
-def test_wrong_input_is_one_line(kafkalite: Run, args: tuple[str, ...], stdin: str, text: str) -> None:
-    assert text in one_line(kafkalite("produce", "wrong", *args, code=2, stdin=stdin).stderr)
+def test_wrong_input_is_one_line(kafkalite: Run, wrong: str, args: tuple[str, ...], stdin: str, text: str) -> None:
+    assert text in one_line(kafkalite("produce", wrong, *args, code=2, stdin=stdin).stderr)
 
 
 def test_a_record_that_is_too_large_is_told_with_what_went_before(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "large")
     said = one_line(kafkalite("produce", "large", code=2, stdin="small\n" + "x" * 2_000_000 + "\n").stderr)
     assert "(MESSAGE_TOO_LARGE)" in said
     sent = int(said.partition("; ")[2].split()[0])
@@ -151,7 +159,8 @@ def test_lines_are_sent_as_they_come(kafkalite: Run, broker: BrokerThread) -> No
     at = ("--bootstrap-server", broker.address)
     pipes = {"env": ENVIRON, "text": True, "bufsize": 1, "stdout": subprocess.PIPE}
     reading = subprocess.Popen([*COMMAND, "consume", "live", "-e", "--follow", *at], **pipes)
-    writing = subprocess.Popen([*COMMAND, "produce", "live", *at], stdin=subprocess.PIPE, **pipes)
+    command = [*COMMAND, "produce", "live", *at]
+    writing = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, **pipes)
     with reading, writing:
         assert writing.stdin and reading.stdout
         try:
@@ -160,6 +169,7 @@ def test_lines_are_sent_as_they_come(kafkalite: Run, broker: BrokerThread) -> No
                 assert reading.stdout.readline() == f"{line}\n"
             writing.send_signal(signal.SIGINT)
             assert writing.wait(TIMEOUT_S) == 130, "Ctrl-C ends a command that waits for input"
+            assert writing.stderr and "kafkalite: interrupted; 4 record(s) were acknowledged\n" in writing.stderr.read()
             reading.send_signal(signal.SIGINT)
             assert reading.wait(TIMEOUT_S) == 130
         finally:
@@ -182,8 +192,8 @@ def test_a_reader_that_has_had_enough_is_no_error(kafkalite: Run, broker: Broker
     ("args", "text"),
     [
         (("topic", "list", "-b", "127.0.0.1:1"), "cannot connect to 127.0.0.1:1"),
-        (("topic", "list", "-b", "nowhere"), "'nowhere' is no address; write HOST:PORT"),
-        (("topic", "list", "-b", "127.0.0.1:99999"), "is no address"),
+        (("topic", "list", "-b", "nowhere"), "'nowhere' is not an address; write HOST:PORT"),
+        (("topic", "list", "-b", "127.0.0.1:99999"), "the port is 99999"),
         (("topic", "create", "x", "-c", "retention"), "write KEY=VALUE"),
         (("topic", "create"), "Missing argument 'TOPIC'"),
         (("topic", "alter", "x"), "nothing to alter"),
@@ -212,3 +222,29 @@ def test_an_offset_behind_the_end_is_told(kafkalite: Run) -> None:
     kafkalite("produce", "short", stdin="one\n")
     done = kafkalite("consume", "short", "--partition", "0", "--offset", "9")
     assert (done.stdout, done.stderr) == ("", "short-0 ends at offset 1: --follow waits for what comes\n")
+
+
+def test_a_topic_that_produce_creates_is_reported(kafkalite: Run) -> None:
+    said = kafkalite("produce", "typo").stderr
+    assert said == "created topic typo with 1 partition(s)\nsent 0 record(s) to typo\n"
+    assert kafkalite("produce", "typo", stdin="x").stderr == "sent 1 record(s) to typo\n"
+
+
+def test_records_without_a_key_are_spread_over_the_partitions(kafkalite: Run) -> None:
+    kafkalite("topic", "create", "spread", "-p", "3")
+    kafkalite("produce", "spread", stdin="\n".join(map(str, range(1000))))
+    read = kafkalite("consume", "spread", "-e", "--json").stdout.splitlines()
+    held = Counter(json.loads(line)["partition"] for line in read)
+    assert sorted(held) == [0, 1, 2] and min(held.values()) > 100, held
+
+
+def test_an_advertised_name_that_does_not_resolve_is_named_as_advertised() -> None:
+    settings = {"advertised.listeners": "PLAINTEXT://nohost.invalid:39545"}
+    with BrokerThread(settings=settings) as broker:
+        broker.create_topic("t")
+        command = [*COMMAND, "consume", "t", "-e", "-b", broker.address]
+        done = subprocess.run(command, capture_output=True, text=True, env=ENVIRON, timeout=TIMEOUT_S)
+    assert done.returncode == 2
+    said = one_line(done.stderr)
+    assert said.startswith("cannot connect to nohost.invalid:39545: Name or service not known")
+    assert f"The cluster behind {broker.address} advertises this address; check advertised.listeners" in said

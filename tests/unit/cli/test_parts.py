@@ -46,9 +46,15 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "localhost", ":1", "a:0", "a:65536", "::1:1", "a:b", "a:1:2", "a:1x"])
-def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(Failure, match="is no address"):
+@pytest.mark.parametrize("text", ["", "localhost", ":1", "::1:1", "a:b", "a:1:2", "a:1x"])
+def test_what_is_not_an_address(text: str) -> None:
+    with pytest.raises(Failure, match="is not an address; write HOST:PORT"):
+        parse_address(text)
+
+
+@pytest.mark.parametrize(("text", "port"), [("a:0", "0"), ("a:65536", "65536"), ("127.0.0.1:99999", "99999")])
+def test_a_port_that_does_not_exist_is_named(text: str, port: str) -> None:
+    with pytest.raises(Failure, match=f"'{text}': the port is {port}, allowed is 1 to 65535"):
         parse_address(text)
 
 

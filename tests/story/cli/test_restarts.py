@@ -1,0 +1,222 @@
+"""`produce` and `consume` beside a broker that is killed and started again, and beside topics that grow."""
+
+import os
+import queue
+import random
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from kafkalite.cli.leaders import Leaders
+from kafkalite.cli.lines import Line
+from kafkalite.cli.produce import STICKY_BYTES, Sender
+from tests.kit.brokers import Kafkalite
+from tests.kit.proxy import CuttingProxy
+from tests.kit.server import running
+from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S
+
+SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
+LINES = 200_000
+KILLS = 3
+
+
+class Process:
+    """A command with pipes; `line()` is the next line of its output."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.said: queue.Queue[str] = queue.Queue()
+        self._lines: queue.Queue[str] = queue.Queue()
+        for stream, into in ((process.stdout, self._lines), (process.stderr, self.said)):
+            threading.Thread(target=self._read, args=(stream, into), daemon=True).start()
+
+    @staticmethod
+    def _read(stream: "Iterator[str]", into: "queue.Queue[str]") -> None:
+        for line in stream:
+            into.put(line.rstrip("\n"))
+
+    def line(self) -> str:
+        return self._lines.get(timeout=TIMEOUT_S)
+
+    def write(self, line: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Kafkalite]:
+    """A broker in a process of its own, which the test may kill."""
+    process = Kafkalite(tmp_path / "broker", {})
+    process.start()
+    yield process
+    if process.running():
+        process.kill()
+
+
+@pytest.fixture
+def start(broker: Kafkalite) -> Iterator[Start]:
+    """Starts a command beside the broker; what still runs at the end is killed."""
+    with ExitStack() as stack:
+
+        def start(*args: str) -> Process:
+            command = [*COMMAND, *args, "--bootstrap-server", broker.address]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            process = stack.enter_context(subprocess.Popen(command, env=ENVIRON, text=True, **pipes))
+            stack.callback(process.kill)
+            return Process(process)
+
+        yield start
+
+
+def run(broker: Kafkalite, *args: str) -> str:
+    command = [*COMMAND, *args, "--bootstrap-server", broker.address]
+    done = subprocess.run(command, env=ENVIRON, check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
+    return done.stdout
+
+
+def restart(broker: Kafkalite) -> None:
+    broker.kill()
+    broker.start()
+
+
+def test_follow_and_produce_continue_after_a_kill(broker: Kafkalite, start: Start) -> None:
+    run(broker, "topic", "create", "t")
+    writer, reader = start("produce", "t"), start("consume", "t", "-e", "--follow")
+    for number in range(6):
+        writer.write(f"line {number}")
+        assert reader.line() == f"line {number}"
+        if number % 2:
+            restart(broker)
+    assert writer.process.stdin
+    writer.process.stdin.close()
+    assert writer.process.wait(TIMEOUT_S) == 0
+    assert run(broker, "consume", "t", "-e").splitlines() == [f"line {number}" for number in range(6)]
+
+
+def test_what_is_produced_while_the_broker_is_down_arrives_once_and_in_order(broker: Kafkalite, start: Start) -> None:
+    run(broker, "topic", "create", "t")
+    writer, reader = start("produce", "t"), start("consume", "t", "--follow", "-e")
+    writer.write("before")
+    assert reader.line() == "before"
+    broker.kill()
+    for number in range(100):
+        writer.write(f"line {number}")
+    while "retrying for 120 s" not in writer.said.get(timeout=TIMEOUT_S):
+        continue
+    broker.start()
+    assert [reader.line() for _ in range(100)] == [f"line {number}" for number in range(100)]
+
+
+def test_no_kill_loses_repeats_or_reorders_a_line(broker: Kafkalite, start: Start, tmp_path: Path) -> None:
+    """The kills come while batches are on their way: some are written, and their acknowledgements lost."""
+    print(f"KAFKALITE_SEED={SEED}")
+    chance = random.Random(SEED)
+    run(broker, "topic", "create", "t", "-p", "2")
+    (tmp_path / "lines").write_text("".join(f"{number % 2}:{number}\n" for number in range(LINES)))
+    reader = start("consume", "t", "-e", "--follow", "-n", str(LINES))
+    writer = start("produce", "t", "-f", str(tmp_path / "lines"), "-k", ":")
+    kills = sorted(chance.sample(range(1, LINES), KILLS))
+    seen: list[int] = []
+    while len(seen) < LINES:
+        seen.append(int(reader.line()))
+        if kills and len(seen) >= kills[0]:
+            kills.pop(0)
+            restart(broker)
+    assert writer.process.wait(TIMEOUT_S) == 0
+    for odd in (0, 1):
+        assert [each for each in seen if each % 2 == odd] == list(range(odd, LINES, 2))
+    assert f"sent {LINES} record(s) to t" in list(writer.said.queue)
+
+
+def test_follow_reads_partitions_that_are_added(broker: Kafkalite, start: Start) -> None:
+    run(broker, "topic", "create", "t")
+    everything, new = start("consume", "t", "-e", "-f"), start("consume", "t", "-f")
+    one = start("consume", "t", "-p", "0", "-e", "-f")
+    writer = start("produce", "t", "-p", "0")
+    for number in range(1000):  # `new` starts somewhere among these
+        writer.write(f"zero {number}")
+        assert everything.line() == one.line() == f"zero {number}"
+        if not new._lines.empty():
+            break
+    run(broker, "topic", "alter", "t", "--partitions", "3")
+    start("produce", "t", "-p", "2").write("two")
+    assert everything.line() == "two"
+    while new.line() != "two":
+        continue
+    writer.write("end")
+    assert one.line() == "end", "one partition alone is still one partition"
+
+
+def test_a_topic_that_is_deleted_ends_both(broker: Kafkalite, start: Start) -> None:
+    run(broker, "topic", "create", "t")
+    reader, writer = start("consume", "t", "-e", "-f"), start("produce", "t")
+    writer.write("one")
+    assert reader.line() == "one"
+    run(broker, "topic", "delete", "t")
+    writer.write("two")
+    for process in (reader, writer):
+        assert process.process.wait(TIMEOUT_S) == 2
+        while "t was deleted meanwhile" not in process.said.get(timeout=TIMEOUT_S):
+            continue
+
+
+def test_an_interrupted_produce_says_what_was_acknowledged(broker: Kafkalite, start: Start) -> None:
+    run(broker, "topic", "create", "t")
+    writer, reader = start("produce", "t"), start("consume", "t", "-e", "-f")
+    writer.write("one")
+    assert reader.line() == "one"
+    broker.freeze()
+    writer.write("two")
+    writer.process.send_signal(signal.SIGINT)
+    assert writer.process.wait(TIMEOUT_S) == 130
+    assert writer.said.get(timeout=TIMEOUT_S).startswith("kafkalite: interrupted; 1 record(s) were acknowledged")
+
+
+async def test_a_batch_whose_acknowledgement_is_lost_is_written_once() -> None:
+    """The proxy takes answers to Produce from the broker and cuts the connection."""
+    async with CuttingProxy(0, random.Random(1), 0.2) as proxy:
+        settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
+        async with running(settings=settings) as client:
+            proxy._broker_port = int(client.broker.address.rpartition(":")[2])
+            await client.create("t")
+            values = [b"%d" % number for number in range(40)]
+            async with Leaders(f"127.0.0.1:{proxy.port}") as leaders:
+                sender = Sender(leaders, "t", await leaders.partitions("t"), 0, None)
+                await sender.start()
+                for value in values:
+                    await sender.add(Line(None, value, [], None, None))
+                    await sender.flush()
+            assert (await client.read("t"), sender.report()) == (values, "40 record(s) were acknowledged")
+            assert proxy.cuts > 0 and proxy.wrong == []
+
+
+async def test_the_first_partition_of_records_without_a_key_is_chosen_at_random() -> None:
+    async with running() as client:
+        await client.create("t", partitions=6)
+        asked = []
+
+        def choose(count: int) -> int:
+            asked.append(count)
+            return 4
+
+        async with Leaders(client.broker.address) as leaders:
+            sender = Sender(leaders, "t", await leaders.partitions("t"), 0, None, choose=choose)
+            await sender.start()
+            for value in (b"first", b"x" * STICKY_BYTES, b"next"):
+                await sender.add(Line(None, value, [], None, None))
+            await sender.flush()
+            await sender.add(Line(None, b"after the flush", [], None, None))
+            await sender.flush()
+        assert asked == [6]
+        assert await client.read("t", 4) == [b"first", b"x" * STICKY_BYTES]
+        assert await client.read("t", 5) == [b"next"]
+        assert await client.read("t", 0) == [b"after the flush"]
