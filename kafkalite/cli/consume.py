@@ -14,7 +14,7 @@ import click
 from kafkalite.cli.client import bootstrap_option, command_runner
 from kafkalite.cli.failure import fail
 from kafkalite.cli.leaders import EARLIEST, LATEST, READ_COMMITTED, Leaders
-from kafkalite.cli.lines import described
+from kafkalite.cli.lines import BASE64_HELP, described
 from kafkalite.cli.retries import Retries, require
 from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
@@ -56,7 +56,7 @@ A broker that restarts is waited for, up to 120 s, and reading continues behind 
     "--json",
     "as_json",
     is_flag=True,
-    help="An object per record: topic, partition, offset, timestamp, key, value, headers.",
+    help=f"An object per record: topic, partition, offset, timestamp, key, value, headers. {BASE64_HELP}",
 )
 @bootstrap_option
 def command(**options: Any) -> None:

@@ -1,14 +1,17 @@
 """Records as lines and as JSON: what `produce` reads and `consume` prints.
 
 In JSON, bytes are a string where they are UTF-8, else {"base64": "..."}; so what `consume --json` prints is what
-`produce --json` reads. Headers are pairs, as a name may come twice; an object is read as well.
+`produce --json` reads. Headers are pairs, as a name may come twice; an object is read as well. Other JSON values are
+sent as JSON, numbers digit by digit as they were written; what would change on the way is rejected (`exact_json`).
 """
 
 import asyncio
 import base64
 import json
+import math
 import os
 from collections.abc import AsyncIterator, Callable
+from decimal import Decimal
 from typing import Any, BinaryIO, NamedTuple
 
 from kafkalite.cli.failure import fail
@@ -19,6 +22,8 @@ LINE_BYTES_MAX = 100 << 20
 INT64 = range(-(2**63), 2**63)
 # The first five are sent; topic and offset are there for what `consume --json` has printed.
 KNOWN = ("key", "value", "headers", "partition", "timestamp", "topic", "offset")
+
+BASE64_HELP = 'Bytes that are not UTF-8 are {"base64": "AAEC"}: an object with this one key.'
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -61,8 +66,11 @@ async def readable(fd: int) -> None:
         loop.remove_reader(fd)
 
 
-async def blocks(source: BinaryIO) -> AsyncIterator[list[bytes]]:
-    """The whole lines in each chunk, without their ends; a last line without an end counts too."""
+async def blocks(source: BinaryIO, *, keep_cr: bool = False) -> AsyncIterator[list[bytes]]:
+    """The whole lines in each chunk, without their ends; a last line without an end counts too.
+
+    A carriage return before the line feed is part of the line end, as in Kafka's console producer, unless `keep_cr`.
+    """
     parts: list[bytes] = []
     size = 0
     async for data in chunks(source):
@@ -74,7 +82,7 @@ async def blocks(source: BinaryIO) -> AsyncIterator[list[bytes]]:
         if rest:
             whole = [b"".join(parts), *rest[:-1]]
             parts, size = [rest[-1]], len(rest[-1])
-            yield [line.removesuffix(b"\r") for line in whole]
+            yield whole if keep_cr else [line.removesuffix(b"\r") for line in whole]
     if last := b"".join(parts):
         yield [last]
 
@@ -95,22 +103,86 @@ def plain_reader(separator: str | None) -> Callable[[bytes, int], Line]:
 
 
 def json_line(text: bytes, number: int) -> Line:
-    """A JSON object as a record; ends the command when it is none."""
+    """A JSON object as a record; ends the command when it is not one, or would not arrive as it was written."""
     try:
-        fields = json.loads(text)
+        fields = exact_json(text)
         if not isinstance(fields, dict) or "value" not in fields:
-            raise ValueError('it is no object with a "value"')
+            raise ValueError('expected an object with a "value"')
         if unknown := fields.keys() - KNOWN:
-            raise ValueError(f"{', '.join(sorted(unknown))} means nothing there; known are {', '.join(KNOWN)}")
+            raise ValueError(f"unknown {', '.join(sorted(unknown))}; known are {', '.join(KNOWN)}")
         return Line(
             to_bytes(fields.get("key")),
             to_bytes(fields["value"]),
             read_headers(fields.get("headers")),
             read_int(fields, "partition"),
-            read_int(fields, "timestamp"),
+            read_timestamp(fields),
         )
     except (ValueError, RecursionError) as error:
-        fail(f"line {number} is no record in JSON: {error}")
+        fail(f"line {number} is not a JSON record: {error}")
+
+
+class WrittenNumber(float):
+    """A number of JSON that remembers how it was written."""
+
+    text: str
+
+
+def written_number(text: str) -> WrittenNumber:
+    """Read a number; raises ValueError when a 64-bit float, as readers of JSON use it, would be another number."""
+    number = WrittenNumber(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is larger than any 64-bit float; send it as a string")
+    if Decimal(text) != Decimal(float.__repr__(number)):
+        raise ValueError(f"{text} has more digits than a 64-bit float, which is {float(number)!r}; send it as a string")
+    number.text = text
+    return number
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; raises ValueError for a key that comes twice."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} comes twice in an object")
+        found[key] = value
+    return found
+
+
+def reject_constant(name: str) -> Any:
+    """Raise ValueError for NaN and Infinity, which Python reads."""
+    raise ValueError(f"{name} is not JSON")
+
+
+EXACT_DECODER = json.JSONDecoder(
+    object_pairs_hook=unique_keys,
+    parse_float=written_number,
+    parse_int=lambda digits: written_number(digits) if digits == "-0" else int(digits),
+    parse_constant=reject_constant,
+)
+
+
+def exact_json(text: bytes) -> Any:
+    """Read JSON whose values do not change; raises ValueError for NaN, lost digits, a key that comes twice."""
+    return EXACT_DECODER.decode(text.decode("utf-8-sig"))
+
+
+def json_text(value: Any) -> str:
+    """A value that `exact_json` read, as JSON; its numbers as they were written."""
+    if isinstance(value, WrittenNumber):
+        return value.text
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json_text(key)}: {json_text(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(json_text, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def read_timestamp(fields: dict[str, Any]) -> int | None:
+    """The time in ms since 1970; raises ValueError for a negative one."""
+    value = read_int(fields, "timestamp")
+    if value is not None and value < 0:
+        raise ValueError(f"its timestamp is {value}, allowed are milliseconds since 1970, 0 or more")
+    return value
 
 
 def read_int(fields: dict[str, Any], name: str) -> int | None:
@@ -139,7 +211,7 @@ def to_bytes(value: Any) -> bytes | None:
         return value.encode()
     if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
         return base64.b64decode(value["base64"], validate=True)
-    return json.dumps(value, ensure_ascii=False).encode()
+    return json_text(value).encode()
 
 
 def to_text(data: bytes | None) -> Any:
@@ -153,12 +225,12 @@ def to_text(data: bytes | None) -> Any:
 
 
 def described(topic: str, partition: int, record: Record) -> dict[str, Any]:
-    """A record with its metadata, ready for JSON; the timestamp is in milliseconds."""
+    """A record with its metadata, ready for JSON; the timestamp is in milliseconds, None where the record has none."""
     return {
         "topic": topic,
         "partition": partition,
         "offset": record.offset,
-        "timestamp": record.timestamp,
+        "timestamp": record.timestamp if record.timestamp >= 0 else None,
         "key": to_text(record.key),
         "value": to_text(record.value),
         "headers": [[name, to_text(value)] for name, value in record.headers],

@@ -22,7 +22,7 @@ import click
 from kafkalite.cli.client import bootstrap_option, command_runner
 from kafkalite.cli.failure import Failure, fail
 from kafkalite.cli.leaders import Leaders
-from kafkalite.cli.lines import Line, blocks, json_line, plain_reader
+from kafkalite.cli.lines import BASE64_HELP, Line, blocks, json_line, plain_reader
 from kafkalite.cli.retries import Retries, require
 from kafkalite.cli.streams import InputFile
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
@@ -73,7 +73,13 @@ partitions."""
     help="Where to read from; standard input if not given.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Each line is an object: value, key, headers, partition, timestamp (ms)."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help=f"Each line is an object: value, key, headers, partition, timestamp (ms). {BASE64_HELP}",
+)
+@click.option(
+    "--keep-cr", is_flag=True, help="Keep a carriage return before a line feed; without this option it is removed."
 )
 @click.option("-k", "--key-separator", metavar="TEXT", help="Separator between key and value of a line.")
 @click.option(
@@ -98,6 +104,7 @@ async def produce(
     topic: str,
     source: BinaryIO,
     as_json: bool,
+    keep_cr: bool,
     key_separator: str | None,
     compression: str,
     partition: int | None,
@@ -114,7 +121,7 @@ async def produce(
         if source.isatty():
             click.echo("each line is a record; Ctrl-D ends", err=True)
         try:
-            await send_all(source, read, sender)
+            await send_all(source, read, sender, keep_cr=keep_cr)
         except Failure as failure:
             raise Failure(f"{failure.message}; {sender.report()}") from failure
         except KafkaError as error:
@@ -125,11 +132,11 @@ async def produce(
     click.echo(f"sent {sender.sent} record(s) to {topic}", err=True)
 
 
-async def send_all(source: BinaryIO, read: Callable[[bytes, int], Line], sender: "Sender") -> None:
-    """Send every line of `source`."""
+async def send_all(source: BinaryIO, read: Callable[[bytes, int], Line], sender: "Sender", *, keep_cr: bool) -> None:
+    """Send every line of `source`; see `lines.blocks` for `keep_cr`."""
     number = 0
     with progress(source) as advance:
-        async for lines in blocks(source):
+        async for lines in blocks(source, keep_cr=keep_cr):
             for text in lines:
                 number += 1
                 await sender.add(read(text, number))

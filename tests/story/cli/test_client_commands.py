@@ -126,14 +126,14 @@ def wrong(broker: BrokerThread) -> str:
 @pytest.mark.parametrize(
     ("args", "stdin", "text"),
     [
-        (("--json",), '{"value": 1}\nnot json\n', "line 2 is no record in JSON"),
-        (("--json",), '{"key": 1}\n', 'no object with a "value"'),
+        (("--json",), '{"value": 1}\nnot json\n', "line 2 is not a JSON record"),
+        (("--json",), '{"key": 1}\n', 'expected an object with a "value"'),
         (("--json",), '{"value": "", "timestamp": "noon"}\n', "its timestamp is 'noon'"),
         (("--json",), '{"value": "", "headers": "h"}\n', "its headers are neither"),
-        (("--json",), '{"value": {"base64": "???"}}\n', "is no record in JSON"),
+        (("--json",), '{"value": {"base64": "???"}}\n', "is not a JSON record"),
         (("--json",), '{"value": "", "partition": 7}\n', "has partitions 0 to 0, not 7"),
-        (("--json",), '{"value": "", "vaule": 1}\n', "vaule means nothing there; known are key, value,"),
-        (("--json",), "[" * 100_000, "is no record in JSON"),
+        (("--json",), '{"value": "", "vaule": 1}\n', "unknown vaule; known are key, value,"),
+        (("--json",), "[" * 100_000, "is not a JSON record"),
         (("-k", "="), "a=b\nno key\n", "line 2 has no '=' between key and value"),
         (("-p", "1"), "x\n", "has partitions 0 to 0, not 1"),
         (("-z", "rar"), "x\n", "'rar' is not one of"),
@@ -248,3 +248,13 @@ def test_an_advertised_name_that_does_not_resolve_is_named_as_advertised() -> No
     said = one_line(done.stderr)
     assert said.startswith("cannot connect to nohost.invalid:39545: Name or service not known")
     assert f"The cluster behind {broker.address} advertises this address; check advertised.listeners" in said
+
+
+def test_a_carriage_return_is_kept_when_asked_for(kafkalite: Run) -> None:
+    for topic, args in (("without-cr", ()), ("with-cr", ("--keep-cr",))):
+        kafkalite("produce", topic, *args, stdin="one\r\ntwo\r\n")
+    values = [
+        [json.loads(line)["value"] for line in kafkalite("consume", topic, "-e", "--json").stdout.splitlines()]
+        for topic in ("without-cr", "with-cr")
+    ]
+    assert values == [["one", "two"], ["one\r", "two\r"]]

@@ -1,9 +1,14 @@
-"""Lines of a pipe come as they are written, and nobody waits in a read."""
+"""Lines of a pipe come as they are written, without a read that waits; records in JSON arrive as they were written."""
 
 import asyncio
+import json
 import os
 
-from kafkalite.cli.lines import chunks
+import pytest
+
+from kafkalite.cli.failure import Failure
+from kafkalite.cli.lines import chunks, described, json_line
+from kafkalite.records import Builder, batches
 
 
 async def test_a_pipe_is_read_only_when_it_has_something() -> None:
@@ -20,3 +25,59 @@ async def test_a_pipe_is_read_only_when_it_has_something() -> None:
             assert await waiting == text
         sink.close()
         assert [data async for data in found] == []
+
+
+def value_of(text: str) -> bytes | None:
+    return json_line(f'{{"value": {text}}}'.encode(), 1).value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1.10", "1.0", "1e2", "1E+2", "-0", "-0.0", "0.1", "123456789012345678901234567890", "true", "null", "[1.50]"],
+)
+def test_a_value_is_sent_digit_by_digit(text: str) -> None:
+    assert value_of(text) == (None if text == "null" else text.encode())
+
+
+def test_values_of_objects_keep_their_numbers_and_texts() -> None:
+    assert value_of('{"a": [1.50, {"b": 2e5}], "ü": "x\\n", "n": null}') == (
+        '{"a": [1.50, {"b": 2e5}], "ü": "x\\n", "n": null}'.encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"value": 1e400}', "1e400 is larger than any 64-bit float"),
+        ('{"value": [-1e400]}', "-1e400 is larger than any 64-bit float"),
+        ('{"value": NaN}', "NaN is not JSON"),
+        ('{"value": -Infinity}', "-Infinity is not JSON"),
+        ('{"value": 0.10000000000000000555}', "0.10000000000000000555 has more digits than a 64-bit float"),
+        ('{"value": 1e-400}', "1e-400 has more digits"),
+        ('{"value": {"a": 1, "a": 2}}', "the key 'a' comes twice"),
+        ('{"value": 1, "value": 2}', "the key 'value' comes twice"),
+        ('{"value": "a", "timestamp": -5}', "its timestamp is -5, allowed are milliseconds since 1970, 0 or more"),
+        ('{"value": "a", "timestamp": 1.0}', "its timestamp is 1.0"),
+        ('{"value": "\\ud800"}', "surrogates not allowed"),
+        ('{"value": ' + "9" * 5000 + "}", "4300 digits"),
+    ],
+)
+def test_what_would_change_is_rejected_with_its_line_and_reason(line: str, reason: str) -> None:
+    with pytest.raises(Failure, match=r"^line 7 is not a JSON record: ") as caught:
+        json_line(line.encode(), 7)
+    assert reason in caught.value.message
+
+
+def test_base64_is_an_object_with_this_one_key() -> None:
+    assert value_of('{"base64": "AAEC"}') == b"\0\1\2"
+    assert value_of('{"base64": "AAEC", "x": 1}') == b'{"base64": "AAEC", "x": 1}'
+
+
+def test_a_record_without_a_timestamp_is_printed_with_null() -> None:
+    builder = Builder()
+    builder.append(-1, None, b"x")
+    (batch,) = batches(builder.build())
+    (record,) = batch
+    printed = json.dumps(described("t", 0, record))
+    assert json.loads(printed)["timestamp"] is None
+    assert json_line(printed.encode(), 1).timestamp_ms is None
