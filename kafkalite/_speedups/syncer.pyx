@@ -13,7 +13,7 @@ Laws:
 import os
 
 from kafkalite._speedups.file cimport File
-from libc.errno cimport EINVAL, ENOENT, ENOSYS, EPERM, ESPIPE, errno as c_errno
+from libc.errno cimport EINVAL, EMFILE, ENFILE, ENOENT, ENOSYS, EPERM, ESPIPE, errno as c_errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
@@ -227,7 +227,11 @@ cdef class SyncLanes:
             pthread_mutex_unlock(&self.shared.lock)
 
     def result(self):
-        """What became of the round that is over: its first OSError, or None. Raises RuntimeError while it runs."""
+        """What became of the round that is over: its first OSError, or None. Raises RuntimeError while it runs.
+
+        An error of a sync counts before a file that could not be opened for want of descriptors: only the latter may
+        be tried again.
+        """
         cdef int i
         cdef int error
         if self.busy:
@@ -235,7 +239,7 @@ cdef class SyncLanes:
         failure = None
         for i in range(len(self.names)):
             error = self.shared.items[i].begun_error or self.shared.items[i].error
-            if error and failure is None:
+            if error and (failure is None or failure.errno in (EMFILE, ENFILE)):
                 failure = OSError(error, os.strerror(error), os.fsdecode(self.names[i]))
         self.kept = []
         self.names = []

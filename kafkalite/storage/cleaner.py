@@ -64,6 +64,7 @@ class Logs(Protocol):
     def fail(self, path: str, error: OSError) -> None: ...
     def note(self, path: str, error: OSError) -> None: ...
     def remove_later(self, log: Log, paths: list[str]) -> None: ...
+    def flush_closed(self, log: Log, done: Callable[[int], object]) -> None: ...
 
 
 class Slot:
@@ -230,14 +231,14 @@ class LogCleaner:
         log = chosen.log
         plan = Plan(
             self._logs.disk, log.directory, log.config, chosen.segments, chosen.first_dirty, chosen.upper_offset,
-            log.synced, self._clock.wall_ms(),
+            self._clock.wall_ms(),
             tuple((segment.base_offset, segment.path(names.TXN_INDEX)) for segment in log.segments),
             tuple((each.producer_id, each.last_offset, each.epoch) for each in log.producers),
         )  # fmt: skip
         slot.take(self._clock.monotonic())
         slot.round = Round(
             log, plan, slot.worker, self._offload,
-            removed=lambda paths: self._logs.remove_later(log, paths),
+            flush=self._logs.flush_closed, removed=lambda paths: self._logs.remove_later(log, paths),
             waits=lambda error: self._logs.note(log.root, error), ended=lambda _, end: self._ended(slot, end),
         )  # fmt: skip
         slot.release = self._logs.holds.hold(log.directory)

@@ -1,8 +1,7 @@
 """The jobs of a cleaner thread. They touch only what their plan carries: closed segments, and files they make.
 
 Laws:
-1. The dirty segments are synced before a record is dropped on their account: a power cut never takes the new value of
-   a key whose old one was compacted away.
+1. The dirty segments were flushed before the first job begins (`round`).
 2. What a job made is complete and synced when it answers; what it made before it failed is removed.
 
 Sources: LogCleaner.scala (Cleaner).
@@ -33,7 +32,7 @@ class Plan:
     """All that the jobs of one cleaning may touch.
 
     `segments`: the closed ones below `upper_offset`. `transaction_indexes`: (base offset, path) of every segment of the
-    log that may have one. `last_records`: see `Rules`. `synced_offset`: below it all is on the disk.
+    log that may have one. `last_records`: see `Rules`.
     """
 
     disk: Disk
@@ -42,7 +41,6 @@ class Plan:
     segments: tuple[Segment, ...]
     first_dirty: int
     upper_offset: int
-    synced_offset: int
     now_ms: int
     transaction_indexes: tuple[tuple[int, str], ...]
     last_records: tuple[tuple[int, int, int], ...]
@@ -64,7 +62,6 @@ def build_map(worker: Worker, plan: Plan) -> Mapped:
     aborted = _aborted(plan)
     ends = [*(segment.base_offset for segment in plan.segments[1:]), plan.upper_offset]
     dirty = [segment for segment, end in zip(plan.segments, ends, strict=True) if end > plan.first_dirty]
-    _sync(plan, [segment for segment, end in zip(plan.segments, ends, strict=True) if end > plan.synced_offset])
     worker.offsets.clear(plan.upper_offset - plan.first_dirty)
     transactions = Transactions([each for each in aborted if each.last_offset >= dirty[0].base_offset])
     whole = all(_map_segment(worker, plan, segment, transactions) for segment in dirty)
@@ -120,13 +117,6 @@ def _aborted(plan: Plan) -> list[AbortedTransaction]:
             raise Uncleanable(str(error)) from error
         found += (entry for entry in entries if entry.first_offset < plan.upper_offset)
     return [entry for entry in found if entry.last_offset >= plan.segments[0].base_offset]
-
-
-def _sync(plan: Plan, segments: list[Segment]) -> None:
-    for segment in segments:
-        sync_and_close(plan.disk.open(segment.path(names.LOG)))
-    if segments:
-        plan.disk.sync_dir(plan.directory)
 
 
 def _map_segment(worker: Worker, plan: Plan, segment: Segment, transactions: Transactions) -> bool:

@@ -1,14 +1,16 @@
 """Group commit: logs ask for a sync, and one round after the other brings all who asked to the disk.
 
 Laws:
-1. As many rounds per log directory at a time as the syncer takes; no log is in two of them, as the system tells an
-   error of writing to one sync of a file only. Who asks while that runs gathers for the next one, so one sync covers
-   all that was appended meanwhile, of many partitions together.
+1. As many rounds per log directory at a time as the syncer takes; no log is in two of them, nor in one of another
+   flusher (`exclusion`). Who asks while that runs gathers for the next one, so one sync covers all that was appended
+   meanwhile, of many partitions together.
 2. A round begins when `begin` is called, at the end of a pass: its partitions are synced together.
 3. Nobody is told that a log is on the disk before the job of its round has succeeded.
 4. A round that failed is never repeated: its directory goes offline, and all who wait there are told
    KAFKA_STORAGE_ERROR. So it is with whatever else goes wrong in a round, a bug too, which is raised besides: nobody
    waits for ever, and nothing is claimed that was perhaps not synced.
+5. A round that could not open a file (EMFILE, ENFILE) has lost nothing: it is tried again after RETRY_S, and the
+   waiting requests wait until then. Errors of fsync in the same round count first.
 
 Sources: UnifiedLog.flush; group commit is our own (Kafka syncs once per append).
 """
@@ -20,12 +22,15 @@ from functools import partial
 
 from kafkalite._speedups.file import Disk
 from kafkalite.clock import Clock, Outcome
+from kafkalite.storage.exclusion import Exclusion
 from kafkalite.storage.holds import Holds
 from kafkalite.storage.log import Log
 from kafkalite.storage.syncing import FlushPlan, SyncAtOnce, Syncer
+from kafkalite.storage.trouble import lacks_descriptors
 from kafkalite.storage.walk import each
 
 KAFKA_STORAGE_ERROR = 56
+RETRY_S = 0.1
 
 Told = Callable[[int], object]
 Asked = dict[Log, dict[Told, None]]
@@ -40,6 +45,8 @@ class Flusher:
         fail: takes a log directory offline, with the reason.
         holds: told of the rounds that write by name in the directories of their logs.
         active: sync the segment that is appended to, too, not only those that were closed.
+        exclusion: shared by all flushers of the same logs.
+        retried: called with a log directory and with the error for which its round is tried again.
     """
 
     def __init__(
@@ -51,6 +58,8 @@ class Flusher:
         *,
         holds: Holds | None = None,
         active: bool = True,
+        exclusion: Exclusion | None = None,
+        retried: Callable[[str, OSError], object] | None = None,
     ) -> None:
         self.waiting: dict[str, Asked] = {}
         self.rounds = 0
@@ -61,7 +70,12 @@ class Flusher:
         self._holds = holds or Holds()
         self._active = active
         self._running: Counter[str] = Counter()
-        self._under_way: set[Log] = set()
+        self._exclusion = exclusion or Exclusion()
+        self._exclusion.register(self._start)
+        self._retried = retried
+        self._paused: set[str] = set()  # log directories whose round is tried again later
+        self._finishing = False
+        self._begins_soon = False
 
     def ask(self, log: Log, told: Told | None = None) -> None:
         """Have all that `log` holds now synced in the next round; `told` gets 0 or a Kafka error code then, once,
@@ -79,13 +93,25 @@ class Flusher:
         """Start a round in every directory where somebody waits and there is room for one."""
         each(self._start, list(self.waiting))  # what one raises is a bug, and that directory's end: the others go on
 
+    def begin_soon(self) -> None:
+        """`begin` in the next loop iteration: what is being written now is written then, or taken back."""
+        if not self._begins_soon:
+            self._begins_soon = True
+            self._clock.call_at(self._clock.monotonic(), self._begin_now)
+
+    def _begin_now(self) -> None:
+        self._begins_soon = False
+        self.begin()
+
     def finish(self) -> None:
         """From now on a round is done when `begin` returns: the end of the broker is near."""
         self._syncer = SyncAtOnce(self._disk)
+        self._finishing = True
+        self._paused.clear()
         self.begin()
 
     def _start(self, root: str) -> None:
-        if root not in self.waiting or self._running[root] >= self._syncer.rounds_max:
+        if root not in self.waiting or root in self._paused or self._running[root] >= self._syncer.rounds_max:
             return
         asked = self._take(root)
         failed = {log: asked.pop(log) for log in list(asked) if log.failed}  # offline or deleted since they asked
@@ -98,7 +124,7 @@ class Flusher:
     def _take(self, root: str) -> Asked:
         """Those who wait there for logs that are in no round."""
         waiting = self.waiting[root]
-        asked = {log: told for log, told in waiting.items() if log not in self._under_way}
+        asked = {log: told for log, told in waiting.items() if not self._exclusion.is_busy(log)}
         for log in asked:
             del waiting[log]
         if not waiting:
@@ -107,7 +133,7 @@ class Flusher:
 
     def _run(self, under_way: "FlushRound") -> None:
         self._running[under_way.root] += 1
-        self._under_way.update(under_way.asked)
+        self._exclusion.begin(under_way.asked)
         self.rounds += 1
         try:
             under_way.plan(self._active, self._holds)
@@ -123,15 +149,18 @@ class Flusher:
         under_way.end()
         root, asked = under_way.root, under_way.asked
         self._running[root] -= 1
-        self._under_way.difference_update(asked)
+        self._exclusion.end(asked)
         try:
             outcome.result()
             self._apply(under_way)
         except BaseException as error:
-            self._failed(root, asked, error)
+            if isinstance(error, OSError) and lacks_descriptors(error):
+                self._retry(under_way, error)
+            else:
+                self._failed(root, asked, error)
             return
         try:
-            self._start(root)
+            self._exclusion.look_again(root)
         finally:
             tell(asked, 0)
 
@@ -147,6 +176,26 @@ class Flusher:
     def _again(self, root: str, log: Log, told: dict[Told, None]) -> None:
         self.waiting.setdefault(root, {}).setdefault(log, {}).update(told)
 
+    def _retry(self, under_way: "FlushRound", error: OSError) -> None:
+        """A file of the round could not be opened: all of it is flushed again after RETRY_S."""
+        root = under_way.root
+        for log, told in under_way.asked.items():
+            if log in under_way.plans:
+                log.not_flushed(under_way.plans[log])
+            self._again(root, log, told)
+        if self._retried is not None:
+            self._retried(root, error)
+        if self._finishing:  # there is no later
+            tell(self.waiting.pop(root), KAFKA_STORAGE_ERROR)
+        else:
+            self._paused.add(root)
+            self._clock.call_at(self._clock.monotonic() + RETRY_S, self._resume, root)
+        self._exclusion.look_again(root)
+
+    def _resume(self, root: str) -> None:
+        self._paused.discard(root)
+        self._start(root)
+
     def _failed(self, root: str, asked: Asked, error: BaseException) -> None:
         late = self.waiting.pop(root, {})
         reason = error if isinstance(error, OSError) else OSError(errno.EIO, f"a sync ended with {error!r}")
@@ -154,7 +203,10 @@ class Flusher:
             self._fail(root, reason)
         finally:
             all_asked = {log: {**asked.get(log, {}), **late.get(log, {})} for log in (*asked, *late)}
-            tell(all_asked, KAFKA_STORAGE_ERROR)
+            each(
+                lambda tell_or_start: tell_or_start(),
+                [partial(tell, all_asked, KAFKA_STORAGE_ERROR), partial(self._exclusion.look_again, root)],
+            )
         if not isinstance(error, OSError):
             raise error
 

@@ -41,6 +41,12 @@ class SegmentCache:
         while len(self._loaded) > 1 and (len(self._loaded) > self.files_max or self.index_bytes > self.index_bytes_max):
             self._unload_one(segment)
 
+    def unload(self, count: int) -> None:
+        """Unload `count` segments, or as many as there are: their descriptors are needed."""
+        for segment in list(self._loaded)[:count]:
+            self.forget(segment)
+            segment.unload()
+
     def forget(self, segment: "Segment") -> None:
         """The segment is unloaded, deleted or written to again."""
         memory, _ = self._loaded.pop(segment, (0, 0))

@@ -80,6 +80,7 @@ class Log(LogCore):
         self._aborts: tuple[tuple[Segment, ...], list[Segment]] | None = None
         self.last_error: OSError | None = None
         self.on_error: Callable[[Log, OSError], object] = report
+        self.on_roll: Callable[[Log], object] = nothing
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
         self.start(max(self.active.next_offset(), self.log_start_offset), epochs.latest)
         self.synced = min(recovery_point, self.log_end_offset)  # below it all that there is, is on the disk
@@ -154,6 +155,7 @@ class Log(LogCore):
         self.active = segment
         self._draw_segment_ms()
         self.rolls += 1
+        self.on_roll(self)
 
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Note a new leader epoch before its first batch is written. Raises OSError."""
@@ -458,6 +460,10 @@ def report(log: Log, error: OSError) -> None:
     """Log that a write failed: what happens to a log that nobody looks after."""
     state = "the log is offline" if log.failed else "taken back"
     logger.error("%s-%d: write failed, %s: %s", log.topic, log.partition, state, error)
+
+
+def nothing(log: Log) -> None:
+    """A log without a manager is flushed by its user."""
 
 
 def ignore(log: Log, offset: int) -> None:

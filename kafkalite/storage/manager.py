@@ -12,6 +12,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from kafkalite._speedups.file import Disk
@@ -24,6 +25,7 @@ from kafkalite.storage.closing import MANY_FILES, close_logs
 from kafkalite.storage.deletion import Deletions
 from kafkalite.storage.directories import DirectoryError
 from kafkalite.storage.directory_set import LogDirectories
+from kafkalite.storage.exclusion import Exclusion
 from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.holds import Holds
 from kafkalite.storage.indexes import SegmentCache
@@ -32,11 +34,12 @@ from kafkalite.storage.log import Log
 from kafkalite.storage.making import LogMaker
 from kafkalite.storage.points import PointFiles
 from kafkalite.storage.syncing import JobSyncer, Syncer
-from kafkalite.storage.trouble import is_transient
+from kafkalite.storage.trouble import is_transient, lacks_descriptors
 from kafkalite.storage.truncation import Truncation
 from kafkalite.storage.upkeep import Upkeep
 
 NOTED_S = 60.0
+CLOSED_FILES = 8  # closed segments that are unloaded where there are no descriptors, for the next attempt
 logger = logging.getLogger(__name__)
 
 
@@ -90,19 +93,22 @@ class LogManager(LogDirectories):
         self.refused: dict[tuple[str, int], Refused] = {}
         self.strays: list[str] = []  # directories that earlier starts renamed
         self._cleaned: dict[str, checkpoints.Offsets] = {}
-        self._noted: dict[str, float] = {}  # when trouble of a directory was last spoken of
+        self._noted: dict[tuple[str, int | None], float] = {}  # when an error of a directory was last logged
         self._duplicates = 0  # of logs that were forgotten
         self._files = PointFiles(disk, offload, self._settled)
         self._deletions = Deletions(disk, clock, removals or offload, random, self.holds, self.note)
         self._maker = LogMaker(disk, offload, self.holds, self._deletions, self._files, self.logs_of)
         # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
         jobs = JobSyncer(disk, offload)
-        self.flusher = Flusher(disk, clock, syncs or jobs, self.fail, holds=self.holds)
-        unhurried = Flusher(disk, clock, jobs, self.fail, holds=self.holds)
-        closed = Flusher(disk, clock, jobs, self.fail, holds=self.holds, active=False)
-        self._flushers = self.flusher, unhurried, closed
+        flusher = partial(
+            Flusher, disk, clock, fail=self.fail, holds=self.holds, exclusion=Exclusion(), retried=self.note
+        )
+        self.flusher = flusher(syncs or jobs)
+        unhurried = flusher(jobs)
+        self._closed = flusher(jobs, active=False)
+        self._flushers = self.flusher, unhurried, self._closed
         self.upkeep = Upkeep(
-            self, disk, clock, offload, removals or offload, unhurried=unhurried, closed=closed, files=self._files
+            self, disk, clock, offload, removals or offload, unhurried=unhurried, closed=self._closed, files=self._files
         )
 
     # Start and end.
@@ -204,6 +210,7 @@ class LogManager(LogDirectories):
         self._counts[log.root] += 1
         log.last_flush = self._clock.monotonic()
         log.on_error = self._log_failed
+        log.on_roll = self._rolled
         log.use_cache(self.cache)
         log.use_random(self._random)
         log.before_truncation = self._before_truncation
@@ -262,6 +269,16 @@ class LogManager(LogDirectories):
         self._files.others[root].pop(key, None)
         self._files.note_deleted(root, key)
 
+    def flush_closed(self, log: Log, done: Callable[[int], object]) -> None:
+        """Flush the closed segments of a log as a job; `done` receives 0 or a Kafka error code."""
+        self._closed.ask(log, done)
+        self._closed.begin()
+
+    def _rolled(self, log: Log) -> None:
+        """Flush the segment that was closed and write its producer snapshot, in the background (UnifiedLog.roll)."""
+        self._closed.ask(log)
+        self._closed.begin_soon()
+
     def remove_later(self, log: Log, paths: list[str]) -> None:
         """Remove `.deleted` files of a log after file.delete.delay.ms."""
         self._deletions.files(log, paths)
@@ -294,9 +311,11 @@ class LogManager(LogDirectories):
         if not is_transient(error):
             self.fail(path, error)
             return
+        if lacks_descriptors(error):
+            self.cache.unload(CLOSED_FILES)
         now = self._clock.monotonic()
-        if now - self._noted.get(path, -NOTED_S) >= NOTED_S:
-            self._noted[path] = now
+        if now - self._noted.get((path, error.errno), -NOTED_S) >= NOTED_S:
+            self._noted[path, error.errno] = now
             logger.error("%s: cannot write, the broker goes on and tries again: %s", path, error)
 
     def _settled(self, path: str, outcome: Outcome) -> None:
@@ -306,7 +325,7 @@ class LogManager(LogDirectories):
             raise outcome.error
 
     def _log_failed(self, log: Log, error: OSError) -> None:
-        if log.failed:  # what it wrote could not be cut away
+        if log.failed and not lacks_descriptors(error):  # what it wrote could not be cut away
             self.fail(log.root, error)
         else:
             self.note(log.root, error)

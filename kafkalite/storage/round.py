@@ -18,7 +18,7 @@ from kafkalite.storage import swap
 from kafkalite.storage.cleaning import Mapped, Plan, build_map, clean_group, rules_of
 from kafkalite.storage.log import Log
 from kafkalite.storage.segment import Segment
-from kafkalite.storage.trouble import is_transient
+from kafkalite.storage.trouble import is_transient, lacks_descriptors
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ class Round:
         plan: see `cleaning`.
         worker: of the thread; nobody else uses it until the end.
         offload: of the cleaner's threads.
+        flush: flushes the closed segments of a log, and calls back with 0 or a Kafka error code.
         removed: called with the paths of `.deleted` files.
         waits: called with the reason for which the round waits for `retry`.
         ended: called with the offset up to which the log is clean now, or what went wrong: OSError, Uncleanable,
@@ -48,6 +49,7 @@ class Round:
         worker: Worker,
         offload: Offload,
         *,
+        flush: Callable[[Log, Callable[[int], object]], None],
         removed: Callable[[list[str]], None],
         waits: Callable[[OSError], None],
         ended: Callable[["Round", int | Exception], None],
@@ -57,6 +59,7 @@ class Round:
         self.worker = worker
         self.aborted = False
         self._offload = offload
+        self._flush = flush
         self._removed = removed
         self._waits = waits
         self._ended = ended
@@ -66,8 +69,21 @@ class Round:
         self._stuck: Callable[[], None] | None = None  # there was no room for the last step
 
     def start(self) -> None:
-        """Begin; the worker has been reset."""
-        self._run(build_map, self.worker, self.plan, then=self._mapped)
+        """Begin; the worker has been reset.
+
+        The dirty segments are flushed first: a power cut never takes the new value of a key whose old one was compacted
+        away. The flusher does it, as a file is in one fsync at a time.
+        """
+        if self.log.synced < self.plan.upper_offset:
+            self._flush(self.log, self._flushed)
+        else:
+            self._flushed(0)
+
+    def _flushed(self, error: int) -> None:
+        if self.aborted or error:  # with an error the log directory is offline, or the log was deleted
+            self._ended(self, Stopped())
+        else:
+            self._run(build_map, self.worker, self.plan, then=self._mapped)
 
     def abort(self, *, touch: bool = True) -> None:
         """Stop the job and free the log; without `touch` its files are left to recovery.
@@ -94,20 +110,18 @@ class Round:
             self._apply(lambda _: stuck(), Outcome())
 
     def _run(self, job: Callable[..., object], *args: object, then: Callable[[object], None]) -> None:
-        def done(outcome: Outcome) -> None:
-            error = outcome.error
-            if isinstance(error, Stopped) or (self.aborted and isinstance(error, OSError)):
-                self._ended(self, Stopped())
-            elif isinstance(error, MemoryError) or (
-                isinstance(error, OSError) and self._is_free() and is_transient(error)
-            ):
-                self._ended(self, NoRoom(str(error) or "no memory"))
-            elif isinstance(error, (OSError, Uncleanable)):
-                self._ended(self, error)
-            else:
-                self._apply(then, outcome)
+        self._offload.run(job, *args, done=partial(self._job_ended, then))
 
-        self._offload.run(job, *args, done=done)
+    def _job_ended(self, then: Callable[[object], None], outcome: Outcome) -> None:
+        error = outcome.error
+        if isinstance(error, Stopped) or (self.aborted and isinstance(error, OSError)):
+            self._ended(self, Stopped())
+        elif isinstance(error, MemoryError) or (isinstance(error, OSError) and self._is_free() and is_transient(error)):
+            self._ended(self, NoRoom(str(error) or "no memory"))
+        elif isinstance(error, (OSError, Uncleanable)):
+            self._ended(self, error)
+        else:
+            self._apply(then, outcome)
 
     def _is_free(self) -> bool:
         """No swap is under way."""
@@ -164,8 +178,16 @@ class Round:
         self._sync(lambda: self._swap(group, cleaned))
 
     def _sync(self, then: Callable[[], None]) -> None:
-        """Bring the renames to the disk before the next step."""
-        self._run(self.plan.disk.sync_dir, self.plan.directory, then=lambda _: then())
+        """Bring the renames to the disk before the next step; without a descriptor the round waits for `retry`."""
+
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome.error, OSError) and lacks_descriptors(outcome.error) and not self.aborted:
+                self._stuck = partial(self._sync, then)
+                self._waits(outcome.error)
+            else:
+                self._job_ended(lambda _: then(), outcome)
+
+        self._offload.run(self.plan.disk.sync_dir, self.plan.directory, done=done)
 
     def _swap(self, group: list[Segment], cleaned: Segment) -> None:
         if self._ready is None:

@@ -198,12 +198,14 @@ class Machine:
     def clean(self, partition: int, jobs: int | None = None) -> None:
         """Let the cleaner look, and do so many of its jobs one by one; None: all, until it finds nothing more."""
         self.clock.advance(CLEANER.backoff_ms)
+        self.offload.drain()  # the dirty segments are flushed first
         while self.cleaning.waiting and jobs != 0:
             self.cleaning.release()
             self.cleaning.held = True
             if jobs == 1 and self.rng.random() < 0.5:
                 return  # the job is done, and nobody has heard of it
             self.cleaning.drain()
+            self.offload.drain()
             jobs = None if jobs is None else jobs - 1
         if jobs is None:
             assert self.cleaner.uncleanable == {}

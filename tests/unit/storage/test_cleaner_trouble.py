@@ -89,3 +89,27 @@ def test_what_is_believed_is_on_the_disk_before_a_record_is_dropped_for_it(tmp_p
     first = next(at for at, (_, path) in enumerate(trace) if ".cleaned" in path)
     assert {path for operation, path in trace[:first] if operation == "sync"} >= dirty
     assert any(operation == "rename" and CLEANER_OFFSETS in path for operation, path in trace[:first])
+
+
+def test_compaction_without_descriptors_is_tried_again(tmp_path: Path) -> None:
+    """From each call on that takes a descriptor, every later one fails until the next look."""
+    calls, when = 1, 0
+    while when < calls:
+        kit = Kit(tmp_path / str(when))
+        log = plain(kit, range(100))
+        before = kit.disk.counts["descriptor"]
+        if when:
+            kit.disk.fail("descriptor", errno.EMFILE, when=when, repeat=True)
+        kit.start()
+        assert kit.manager.is_online(log.root) and not log.failed and kit.cleaner.uncleanable == {}
+        kit.disk.heal()
+        if not when:
+            calls = kit.disk.counts["descriptor"] - before
+            assert calls > 10
+        kit.run()
+        kit.run()
+        assert kit.checkpoint()["t", 0] == log.active.base_offset, f"call {when} of {calls}"
+        assert not [*Path(log.directory).glob("*.cleaned"), *Path(log.directory).glob("*.swap")]
+        assert len({record.key for record in records(log)}) == 10
+        kit.manager.unlock()
+        when += 1

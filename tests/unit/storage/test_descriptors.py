@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.storage.log import Log
 from tests.unit.storage.damage import batch
-from tests.unit.storage.test_manager import Kit
+from tests.unit.storage.test_manager import Kit, fill
 from tests.unit.storage.test_trouble import STORAGE, append, offsets
 
 
@@ -106,3 +106,114 @@ def test_reader_of_an_unloaded_segment_without_descriptors_is_served_later(kit: 
             kit.disk.heal()
         assert log.read(3, 1000, 6)
         kit.disk.heal()
+
+
+# Flushes, checkpoints, compaction, deletion, start.
+
+
+class Waiting:
+    """A flush that an acknowledgement waits for."""
+
+    def __init__(self, kit: Kit, log: Log) -> None:
+        self.codes: list[int] = []
+        kit.manager.flusher.ask(log, self.codes.append)
+        kit.manager.flusher.begin()
+        kit.offload.drain()
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_flush_that_cannot_open_a_file_is_retried(kit: Kit, error: int, caplog: pytest.LogCaptureFixture) -> None:
+    log = kit.create(batches=150)
+    calls = kit.disk.counts["descriptor"]
+    kit.manager.flusher.ask(log)
+    kit.manager.flusher.begin()
+    kit.offload.drain()
+    calls = kit.disk.counts["descriptor"] - calls
+    assert calls > 5, "the epoch checkpoint, indexes, snapshots, the directory"
+    for when in range(1, calls + 1):
+        fill(log, 150)  # rolls
+        snapshots = sorted(log.due_snapshots)
+        no_descriptors(kit, when=when, error=error)
+        ack = Waiting(kit, log)
+        assert ack.codes in ([], [0]) and kit.offline == []
+        if not ack.codes:
+            assert sorted(log.due_snapshots) == snapshots and log.rolled, "all of it is in the next attempt"
+            kit.advance(150)
+            assert ack.codes == [], "the second attempt fails, too"
+        kit.disk.heal()
+        kit.advance(150)
+        assert ack.codes == [0] and log.synced == log.log_end_offset and not log.rolled
+    assert len(caplog.records) < 2 * calls
+    again = kit.restart(clean=False)
+    found = again.manager.find("t", 0)
+    assert found is not None and offsets(found) == offsets(log)
+    again.manager.unlock()
+
+
+def test_error_of_an_fsync_counts_before_a_file_that_could_not_be_opened(kit: Kit) -> None:
+    log = kit.create(batches=1)
+    ack = Waiting(kit, log)
+    assert ack.codes == [0]
+    fill(log, 150)
+    kit.disk.fail("descriptor", errno.EMFILE, path="t-0", when=3)
+    kit.disk.fail("sync", errno.EIO, path=".index")
+    assert Waiting(kit, log).codes == [STORAGE] and kit.offline == [log]
+
+
+def test_flush_at_the_end_of_the_broker_without_descriptors_is_an_error(kit: Kit) -> None:
+    log = kit.create(batches=1)
+    no_descriptors(kit)
+    ack = Waiting(kit, log)
+    assert ack.codes == []
+    kit.manager.finish_flushes()
+    assert ack.codes == [STORAGE] and kit.offline == []
+    kit.disk.heal()
+
+
+def test_checkpoints_without_descriptors_are_written_the_next_time(kit: Kit) -> None:
+    log = kit.create(batches=150)
+    log.delete_records_before(3)
+    before = kit.disk.counts["descriptor"]
+    kit.manager.upkeep.checkpoint()
+    kit.manager.upkeep.checkpoint_starts()
+    kit.offload.drain()
+    for when in range(1, kit.disk.counts["descriptor"] - before + 1):
+        fill(log, 150)
+        no_descriptors(kit, when=when)
+        kit.manager.upkeep.checkpoint()
+        kit.manager.upkeep.checkpoint_starts()
+        kit.advance(150)
+        assert kit.manager.is_online(log.root)
+        kit.disk.heal()
+    kit.advance(150)
+    kit.manager.upkeep.checkpoint()
+    kit.offload.drain()
+    assert (Path(log.root) / "recovery-point-offset-checkpoint").read_text() == f"0\n1\nt 0 {log.active.base_offset}\n"
+
+
+def test_deletion_without_descriptors_takes_nothing_offline(kit: Kit) -> None:
+    log, other = kit.create(batches=150), kit.create("other", batches=2)
+    no_descriptors(kit)
+    kit.manager.delete(log)
+    kit.advance(log.config.file_delete_delay_ms)
+    assert kit.manager.is_online(other.root) and append(other) == 0
+    kit.disk.heal()
+    again = kit.restart()
+    assert [path.name for path in Path(other.root).iterdir() if path.is_dir()] == ["other-0"]
+    again.manager.unlock()
+
+
+def test_partition_that_cannot_be_read_at_a_start_is_offline_alone(kit: Kit) -> None:
+    kit.create("a", batches=150)
+    kit.create("b", batches=150)
+    kit.manager.close()
+    kit.manager.unlock()
+    again = Kit(*map(Path, kit.manager.directories()))
+    again.disk.fail("descriptor", errno.EMFILE, path="/a-0", repeat=True)
+    again.open()
+    assert again.manager.find("a", 0) is None and again.manager.find("b", 0) is not None
+    assert again.manager.is_online(str(kit.manager.directories()[0]))
+    restarted = again.restart()
+    found = restarted.manager.find("a", 0)
+    assert found is not None and found.log_end_offset == 450
+    restarted.manager.unlock()

@@ -316,3 +316,35 @@ def test_what_a_kill_left_unsynced_is_synced_before_it_is_read(tmp_path: Path, e
     assert (batches <= synced) is (every == 1) and len(batches) == 2
     assert log.recovery_point == (end if every == 1 else 0)
     again.manager.unlock()
+
+
+def test_closed_segment_is_flushed_right_after_its_roll(tmp_path: Path) -> None:
+    """As UnifiedLog.roll: the flush and the producer snapshot do not wait for the checkpoint of the recovery points."""
+    kit = Kit(tmp_path / "data").open()
+    log = kit.create(batches=70)
+    closed, active = log.segments
+    assert not any(operation == "sync" and path == closed.path(".log") for operation, path in kit.disk.trace)
+    kit.advance(0)
+    synced = {path for operation, path in kit.disk.trace if operation in ("sync", "sync_dir")}
+    assert synced >= {closed.path(".log"), closed.path(".index"), closed.path(".timeindex"), log.directory}
+    assert active.path(".log") not in synced, "the active segment waits for its own settings"
+    assert kit.disk.exists(active.path(".snapshot"))
+    assert log.synced == active.base_offset and not log.rolled
+    kit.manager.unlock()
+
+
+def test_rolls_of_one_loop_iteration_are_flushed_together(tmp_path: Path) -> None:
+    kit = Kit(tmp_path / "data").open()
+    logs = [kit.create(name) for name in ("a", "b", "c")]
+    for log in logs:
+        log.roll(log.log_end_offset)
+        for _ in range(70):
+            log.append(batch(), None, 0)
+            assert log.write() == 0
+    kit.offload.held = True
+    kit.clock.advance(0)
+    assert kit.offload.waiting == 1
+    kit.offload.release()
+    kit.offload.drain()
+    assert [log.synced for log in logs] == [log.active.base_offset for log in logs]
+    kit.manager.unlock()

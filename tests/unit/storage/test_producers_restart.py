@@ -1,0 +1,102 @@
+"""Which retries of an idempotent producer are recognised after a restart: docs/durability.md says exactly these.
+
+Source: ProducerStateEntry (the last five batches, in memory), ProducerStateManager.writeSnapshot (the last batch only).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.storage.log import Log
+from tests.unit.storage.test_manager import Kit
+from tests.unit.storage.test_producers import send
+
+OUT_OF_ORDER = -KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+COUNT = 3  # records of a batch
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    kit = Kit(tmp_path / "data").open()
+    yield kit
+    kit.manager.unlock()
+
+
+def append(log: Log, number: int) -> None:
+    assert send(log, COUNT * number, COUNT) == COUNT * number
+    assert log.write() == 0
+
+
+def retries(kit: Kit, numbers: range) -> list[int]:
+    log = kit.manager.find("t", 0)
+    assert log is not None
+    found = [send(log, COUNT * number, COUNT) for number in numbers]
+    assert log.pending_bytes == 0, "no retry is appended"
+    return found
+
+
+def recognised(*numbers: int) -> list[int]:
+    """Of the batches 0 to 6: their first offsets, and the error for all others."""
+    return [COUNT * number if number in numbers else OUT_OF_ORDER for number in range(7)]
+
+
+def test_last_five_batches_are_recognised_while_the_broker_runs(kit: Kit) -> None:
+    log = kit.create()
+    for number in range(7):
+        append(log, number)
+    assert retries(kit, range(7)) == recognised(2, 3, 4, 5, 6)
+
+
+def test_last_batch_alone_is_recognised_after_a_clean_restart(kit: Kit) -> None:
+    log = kit.create()
+    for number in range(7):
+        append(log, number)
+    again = kit.restart()
+    assert retries(again, range(7)) == recognised(6)
+    again.manager.unlock()
+
+
+def test_last_five_batches_are_recognised_after_a_kill_before_the_first_checkpoint(kit: Kit) -> None:
+    log = kit.create()
+    for number in range(7):
+        append(log, number)
+        if number in (1, 4):
+            log.roll(log.log_end_offset)
+    kit.advance(0)  # the closed segments are flushed, the snapshots are written
+    again = kit.restart(clean=False)
+    assert retries(again, range(7)) == recognised(2, 3, 4, 5, 6)
+    again.manager.unlock()
+
+
+@pytest.mark.parametrize("rolled_behind", range(7))
+def test_last_batch_of_the_snapshot_and_those_behind_it_are_recognised_after_a_kill(
+    kit: Kit, rolled_behind: int
+) -> None:
+    """The snapshot is that of the last roll before the checkpoint of the recovery points."""
+    log = kit.create()
+    for number in range(7):
+        append(log, number)
+        if number == rolled_behind:
+            log.roll(log.log_end_offset)
+            kit.advance(0)
+            kit.manager.upkeep.checkpoint()
+            kit.offload.drain()
+    again = kit.restart(clean=False)
+    assert retries(again, range(7)) == recognised(*range(max(rolled_behind, 2), 7))
+    again.manager.unlock()
+
+
+def test_next_batch_is_accepted_after_each_kind_of_restart(kit: Kit) -> None:
+    log = kit.create()
+    append(log, 0)
+    killed = kit.restart(clean=False)
+    again = killed.manager.find("t", 0)
+    assert again is not None
+    append(again, 1)
+    restarted = killed.restart()
+    last = restarted.manager.find("t", 0)
+    assert last is not None
+    append(last, 2)
+    restarted.manager.unlock()
