@@ -223,8 +223,14 @@ class TimerHeap:
         return callback, args
 
 
+FIRE_BUDGET_S = 0.004
+
+
 class LoopClock:
     """The system's clocks, and timers over a single timer of an event loop.
+
+    Callbacks run at most `FIRE_BUDGET_S`, plus the rest of one callback, per loop iteration: timers that are due at the
+    same moment, such as the sessions of all members after a start, are spread over iterations, in their order.
 
     Arguments:
         loop: the loop whose thread owns the broker's state; all calls come from that thread.
@@ -272,9 +278,11 @@ class LoopClock:
         self._armed = None
         self._armed_for = -math.inf  # timers made meanwhile are armed for below
         heap, now = self._heap, time.monotonic()
-        mark = heap.mark()
+        mark, until = heap.mark(), now + FIRE_BUDGET_S
         while (due := heap.pop_due(now, mark)) is not None:
             call_guarded(self._raised, *due)
+            if time.monotonic() >= until:
+                break  # what else is due fires in the next loop iteration
         self._armed_for = math.inf
         when = self._heap.next_when()
         if when is not None:

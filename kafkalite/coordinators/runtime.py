@@ -24,6 +24,7 @@ from kafkalite.coordinators.loading import Loads
 from kafkalite.coordinators.shard import Command, Machine, Shard, Waiting
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.stored.commits import java_hash
+from kafkalite.slicing import Slicer
 from kafkalite.state.effects import ResolvePatterns
 
 __all__ = ["Runtime", "Waiting"]
@@ -36,6 +37,7 @@ class Host(JournalHost, Protocol):
     """The broker around."""
 
     topics: Topics
+    slicer: Slicer
 
 
 class Runtime(Generic[M]):
@@ -138,7 +140,9 @@ class Runtime(Generic[M]):
         for partition in topic.partitions[len(self._shards) :]:
             journal = PartitionJournal(self._host, partition, self._codec, self._loads)
             timeout_ms = self._host.config.offsets_commit_timeout_ms
-            shard = Shard(partition.index, self._make_machine, journal, self._host.clock, self._ask, timeout_ms)
+            shard = Shard(
+                partition.index, self._make_machine, journal, self._host.clock, self._ask, timeout_ms, self._host.slicer
+            )
             self._shards.append(shard)
             shard.load()
 

@@ -17,14 +17,15 @@ Source: CoordinatorRuntime.java of Apache Kafka.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from kafkalite.clock import Clock, Timer
+from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.cluster.partition import each
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.slicing import Slicer
 from kafkalite.state.effects import Answer, CancelTimer, Effects, Now, ResolvePatterns, SetTimer, TimerName, Token
 
 __all__ = ["Command", "Journal", "Machine", "Shard", "Waiting", "coordinator_error"]
@@ -34,13 +35,14 @@ LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_HERE: int = KafkaErrorCode.NOT_COORDINATOR
 RETRY_MS = 1_000
 DOUBLINGS_MAX = 6
+TIMERS_AT_ONCE = 100
 
 
 class Machine(Protocol):
     """A pure machine, as the shard drives it."""
 
     def apply(self, record: Any) -> None: ...
-    def loaded(self, now: Now) -> Effects: ...
+    def loaded(self, now: Now) -> Iterator[Effects]: ...
     def expired(self, name: TimerName, now: Now) -> Effects: ...
     def ended(self) -> None: ...
 
@@ -93,6 +95,7 @@ class Life(Generic[M]):
         self.entries: deque[Entry] = deque()
         self.waiting: dict[Waiting, None] = {}
         self.timers: dict[TimerName, Timer] = {}
+        self.unset: dict[TimerName, SetTimer] = {}  # timers of the start that are still to be set, some at a time
         self.proven = False  # something was committed
         self.patience: Timer | None = None  # looks after the appends that take long; one for all of them
 
@@ -107,6 +110,7 @@ class Shard(Generic[M]):
         clock: for timers and `Now`.
         ask: gets the questions of the machine.
         commit_timeout_ms: how long an answer may wait for its records.
+        slicer: spreads what follows a replay: the sessions of thousands of members.
     """
 
     def __init__(
@@ -117,7 +121,9 @@ class Shard(Generic[M]):
         clock: Clock,
         ask: Callable[[int, ResolvePatterns], None],
         commit_timeout_ms: int,
+        slicer: Slicer,
     ) -> None:
+        self._slicer = slicer
         self.index = index
         self._make_machine = make_machine
         self._journal = journal
@@ -266,6 +272,7 @@ class Shard(Generic[M]):
     # timers
 
     def _set(self, life: Life[M], change: SetTimer | CancelTimer) -> None:
+        life.unset.pop(change.name, None)
         old = life.timers.pop(change.name, None)
         if old is not None:
             old.cancel()
@@ -347,16 +354,41 @@ class Shard(Generic[M]):
             self._load_again(soon=False)
             return
         self._failed_loads = 0
-        life = self._life = Life(machine)
+        self._stop = stop_nothing
+        start = self._slicer.run(self._start(machine), partial(self._started, Life(machine)))
+        if self._stop is stop_nothing:  # it has not ended meanwhile
+            self._stop = start.cancel
+
+    def _start(self, machine: M) -> Generator[None, None, tuple[Effects, Now]]:
+        """What follows the replay."""
+        now, effects = self.now(), Effects()
+        for share in machine.loaded(now):
+            effects.extend(share)
+            yield
+        return effects, now
+
+    def _started(self, life: Life[M], outcome: Outcome) -> None:
+        self._stop = None
+        self._life = life
         later, self._later = self._later, []
         try:
-            now = self.now()
-            self._carry_out(life, machine.loaded(now), now)  # it has nobody to answer
+            effects, now = outcome.result()
+            life.unset = {change.name: change for change in effects.timers if isinstance(change, SetTimer)}
+            effects.timers = []
+            self._carry_out(life, effects, now)  # it has nobody to answer
         except Exception:
             self._broken(life)
             raise
+        self._slicer.run(self._set_timers(life), Outcome.result)
         each(lambda command: self.submit(command, None), later)
         self._journal.flush()
+
+    def _set_timers(self, life: Life[M]) -> Generator[None, None, None]:
+        """Set the timers of the start that no command has set or cancelled meanwhile."""
+        while life.unset and self._life is life:
+            for name in list(islice(life.unset, TIMERS_AT_ONCE)):
+                self._set(life, life.unset[name])
+            yield
 
 
 def stop_nothing() -> None:

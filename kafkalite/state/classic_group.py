@@ -15,7 +15,7 @@ lets it hang; a member that is refused because the group is full no longer holds
 Source: GroupMetadataManager.java, ClassicGroup.java of Apache Kafka; KIP-394, KIP-345, KIP-814.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_core import CONSUMER_PROTOCOL, Step
@@ -25,6 +25,7 @@ from kafkalite.state.classic_requests import Done, Heartbeat, Leave, LeaveOf, Le
 from kafkalite.state.classic_table import Event, State
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_records import ClassicGroup
+from kafkalite.state.sessions import SESSIONS_AT_ONCE
 
 __all__ = ["Group"]
 
@@ -172,14 +173,19 @@ class Group(Joins):
         self.take(Event.SYNC_TIME_OVER, step)
         return step.effects
 
-    def loaded(self, now: Now) -> Effects:
-        """Start the members' sessions after replay; a group above its limit rebalances, so that it can shrink."""
+    def loaded(self, now: Now) -> Iterator[Effects]:
+        """Start the members' sessions after replay, some at a time; a group above its limit rebalances, so that it can
+        shrink.
+        """
         step = Step(now)
-        for member in self.members.all.values():
+        for at, member in enumerate(self.members.all.values()):
+            if at % SESSIONS_AT_ONCE == SESSIONS_AT_ONCE - 1:
+                yield step.effects
+                step = Step(now)
             self._keep_alive(member, step)
         if len(self.members) > self.settings.members_max:
             self.take(Event.OVERSIZED, step)
-        return step.effects
+        yield step.effects
 
     def committed(self, member_id: str, now: Now) -> Effects:
         """A commit counts as a heartbeat, while the group is Stable or waits for its members."""

@@ -258,13 +258,11 @@ class ClassicGroups:
             group.restore(record)
         group.stored = record
 
-    def loaded(self, now: Now) -> Effects:
+    def loaded(self, now: Now) -> Iterator[Effects]:
         """The log has been replayed: members have their whole session timeout to show that they live."""
         self._loaded = True
-        effects = Effects()
         for group in self:
-            effects.extend(group.loaded(now))
-        return effects
+            yield from group.loaded(now)
 
     def join_refusal(self, request: Join) -> int:
         """INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, or 0: no group could take the join."""

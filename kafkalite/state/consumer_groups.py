@@ -7,7 +7,7 @@ of the classic protocol are served in `consumer_classic`.
 Source: GroupMetadataManager.consumerGroupHeartbeat of Apache Kafka 4.3.
 """
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state import consumer_membership as membership
@@ -32,6 +32,7 @@ from kafkalite.state.consumer_state import ConsumerGroup, Draft
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.group_records import CONSUMER, ConsumerGroupTombstone, GroupDeleted
 from kafkalite.state.migration import downgraded, upgraded
+from kafkalite.state.sessions import SESSIONS_AT_ONCE
 
 __all__ = ["REBALANCE", "SESSION", "ConsumerGroups"]
 
@@ -155,7 +156,7 @@ class ConsumerGroups(ClassicMembers):
             self._remove(effects, group, [member_id], now)
         return effects
 
-    def loaded(self, now: Now) -> Effects:
+    def loaded(self, now: Now) -> Iterator[Effects]:
         """The shard has been replayed: every member has a whole session, or rebalance timeout, from now on."""
         effects = Effects()
         for group_id, group in self.groups.items():
@@ -165,7 +166,10 @@ class ConsumerGroups(ClassicMembers):
                 self._keep_session(effects, (group_id, member_id), own_ms, now)
                 if _is_revoking(group, member_id):
                     effects.set_timer((CONSUMER, REBALANCE, group_id, member_id), now.ms + member.rebalance_timeout_ms)
-        return effects
+                if len(effects.timers) >= SESSIONS_AT_ONCE:
+                    yield effects
+                    effects = Effects()
+        yield effects
 
     def topics_changed(self, names: Collection[str]) -> None:
         """Topics came, went or grew: the groups concerned look at them with the next heartbeat of any member."""

@@ -5,7 +5,7 @@ what concerns several parts: deleting groups, expiring offsets, and groups that 
 groups: Empty, without a protocol type). Pure, as its parts are.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -109,13 +109,12 @@ class GroupShard:
         else:
             self.consumers.apply(record)
 
-    def loaded(self, now: Now) -> Effects:
-        """The log has been replayed."""
+    def loaded(self, now: Now) -> Iterator[Effects]:
+        """The log has been replayed: what follows, in shares that take well below a millisecond each."""
         self._lives = True
-        effects = self.classic.loaded(now)
-        effects.extend(self.consumers.loaded(now))
-        effects.extend(self.registered.loaded(now))
-        return effects
+        yield from self.classic.loaded(now)
+        yield from self.consumers.loaded(now)
+        yield from self.registered.loaded(now)
 
     def expired(self, name: TimerName, now: Now) -> Effects:
         """A timer has run out; its name begins with the kind of group."""

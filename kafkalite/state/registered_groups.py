@@ -7,7 +7,7 @@ Pure. Laws:
 3. An ephemeral group takes its offsets along.
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
@@ -325,15 +325,13 @@ class RegisteredGroups:
         self._memory.follow(record)
         _take_in(group, record)
 
-    def loaded(self, now: Now) -> Effects:
+    def loaded(self, now: Now) -> Iterator[Effects]:
         """The log has been replayed: members have their whole session timeout to show that they live."""
         self._loaded = True
-        effects = Effects()
         for group in self.groups.values():
             if group.stored is not None:
                 group.restore(group.stored)
-            effects.extend(group.loaded(now))
-        return effects
+            yield group.loaded(now)
 
     # parts of the above
 

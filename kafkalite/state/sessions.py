@@ -3,9 +3,11 @@
 Laws: a heartbeat sets no timer, it moves the session on. The timer looks, and is set anew; sessions end on time.
 """
 
-__all__ = ["LOOK_MS", "look_at_ms"]
+__all__ = ["LOOK_MS", "SESSIONS_AT_ONCE", "look_at_ms"]
 
 LOOK_MS = 250
+SESSIONS_AT_ONCE = 100
+"""After a replay so many sessions are started in one step, which takes about half a millisecond."""
 
 
 def look_at_ms(over_ms: int, now_ms: int) -> int:

@@ -111,7 +111,8 @@ class Shard:
     def restart(self) -> None:
         """The broker stops and another takes over."""
         self.machine, self.timers, self.questions = self.replayed(), {}, []
-        self.run(self.machine.loaded(self.now))
+        for effects in self.machine.loaded(self.now):
+            self.run(effects)
 
     def answer_questions(self) -> None:
         """Match as RE2 would for the patterns that tests use: a prefix and `.*`."""

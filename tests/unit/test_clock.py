@@ -26,6 +26,32 @@ def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
 
 
 class TestLoopClock:
+    def test_callbacks_that_are_due_at_once_share_a_budget_per_iteration(
+        self, run: Callable[[Main], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(clock_module, "FIRE_BUDGET_S", 0)  # one callback per iteration
+
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            clock, fired, done = LoopClock(loop), [], asyncio.Event()
+            seen: list[int] = []
+
+            def other_work() -> None:
+                seen.append(len(fired))
+                if not done.is_set():
+                    loop.call_soon(other_work)
+
+            now = clock.monotonic()
+            for name in range(5):
+                clock.call_at(now, fired.append, name)
+            clock.call_at(now, done.set)
+            other_work()
+            await done.wait()
+            assert fired == [0, 1, 2, 3, 4]
+            assert {1, 2, 3, 4, 5} <= set(seen), "other work waited for several callbacks"
+
+        run(main)
+
     def test_timers_fire_in_order_and_never_early(self, run: Callable[[Main], None]) -> None:
         async def main() -> None:
             clock, late, done = LoopClock(asyncio.get_running_loop()), [], asyncio.Event()

@@ -1,6 +1,6 @@
 """A shard for tests: it appends, applies, answers and keeps timers as the runtime does, on virtual time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 from kafkalite.coordinators.stored import GroupCodec
@@ -25,7 +25,7 @@ def delete_topic(machine: GroupShard, topic: str) -> Effects:
 class Machine(Protocol):
     def apply(self, record: Any) -> None: ...
     def expired(self, name: TimerName, now: Now) -> Effects: ...
-    def loaded(self, now: Now) -> Effects: ...
+    def loaded(self, now: Now) -> Iterator[Effects]: ...
 
 
 M = TypeVar("M", bound=Machine)
@@ -46,11 +46,15 @@ class Shard(Generic[M]):
         self.lives = 1
         self._tokens = 0
         self.machine = make()
-        self.machine.loaded(self.now)
+        self._start()
 
     @property
     def now(self) -> Now:
         return Now(self.ms, WALL_START_MS + self.ms)
+
+    def _start(self) -> None:
+        for effects in self.machine.loaded(self.now):
+            self.do(effects)
 
     def ask(self, command: Callable[[M, Token, Now], Effects]) -> Token:
         """Run a command; its token, under which `answers` has the answer now or later."""
@@ -112,7 +116,7 @@ class Shard(Generic[M]):
         self.timers.clear()
         self.questions.clear()
         self.machine = self.replayed()
-        self.do(self.machine.loaded(self.now))
+        self._start()
         return dropped
 
 

@@ -17,6 +17,7 @@ from kafkalite.coordinators.runtime import Runtime
 from kafkalite.coordinators.shard import Command, Machine
 from kafkalite.coordinators.stored import GroupCodec
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.slicing import Slicer
 from kafkalite.state.classic_core import ClassicSettings
 from kafkalite.state.consumer_groups import ConsumerGroups
 from kafkalite.state.consumer_requests import ConsumerGroupSettings, Topic
@@ -98,6 +99,8 @@ class Rig(Generic[M]):
         self.disk = FaultyDisk()
         self.clock: Any = VirtualClock()
         self.offload: Any = InlineOffload()
+        self.raised: list[BaseException] = []
+        self.slicer = Slicer(self.clock, lambda _callback, error: self.raised.append(error))
         self.sync_jobs = InlineOffload()
         self.flusher = Flusher(self.disk, self.clock, JobSyncer(self.disk, self.sync_jobs), self.offline)
         self.replicas = Replicas()

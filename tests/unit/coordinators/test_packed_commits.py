@@ -237,6 +237,13 @@ MEMBERS = (
 )
 
 
+def all_loaded(machine: GroupShard, now: Now) -> Effects:
+    effects = Effects()
+    for share in machine.loaded(now):
+        effects.extend(share)
+    return effects
+
+
 class Twins:
     """Two shards that get the same commands; commits come to one of them in one piece."""
 
@@ -247,7 +254,7 @@ class Twins:
         for machine in (self.each, self.packed):
             for record in MEMBERS:
                 machine.apply(record)
-        self.do(lambda machine, now: machine.loaded(now))
+        self.do(all_loaded)
 
     def do(self, *commands: Callable[[GroupShard, Now], Effects]) -> list[Effects]:
         """One command for both, or one for each; their effects are the same."""

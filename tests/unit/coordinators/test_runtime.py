@@ -14,13 +14,13 @@ from kafkalite.slicing import Slicer
 from kafkalite.state.consumer_requests import Topic
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone
-from kafkalite.testing.clock import VirtualClock
+from tests.kit.costly_clock import CostlyClock
 from tests.kit.work import calls_in
 from tests.unit.coordinators.rig import NOT_HERE, Answered, Rig, TopicsNow, commit, groups, offsets_of, warnings
 
 
 def upkeep_of(rig: Rig[GroupShard]) -> Upkeep:
-    return Upkeep(rig.runtime, rig.clock, rig.config, Slicer(rig.clock, raise_again))
+    return Upkeep(rig.runtime, rig.clock, rig.config, rig.slicer)
 
 
 def raise_again(_callback: object, error: BaseException) -> None:
@@ -217,19 +217,6 @@ def test_topics_deleted_while_others_are_looked_at_share_one_walk(rig: Rig[Group
     rig.work()
     assert [sorted(names) for names in changes] == [["a"], ["b", "c"]]
     assert rig.now(offsets_of("g")) == {}
-
-
-class CostlyClock:
-    """A clock on which each look at the time costs a millisecond, so that a slicer's budget ends."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self._clock = clock
-        self._spent_s = 0.0
-        self.wall_ms, self.call_at = clock.wall_ms, clock.call_at
-
-    def monotonic(self) -> float:
-        self._spent_s += 0.001
-        return self._clock.monotonic() + self._spent_s
 
 
 def test_a_sweep_goes_on_after_a_shard_was_read_again(rig: Rig[GroupShard]) -> None:

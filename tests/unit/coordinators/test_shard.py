@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.slicing import Slicer
 from kafkalite.state.classic_requests import Heartbeat, Join, Joined, Sync
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.group_records import OffsetCommitted
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import CommitsDone
+from tests.kit.costly_clock import CostlyClock
 from tests.unit.coordinators.rig import (
     COMPACTED,
     LOADING,
@@ -41,10 +43,10 @@ class Ticking:
 
     def apply(self, record: object) -> None: ...
 
-    def loaded(self, now: Now) -> Effects:
+    def loaded(self, now: Now) -> Iterator[Effects]:
         effects = Effects()
         effects.set_timer(("loaded",), now.ms + 10)
-        return effects
+        yield effects
 
     def expired(self, name: TimerName, now: Now) -> Effects:
         self.fired.append((name[0], now.ms))
@@ -189,24 +191,65 @@ def test_a_disk_that_stays_full_is_not_asked_all_the_time(rig: Rig[GroupShard]) 
     assert rig.now(offsets_of("g")) == {("t", 0): 5} and rig.now(commit("g", 7)) == TAKEN
 
 
+class Crowded(Ticking):
+    """A machine with the sessions of 1,000 members."""
+
+    def loaded(self, now: Now) -> Iterator[Effects]:
+        for share in range(10):
+            effects = Effects()
+            for at in range(100):
+                effects.set_timer((f"member{share * 100 + at}",), now.ms + 500)
+            yield effects
+
+
+def test_sessions_of_many_members_are_started_in_slices(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Crowded)
+    rig.slicer = Slicer(CostlyClock(rig.clock), lambda _callback, error: rig.raised.append(error), budget_s=0.0015)
+    rig.runtime = rig.new_runtime()
+    rig.load()
+    assert rig.do(set_timers()).told == [LOADING], "the machine is not asked before all its sessions have begun"
+    for _ in range(100):
+        rig.clock.advance(1)
+        if rig.runtime.machine(0) is not None:
+            break
+    assert rig.clock.timers < 1_000, "timers are set in slices, too"
+    assert rig.do(set_timers(member998=1_600, member999=None)).told == [None]
+    machine = rig.runtime.machine(0)
+    assert machine is not None
+    rig.clock.advance(699)
+    assert sorted(name for name, _ in machine.fired) == sorted(f"member{at}" for at in range(998))
+    rig.clock.advance(1_000)
+    assert machine.fired[-1][0] == "member998" and len(machine.fired) == 999
+    assert rig.raised == []
+
+
+def test_shard_that_is_closed_while_sessions_are_started_starts_no_more(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Crowded)
+    rig.slicer = Slicer(CostlyClock(rig.clock), lambda _callback, error: rig.raised.append(error), budget_s=0.0015)
+    rig.runtime = rig.new_runtime()
+    rig.load()
+    rig.runtime.close()
+    assert rig.do(set_timers()).told == [NOT_HERE]
+    rig.clock.advance(1_000)
+    assert rig.runtime.machine(0) is None and rig.clock.timers == 0
+
+
 class Stillborn(Ticking):
     """A machine that fails when it is loaded."""
 
     lives = 0
 
-    def loaded(self, now: Now) -> Effects:
+    def loaded(self, now: Now) -> Iterator[Effects]:
         Stillborn.lives += 1
         raise RuntimeError("a bug")
 
 
 def test_a_machine_that_cannot_begin_is_tried_once_in_a_while(tmp_path: Path) -> None:
     rig = Rig(tmp_path, Stillborn)
-    with pytest.raises(RuntimeError, match="a bug"):
-        rig.load()
+    rig.load()
     assert rig.do(set_timers()).told == [NOT_HERE]
-    with pytest.raises(RuntimeError, match="a bug"):
-        rig.clock.advance(1_000)
-    assert Stillborn.lives == 2
+    rig.clock.advance(1_000)
+    assert Stillborn.lives == 2 and [str(error) for error in rig.raised] == ["a bug", "a bug"]
     rig.runtime.close()
     assert rig.clock.timers == 0
 

@@ -31,7 +31,8 @@ def shard(*records: ClassicGroup | OffsetCommitted) -> GroupShard:
     made = GroupShard(ClassicSettings(), OffsetSettings(RETENTION_MS), consumers)
     for record in records:
         made.apply(record)
-    made.loaded(NOW)
+    for effects in made.loaded(NOW):
+        assert effects.records == []
     return made
 
 

@@ -39,7 +39,7 @@ class Story:
         self.classic = ClassicGroups(
             ClassicSettings(initial_delay_ms=0, topics_of=lambda raw: frozenset([raw.decode()]))
         )
-        self.classic.loaded(self.now)
+        assert list(self.classic.loaded(self.now)) == []
         self.offsets = Offsets(OffsetSettings(RETENTION_MS, metadata_max=10), self.classic)
 
     @property
