@@ -16,6 +16,7 @@ __all__ = [
     "BrokerResponseError",
     "DecodeError",
     "EncodeError",
+    "ErrorWithReason",
     "InvalidMetadataError",
     "KafkaConnectionError",
     "KafkaError",
@@ -24,8 +25,30 @@ __all__ = [
     "RetriableError",
     "error_class",
     "error_for",
+    "reason_of",
     "shortened",
 ]
+
+
+class ErrorWithReason(int):
+    """A Kafka error code that carries the reason of a failed call, for error messages and logs.
+
+    Arguments:
+        code: the Kafka error code.
+        reason: a sentence without its full stop; free of paths, as clients receive it.
+    """
+
+    reason: str
+
+    def __new__(cls, code: int, reason: str) -> "ErrorWithReason":
+        error = super().__new__(cls, code)
+        error.reason = reason
+        return error
+
+
+def reason_of(error: int) -> str | None:
+    """The reason that an error code carries, or None."""
+    return error.reason if isinstance(error, ErrorWithReason) else None
 
 
 class Trait(IntFlag):

@@ -32,12 +32,17 @@ class InternalTopic:
     configs: Callable[[BrokerConfig], Mapping[str, str]]
 
     def replication_factor(self, config: BrokerConfig, brokers: int) -> int:
-        """As configured; one where there is one broker, which is said."""
+        """As configured; one where there is one broker."""
         wanted = self.replicas(config)
         if brokers != 1 or wanted == 1:
             return wanted
-        LOGGER.warning("%s gets one replica instead of %d: there is one broker", self.name, wanted)
         return 1
+
+    def warn_of_one_replica(self, config: BrokerConfig, brokers: int) -> None:
+        """Say once the topic is there that it has fewer replicas than configured."""
+        wanted = self.replicas(config)
+        if self.replication_factor(config, brokers) < wanted:
+            LOGGER.warning("%s gets one replica instead of %d: there is one broker", self.name, wanted)
 
 
 OFFSETS = InternalTopic(

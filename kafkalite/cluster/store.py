@@ -20,7 +20,7 @@ from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.errors import BadVersionError, CoordinationError, NodeExistsError, NoNodeError
 from kafkalite.coordination.reading import TopicRecord, ensure_nodes, read_topics
 from kafkalite.coordination.tree import Created, Operation
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.model import uuid_from_text
 
 PRODUCER_IDS_BLOCK = 1000  # ProducerIdsBlock.java
@@ -284,8 +284,15 @@ def code_of(error: BaseException, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ER
     if isinstance(error, BadVersionError):
         return KafkaErrorCode.NOT_CONTROLLER
     if isinstance(error, CoordinationError):
-        return KafkaErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorWithReason(KafkaErrorCode.KAFKA_STORAGE_ERROR, failure_of(error))
     raise error
+
+
+def failure_of(error: CoordinationError) -> str:
+    """Why the service did not keep a change, for clients: without paths."""
+    cause = error.__cause__
+    detail = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.words
+    return f"the metadata cannot be written: {detail}"
 
 
 def node_of(topic: TopicImage) -> layout.TopicNode:

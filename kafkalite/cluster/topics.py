@@ -15,7 +15,7 @@ from kafkalite.cluster.internal import INTERNAL_TOPICS, InternalTopic
 from kafkalite.cluster.turns import Turns
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import ConfigError, check_topic_configs
-from kafkalite.errors import KafkaErrorCode, shortened
+from kafkalite.errors import KafkaErrorCode, reason_of, shortened
 from kafkalite.state.placement import place
 from kafkalite.state.topic_names import complaint, folded, is_internal
 
@@ -147,13 +147,23 @@ class Topics:
         asked = [self._on_demand(name) for name in dict.fromkeys(names)]
 
         def created(outcomes: list[Refusal | None]) -> None:
+            for new, refusal in zip(asked, outcomes, strict=True):
+                if refusal is None and new.name in INTERNAL_TOPICS:
+                    brokers = len(self._host.tables.brokers)
+                    INTERNAL_TOPICS[new.name].warn_of_one_replica(self._host.config, brokers)
             then({new.name: refusal.error for new, refusal in zip(asked, outcomes, strict=True) if refusal is not None})
 
         self.create(asked, validate_only=False, then=created)
 
     def create_internal(self, topic: InternalTopic, then: Settle) -> None:
         """Create an internal topic as its coordinator needs it; `then` gets None, or why it was not."""
-        self.create([self._internal(topic)], validate_only=False, then=lambda outcomes: then(outcomes[0]))
+
+        def created(outcomes: list[Refusal | None]) -> None:
+            if outcomes[0] is None:
+                topic.warn_of_one_replica(self._host.config, len(self._host.tables.brokers))
+            then(outcomes[0])
+
+        self.create([self._internal(topic)], validate_only=False, then=created)
 
     def delete(self, names: list[str], then: Outcomes) -> None:
         """Delete topics that exist; `then` gets one outcome each, None = gone."""
@@ -393,7 +403,7 @@ def applying(apply: Callable[[], None], settle: Settle) -> Callable[[int], None]
     def kept(error: int) -> None:
         if not error:
             attempt(apply, settle)
-        settle(Refusal(error) if error else None)
+        settle(Refusal(error, reason_of(error)) if error else None)
 
     return kept
 

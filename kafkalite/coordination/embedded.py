@@ -261,7 +261,9 @@ class Embedded:
         self.tree.undo([*self._writing, *self._taken_back])
         self._unwritten.clear()
         self._taken_back = []
-        refused = Outcome(error=ConnectionLossError(detail=f"the change was not kept: {error}"))
+        failure = ConnectionLossError(detail=f"the change was not kept: {error}")
+        failure.__cause__ = error  # what users are answered names it
+        refused = Outcome(error=failure)
         self._waiting = deque((self.tree.zxid, then, refused) for _, then, _ in self._waiting)
         self._deliver()
 

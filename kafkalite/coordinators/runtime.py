@@ -22,13 +22,14 @@ from kafkalite.coordinators.journal import Host as JournalHost
 from kafkalite.coordinators.journal import PartitionJournal, StoredCodec
 from kafkalite.coordinators.loading import Loads
 from kafkalite.coordinators.shard import Command, Machine, Shard, Waiting
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.protocol.stored.commits import java_hash
 from kafkalite.slicing import Slicer
 from kafkalite.state.effects import ResolvePatterns
 
 __all__ = ["Runtime", "Waiting"]
 
+FAILURE_LOG_S = 60.0
 LOGGER = logging.getLogger("kafkalite.coordinators")
 M = TypeVar("M", bound=Machine)
 
@@ -62,6 +63,7 @@ class Runtime(Generic[M]):
         self._loads = Loads()
         self._closed = False
         self._creating: list[Callable[[int], None]] | None = None
+        self._logged: dict[str, float] = {}  # the last failure to create the topic, and when it was logged
         self.ask: Callable[[int, ResolvePatterns], None] = unasked
 
     # What callers need.
@@ -92,7 +94,7 @@ class Runtime(Generic[M]):
         return int(self._host.clock.monotonic() * 1000)
 
     def ready(self, then: Callable[[int], None]) -> None:
-        """Make the topic if there is none; `then(error)` when it is there: 0 or COORDINATOR_NOT_AVAILABLE."""
+        """Make the topic if there is none; `then(error)` when it is there: 0, or an error code with its reason."""
         if self._closed:
             then(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif self._shards:
@@ -160,12 +162,21 @@ class Runtime(Generic[M]):
         self.follow()  # it may have been there already
         error = 0
         if not self._shards:
-            reason = "it is not hosted here" if refusal is None else refusal.message
-            LOGGER.error("%s cannot be made: %s", self._topic.name, reason)
-            error = int(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+            reason = (
+                "it is not hosted here" if refusal is None else refusal.message or KafkaErrorCode(refusal.error).name
+            )
+            self._log_failure(reason)
+            error = ErrorWithReason(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
         creating, self._creating = self._creating or [], None
         each(lambda then: then(error), creating)
         self.flush()
+
+    def _log_failure(self, reason: str) -> None:
+        """Log why the topic cannot be created: each reason once a minute, as clients ask again many times a second."""
+        now = self._host.clock.monotonic()
+        if now - self._logged.get(reason, -FAILURE_LOG_S) >= FAILURE_LOG_S:
+            self._logged = {reason: now}
+            LOGGER.error("%s cannot be created: %s; it is tried again with each request", self._topic.name, reason)
 
     def _submit_created(
         self, shard: int, command: Command[M], waiting: Waiting, producer_epoch: int, error: int

@@ -1,7 +1,8 @@
-"""The free space of the log directories: a line before they are full, and one when there is room again.
+"""The free space of the log directories: a line before they are full, and one when there is enough space again.
 
-Law: one line per change for the worse, at 10 % and again at 1 GiB; one when all is well. Room must come back by a tenth
-above the mark, so that a directory at the mark does not fill the log.
+Invariant: one line per change for the worse, below 10 % of the file system and again below 5 % or 1 GiB, whichever is
+less; one when all is well. The free space must exceed the threshold by a tenth, so that a directory at the threshold
+does not fill the log.
 """
 
 import logging
@@ -13,6 +14,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite.clock import Offload, Outcome
 
 LOW_SHARE = 0.10
+SCARCE_SHARE = 0.05
 SCARCE_BYTES = 1024**3
 RECOVERED = 1.1
 logger = logging.getLogger(__name__)
@@ -27,8 +29,8 @@ class Level(IntEnum):
 
 
 def level_of(free: int, total: int, factor: float = 1.0) -> Level:
-    """Where `free` of `total` bytes stand, the marks raised by `factor`."""
-    if free < SCARCE_BYTES * factor:
+    """The level of `free` of `total` bytes, the thresholds multiplied by `factor`."""
+    if free < min(SCARCE_BYTES, total * SCARCE_SHARE) * factor:
         return Level.SCARCE
     return Level.LOW if free < total * LOW_SHARE * factor else Level.ENOUGH
 
@@ -59,7 +61,11 @@ class SpaceWatch:
         before, now = self._levels.get(path, Level.ENOUGH), level_of(free, total)
         if now > before:
             self._levels[path] = now
-            logger.warning("%s: %d MiB free, %d %%", path, free >> 20, 100 * free // max(total, 1))
+            share = 100 * free // max(total, 1)
+            logger.warning(
+                "%s: the file system has %d of %d MiB free (%d %%); produce requests fail when it is full",
+                path, free >> 20, total >> 20, share,
+            )  # fmt: skip
         elif now < before and level_of(free, total, RECOVERED) is Level.ENOUGH:
             self._levels[path] = Level.ENOUGH
-            logger.warning("%s: there is room again, %d MiB free", path, free >> 20)
+            logger.warning("%s: the file system has enough space again, %d MiB free", path, free >> 20)

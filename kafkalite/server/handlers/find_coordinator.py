@@ -6,7 +6,7 @@ asks for the first one; unlike Kafka, which lets him ask again, the answer waits
 rejected until transactions are served: see `server.no_transactions`.
 """
 
-from kafkalite.errors import KafkaErrorCode
+from kafkalite.errors import KafkaErrorCode, reason_of
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.server.call import Call
 from kafkalite.server.no_transactions import NO_TRANSACTIONS, NO_TRANSACTIONS_ERROR
@@ -15,7 +15,7 @@ SEVERAL_KEYS_SINCE = 4
 GROUP, TRANSACTION = 0, 1
 NO_NODE = -1
 NOT_SERVED = "Keys of type {} are not served: groups (0) are."
-NO_TOPIC = "The topic of the groups cannot be made now; the broker's log says why."
+NO_TOPIC = "The topic of the groups cannot be created: {}."
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
@@ -29,7 +29,8 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordin
         return answer(call, request, KafkaErrorCode.INVALID_REQUEST, NOT_SERVED.format(request.key_type))
 
     def ready(error: int) -> None:
-        call.answer(answer(call, request, error, NO_TOPIC if error else None))
+        reason = reason_of(error) or "the coordinator is shutting down"
+        call.answer(answer(call, request, error, NO_TOPIC.format(reason) if error else None))
 
     call.broker.groups.ready(call.later(ready))
     return None

@@ -11,6 +11,7 @@ import pytest
 
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.records.control import ControlType
 from kafkalite.server.broker import Broker
 from kafkalite.storage.log import Log
@@ -187,3 +188,24 @@ async def test_what_was_aborted_is_not_read_by_the_loop(client: Client, disk: Fa
     answer = await client.call(fetch_request("x", (0, 0), isolation_level=COMMITTED, max_bytes=1 << 26), 12)
     assert fetched(answer)["x", 0].error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
     disk.heal()
+
+
+async def test_first_group_on_a_full_disk(client: Client, disk: FaultyDisk, caplog: pytest.LogCaptureFixture) -> None:
+    """Each retry of the client is answered with the reason; the log names it once."""
+    for operation in ("write", "rename"):
+        disk.fail(operation, errno.ENOSPC, repeat=True)
+    with caplog.at_level("INFO", "kafkalite"):
+        for _ in range(10):
+            answer = (await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators[0]
+            assert answer.error_code == KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert answer.error_message.endswith("the metadata cannot be written: No space left on device.")
+        (new,) = await client.create("new")
+        assert new.error_code != 0 and "No space left on device" in new.error_message
+    lines = [record.getMessage() for record in caplog.records if record.name != "kafkalite.cluster.requests"]
+    assert "None" not in caplog.text and "one replica" not in caplog.text
+    assert len([line for line in lines if "__consumer_offsets cannot be created" in line]) == 1
+    assert len(lines) <= 3, lines
+    disk.heal()
+    with caplog.at_level("INFO", "kafkalite"):
+        found = (await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators[0]
+    assert found.error_code == 0 and caplog.text.count("one replica instead of 3") <= 1

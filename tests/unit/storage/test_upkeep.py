@@ -225,12 +225,28 @@ def test_one_line_at_each_mark_and_one_when_there_is_room(kit: Kit, caplog: pyte
             lines.append([record.message.split(": ", 1)[1] for record in caplog.records])
             caplog.clear()
     assert lines == [
-        ["9216 MiB free, 9 %"], [], ["512 MiB free, 0 %"], [], [], [], [], ["there is room again, 12288 MiB free"], [],
-        ["5120 MiB free, 5 %"],
+        [low(9216, 9)], [], [low(512, 0)], [], [], [], [],
+        ["the file system has enough space again, 12288 MiB free"], [], [low(5120, 5)],
     ]  # fmt: skip
 
 
-def test_a_small_disk_has_marks_too() -> None:
-    assert level_of(GIB, 5 * GIB) is Level.ENOUGH
-    assert level_of(GIB - 1, 5 * GIB) is Level.SCARCE
-    assert level_of(GIB, 11 * GIB) is Level.LOW
+def low(free_mib: int, percent: int) -> str:
+    return f"the file system has {free_mib} of 102400 MiB free ({percent} %); produce requests fail when it is full"
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "level"),
+    [
+        (GIB, 100 * GIB, Level.LOW),
+        (GIB - 1, 100 * GIB, Level.SCARCE),
+        (GIB - 1, 5 * GIB, Level.ENOUGH),
+        (GIB // 2 - 1, 5 * GIB, Level.LOW),
+        (GIB // 4 - 1, 5 * GIB, Level.SCARCE),
+        (23 << 20, 24 << 20, Level.ENOUGH),
+        (2 << 20, 24 << 20, Level.LOW),
+        (1 << 20, 24 << 20, Level.SCARCE),
+        (0, 0, Level.ENOUGH),
+    ],
+)
+def test_thresholds_of_large_and_small_file_systems(free: int, total: int, level: Level) -> None:
+    assert level_of(free, total) is level
