@@ -36,6 +36,7 @@ cdef class Inspection:
     cdef readonly int32_t size
     cdef readonly int32_t leader_epoch
     cdef readonly bint walked
+    cdef readonly int64_t decompressed_bytes
 
     cdef void refreshed(self, const BatchHeader *header) noexcept
     cdef Inspection refuse(self, int error, str message)

@@ -57,6 +57,10 @@ class Inspection:
     def leader_epoch(self) -> int: ...
     @property
     def walked(self) -> bool: ...
+    @property
+    def decompressed_bytes(self) -> int:
+        """Bytes that the records decompressed to; 0 where they did not, or were too many."""
+
     def refresh(self, batch: Buffer) -> None:
         """Read the header again after our own patches or `recompress`; the verdict and what the walk found stay.
 

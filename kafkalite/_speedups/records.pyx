@@ -313,6 +313,7 @@ cdef int walk_compressed_records(
     except BatchError as error:
         found.refuse(error.code, str(error))
         return 0
+    found.decompressed_bytes = PyBytes_GET_SIZE(plain)
     return walk_records(found, <const uint8_t *> PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), rules)
 
 

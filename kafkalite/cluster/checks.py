@@ -23,9 +23,27 @@ AGES_MS = 2**62  # an age above this is no bound: now plus or minus it is still 
 JOB_BYTES = (2**31, 64 * 1024, 256 * 1024, 512 * 1024, 192 * 1024, 2**31, 2**31, 2**31)
 REWRITE_JOB_BYTES = 32 * 1024  # compressing is several times slower
 # What a smaller batch may decompress to on the loop, also about a millisecond: a few KiB can hold gigabytes. What comes
-# out larger is done again as a job, so the usual must fit: librdkafka's 10,000 records of 100 B are 1.07 MB.
-LOOP_BYTES = 5 * 256 * 1024
+# out larger is done again as a job, so the usual must fit: librdkafka's 10,000 records of 100 B are 1.07 MB. gzip takes
+# four times as long per byte. Index: codec id.
+LOOP_BYTES = (0, 320 * 1024, *(5 * 256 * 1024,) * 6)
 REWRITE_LOOP_BYTES = 128 * 1024
+BATCHES_PER_ITERATION = 4.0  # of LOOP_BYTES each, about a millisecond
+
+
+class LoopBudget:
+    """How much decompression one loop iteration may still do: `left`, in batches of LOOP_BYTES.
+
+    Without it one request with 1,000 small batches that grow large would hold the loop for seconds.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = BATCHES_PER_ITERATION
+
+    def renew(self) -> None:
+        """A loop iteration has ended."""
+        self.left = BATCHES_PER_ITERATION
 
 
 class BatchRules:
@@ -57,20 +75,27 @@ class BatchRules:
         return self.codec not in (AS_SENT, codec)
 
 
-def inspect_on_loop(append: Append, rules: BatchRules, now_ms: int) -> Inspection | BatchError | None:
-    """As `inspect_now`, or None when that would hold the loop for more than a millisecond: for a large batch, and for
-    one that grows large.
+def inspect_on_loop(
+    append: Append, rules: BatchRules, now_ms: int, budget: LoopBudget
+) -> Inspection | BatchError | None:
+    """As `inspect_now`, or None when that would hold the loop for more than a millisecond: for a large batch, for one
+    that grows large, and for all compressed ones once the iteration's budget is used up.
     """
     batch = append.batch
     codec = batch[ATTRIBUTES_AT] & CODEC_MASK if len(batch) > ATTRIBUTES_AT else NONE
     if codec == NONE and rules.codec <= NONE:
         return inspect_now(append, rules, now_ms)  # nothing to compress or decompress
     rewrites = rules.rewrites(codec)
-    if len(batch) > (REWRITE_JOB_BYTES if rewrites else JOB_BYTES[codec]):
+    if budget.left <= 0 or len(batch) > (REWRITE_JOB_BYTES if rewrites else JOB_BYTES[codec]):
         return None
-    found = inspect_now(append, rules, now_ms, REWRITE_LOOP_BYTES if rewrites else LOOP_BYTES)
-    too_large = isinstance(found, Inspection) and found.error == KafkaErrorCode.MESSAGE_TOO_LARGE
-    return None if too_large and codec and len(batch) <= rules.size_max else found
+    bound = REWRITE_LOOP_BYTES if rewrites else LOOP_BYTES[codec]
+    found = inspect_now(append, rules, now_ms, bound)
+    if not isinstance(found, Inspection):
+        budget.left -= 1
+        return found
+    too_large = found.error == KafkaErrorCode.MESSAGE_TOO_LARGE and codec and len(batch) <= rules.size_max
+    budget.left -= 1 if too_large else max(found.decompressed_bytes, len(batch)) / bound
+    return None if too_large else found
 
 
 def inspect_now(append: Append, rules: BatchRules, now_ms: int, decompressed_max: int = 0) -> Inspection | BatchError:

@@ -21,7 +21,7 @@ from typing import Protocol
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.append import Append, OwnAppend
-from kafkalite.cluster.checks import BatchRules, admit, inspect_now, inspect_on_loop
+from kafkalite.cluster.checks import BatchRules, LoopBudget, admit, inspect_now, inspect_on_loop
 from kafkalite.cluster.waiters import FetchWaiter
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
@@ -42,6 +42,7 @@ class Host(Protocol):
     clock: Clock
     offload: Offload
     flusher: Flusher
+    loop_budget: LoopBudget  # of all partitions together
 
     def mark_dirty(self, partition: "Partition") -> None:
         """Have `partition.write()` called when the pass ends."""
@@ -196,7 +197,7 @@ class Partition:
         elif self.log is None:
             self._open_for(append)
         else:
-            inspection = inspect_on_loop(append, self._rules, self._host.clock.wall_ms())
+            inspection = inspect_on_loop(append, self._rules, self._host.clock.wall_ms(), self._host.loop_budget)
             if inspection is None:
                 self._inspect_outside(append)
             else:

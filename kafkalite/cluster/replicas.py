@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from kafkalite.cluster.checks import LoopBudget
 from kafkalite.cluster.partition import Partition, each
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
@@ -30,6 +31,7 @@ class Replicas:
         self._by_name: dict[str, HostedTopic] = {}
         self._by_id: dict[bytes, HostedTopic] = {}
         self._dirty: list[Partition] = []
+        self.loop_budget = LoopBudget()
         self.flusher: Flusher | None = None
 
     def __iter__(self) -> Iterator[HostedTopic]:
@@ -82,6 +84,7 @@ class Replicas:
         may dirty others, so it runs until none is. What one raises is raised after all: the bytes of the others are
         valid in this pass only.
         """
+        self.loop_budget.renew()
         failure: Exception | None = None
         while self._dirty:
             dirty, self._dirty = self._dirty, []

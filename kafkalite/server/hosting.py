@@ -56,6 +56,7 @@ class Hosting:
         self.offload = offload
         self.flusher = logs.flusher
         self.mark_dirty = replicas.mark_dirty
+        self.loop_budget = replicas.loop_budget
         self._config = config
         self._replicas = replicas
         self._logs = logs

@@ -317,3 +317,16 @@ async def test_a_full_queue_of_small_requests_loses_nothing() -> None:
             wire.send((produce_request("t", (at % 2, idempotent(b"%d" % at, sequence=at // 2))), 12))
         offsets = [outcomes(await wire.answer())[0].base_offset for _ in range(200)]
         assert offsets == [at // 2 for at in range(200)]
+
+
+async def test_batches_that_exceed_the_budget_of_an_iteration_keep_their_order(client: Client, hub: Hub) -> None:
+    await client.create("t", partitions=2)
+    wire = Wire(hub)
+    numbers = range(40)
+    zeros = [batch(*[b"%d" % number] * 600, bytes(900_000), codec=GZIP) for number in numbers]
+    small = [batch(b"%d" % number) for number in numbers]
+    for each in zip(zeros, small, strict=True):
+        wire.send((produce_request("t", (0, each[0]), (1, each[0])), 12), (produce_request("t", (0, each[1])), 12))
+    found = [part.base_offset for _ in range(2 * len(numbers)) for part in outcomes(await wire.answer())]
+    large, one = found[0::3], found[2::3]
+    assert large == [602 * number for number in numbers] and one == [602 * number + 601 for number in numbers]

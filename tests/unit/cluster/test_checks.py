@@ -6,7 +6,15 @@ import random
 import pytest
 
 from kafkalite.cluster.append import Append
-from kafkalite.cluster.checks import LOOP_BYTES, REWRITE_LOOP_BYTES, BatchRules, inspect_now, inspect_on_loop
+from kafkalite.cluster.checks import (
+    BATCHES_PER_ITERATION,
+    LOOP_BYTES,
+    REWRITE_LOOP_BYTES,
+    BatchRules,
+    LoopBudget,
+    inspect_now,
+    inspect_on_loop,
+)
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
@@ -29,40 +37,65 @@ def zeros(size: int, codec: int) -> bytes:
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_a_small_batch_that_grows_large_is_a_job(codec: int) -> None:
     """It would hold the loop; as a job it is found good."""
-    append = appended(zeros(2 * LOOP_BYTES, codec))
-    assert inspect_on_loop(append, BatchRules(CONFIG), NOW_MS) is None
+    append = appended(zeros(2 * LOOP_BYTES[codec], codec))
+    assert inspect_on_loop(append, BatchRules(CONFIG), NOW_MS, LoopBudget()) is None
     found = inspect_now(append, BatchRules(CONFIG), NOW_MS)
     assert isinstance(found, Inspection) and found.error == 0
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_what_stays_small_is_inspected_at_once(codec: int) -> None:
-    found = inspect_on_loop(appended(zeros(LOOP_BYTES // 8, codec)), BatchRules(CONFIG), NOW_MS)
+    found = inspect_on_loop(appended(zeros(LOOP_BYTES[codec] // 8, codec)), BatchRules(CONFIG), NOW_MS, LoopBudget())
     assert isinstance(found, Inspection) and found.error == 0
 
 
 def test_a_batch_that_must_be_compressed_anew_leaves_earlier() -> None:
     config = dataclasses.replace(CONFIG, compression_type="gzip")
-    assert inspect_on_loop(appended(zeros(2 * REWRITE_LOOP_BYTES, codecs.ZSTD)), BatchRules(config), NOW_MS) is None
+    assert (
+        inspect_on_loop(appended(zeros(2 * REWRITE_LOOP_BYTES, codecs.ZSTD)), BatchRules(config), NOW_MS, LoopBudget())
+        is None
+    )
 
 
 @pytest.mark.parametrize("codec", [codecs.NONE, *COMPRESSED])
 def test_a_batch_that_is_itself_too_large_is_refused_at_once(codec: int) -> None:
     config = dataclasses.replace(CONFIG, max_message_bytes=500)
     batch = build((NOW_MS, None, random.Random(1).randbytes(2000)), codec=codec)
-    found = inspect_on_loop(appended(batch), BatchRules(config), NOW_MS)
+    found = inspect_on_loop(appended(batch), BatchRules(config), NOW_MS, LoopBudget())
     assert isinstance(found, Inspection) and found.error == KafkaErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("size", [0, 1, 22, 23, 60])
 def test_a_stump_is_refused_at_once(size: int) -> None:
-    found = inspect_on_loop(appended(zeros(1000, codecs.NONE)[:size]), BatchRules(CONFIG), NOW_MS)
+    found = inspect_on_loop(appended(zeros(1000, codecs.NONE)[:size]), BatchRules(CONFIG), NOW_MS, LoopBudget())
     assert isinstance(found, Inspection) and found.error == KafkaErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_a_codec_that_nobody_knows_is_refused_at_once(codec: int) -> None:
     found = inspect_on_loop(
-        appended(with_fields(zeros(1000, codecs.NONE), attributes=codec)), BatchRules(CONFIG), NOW_MS
+        appended(with_fields(zeros(1000, codecs.NONE), attributes=codec)), BatchRules(CONFIG), NOW_MS, LoopBudget()
     )
     assert isinstance(found, Inspection) and found.error
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_batches_leave_the_loop_once_the_budget_of_an_iteration_is_used_up(codec: int) -> None:
+    budget, rules = LoopBudget(), BatchRules(CONFIG)
+    half = zeros(LOOP_BYTES[codec] // 2, codec)
+    found = [inspect_on_loop(appended(half), rules, NOW_MS, budget) for _ in range(20)]
+    on_loop = sum(each is not None for each in found)
+    assert BATCHES_PER_ITERATION * 2 <= on_loop <= BATCHES_PER_ITERATION * 2 + 1 and None not in found[:on_loop]
+    assert inspect_on_loop(appended(zeros(1000, codecs.NONE)), rules, NOW_MS, budget) is not None
+    budget.renew()
+    assert inspect_on_loop(appended(half), rules, NOW_MS, budget) is not None
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_batches_that_grow_large_use_the_budget_up(codec: int) -> None:
+    budget = LoopBudget()
+    bomb = zeros(2 * LOOP_BYTES[codec], codec)
+    for _ in range(int(BATCHES_PER_ITERATION)):
+        assert budget.left > 0
+        assert inspect_on_loop(appended(bomb), BatchRules(CONFIG), NOW_MS, budget) is None
+    assert budget.left <= 0

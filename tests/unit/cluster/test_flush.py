@@ -42,6 +42,7 @@ class Rig:
         self.replicas = Replicas()
         self.replicas.flusher = self.flusher
         self.mark_dirty = self.replicas.mark_dirty
+        self.loop_budget = self.replicas.loop_budget
         self.outcomes: list[tuple[str, int, int]] = []
         topic = HostedTopic("t", bytes(16), config)
         topic.partitions = [Partition("t", bytes(16), index, config, self, 0, (1,)) for index in range(3)]
