@@ -11,7 +11,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, nearest, refuse_unsafe
+from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, dynamic_key, nearest, refuse_unsafe
 from kafkalite.config.group import check_times
 from kafkalite.config.keys import ConfigError, Standing, Value
 from kafkalite.config.listeners import (
@@ -113,8 +113,9 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         values = {name: key.default for name, key in BROKER_KEYS.items()}
-        for texts in (self.static, self.dynamic_default, self.dynamic):
-            values.update(parse_broker_values(texts))
+        values.update(parse_broker_values(self.static))
+        for texts in (self.dynamic_default, self.dynamic):
+            values.update(parse_dynamic_values(texts))
         put = object.__setattr__
         put(self, "values", MappingProxyType(values))
         for name in PLAIN:
@@ -255,7 +256,9 @@ def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
     values: dict[str, Value] = {}
     for name, text in texts.items():
         if not isinstance(text, str):  # of a program that is not checked by a type checker
-            raise ConfigError(name, f"{name}: settings are texts, write {str(text)!r} and not {text!r}")
+            raise ConfigError(
+                name, f"{name}: expected a text, got {text!r}; `setting_texts` converts numbers and lists"
+            )
         key = BROKER_KEYS.get(name)
         if key is None:
             refuse_unsafe(name, text, None, None)
@@ -263,6 +266,20 @@ def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
         value = None if key.default is None and not text.strip() else key.parse(text)
         refuse_unsafe(name, text, value, key)
         values[name] = value
+    return values
+
+
+def parse_dynamic_values(texts: Mapping[str, str]) -> dict[str, Value]:
+    """The values of settings by request; raises ConfigError.
+
+    Settings of security are accepted, unlike in a file: a client configures brokers of any kind, and is not told by a
+    start that fails. They have no effect.
+    """
+    values: dict[str, Value] = {}
+    for name, text in texts.items():
+        key = dynamic_key(name)
+        if key is not None:
+            values[name] = None if key.default is None and not text.strip() else key.parse(text)
     return values
 
 

@@ -1,9 +1,11 @@
 """Every key there is: the tables of the subjects joined, and what is said about a name that is in none of them."""
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from kafkalite.config.keys import ConfigError, Key, Standing, Value
+from kafkalite.config.keys import ConfigError, Key, Standing, Update, Value
+from kafkalite.config.table_dynamic import CLUSTER_WIDE_NAMES, LISTENER_LEVEL, MECHANISM_KEYS, PER_BROKER_NAMES
 from kafkalite.config.table_groups import GROUP_KEYS
 from kafkalite.config.table_security import REFUSED_PREFIXES, SECURITY_KEYS
 from kafkalite.config.table_server import SERVER_KEYS
@@ -21,7 +23,21 @@ def by_name(rows: Iterable[Key]) -> Mapping[str, Key]:
     return MappingProxyType(dict(sorted(table.items())))
 
 
-BROKER_KEYS = by_name((*SERVER_KEYS, *default_keys(), *GROUP_KEYS, *SECURITY_KEYS))
+def update_mode(name: str) -> Update:
+    """How a broker's key may change while the broker runs."""
+    if name in CLUSTER_WIDE_NAMES:
+        return Update.CLUSTER_WIDE
+    return Update.PER_BROKER if name in PER_BROKER_NAMES else Update.READ_ONLY
+
+
+def with_update_mode(rows: Iterable[Key]) -> Iterable[Key]:
+    """The rows, those that a request may change with their update mode."""
+    for row in rows:
+        mode = update_mode(row.name)
+        yield row if mode is Update.READ_ONLY else row._replace(update=mode)
+
+
+BROKER_KEYS = by_name(with_update_mode((*SERVER_KEYS, *default_keys(), *GROUP_KEYS, *SECURITY_KEYS)))
 TOPIC_KEYS = by_name(TOPIC_ROWS)
 
 
@@ -31,6 +47,30 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
     return found[0] if found else None
+
+
+_LISTENER_KEY = re.compile(r"listener\.name\.[^.]+\.(.+)")
+
+
+def dynamic_key(name: str) -> Key | None:
+    """The row of a broker's key that a request may change, also behind `listener.name.NAME.`; None for any other.
+
+    Keys of listeners have no default of their own, and no effect yet.
+    """
+    key = BROKER_KEYS.get(name)
+    if key is not None:
+        return None if key.update is Update.READ_ONLY else key
+    found = _LISTENER_KEY.fullmatch(name)
+    if found is None:
+        return None
+    base = next((each for each in MECHANISM_KEYS if found[1].endswith(f".{each}")), found[1])
+    if base in MECHANISM_KEYS or base in PER_BROKER_NAMES:
+        mode = Update.PER_BROKER
+    elif base in LISTENER_LEVEL:
+        mode = Update.CLUSTER_WIDE
+    else:
+        return None
+    return BROKER_KEYS[base]._replace(name=name, default=None, standing=Standing.WITHOUT_EFFECT, update=mode)
 
 
 def refuse_unsafe(name: str, text: str, value: Value, key: Key | None) -> None:

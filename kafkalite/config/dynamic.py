@@ -8,10 +8,11 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkalite.config.broker import BrokerConfig, parse_broker_values
-from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, nearest
+from kafkalite.config.broker import BrokerConfig, parse_dynamic_values
+from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, dynamic_key, nearest
 from kafkalite.config.group import GROUP_CONFIG_KEYS, check_group_configs, group_values
 from kafkalite.config.keys import ConfigError, Key, Standing, Type, Update, Value
+from kafkalite.config.table_dynamic import LISTENER_ONLY
 from kafkalite.errors import KafkaErrorCode
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "describe_broker",
     "describe_group",
     "describe_topic",
+    "not_in_force",
 ]
 
 
@@ -113,8 +115,12 @@ def synonymous_setting(
 
 
 def describe_broker(config: BrokerConfig, names: Iterable[str] | None = None) -> list[Setting]:
-    """Every setting of the broker, or those of `names` that exist, by name."""
-    return [broker_setting(config, key) for key in chosen(BROKER_KEYS, names)]
+    """Every setting of the broker, or those of `names` that exist, by name; also those of listeners that are set."""
+    keys = dict(BROKER_KEYS)
+    for name in {*config.dynamic, *config.dynamic_default} - keys.keys():
+        if (key := dynamic_key(name)) is not None:
+            keys[name] = key
+    return [broker_setting(config, key) for key in chosen(keys, names)]
 
 
 def broker_setting(config: BrokerConfig, key: Key) -> Setting:
@@ -136,11 +142,16 @@ def describe_group(
     ]
 
 
+def known_broker_key(name: str) -> Key:
+    """The row of a broker's key, also behind `listener.name.NAME.`; raises KeyError for any other."""
+    return BROKER_KEYS.get(name) or dynamic_key(name) or BROKER_KEYS[name]
+
+
 def broker_synonyms(config: BrokerConfig, name: str, *, with_default: bool) -> tuple[SettingSynonym, ...]:
     """The places that have a value for a broker's key, the strongest first. They are the same for each topic."""
     found: tuple[SettingSynonym, ...] | None = config.synonyms.get((name, with_default))
     if found is None:
-        found = config.synonyms[name, with_default] = tuple(find_synonyms(config, BROKER_KEYS[name], with_default))
+        found = config.synonyms[name, with_default] = tuple(find_synonyms(config, known_broker_key(name), with_default))
     return found
 
 
@@ -211,7 +222,7 @@ def check_broker_configs(
         if text is None:
             raise ConfigError(name, f"Null value not supported for : {name}", KafkaErrorCode.INVALID_REQUEST)
         texts[name] = text
-    parse_broker_values(texts)
+    parse_dynamic_values(texts)
     if all_brokers:
         BrokerConfig(config.static, texts, config.dynamic)
     else:
@@ -224,26 +235,63 @@ def alter_broker(config: BrokerConfig, alterations: Sequence[Alteration], *, all
     current = config.dynamic_default if all_brokers else config.dynamic
     for alteration in alterations:
         check_changeable(alteration.name, all_brokers=all_brokers)
-    changed = apply_alterations(BROKER_KEYS, current, alterations, lambda key: config.values[key.name], "broker")
+    keys = {**BROKER_KEYS, **{each.name: key for each in alterations if (key := dynamic_key(each.name))}}
+    changed = apply_alterations(keys, current, alterations, lambda key: config.values.get(key.name), "broker")
     return check_broker_configs(config, changed, all_brokers=all_brokers)
 
 
 def changeable(key: Key) -> bool:
     """Whether a broker's key can change while the broker runs."""
-    return key.update is not Update.READ_ONLY and key.standing is Standing.HONOURED
+    return key.update is not Update.READ_ONLY
 
 
 def check_changeable(name: str, *, all_brokers: bool) -> None:
     """Raise ConfigError with INVALID_REQUEST unless the key can be changed by request."""
-    key = BROKER_KEYS.get(name)
-    if key is None or not changeable(key):
+    key = dynamic_key(name)
+    if key is None:
         raise ConfigError(name, f"Cannot update these configs dynamically: Set({name})", KafkaErrorCode.INVALID_REQUEST)
+    if name in LISTENER_ONLY:
+        raise ConfigError(
+            name,
+            "These security configs can be dynamically updated only per-listener using the listener prefix:"
+            f" Set({name})",
+            KafkaErrorCode.INVALID_REQUEST,
+        )
     if all_brokers and key.update is Update.PER_BROKER:
         raise ConfigError(
             name,
             f"Cannot update these configs at default cluster level: Set({name})",
             KafkaErrorCode.INVALID_REQUEST,
         )
+
+
+# Honoured keys that a running broker does not take over: stored, and in force with its next start.
+AT_START = frozenset(
+    (
+        "listener.security.protocol.map",
+        "listeners",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
+        "max.connections.per.ip.overrides",
+        "num.recovery.threads.per.data.dir",
+    )
+)
+
+
+def not_in_force(before: Mapping[str, str], texts: Mapping[str, str]) -> list[str]:
+    """What to say of changed dynamic settings that change nothing now; never a value, as it may be a password."""
+    said = []
+    for name in sorted(name for name, text in texts.items() if before.get(name) != text):
+        key = dynamic_key(name)
+        if name in AT_START:
+            said.append(f"{name} is stored and takes effect with the next start of the broker")
+        elif key is not None and key.standing is not Standing.HONOURED:
+            said.append(f"{name} is stored and has no effect in this version")
+    return said
 
 
 # Operations.

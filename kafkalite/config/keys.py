@@ -5,7 +5,7 @@ Sources: Kafka's ConfigDef.java (types, texts, limits) and DescribeConfigsRespon
 
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from kafkalite.errors import KafkaErrorCode
@@ -153,6 +153,31 @@ class Key(NamedTuple):
             return True
         low, high = LIMITS.get(self.type, (-math.inf, math.inf))
         return max(low, self.low) <= value <= min(high, self.high)
+
+
+# A setting as a Python program gives it: its text, or a value that Kafka's text is made of.
+SettingValue: TypeAlias = str | bool | int | float | Sequence[str]
+
+
+def setting_texts(settings: Mapping[str, SettingValue]) -> dict[str, str]:
+    """Settings of a Python program as texts: 3 is "3", True is "true", a list is comma-separated.
+
+    Raises ConfigError for a value of any other type.
+    """
+    return {name: setting_text(name, value) for name, value in settings.items()}
+
+
+def setting_text(name: str, value: SettingValue) -> str:
+    """One setting as text; raises ConfigError."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list | tuple) and all(isinstance(member, str) for member in value):
+        return ",".join(value)
+    raise ConfigError(name, f"{name}: expected a text, a number, a boolean or a list of texts, got {value!r}")
 
 
 BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}

@@ -68,6 +68,7 @@ SHARE = (
     idle("group.share.max.partition.max.record.locks", INT, 4000, "The greatest such number of a group.",
          low=2000, high=10_000),
     idle("group.share.max.share.sessions", INT, 2000, "Share sessions kept.", low=1),
+    idle("share.coordinator.cached.buffer.max.bytes", INT, 1_048_588, "Memory kept for appends.", low=524_288),
     idle("share.coordinator.state.topic.num.partitions", INT, 50, "Partitions of the share state.", low=1),
     idle("share.coordinator.state.topic.replication.factor", Type.SHORT, 3, "Replicas of the share state.", low=1),
     idle("share.coordinator.state.topic.min.isr", Type.SHORT, 2, "In-sync replicas of the share state.", low=1),

@@ -1,7 +1,7 @@
 """Keys of the broker itself: identity, network, directories, topics, fetching (SocketServerConfigs, ServerLogConfigs,
 ServerConfigs, ReplicationConfigs of Kafka)."""
 
-from kafkalite.config.keys import INT_MAX, LONG_MAX, Key, Standing, Type, Update
+from kafkalite.config.keys import INT_MAX, LONG_MAX, Key, Standing, Type
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST, CLASS = (
     Type.BOOLEAN,
@@ -13,7 +13,6 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST, CLASS = (
     Type.CLASS,
 )
 IDLE, REFUSED = Standing.WITHOUT_EFFECT, Standing.REFUSED
-PER_BROKER, CLUSTER_WIDE = Update.PER_BROKER, Update.CLUSTER_WIDE
 PROTOCOL_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
 
 IDENTITY = (
@@ -24,8 +23,21 @@ IDENTITY = (
     Key("broker.id.generation.enable", BOOLEAN, True, "Number brokers that have no broker.id.", standing=IDLE),
     Key("reserved.broker.max.id", INT, 1000, "Generated numbers are above this one.", low=0, standing=IDLE),
     Key("controller.listener.names", STRING, None, "Listeners of a KRaft controller.", standing=IDLE),
-    Key("controller.quorum.voters", LIST, (), "Members of a KRaft quorum.", standing=REFUSED),
-    Key("controller.quorum.bootstrap.servers", LIST, (), "Where a KRaft quorum is found.", standing=REFUSED),
+    Key(
+        "controller.quorum.voters",
+        LIST,
+        (),
+        "Members of a KRaft quorum; refused unless it is this process alone.",
+        standing=IDLE,
+    ),
+    Key(
+        "controller.quorum.bootstrap.servers",
+        LIST,
+        (),
+        "Where a KRaft quorum is found; refused unless it is this process alone.",
+        standing=IDLE,
+    ),
+    Key("config.providers", LIST, (), "Java classes that resolve values of other keys.", standing=REFUSED),
     Key("metadata.log.dir", STRING, None, "Directory of KRaft's metadata log.", standing=IDLE),
 )
 
@@ -50,8 +62,8 @@ NETWORK = (
         low=-1),
     Key("socket.listen.backlog.size", INT, 1024, "Connections the system holds until they are taken (Kafka: 50).",
         low=1),
-    Key("max.connections", INT, INT_MAX, "Connections in all; beyond it none is taken.", low=0, update=CLUSTER_WIDE),
-    Key("max.connections.per.ip", INT, INT_MAX, "Connections of one address.", low=0, update=CLUSTER_WIDE),
+    Key("max.connections", INT, INT_MAX, "Connections in all; beyond it none is taken.", low=0),
+    Key("max.connections.per.ip", INT, INT_MAX, "Connections of one address.", low=0),
     Key("max.connections.per.ip.overrides", STRING, "", "Limits of single addresses: HOST:COUNT, comma-separated."),
     Key("max.connection.creation.rate", INT, INT_MAX, "New connections per second.", low=0, standing=IDLE),
     Key("connections.max.idle.ms", LONG, 600_000, "After how long a silent connection is closed.", low=-1),
@@ -86,8 +98,7 @@ LOG = (
     Key("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, "How full the cleaner's map may get."),
     Key("log.cleaner.backoff.ms", LONG, 15_000, "How long the cleaner sleeps when all is clean.", low=0),
     Key("log.cleaner.io.max.bytes.per.second", DOUBLE, 1.7976931348623157e308, "How fast the cleaner works."),
-    Key("producer.id.expiration.ms", INT, 86_400_000, "After how long a silent producer is forgotten.", low=1,
-        update=CLUSTER_WIDE),
+    Key("producer.id.expiration.ms", INT, 86_400_000, "After how long a silent producer is forgotten.", low=1),
     Key("producer.id.expiration.check.interval.ms", INT, 600_000, "How often is looked for those.", low=1),
 )  # fmt: skip
 
@@ -146,6 +157,8 @@ QUOTAS = (
         standing=IDLE),
     Key("follower.replication.throttled.rate", LONG, LONG_MAX, "Bytes per second fetched by throttled replicas.", low=0,
         standing=IDLE),
+    Key("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, "Bytes per second of moves.", low=0,
+        standing=IDLE),
     Key("client.quota.callback.class", CLASS, None, "A Java class that sets quotas.", standing=REFUSED),
     Key("metric.reporters", LIST, (), "Java classes that report metrics.", standing=IDLE),
     Key("metrics.num.samples", INT, 2, "Samples of a metric.", low=1, standing=IDLE),
@@ -154,4 +167,23 @@ QUOTAS = (
         standing=IDLE),
 )  # fmt: skip
 
-SERVER_KEYS = (*IDENTITY, *NETWORK, *LOG, *FETCH, *REPLICATION, *QUOTAS)
+REMOTE = (
+    Key("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, "Start followers behind remote segments.",
+        standing=IDLE),
+    Key("remote.fetch.max.wait.ms", INT, 500, "Limit of a read from remote storage.", low=1, standing=IDLE),
+    Key("remote.list.offsets.request.timeout.ms", LONG, 30_000, "Limit of a search in remote storage.", low=1,
+        standing=IDLE),
+    Key("remote.log.index.file.cache.total.size.bytes", LONG, 1_073_741_824, "Disk for remote indexes.", low=1,
+        standing=IDLE),
+    Key("remote.log.manager.copier.thread.pool.size", INT, 10, "Threads that copy segments.", low=1, standing=IDLE),
+    Key("remote.log.manager.copy.max.bytes.per.second", LONG, LONG_MAX, "Bytes per second copied.", low=1,
+        standing=IDLE),
+    Key("remote.log.manager.expiration.thread.pool.size", INT, 10, "Threads that delete segments.", low=1,
+        standing=IDLE),
+    Key("remote.log.manager.fetch.max.bytes.per.second", LONG, LONG_MAX, "Bytes per second read.", low=1,
+        standing=IDLE),
+    Key("remote.log.manager.follower.thread.pool.size", INT, 2, "Threads of followers.", low=1, standing=IDLE),
+    Key("remote.log.reader.threads", INT, 10, "Threads that read segments.", low=1, standing=IDLE),
+)  # fmt: skip
+
+SERVER_KEYS = (*IDENTITY, *NETWORK, *LOG, *FETCH, *REPLICATION, *QUOTAS, *REMOTE)

@@ -1,6 +1,6 @@
 """A topic's keys, and the broker's keys that give them their defaults (Kafka's LogConfig.java and synonyms)."""
 
-from kafkalite.config.keys import INT_MAX, LONG_MAX, Key, Standing, Synonym, Type, Update
+from kafkalite.config.keys import INT_MAX, LONG_MAX, Key, Standing, Synonym, Type
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = (
     Type.BOOLEAN,
@@ -88,23 +88,17 @@ TOPIC_KEYS = (
 
 # Broker's keys whose default, limits or unit differ from those of the topic's key (or of which there are several).
 SPECIAL_DEFAULT_KEYS = (
-    Key("log.flush.interval.ms", LONG, None, "After how long logs are synced; unset: log.flush.scheduler.interval.ms.",
-        update=Update.CLUSTER_WIDE),
+    Key("log.flush.interval.ms", LONG, None, "After how long logs are synced; unset: log.flush.scheduler.interval.ms."),
     Key("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often is looked for logs that must be synced."),
-    Key("log.retention.ms", LONG, None, "How old a segment may be; unset: log.retention.minutes.", low=-1,
-        update=Update.CLUSTER_WIDE),
+    Key("log.retention.ms", LONG, None, "How old a segment may be; unset: log.retention.minutes.", low=-1),
     Key("log.retention.minutes", INT, None, "How old a segment may be; unset: log.retention.hours.", low=-1),
     Key("log.retention.hours", INT, 168, "How old a segment may be; -1 is no limit.", low=-1),
-    Key("log.roll.ms", LONG, None, "After how long a new segment is begun; unset: log.roll.hours.", low=1,
-        update=Update.CLUSTER_WIDE),
+    Key("log.roll.ms", LONG, None, "After how long a new segment is begun; unset: log.roll.hours.", low=1),
     Key("log.roll.hours", INT, 168, "After how long a new segment is begun.", low=1),
-    Key("log.roll.jitter.ms", LONG, None, "The most taken off log.roll.ms; unset: log.roll.jitter.hours.", low=0,
-        update=Update.CLUSTER_WIDE),
+    Key("log.roll.jitter.ms", LONG, None, "The most taken off log.roll.ms; unset: log.roll.jitter.hours.", low=0),
     Key("log.roll.jitter.hours", INT, 0, "The most taken off log.roll.hours.", low=0),
-    Key("log.local.retention.ms", LONG, -2, "Local part of topics in remote storage.", low=-2, standing=IDLE,
-        update=Update.CLUSTER_WIDE),
-    Key("log.local.retention.bytes", LONG, -2, "Local part of topics in remote storage.", low=-2, standing=IDLE,
-        update=Update.CLUSTER_WIDE),
+    Key("log.local.retention.ms", LONG, -2, "Local part of topics in remote storage.", low=-2, standing=IDLE),
+    Key("log.local.retention.bytes", LONG, -2, "Local part of topics in remote storage.", low=-2, standing=IDLE),
 )  # fmt: skip
 
 
@@ -121,7 +115,6 @@ def default_keys() -> tuple[Key, ...]:
             high=min(key.high, INT_MAX) if key.type is INT else key.high,
             allowed=key.allowed,
             standing=key.standing,
-            update=Update.CLUSTER_WIDE,
         )
         for key in TOPIC_KEYS
         if key.synonyms and key.synonyms[0].name not in special

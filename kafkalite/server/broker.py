@@ -28,6 +28,8 @@ from kafkalite.cluster.replicas import Replicas
 from kafkalite.cluster.store import ClusterStore
 from kafkalite.cluster.topics import Refusal, Topics, applying
 from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.dynamic import not_in_force
+from kafkalite.config.keys import SettingValue, setting_texts
 from kafkalite.coordination.embedded import Embedded
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.journal import JournalError
@@ -81,7 +83,7 @@ class Broker:
 
     Arguments:
         data_dir: where its files are kept; None = a temporary directory that is removed at the end.
-        settings: configs under Kafka's names, such as {"num.partitions": "3"}; they win over `data_dir`'s defaults.
+        settings: configs under Kafka's names, such as {"num.partitions": 3}; they win over `data_dir`'s defaults.
         config: a finished configuration, instead of the two above.
 
     Attributes:
@@ -94,13 +96,13 @@ class Broker:
     def __init__(
         self,
         data_dir: str | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, SettingValue] | None = None,
         *,
         config: BrokerConfig | None = None,
     ) -> None:
         self._temporary = temporary_path() if data_dir is None and config is None else None
         directory = self._temporary or data_dir
-        self.config = config or BrokerConfig({**EMBEDDED, "log.dirs": str(directory), **(settings or {})})
+        self.config = config or BrokerConfig({**EMBEDDED, "log.dirs": str(directory), **setting_texts(settings or {})})
         self.random: Random = SystemRandom()
         self.disk = Disk() if self._temporary is None else TemporaryDisk()
         self.replicas = Replicas()
@@ -428,6 +430,8 @@ class Broker:
         def configured() -> None:
             default = texts if all_brokers else self.config.dynamic_default
             own = self.config.dynamic if all_brokers else texts
+            for line in not_in_force(self.config.dynamic_default if all_brokers else self.config.dynamic, texts):
+                LOGGER.warning("%s", line)
             self.config = BrokerConfig(self.config.static, default, own)
             self.hosting.configure(self.config, self.tables.topics.values())
             self.listening.configure(self.config)

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from kafkalite.cluster.topics import NewTopic, Refusal
+from kafkalite.config.keys import SettingValue, setting_texts
 from kafkalite.server.broker import Broker
 
 T = TypeVar("T")
@@ -20,10 +21,10 @@ class BrokerThread:
 
     Arguments:
         data_dir: where to keep data; a temporary directory, removed at the end, when None.
-        settings: config keys with Kafka's names, such as {"num.partitions": "3"}.
+        settings: config keys with Kafka's names, such as {"num.partitions": 3}.
     """
 
-    def __init__(self, data_dir: str | None = None, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, data_dir: str | None = None, settings: Mapping[str, SettingValue] | None = None) -> None:
         self._data_dir = data_dir
         self._settings = settings
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -60,10 +61,10 @@ class BrokerThread:
         self,
         name: str,
         partitions: int = 1,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, SettingValue] | None = None,
     ) -> None:
         """Create a topic; raises ValueError with the broker's reason when it cannot be."""
-        new = NewTopic(name, partitions=partitions, configs=dict(configs or {}))
+        new = NewTopic(name, partitions=partitions, configs=setting_texts(configs or {}))
         (refusal,) = self._call(lambda then: self.broker.topics.create([new], validate_only=False, then=then))
         if refusal is not None:
             raise ValueError(f"topic {name!r} was not created: {refusal.message or refusal.error}")

@@ -74,9 +74,21 @@ def test_an_address_before_the_start_is_told_to_wait() -> None:
             broker.address  # noqa: B018  (the access is the test)
 
 
-def test_a_setting_that_is_no_text_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"num\.partitions: settings are texts, write '3' and not 3"):
-        Broker(settings={"num.partitions": 3})  # type: ignore[dict-item]
+def test_settings_may_be_numbers_booleans_and_lists() -> None:
+    settings = {"num.partitions": 3, "auto.create.topics.enable": False, "group.consumer.assignors": ["range"]}
+    with BrokerThread(settings={**settings, "log.cleaner.min.cleanable.ratio": 0.25}) as thread:
+        config = thread.broker.config
+        assert (config.num_partitions, config.auto_create_topics_enable) == (3, False)
+        assert config.group_consumer_assignors == ("range",)
+        assert config.topic_defaults.min_cleanable_dirty_ratio == 0.25
+        thread.create_topic("t", configs={"retention.ms": -1, "cleanup.policy": ["compact", "delete"]})
+        configs = thread.broker.image.topics["t"].configs
+        assert configs == {"retention.ms": "-1", "cleanup.policy": "compact,delete"}
+
+
+def test_a_setting_that_is_no_value_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"num\.partitions: expected a text, a number, a boolean or a list of texts"):
+        Broker(settings={"num.partitions": None})  # type: ignore[dict-item]
 
 
 def test_a_misspelt_setting_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:

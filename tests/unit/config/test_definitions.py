@@ -9,6 +9,7 @@ import pytest
 import kafkalite
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, by_name, markdown, nearest
+from kafkalite.config.dynamic import AT_START
 from kafkalite.config.group import GROUP_CONFIG_KEYS
 from kafkalite.config.group import LIMITS as GROUP_LIMITS
 from kafkalite.config.keys import ConfigError, Key, Standing, Type, Update
@@ -94,7 +95,14 @@ def test_changeable_keys_are_honoured_topic_defaults_or_known_to_be_put_into_for
         if key.update is not Update.READ_ONLY and key.standing is Standing.HONOURED
     }
     behind = {synonym.name for key in TOPIC_KEYS.values() for synonym in key.synonyms}
-    assert changeable - behind == {"max.connections", "max.connections.per.ip", "producer.id.expiration.ms"}
+    live = {
+        "max.connections",
+        "max.connections.per.ip",
+        "producer.id.expiration.ms",
+        "group.consumer.assignment.interval.ms",
+    }
+    assert changeable - behind - AT_START == live
+    assert changeable >= AT_START
 
 
 @pytest.mark.parametrize(

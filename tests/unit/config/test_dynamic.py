@@ -15,6 +15,7 @@ from kafkalite.config.dynamic import (
     check_topic_configs,
     describe_broker,
     describe_topic,
+    not_in_force,
 )
 from kafkalite.config.keys import Type
 
@@ -163,7 +164,15 @@ class TestBroker:
         assert check_broker_configs(config, {"log.retention.ms": "1"}, all_brokers=False) == {"log.retention.ms": "1"}
 
     @pytest.mark.parametrize(
-        "name", ["broker.id", "listeners", "num.io.threads", "log.cleaner.threads", "no.such", "ssl.key.password"]
+        "name",
+        [
+            "broker.id",
+            "log.dirs",
+            "num.partitions",
+            "no.such",
+            "listener.name.x.broker.id",
+            "listener.name..ssl.protocol",
+        ],
     )
     def test_the_rest_cannot(self, name: str) -> None:
         for change in (
@@ -173,6 +182,50 @@ class TestBroker:
             with pytest.raises(ConfigError, match="Cannot update these configs dynamically") as caught:
                 change()
             assert caught.value.code == INVALID_REQUEST
+
+    @pytest.mark.parametrize("name", ["ssl.keystore.password", "ssl.truststore.location", "ssl.keystore.type"])
+    def test_keystores_belong_to_a_listener(self, name: str) -> None:
+        """As in Kafka (DynamicBrokerConfig.securityConfigsWithoutListenerPrefix)."""
+        with pytest.raises(ConfigError, match="only per-listener using the listener prefix") as caught:
+            alter_broker(BrokerConfig(), [Alteration(name, 0, "x")], all_brokers=False)
+        assert caught.value.code == INVALID_REQUEST
+        prefixed = f"listener.name.internal.{name}"
+        assert alter_broker(BrokerConfig(), [Alteration(prefixed, 0, "x")], all_brokers=False) == {prefixed: "x"}
+
+    def test_settings_of_one_broker_are_not_for_all(self) -> None:
+        for name in ("listeners", "sasl.enabled.mechanisms", "listener.name.internal.ssl.keystore.password"):
+            with pytest.raises(ConfigError, match="at default cluster level"):
+                alter_broker(BrokerConfig(), [Alteration(name, 0, "PLAINTEXT://:0")], all_brokers=True)
+
+    def test_settings_of_security_are_stored_and_have_no_effect(self) -> None:
+        texts = {
+            "sasl.enabled.mechanisms": "PLAIN,GSSAPI",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": "hunter2 required;",
+            "listener.name.internal.ssl.keystore.password": "hunter2",
+            "listener.name.internal.max.connections": "7",
+        }
+        config = BrokerConfig()
+        alterations = [Alteration(name, 0, text) for name, text in texts.items()]
+        assert alter_broker(config, alterations, all_brokers=False) == texts
+        changed = BrokerConfig({}, {}, texts)  # also what the next start reads
+        said = not_in_force({}, texts)
+        assert said == [f"{name} is stored and has no effect in this version" for name in sorted(texts)]
+        assert not_in_force(texts, texts) == []
+        described = {setting.name: setting for setting in describe_broker(changed)}
+        for name in ("listener.name.sasl_ssl.plain.sasl.jaas.config", "listener.name.internal.ssl.keystore.password"):
+            setting = described[name]
+            assert (setting.value, setting.sensitive, setting.read_only) == (None, True, False)
+            assert [(each.value, each.source) for each in setting.synonyms] == [(None, Source.DYNAMIC_BROKER)]
+        assert described["listener.name.internal.max.connections"].value == "7"
+        assert "hunter2" not in repr(list(described.values()))
+
+    def test_some_settings_take_effect_with_the_next_start(self) -> None:
+        texts = alter_broker(BrokerConfig(), [Alteration("log.cleaner.threads", 0, "3")], all_brokers=True)
+        assert BrokerConfig({}, texts).log_cleaner_threads == 3
+        assert not_in_force({}, texts) == [
+            "log.cleaner.threads is stored and takes effect with the next start of the broker"
+        ]
+        assert not_in_force({}, {"max.connections": "5", "log.retention.ms": "1"}) == []
 
     def test_wrong_values_are_refused(self) -> None:
         with pytest.raises(ConfigError, match="allowed is") as caught:
