@@ -290,6 +290,7 @@ class DecodeError(KafkaError, ValueError):
         "string length",  # a string of more than 32,767 bytes
         "array length",  # more elements than the bytes left could hold, or than the limit allows
         "trailing bytes",  # bytes after the end of the message
+        "tag count",  # more tagged fields than the limit allows
         "tag order",  # tags not strictly ascending
         "tag size",  # a tagged field longer or shorter than its stated size
         "presence",  # the marker of a nullable struct is neither -1 nor 1

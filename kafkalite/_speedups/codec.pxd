@@ -7,6 +7,7 @@ cdef class RequestHeader:
     cdef readonly int correlation_id
     cdef readonly str client_id
     cdef readonly object body
+    cpdef release(self)
 
 
 cpdef RequestHeader read_request_header(frame)

@@ -41,6 +41,8 @@ class RequestHeader:
     def client_id(self) -> str | None: ...
     @property
     def body(self) -> memoryview: ...
+    def release(self) -> None:
+        """Drop the body: a request that is answered later must not keep the memory of its frame; None from then on."""
 
 def read_request_header(frame: Buffer) -> RequestHeader:
     """Read the header of a request: version 2 (with tags) where key and version demand it, else version 1.

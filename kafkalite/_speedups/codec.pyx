@@ -4,7 +4,8 @@ Laws:
 1. Every byte is read through `need`, `need_uvarint` and `need_size`; these alone refuse, with a DecodeError that names
    the rule, the position and the field. A length is compared with the bytes left before anything is made for it.
 2. `records` are memoryview slices of the input; every other value is a copy, so that an input may be reused.
-3. Unknown tagged fields are skipped. Trailing bytes are refused unless the caller asks otherwise.
+3. Unknown tagged fields are skipped; all tagged fields count as elements. Trailing bytes are refused unless the caller
+   asks otherwise.
 4. An error leaves nothing behind: objects under construction are owned by a Python variable at every step.
 
 `protocol/codec.py` is the same in plain Python, and the oracle of the tests.
@@ -81,6 +82,9 @@ cdef extern from "Python.h":
     object PyFloat_FromDouble(double v)
     object PySlice_New(object start, object stop, object step)
     object PyObject_GetItem(object o, object key)
+
+cdef enum:
+    HEADER_TAGS_MAX = 1000                     # of a request; Apache Kafka 4.3 defines one
 
 cdef Py_ssize_t elements_limit = 4_000_000     # of a message whose reader names none
 
@@ -278,6 +282,9 @@ cdef int read_tags(Reader *r, Plan plan, object owner, int level) except -1:
     cdef int64_t previous = -1
     cdef uint32_t tag, size
     cdef int i
+    if count > r.elements_left:
+        fail(r, "tag count", f"{count} tagged fields are more than allowed")
+    r.elements_left -= count
     while count:
         count -= 1
         tag = need_uvarint(r)
@@ -378,6 +385,10 @@ def register_request(int api_key, int flexible):
 cdef class RequestHeader:
     """The header of a request, and its body as a memoryview slice of the frame."""
 
+    cpdef release(self):
+        """Drop the body, which keeps the memory of the whole frame. See codec.pyi."""
+        self.body = None
+
 
 cpdef RequestHeader read_request_header(frame):
     """Read header version 1 or 2, as key and version demand; see codec.pyi."""
@@ -386,6 +397,7 @@ cpdef RequestHeader read_request_header(frame):
     cdef RequestHeader header = RequestHeader.__new__(RequestHeader)
     cdef Py_ssize_t n
     start_reading(&r, &buffer, frame)
+    r.elements_left = HEADER_TAGS_MAX
     r.header = <PyObject *> "header"
     try:
         header.api_key = <int16_t> load_u16(need(&r, 2))

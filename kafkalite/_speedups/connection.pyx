@@ -7,7 +7,8 @@ costs more than they do when another thread computes. Laws, each of them a trap 
 - EPOLL_CTL_DEL comes before close, every descriptor is CLOEXEC, and an event names its connection by number and
   generation, never by address: an event of a closed one finds nothing.
 - Writing is tried at once; EPOLLOUT is asked for only after EAGAIN. Nothing is received into zero bytes.
-- EPOLLERR and EPOLLHUP close a connection whatever was asked for.
+- EPOLLERR and EPOLLHUP close a connection whatever was asked for. EPOLLRDHUP is asked for in any state until it came
+  once: a connection that is not read learns that its peer is gone, too.
 - A callback of the event loop that raises would be called again for ever: each connection has its own try.
 """
 
@@ -20,8 +21,9 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from kafkalite._speedups.file cimport FileRegion
-from kafkalite._speedups.framing cimport Connection, Reply
+from kafkalite._speedups.framing cimport Connection
 from kafkalite._speedups.passes cimport Hub, Limits
+from kafkalite._speedups.replies cimport Reply
 from kafkalite._speedups.wire cimport store_u32
 
 cdef extern from "<sys/epoll.h>" nogil:
@@ -34,6 +36,7 @@ cdef extern from "<sys/epoll.h>" nogil:
     int epoll_ctl(int epfd, int op, int fd, epoll_event *event)
     int epoll_wait(int epfd, epoll_event *events, int maxevents, int timeout)
     int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP
+    int EPOLLRDHUP
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:
@@ -76,7 +79,6 @@ cdef class SocketConnection(Connection):
     cdef int fd
     cdef uint32_t interest, token
     cdef bint blocked
-    cdef double active_at
 
     @property
     def fileno(self):
@@ -90,6 +92,8 @@ cdef class SocketConnection(Connection):
         cdef int _i
         for _i in range(RECEIVES_MAX):
             if not self.wants_bytes():
+                if self.may_receive():
+                    self.hub.deny(self)
                 self.hub.note(self)  # whose end stops these events
                 break
             target = self.target(&room)
@@ -151,8 +155,11 @@ cdef class SocketConnection(Connection):
         cdef uint32_t wanted = 0
         if self.closed:
             return
-        if self.wants_bytes():
+        # Without memory a connection is asked for bytes until some wait: only then it stands in line for memory.
+        if self.may_receive() and not self.denied:
             wanted |= EPOLLIN
+        if not self.hung_up:
+            wanted |= EPOLLRDHUP
         if self.blocked:
             wanted |= EPOLLOUT
         if wanted != self.interest:
@@ -178,6 +185,7 @@ cdef class Reactor(Hub):
     cdef Py_ssize_t file_left
     cdef bint region_follows     # right behind what was gathered
     cdef epoll_event events[EVENTS_MAX]
+    cdef int events_at, events_count   # those of the last epoll_wait that time did not allow to handle yet
     cdef double now
     cdef readonly Py_ssize_t connections_count
     cdef public object on_closed  # called after each closing
@@ -222,19 +230,34 @@ cdef class Reactor(Hub):
 
     def ready(self):
         """Sockets are ready: one pass over a bounded number of them."""
-        cdef int i, n, _slice
+        cdef int _slice
         cdef Py_ssize_t received = 0
         self.now = self.loop.time()
         self.begin()
         try:
             for _slice in range(SLICES_MAX):
-                n = epoll_wait(self.epfd, self.events, EVENTS_MAX, 0)
-                for i in range(n):
-                    received += self.handle(self.events[i].events, self.events[i].data.u64)
-                if n < EVENTS_MAX or received >= PASS_BYTES_MAX:
+                if self.events_at == self.events_count:
+                    self.events_at = 0
+                    self.events_count = max(0, epoll_wait(self.epfd, self.events, EVENTS_MAX, 0))
+                received += self.handle_events()
+                if self.events_at < self.events_count or self.events_count < EVENTS_MAX or received >= PASS_BYTES_MAX:
                     break
         finally:
             self.end()
+
+    cdef Py_ssize_t handle_events(self) except -1:
+        """Handle the events of the last epoll_wait, in order, as far as the time of this pass reaches.
+
+        The rest comes first in the next pass, which begins at once, as epoll still reports these sockets: to forget it
+        would serve those at the end of epoll's list less often.
+        """
+        cdef Py_ssize_t received = 0
+        cdef epoll_event *event
+        while self.events_at < self.events_count and self.now_ns < self.deadline_ns:
+            event = &self.events[self.events_at]
+            self.events_at += 1
+            received += self.handle(event.events, event.data.u64)
+        return received
 
     cdef Py_ssize_t handle(self, uint32_t events, uint64_t data) except -1:
         cdef int fd = <int> (data & 0xffffffff)
@@ -258,6 +281,8 @@ cdef class Reactor(Hub):
                 self.note(connection)
             if events & EPOLLIN:
                 received = connection.receive()
+            if events & EPOLLRDHUP:
+                connection.hang_up()
             if events & (EPOLLERR | EPOLLHUP):
                 connection.shut("reset by the peer")
         except Exception as error:
@@ -409,9 +434,9 @@ cdef class Reactor(Hub):
         connection.fd = fd
         connection.token = self.tokens
         connection.active_at = self.now
-        connection.interest = EPOLLIN
+        connection.interest = EPOLLIN | EPOLLRDHUP
         try:
-            self.control(EPOLL_CTL_ADD, fd, EPOLLIN, connection.token)
+            self.control(EPOLL_CTL_ADD, fd, connection.interest, connection.token)
         except OSError:
             close(fd)
             raise
@@ -448,19 +473,15 @@ cdef class Reactor(Hub):
             connection.close(reason)
 
     def close_idle(self, double idle_s, double half_closed_s):
-        """Close what made no progress for `idle_s` seconds and waits for nothing of ours (half closed: in any case)."""
+        """Close what is `overdue`."""
         cdef SocketConnection connection
-        cdef double quiet
         self.now = self.loop.time()
         for entry in list(self.by_fd.values()):
-            if type(entry) is not SocketConnection:
-                continue
-            connection = <SocketConnection> entry
-            quiet = self.now - connection.active_at
-            if connection.ended and quiet > half_closed_s:
-                connection.shut("half closed for too long")
-            elif quiet > idle_s and idle_s >= 0 and (connection.pending == 0 or connection.blocked):
-                connection.shut("idle for too long")
+            if type(entry) is SocketConnection:
+                connection = <SocketConnection> entry
+                reason = connection.overdue(self.now, idle_s, half_closed_s, connection.blocked)
+                if reason is not None:
+                    connection.shut(reason)
 
     def dispose(self):
         """Give the epoll descriptor back. All connections must be gone."""

@@ -1,31 +1,23 @@
-from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any
 
 from kafkalite._speedups.passes import Hub as Hub
 from kafkalite._speedups.passes import Limits as Limits
 from kafkalite._speedups.passes import Service as Service
-from kafkalite._speedups.passes import Visited
-
-@final
-class Reply:
-    connection: Connection
-    on_gone: Callable[[], object] | None
-    @property
-    def done(self) -> bool: ...
-    def send(self, parts: bytes | bytearray | memoryview | Sequence[Any]) -> None: ...
-    def skip(self) -> None: ...
-    def close(self, reason: str) -> None: ...
+from kafkalite._speedups.replies import Answering
+from kafkalite._speedups.replies import Reply as Reply
 
 class Quick:
     """Answers some requests before they are dispatched; its subclasses do so in C. See the .pyx."""
 
-class Frames(Visited):
-    unsent: int
-    requests_bytes: int
+class Frames(Answering):
     open_replies: int
     ended: bool
+    hung_up: bool
+    active_at: float
     @property
     def stalled(self) -> bool: ...
+    @property
+    def receiving(self) -> bool: ...
     @property
     def kept_bytes(self) -> int: ...
     def get_buffer(self) -> memoryview: ...
@@ -35,6 +27,10 @@ class Frames(Visited):
     def advance(self, n: int) -> None: ...
     def touch(self) -> None: ...
     def eof(self) -> None: ...
+    def hang_up(self) -> None: ...
+    def drain(self) -> None: ...
+    def wait_for_memory(self) -> None: ...
+    def overdue(self, now: float, idle_s: float, half_closed_s: float, blocked: bool) -> str | None: ...
 
 class Connection(Frames):
     peer_host: str

@@ -8,114 +8,32 @@ No socket and no event loop are known here. Three drivers use this module (`_spe
 - A connection owns memory only for bytes it could not parse yet, and that memory grows with the bytes that arrived.
 - Replies leave in the order of their requests, however they are completed.
 - Above `unsent_bytes_max`, `open_replies_max` or `requests_bytes_max` nothing is parsed or received. Before a
-  connection is authenticated one request at a time is served. Nothing is received while the hub is crowded.
+  connection is authenticated one request at a time is served. Memory for requests is shared (`_speedups.shares`).
+- A connection whose time is used up keeps what it has received, and goes on in a later loop iteration (`passes`).
 - A service that raises costs the connection it raised for, never the loop.
+- When the peer has closed its side, requests that were received are answered as long as nothing delays them. The
+  first answer that waits for an event (`on_gone` is set: a fetch for records) ends the connection, as the peer has most
+  likely closed both sides. Apache Kafka (Selector.close) answers no request after it read the end of the stream.
 """
 
-cimport cython
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, uint8_t, uint16_t
 from libc.string cimport memcpy
 
-from kafkalite._speedups.file cimport FileRegion
 from kafkalite._speedups.passes cimport (
-    ARENA_BYTES, ARENA_LOW, FRAME_BYTES_MIN, RETIRED_MAX, Chunk, Hub, Limits, Visited,
+    ARENA_BYTES, ARENA_LOW, FRAME_BYTES_MIN, KEYS_MAX, RETIRED_MAX, Chunk, Hub, Limits,
 )
+from kafkalite._speedups.replies cimport SIZE_BYTES, Answering, Reply
 from kafkalite._speedups.wire cimport load_u16, load_u32
 
-from kafkalite._speedups import passes
+from kafkalite._speedups import passes, replies
 
 # A cimported name is no attribute of the module: these are, for Python.
-globals().update(Hub=passes.Hub, Limits=passes.Limits, Service=passes.Service)
+globals().update(Hub=passes.Hub, Limits=passes.Limits, Service=passes.Service, Reply=replies.Reply)
 
 cdef enum:
-    SIZE_BYTES = 4             # every frame begins with its length
     MERGE_MAX = 4 * 1024       # a tail up to this size goes back into the arena, to be received onto
-
-
-@cython.final
-@cython.freelist(1024)
-cdef class Reply:
-    """The one-shot answer to one frame. Created by the pipeline, completed by the service at any time, in any order."""
-
-    def __cinit__(self, Connection connection not None):
-        self.connection = connection
-
-    @property
-    def done(self):
-        """Nothing more to do: answered, or the connection is gone."""
-        return self.answered or self.connection.closed
-
-    @property
-    def on_gone(self):
-        return self.gone
-
-    @on_gone.setter
-    def on_gone(self, callback):
-        if callback is not None and not self.answered and self.connection.settled:
-            self.connection.hub.orphans.append(callback)
-            self.connection.hub.schedule()
-        else:
-            self.gone = callback
-
-    cpdef send(self, parts):
-        """Answer with `parts`: bytes, or a list of bytes-like objects and FileRegions, without the frame's size.
-
-        Bytes-like objects other than bytes are copied now. Ignored when the connection is gone; RuntimeError when
-        this reply was answered before.
-        """
-        cdef Py_ssize_t size = 0
-        cdef list checked
-        if self.connection.closed:
-            return
-        if self.answered:
-            raise RuntimeError("this request was answered before")
-        if PyBytes_CheckExact(parts):
-            size = PyBytes_GET_SIZE(parts)
-        else:
-            checked = []
-            for part in parts if isinstance(parts, list) else (parts,):
-                if PyBytes_CheckExact(part):
-                    size += PyBytes_GET_SIZE(part)
-                elif type(part) is FileRegion:
-                    size += <Py_ssize_t> (<FileRegion> part).length
-                else:
-                    part = bytes(part)
-                    size += len(part)
-                checked.append(part)
-            parts = checked
-        if size > 0x7fffffff:
-            raise ValueError(f"an answer of {size} bytes does not fit a frame")
-        self.parts = parts
-        self.finish(size + SIZE_BYTES)
-
-    cpdef skip(self):
-        """Send nothing for this request (acks=0)."""
-        if self.connection.closed:
-            return
-        if self.answered:
-            raise RuntimeError("this request was answered before")
-        self.finish(0)
-
-    cpdef close(self, str reason):
-        """Close the connection once the answers to earlier requests have left; `reason` goes to the log."""
-        if self.connection.closed or self.answered:
-            return
-        self.closes = True
-        if self.connection.reason is None:
-            self.connection.reason = reason
-        self.finish(0)
-
-    cdef int finish(self, Py_ssize_t size) except -1:
-        cdef Connection connection = self.connection
-        self.answered = True
-        self.gone = None
-        self.size = size
-        connection.unsent += size
-        connection.requests_bytes -= self.request_size
-        connection.pending -= 1
-        connection.hub.note(connection)
-        return 0
+    QUICK_LOOKS = 16           # quick requests between two looks at the clock
 
 
 cdef class Quick:
@@ -126,13 +44,23 @@ cdef class Quick:
         return None
 
 
-cdef class Frames(Visited):
+cdef class Frames(Answering):
     """The pipeline of one connection: where to receive, what was received, what is to be sent."""
 
     @property
     def stalled(self):
         """Nothing is to be received: too much is unsent or unanswered, or the connection ends."""
         return not self.wants_bytes()
+
+    @property
+    def receiving(self):
+        """Whether a driver is to wait for bytes of the peer. Without memory for them it does so until some came."""
+        return self.may_receive() and not self.denied
+
+    def wait_for_memory(self):
+        """Bytes have come: where only memory is missing, have this connection visited once there is some."""
+        if self.may_receive() and not self.wants_bytes() and not self.denied:
+            self.hub.deny(self)
 
     @property
     def kept_bytes(self):
@@ -148,10 +76,31 @@ cdef class Frames(Visited):
             return True
         return self.pending > 0 and not (<Connection> self).authenticated
 
-    cdef bint wants_bytes(self) noexcept:
-        if self.closed or self.ended or self.held or self.reason is not None or self.hub.crowded:
+    cdef bint may_receive(self) noexcept:
+        if self.closed or self.ended or self.held or self.reason is not None:
             return False
         return not self.is_stalled()
+
+    cdef bint wants_bytes(self) noexcept:
+        # What a peer that is gone has left in the socket is bounded by its buffer.
+        return self.may_receive() and (self.hung_up or self.hub.memory.allows(self))
+
+    cdef Py_ssize_t missing_bytes(self) noexcept:
+        cdef Py_ssize_t have = self.kept_to - self.kept_from
+        if self.kept is None or self.held:
+            return 0
+        if have < SIZE_BYTES:
+            return SIZE_BYTES
+        return SIZE_BYTES + <Py_ssize_t> load_u32(self.kept.data + self.kept_from) - have
+
+    cdef int recount(self) except -1:
+        """Tell the shared memory what this connection holds."""
+        cdef Py_ssize_t held = self.pinned_bytes
+        if self.kept is not None:
+            held += self.kept_to
+        if held != self.held_bytes:
+            self.hub.memory.change(self, held)
+        return 0
 
     cdef uint8_t *target(self, Py_ssize_t *room) except NULL:
         """Where to receive next. To be called only while `wants_bytes()`."""
@@ -168,8 +117,11 @@ cdef class Frames(Visited):
             # A short tail moves in front of what comes next, so that one receive can fill the arena.
             memcpy(hub.arena.data + hub.arena_at, self.kept.data + self.kept_from, have)
             self.copied = have
-        room[0] = ARENA_BYTES - hub.arena_at - self.copied
+        room[0] = min(ARENA_BYTES - hub.arena_at - self.copied, self.quota())
         return hub.arena.data + hub.arena_at + self.copied
+
+    cdef Py_ssize_t quota(self) noexcept:
+        return ARENA_BYTES if self.hung_up else self.hub.memory.quota(self)
 
     cdef uint8_t *target_kept(self, Py_ssize_t *room) except NULL:
         # The kept bytes begin with one unfinished frame: received onto up to its end, in memory that doubles.
@@ -183,7 +135,7 @@ cdef class Frames(Visited):
             self.kept = larger
             self.kept_from = 0
             self.kept_to = have
-        room[0] = min(whole - have, self.kept.size - self.kept_to)
+        room[0] = min(min(whole - have, self.kept.size - self.kept_to), self.quota())
         if room[0] <= 0:
             raise RuntimeError("a whole frame waits: nothing is to be received")
         self.in_kept = True
@@ -195,13 +147,14 @@ cdef class Frames(Visited):
         cdef Py_ssize_t start, end, at
         cdef Chunk chunk
         hub.bytes_in += n
+        self.received_bytes += n
         if self.in_kept:
             chunk = self.kept
             start = self.kept_from
             end = self.kept_to + n
             self.kept_to = end
             if end - start < SIZE_BYTES + <Py_ssize_t> load_u32(chunk.data + start):
-                return 0
+                return self.recount()
             self.kept = None
             hub.retire(chunk)
         else:
@@ -214,13 +167,15 @@ cdef class Frames(Visited):
         at = self.parse(chunk, start, end)
         if at < end and not self.closed:
             self.keep(chunk, at, end)
-        return 0
+        return self.recount()
 
     cdef Py_ssize_t parse(self, Chunk chunk, Py_ssize_t start, Py_ssize_t end) except -1:
         cdef Hub hub = self.hub
         cdef Connection connection = <Connection> self
         cdef Reply reply
         cdef Py_ssize_t size
+        cdef uint16_t key
+        cdef long long until_ns = min(hub.now_ns + hub.limits.connection_budget_ns, hub.deadline_ns)
         hub.note(connection)
         self.held = False
         while end - start >= SIZE_BYTES and not self.closed:
@@ -229,6 +184,10 @@ cdef class Frames(Visited):
                 self.refuse(chunk.data + start, size)
                 return end
             if end - start - SIZE_BYTES < size:
+                break
+            if hub.now_ns >= until_ns:
+                self.held = True
+                self.late_run = hub.runs
                 break
             if self.is_stalled():
                 self.held = True
@@ -249,9 +208,17 @@ cdef class Frames(Visited):
             try:
                 if hub.quick is None or not self.answered_quickly(reply, chunk.data + start + SIZE_BYTES, size):
                     hub.on_request(reply, chunk.view(start + SIZE_BYTES, size))
+                    hub.look()
+                elif hub.requests % QUICK_LOOKS == 0:
+                    hub.look()
             except Exception as error:
                 hub.fault("request", error)
                 self.shut("internal error")
+            if not reply.answered and not self.closed:
+                key = load_u16(chunk.data + start + SIZE_BYTES)
+                if key >= KEYS_MAX or hub.pinning[key]:
+                    reply.pins = True
+                    self.pinned_bytes += size
             start += SIZE_BYTES + size
             if self.reason is not None:
                 return end  # Reply.close: what follows that request is not served
@@ -262,7 +229,7 @@ cdef class Frames(Visited):
         cdef Connection connection = <Connection> self
         cdef uint16_t key = load_u16(frame)
         cdef bytes parts
-        if key >= QUICK_KEYS or not quick.takes[key] or not connection.authenticated:
+        if key >= KEYS_MAX or not quick.takes[key] or not connection.authenticated:
             return False
         parts = quick.answer(connection, frame, size)
         if parts is None:
@@ -292,23 +259,37 @@ cdef class Frames(Visited):
         return 0
 
     cdef int resume(self) except -1:
-        """Parse on from what was kept while the connection was stalled."""
+        """Parse on from what was kept while the connection was stalled or its time was used up."""
         cdef Chunk chunk = self.kept
         cdef Py_ssize_t at
-        if self.requests_bytes != self.counted:
-            self.hub.count(self.requests_bytes - self.counted)
-            self.counted = self.requests_bytes
-        if not self.held or self.closed or chunk is None or self.is_stalled():
+        self.recount()
+        if self.held and not self.closed and chunk is not None and not self.is_stalled():
+            if self.late_run == self.hub.runs:
+                return self.hub.defer(self)
+            at = self.parse(chunk, self.kept_from, self.kept_to)
+            if self.closed:
+                return 0
+            if self.held:
+                self.kept_from = at
+            else:
+                self.kept = None
+                self.hub.retire(chunk)
+                if at < self.kept_to and not self.ended:
+                    self.keep(chunk, at, self.kept_to)
+                if self.ended and self.head is None:
+                    self.shut("end of stream")
+            self.recount()
+        if self.hung_up:
+            self.end_where_delayed()
+        return 0
+
+    cdef int end_where_delayed(self) except -1:
+        """Close the connection when its next answer waits for an event, and nothing else is left to be received."""
+        cdef Reply reply = self.head
+        if reply is None or reply.answered or reply.gone is None:
             return 0
-        at = self.parse(chunk, self.kept_from, self.kept_to)
-        if self.closed:
-            return 0
-        self.kept = None
-        self.hub.retire(chunk)
-        if at < self.kept_to and (self.held or not self.ended):
-            self.keep(chunk, at, self.kept_to)
-        if self.ended and not self.held and self.head is None:
-            self.shut("end of stream")
+        if self.is_stalled() or (self.ended and not self.held):
+            self.shut("the peer closed the connection while a request was delayed")
         return 0
 
     cdef int refuse(self, const uint8_t *p, Py_ssize_t size) except -1:
@@ -413,7 +394,18 @@ cdef class Frames(Visited):
         self.hub.note(self)
 
     cpdef eof(self):
-        """The peer has sent its last byte. Answers still leave; the connection closes after the last one."""
+        """The peer has sent its last byte, which was received. The connection closes once what can be answered is."""
+        self.hung_up = True
+        self.drain()
+
+    cpdef hang_up(self):
+        """The peer sends no more; bytes from before may wait in the socket."""
+        if not self.hung_up:
+            self.hung_up = True
+            self.hub.note(self)
+
+    cpdef drain(self):
+        """Receive no more; close the connection after the last answer."""
         self.ended = True
         if not self.held:
             self.release_kept()
@@ -422,14 +414,31 @@ cdef class Frames(Visited):
         else:
             self.hub.note(self)
 
+    cpdef str overdue(self, double now, double idle_s, double half_closed_s, bint blocked):
+        """Why this connection is to be closed for what it did not do, or None.
+
+        now: seconds of the clock of `active_at`. idle_s: allowed without progress while nothing of ours is awaited,
+        negative for any time. half_closed_s: the same after the peer has closed its side. blocked: the peer takes no
+        bytes although some wait.
+        """
+        cdef double quiet = now - self.active_at
+        if self.hung_up and quiet > half_closed_s:
+            return "half closed for too long"
+        if self.denied:
+            self.active_at = now  # it waits for memory, not we for it
+        elif quiet > idle_s >= 0 and (self.pending == 0 or blocked or self.missing_bytes()):
+            return "idle for too long"
+        return self.hub.memory.why_to_end(self, now)
+
     cdef int drop_replies(self) except -1:
         cdef Reply reply = self.head
         cdef Reply following
         self.head = self.tail = None
-        self.release_kept()
-        self.hub.count(-self.counted)
-        self.counted = 0
-        self.unsent = self.requests_bytes = self.open_replies = self.pending = 0
+        if self.kept is not None:
+            self.hub.retire(self.kept)  # requests of this pass may be views of it
+            self.kept = None
+        self.hub.memory.forget(self)
+        self.unsent = self.requests_bytes = self.pinned_bytes = self.open_replies = self.pending = 0
         while reply is not None:
             following = reply.following
             reply.following = None

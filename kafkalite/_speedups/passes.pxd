@@ -2,15 +2,20 @@
 
 from libc.stdint cimport uint8_t
 
+from kafkalite._speedups.shares cimport Holder, SharedMemory
+
 cdef enum:
     FRAME_BYTES_MIN = 8        # api key, version, correlation id: nothing shorter can be a request
     ARENA_BYTES = 256 * 1024
     ARENA_LOW = 32 * 1024      # with less room than this the arena starts again from its beginning
     RETIRED_MAX = 256 * 1024   # so many bytes of single frames wait for the end of a pass
+    KEYS_MAX = 128             # API keys that a Quick and `Service.pinning` can name
 
 
 cdef class Limits:
     cdef readonly Py_ssize_t request_bytes_max, requests_bytes_max, all_requests_bytes_max, unsent_bytes_max
+    cdef readonly Py_ssize_t guaranteed_bytes
+    cdef readonly long long connection_budget_ns, pass_budget_ns
     cdef readonly Py_ssize_t memory_kept_max
     cdef readonly int open_replies_max, connections_max, connections_per_ip_max
     cdef readonly long long idle_ms_max
@@ -40,16 +45,20 @@ cdef class Hub:
     cdef object quick          # a framing.Quick, or None
     cdef Chunk arena
     cdef Py_ssize_t arena_at, retired_bytes
-    cdef list retired, active, closing, orphans
+    cdef list retired, active, deferred, closing, orphans
+    cdef object clock
+    cdef long long now_ns, deadline_ns, began_ns, spent_ns
+    cdef public bint several_passes
+    cdef unsigned long long runs
+    cdef uint8_t[KEYS_MAX] pinning
     cdef readonly bint in_pass
     cdef bint scheduled
     cdef readonly unsigned long long requests, passes, flushes, bytes_in, bytes_out
-    cdef readonly Py_ssize_t requests_bytes
-    cdef readonly bint crowded
-    cdef set muted
+    cdef readonly SharedMemory memory
     cdef dict faults
-    cdef int count(self, Py_ssize_t more) except -1
-    cdef int relieve(self) except -1
+    cdef int look(self) except -1
+    cdef int defer(self, Visited connection) except -1
+    cdef int deny(self, Visited connection) except -1
     cpdef wake(self)
     cpdef begin(self)
     cpdef end(self)
@@ -61,7 +70,7 @@ cdef class Hub:
     cpdef fault(self, str site, error)
 
 
-cdef class Visited:
+cdef class Visited(Holder):
     cdef readonly Hub hub
     cdef readonly bint closed
     cdef bint listed, settled, known

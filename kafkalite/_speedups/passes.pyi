@@ -1,4 +1,7 @@
+from collections.abc import Callable
 from typing import Any, Protocol
+
+from kafkalite._speedups.shares import Holder, SharedMemory
 
 class Limits:
     request_bytes_max: int
@@ -12,6 +15,9 @@ class Limits:
     idle_ms_max: int
     authenticate: bool
     memory_kept_max: int
+    guaranteed_bytes: int
+    connection_budget_ns: int
+    pass_budget_ns: int
     def __init__(
         self,
         *,
@@ -26,6 +32,9 @@ class Limits:
         memory_kept_max: int = ...,
         requests_bytes_max: int = ...,
         all_requests_bytes_max: int = ...,
+        guaranteed_bytes: int = ...,
+        connection_budget_ns: int = ...,
+        pass_budget_ns: int = ...,
     ) -> None: ...
 
 class Service(Protocol):
@@ -43,9 +52,11 @@ class Hub:
     flushes: int
     bytes_in: int
     bytes_out: int
-    requests_bytes: int
-    crowded: bool
-    def __init__(self, service: Service, limits: Limits | None = None) -> None: ...
+    memory: SharedMemory
+    several_passes: bool
+    def __init__(
+        self, service: Service, limits: Limits | None = None, clock: Callable[[], int] | None = None
+    ) -> None: ...
     def wake(self) -> None: ...
     def begin(self) -> None: ...
     def end(self) -> None: ...
@@ -56,7 +67,7 @@ class Hub:
     def tell(self, site: str, text: str) -> None: ...
     def may_tell(self, place: object) -> bool: ...
 
-class Visited:
+class Visited(Holder):
     hub: Hub
     closed: bool
     reason: str | None

@@ -5,8 +5,15 @@ queued and completes replies; each connection touched sends once; where that mad
 given up. Laws: memory handed out in a pass is used again only after the service's `flush`; closed connections live to
 the end of the pass; an exception of the service costs its connection, never the loop.
 
-Bytes of requests under way are counted when a pass visits their connection. With too many of them in all the hub is
-*crowded*: no connection is received from until enough of them are answered.
+Time is budgeted, so that no connection delays the others for more than a few milliseconds. Rules:
+
+1. A connection parses for at most `connection_budget_ns`, then goes on in a later loop iteration; its requests keep
+   their order. At least one request is served per visit.
+2. All connections together receive and parse for at most `pass_budget_ns`, and send and parse on for as long again.
+   What was not reached is visited in the next iteration, before others.
+3. The clock is read after each request that was dispatched and after every QUICK_LOOKS (framing) quick ones.
+
+Memory for requests is shared by the rules of `_speedups.shares`.
 """
 
 import logging
@@ -19,6 +26,9 @@ from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.pyport cimport PY_SSIZE_T_MAX
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+from kafkalite._speedups.shares cimport Holder, SharedMemory
 
 LOG = logging.getLogger("kafkalite.net")
 FAULT_INTERVAL_S = 60.0
@@ -27,6 +37,7 @@ cdef enum:
     SHELF_MIN = 8              # the smallest chunk has 256 bytes
     SHELVES = 40
     ROUNDS_MAX = 16            # how often one pass goes on because sending let connections parse on
+    LOOKS = 8                  # connections that are sent to between two looks at the clock
 
 
 cdef class Limits:
@@ -37,7 +48,8 @@ cdef class Limits:
         int open_replies_max=4096, int connections_max=2147483647, int connections_per_ip_max=2147483647,
         connections_per_ip_overrides=None, long long idle_ms_max=600_000, bint authenticate=False,
         Py_ssize_t memory_kept_max=16 << 20, Py_ssize_t requests_bytes_max=32 << 20,
-        Py_ssize_t all_requests_bytes_max=PY_SSIZE_T_MAX,
+        Py_ssize_t all_requests_bytes_max=PY_SSIZE_T_MAX, Py_ssize_t guaranteed_bytes=64 << 10,
+        long long connection_budget_ns=2_000_000, long long pass_budget_ns=5_000_000,
     ):
         """Keyword arguments, all optional.
 
@@ -46,16 +58,23 @@ cdef class Limits:
         idle_ms_max: connections.max.idle.ms, negative for never. authenticate: connections begin unauthenticated.
         memory_kept_max: bytes of buffers kept for reuse. requests_bytes_max: bytes of the requests of one connection
         that are not answered yet, from which on reading stops; so one more request of any size may be among them.
-        all_requests_bytes_max: queued.max.request.bytes, the same of all connections together: above it none is read.
+        all_requests_bytes_max: queued.max.request.bytes, memory of requests of all connections; guaranteed_bytes: how
+        much of it each connection may hold whatever the others hold (`_speedups.shares`).
+        connection_budget_ns, pass_budget_ns: how long requests are parsed in one visit, and in one phase of a pass.
         """
         if request_bytes_max < FRAME_BYTES_MIN or request_bytes_max > 0x7fffffff:
             raise ValueError(f"request_bytes_max is {request_bytes_max}, allowed is {FRAME_BYTES_MIN} to 2147483647")
-        if min(unsent_bytes_max, open_replies_max, requests_bytes_max, all_requests_bytes_max) < 1:
+        if min(unsent_bytes_max, open_replies_max, requests_bytes_max, all_requests_bytes_max, guaranteed_bytes) < 1:
             raise ValueError("bounds of unsent bytes, open replies and bytes of requests must be positive")
+        if min(connection_budget_ns, pass_budget_ns) < 1:
+            raise ValueError("budgets of time must be positive")
         self.request_bytes_max = request_bytes_max
         self.unsent_bytes_max = unsent_bytes_max
         self.requests_bytes_max = requests_bytes_max
         self.all_requests_bytes_max = all_requests_bytes_max
+        self.guaranteed_bytes = guaranteed_bytes
+        self.connection_budget_ns = connection_budget_ns
+        self.pass_budget_ns = pass_budget_ns
         self.open_replies_max = open_replies_max
         self.connections_max = connections_max
         self.connections_per_ip_max = connections_per_ip_max
@@ -66,7 +85,11 @@ cdef class Limits:
 
 
 class Service(Protocol):
-    """What the server gives to every driver."""
+    """What the server gives to every driver.
+
+    `pinning`, which may be missing, names the API keys below KEYS_MAX whose handlers use the frame until the request is
+    answered; of the others the frame is free when `request` returns. Without it every frame counts until its answer.
+    """
 
     def connected(self, connection):
         """A new connection; False refuses it (then `disconnected` is not called)."""
@@ -134,8 +157,11 @@ cdef class Pool:
         return 0
 
 
-cdef class Visited:
+cdef class Visited(Holder):
     """What a pass visits: the part of a connection that its hub knows."""
+
+    cdef int memory_freed(self) except -1:
+        return self.hub.note(self)
 
     cdef int resume(self) except -1:
         """Parse on from what was kept while the connection was stalled."""
@@ -173,22 +199,31 @@ cdef class Visited:
 cdef class Hub:
     """The passes of one service: shared receive memory, the connections touched, the order at the end of a pass.
 
+    `several_passes`: this driver begins several passes per loop iteration; they share the budget of one, which `run`
+    renews.
+
     A driver subclasses it and overrides `wake()`, which has `run()` called soon, from the loop.
     """
 
-    def __init__(self, service, Limits limits=None):
+    def __init__(self, service, Limits limits=None, clock=None):
+        """`clock` returns nanoseconds of a monotonic clock; the system's when None."""
         self.service = service
+        self.clock = clock
         self.limits = limits if limits is not None else Limits()
+        self.memory = SharedMemory(self.limits.all_requests_bytes_max, self.limits.guaranteed_bytes)
         self.pool = Pool(self.limits.memory_kept_max)
         self.on_request = service.request
         self.on_flush = service.flush
         self.quick = getattr(service, "quick", None)
+        pinning = getattr(service, "pinning", None)
+        for key in range(KEYS_MAX):
+            self.pinning[key] = pinning is None or key in pinning
         self.arena = Chunk(ARENA_BYTES)
         self.retired = []
+        self.deferred = []
         self.active = []
         self.closing = []
         self.orphans = []
-        self.muted = set()
         self.faults = {}
 
     cpdef wake(self):
@@ -197,10 +232,35 @@ cdef class Hub:
     cpdef begin(self):
         """Open a pass: what completes from now on is sent at its end."""
         self.in_pass = True
+        self.look()
+        self.began_ns = self.now_ns
+        self.deadline_ns = self.now_ns + self.limits.pass_budget_ns - self.spent_ns
+
+    cdef int look(self) except -1:
+        """Read the clock into `now_ns`."""
+        cdef timespec now
+        if self.clock is not None:
+            self.now_ns = self.clock()
+            return 0
+        clock_gettime(CLOCK_MONOTONIC, &now)
+        self.now_ns = <long long> now.tv_sec * 1_000_000_000 + now.tv_nsec
+        return 0
+
+    cdef int defer(self, Visited connection) except -1:
+        """Visit a connection in the next loop iteration."""
+        if not connection.listed:
+            connection.listed = True
+            self.deferred.append(connection)
+        return 0
 
     def run(self):
-        """A pass without ready sockets: completions and closings that came from outside."""
+        """A pass without ready sockets: completions, closings that came from outside, and what was deferred."""
         self.scheduled = False
+        self.runs += 1
+        self.spent_ns = 0
+        if self.deferred:
+            self.active = self.deferred + self.active
+            self.deferred = []
         self.begin()
         self.end()
 
@@ -208,22 +268,26 @@ cdef class Hub:
         """Close the pass: flush the service, send once per connection, parse on where that made room, close."""
         cdef int rounds = 0
         self.passes += 1
+        self.deadline_ns = self.now_ns + self.limits.pass_budget_ns - self.spent_ns
         try:
             while True:
                 self.flush()
                 self.send_all()
                 self.close_all()
-                if self.crowded:
-                    self.relieve()
+                if self.memory.denied:
+                    self.memory.share_out(self.now_ns / 1e9)
                 if not self.active and not self.closing and not self.retired:
                     break
                 rounds += 1
-                if rounds == ROUNDS_MAX:
+                if rounds == ROUNDS_MAX or self.now_ns >= self.deadline_ns:
                     self.flush()
                     break
         finally:
             self.in_pass = False
-        if self.active or self.closing:
+            if self.several_passes:
+                self.look()
+                self.spent_ns += self.now_ns - self.began_ns
+        if self.active or self.closing or self.deferred or self.spent_ns > self.limits.pass_budget_ns // 2:
             self.schedule()
 
     def welcome(self, Visited connection not None):
@@ -248,7 +312,7 @@ cdef class Hub:
         except Exception as error:
             # Nobody can say whose requests were lost: all connections of the pass learn it by being closed.
             self.fault("flush", error)
-            for connection in self.active:
+            for connection in self.active + self.deferred:
                 (<Visited> connection).shut("internal error")
         cdef list chunks = self.retired
         if chunks:
@@ -275,8 +339,15 @@ cdef class Hub:
     cdef int send_all(self) except -1:
         cdef list connections = self.active
         cdef Visited connection
+        cdef Py_ssize_t i
         self.active = []
-        for connection in connections:
+        for i in range(len(connections)):
+            if i % LOOKS == LOOKS - 1:
+                self.look()
+                if self.now_ns >= self.deadline_ns:
+                    self.deferred += connections[i:]
+                    return 0
+            connection = <Visited> connections[i]
             connection.listed = False
             if connection.settled:
                 continue
@@ -284,35 +355,20 @@ cdef class Hub:
                 connection.transmit()
                 connection.resume()
                 connection.settle()
-                if self.crowded:
-                    self.muted.add(connection)
             except Exception as error:
                 self.fault("send", error)
                 connection.shut("internal error")
         return 0
 
-    cdef int count(self, Py_ssize_t more) except -1:
-        """`more` bytes of requests are under way than before; fewer where it is negative."""
-        self.requests_bytes += more
-        if self.requests_bytes > self.limits.all_requests_bytes_max and not self.crowded:
-            self.crowded = True
+    cdef int deny(self, Visited connection) except -1:
+        """Bytes of a connection wait in its socket until there is memory for them."""
+        if self.memory.deny(connection):
             self.tell(
-                "crowded",
-                f"{self.requests_bytes} bytes of requests are under way, allowed are "
-                f"{self.limits.all_requests_bytes_max}: no connection is read until some are answered",
+                "memory",
+                f"requests hold {self.memory.held_bytes} of {self.memory.limit} bytes (queued.max.request.bytes): "
+                f"connections that hold more than their share are not read until others are answered",
             )
-        return 0
-
-    cdef int relieve(self) except -1:
-        """Have the connections read again once an eighth of the room is free: to stop and go on costs each of them."""
-        cdef Py_ssize_t allowed = self.limits.all_requests_bytes_max
-        if self.requests_bytes > allowed - allowed // 8:
-            return 0
-        self.crowded = False
-        muted, self.muted = self.muted, set()
-        for connection in muted:
-            self.note(<Visited> connection)
-        return 0
+        return self.note(connection)
 
     cdef int close_all(self) except -1:
         cdef Visited connection
@@ -329,7 +385,6 @@ cdef class Hub:
                 if connection.settled:
                     continue
                 connection.settled = True
-                self.muted.discard(connection)
                 try:
                     connection.gone()
                 except Exception as error:

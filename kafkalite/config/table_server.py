@@ -53,7 +53,7 @@ NETWORK = (
     Key("num.io.threads", INT, 8, "Threads that serve requests; here one loop does.", low=1, standing=IDLE),
     Key("background.threads", INT, 10, "Threads for background work.", low=1, standing=IDLE),
     Key("queued.max.requests", INT, 500, "Requests that wait for a thread.", low=1, standing=IDLE),
-    Key("queued.max.request.bytes", LONG, -1, "Bytes of requests under way, above which no connection is read;"
+    Key("queued.max.request.bytes", LONG, -1, "Memory for requests; connections share it, each has 64 KiB in any case;"
         " -1: an eighth of the memory (Kafka: no limit)."),
     Key("socket.request.max.bytes", INT, 104_857_600, "The largest request taken.", low=1),
     Key("socket.send.buffer.bytes", INT, -1, "The system's send buffer; -1: it tunes it itself (Kafka: 102400).",

@@ -166,7 +166,7 @@ class Listener:
         self._doors.clear()
         self._drained = asyncio.Event()
         for connection in self.reactor.connections():
-            connection.eof()
+            connection.drain()
         try:
             async with asyncio.timeout(grace_s):
                 await self._wait_drained()

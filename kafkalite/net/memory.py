@@ -6,7 +6,14 @@ that completions have asked for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafkalite._speedups.framing import Connection, Hub, Limits, Service
+
+
+def standing_still() -> int:
+    """A clock for code that runs in virtual time, which does not move while code runs."""
+    return 0
 
 
 class MemoryConnection(Connection):
@@ -17,6 +24,7 @@ class MemoryConnection(Connection):
         self.inbox = bytearray()
         self.sent = bytearray()
         self.window = window
+        self.finished = False  # the client has closed its sending side, behind what is in `inbox`
 
     def transmit(self) -> None:
         self.advance(0)
@@ -32,13 +40,20 @@ class MemoryConnection(Connection):
         if self.inbox and not self.stalled:
             taken = self.feed(self.inbox)
             del self.inbox[:taken]
+        if self.inbox:
+            self.wait_for_memory()
+        elif self.finished and not self.ended:
+            self.eof()
 
 
 class MemoryHub(Hub):
     """All connections of one service in memory."""
 
-    def __init__(self, service: Service, limits: Limits | None = None) -> None:
-        super().__init__(service, limits)
+    def __init__(
+        self, service: Service, limits: Limits | None = None, clock: Callable[[], int] = standing_still
+    ) -> None:
+        """`clock` is the one of time budgets, in ns: where time does not pass, every pass does all there is to do."""
+        super().__init__(service, limits, clock)
         self.wanted = False
 
     def wake(self) -> None:
@@ -89,8 +104,10 @@ class Client:
 
     def end(self) -> None:
         """Close the client's sending side."""
+        self.connection.finished = True
         self.hub.begin()
-        self.connection.eof()
+        self.connection.hang_up()
+        self.connection.settle()
         self.hub.end()
         self.hub.pump()
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite._speedups.framing import Connection, Hub, Limits, Service
+from kafkalite.net.hangups import Hangups
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -38,10 +39,12 @@ class TransportConnection(Connection):
     ) -> None:
         super().__init__(hub, listener, *addresses)
         self.transport = transport
+        self.descriptor: int = transport.get_extra_info("socket").fileno()
         self.loop = hub.loop
         self.inbox = bytearray()
         self.writable = True
         self.reading = True
+        self.finished = False  # the peer's last byte is in `inbox`
         self.active_at = hub.loop.time()
 
     def transmit(self) -> None:
@@ -75,7 +78,11 @@ class TransportConnection(Connection):
         if self.inbox and not self.stalled:
             taken = self.feed(self.inbox)
             del self.inbox[:taken]
-        wanted = not self.stalled
+        if self.inbox:
+            self.wait_for_memory()
+        elif self.finished and not self.ended:
+            self.eof()
+        wanted = self.receiving and not self.inbox
         if wanted != self.reading and not self.closed and not self.ended and not self.transport.is_closing():
             self.reading = wanted
             if wanted:
@@ -142,9 +149,11 @@ class TransportProtocol(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         assert self.connection is not None
         with_tls = self.connection.transport.get_extra_info("ssl_object") is not None
+        self.connection.finished = True
         self._hub.begin()
         try:
-            self.connection.eof()
+            self.connection.hang_up()
+            self.connection.settle()
         finally:
             self._hub.end()
         return not with_tls
@@ -184,6 +193,8 @@ class TransportHub(Hub):
         self._open: dict[TransportConnection, TransportProtocol] = {}
         self._hosts: Counter[str] = Counter()
         self._shaking: set[asyncio.Task[None]] = set()
+        self._hangups = Hangups(loop)
+        self.several_passes = True
         self._doors: dict[int, Callable[[], None]] = {}
 
     @property
@@ -233,12 +244,15 @@ class TransportHub(Hub):
     def adopted(self, protocol: TransportProtocol) -> None:
         """A protocol has its transport, and with TLS the handshake behind it."""
         assert protocol.connection is not None
-        self._open[protocol.connection] = protocol
-        self.welcome(protocol.connection)
+        connection = protocol.connection
+        self._open[connection] = protocol
+        self._hangups.watch(connection.descriptor, connection.hang_up)
+        self.welcome(connection)
 
     def forget(self, connection: TransportConnection, linger: asyncio.TimerHandle) -> None:
         """A connection is closed; its transport may still deliver until `linger` ends it."""
         self._open.pop(connection).linger = linger
+        self._hangups.forget(connection.descriptor)
         self._left(connection.peer_host)
         if self.on_closed is not None:
             self.on_closed()
@@ -277,11 +291,9 @@ class TransportHub(Hub):
     def close_idle(self, idle_s: float, half_closed_s: float) -> None:
         now = self.loop.time()
         for connection in self.connections():
-            quiet = now - connection.active_at
-            if connection.ended and quiet > half_closed_s:
-                connection.close("half closed for too long")
-            elif 0 <= idle_s < quiet and (not connection.open_replies or not connection.writable):
-                connection.close("idle for too long")
+            reason = connection.overdue(now, idle_s, half_closed_s, not connection.writable)
+            if reason is not None:
+                connection.close(reason)
 
     def abort(self, reason: str) -> None:
         for task in self._shaking:
@@ -290,4 +302,5 @@ class TransportHub(Hub):
             connection.close(reason)
 
     def dispose(self) -> None:
-        """Nothing is held that the loop does not give up by itself."""
+        """Give back what the loop does not give up by itself."""
+        self._hangups.close()

@@ -198,7 +198,11 @@ def struct_reader(layout: Layout) -> Read:
 
 def _read_tags(reader: Reader, tagged: dict[int, tuple[str, Read]], values: dict[str, Any]) -> None:
     previous = -1
-    for _ in range(reader.uvarint()):
+    count = reader.uvarint()
+    if count > reader.elements_left:
+        raise reader.fail("tag count", f"{count} tagged fields are more than allowed")
+    reader.elements_left -= count
+    for _ in range(count):
         tag = reader.uvarint()
         if tag <= previous:
             raise reader.fail("tag order", f"tag {tag} follows tag {previous}")

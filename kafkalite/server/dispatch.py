@@ -61,6 +61,8 @@ class Dispatcher:
             response = row.handler(call, request)
             if response is not None:
                 call.answer(response)
+            else:
+                header.release()
         except Exception as error:
             self.unforeseen(call, error)
 

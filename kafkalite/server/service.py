@@ -3,6 +3,7 @@
 from kafkalite._speedups.framing import Connection
 from kafkalite._speedups.heartbeats import Heartbeats
 from kafkalite.cluster.replicas import Replicas
+from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.server.dispatch import Dispatcher
 
 
@@ -14,6 +15,7 @@ class BrokerService:
         self.request = dispatcher.request
         self.flush = replicas.flush
         self.quick = heartbeats
+        self.pinning = frozenset({ProduceRequest.api_key})  # its records are views of the frame
         self.connections = 0
 
     def connected(self, _connection: Connection) -> bool:

@@ -20,6 +20,18 @@ def chance(number=0):
     return random.Random(SEED + number)
 
 
+def uneven_clock(rng):
+    """A clock by which now and then the time of a connection is used up, and now and then that of a pass."""
+    now_ns = 0
+
+    def read():
+        nonlocal now_ns
+        now_ns += rng.choice([0, 0, 100_000, 1_000_000, 5_000_000])
+        return now_ns
+
+    return read
+
+
 class Recorder:
     """Keeps a copy of every frame and answers some at once, some later, some never (acks=0)."""
 
@@ -74,7 +86,7 @@ def test_random_pieces_equal_the_oracle(round_number):
     rng = chance(round_number)
     stream = random_stream(rng)
     service = Recorder(rng)
-    client = MemoryHub(service, Limits(request_bytes_max=REQUEST_BYTES_MAX)).connect()
+    client = MemoryHub(service, Limits(request_bytes_max=REQUEST_BYTES_MAX), uneven_clock(rng)).connect()
     received = bytearray()
     at = 0
     while at < len(stream):
@@ -103,7 +115,7 @@ def test_open_requests_stall_where_the_oracle_says(round_number):
     limit = rng.choice([1, 500, 70_000, 500_000, 100_000_000])
     service = Recorder(rng)
     service.request = lambda reply, frame: service.open.append((reply, bytes(frame)))
-    client = MemoryHub(service, Limits(requests_bytes_max=limit)).connect()
+    client = MemoryHub(service, Limits(requests_bytes_max=limit), uneven_clock(rng)).connect()
     stream = b"".join(len(body).to_bytes(4, "big") + body for body in sent)
     while stream:
         n = rng.choice([5, 5_000, 70_000, 400_000])

@@ -5,6 +5,7 @@ import pytest
 from kafkalite._speedups import codec
 from kafkalite.errors import DecodeError
 from kafkalite.protocol import codec as oracle
+from kafkalite.protocol.codec import uvarint
 from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
@@ -32,6 +33,7 @@ BAD = [
     ("trailing bytes", MetadataRequest, 0, "00000000 00", 4, ""),
     ("tag order", FetchRequest, 12, FETCH.hex() + "02 05 00 05 00", 32, "tags"),
     ("tag order", FetchRequest, 12, FETCH.hex() + "02 05 00 04 00", 32, "tags"),
+    ("tag count", FetchRequest, 12, FETCH.hex() + "ffffffff0f", 33, "tags"),
     ("tag size", FetchRequest, 12, FETCH.hex() + "01 00 03 01 0000", 32, "cluster_id"),
     ("truncated", FetchRequest, 12, FETCH.hex() + "01 00 01 05 00000000", 32, "cluster_id"),
     ("presence", DescribeTopicPartitionsRequest, 0, "01 00000001 02", 6, "cursor"),
@@ -90,6 +92,22 @@ def test_a_caller_bounds_the_elements_of_all_arrays_together(engine) -> None:
     with pytest.raises(DecodeError) as caught:
         engine.decode(FetchRequest, 4, body, True, 0)
     assert (caught.value.kind, caught.value.field) == ("array length", "topics")
+
+
+@pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])
+def test_tagged_fields_count_as_elements(engine) -> None:
+    body = FETCH + bytes([3, 5, 0, 6, 0, 7, 0])
+    assert engine.decode(FetchRequest, 12, body, True, 3) == engine.decode(FetchRequest, 12, FETCH + bytes(1))
+    with pytest.raises(DecodeError, match="3 tagged fields are more than allowed"):
+        engine.decode(FetchRequest, 12, body, True, 2)
+
+
+def test_tagged_fields_of_a_header_are_bounded() -> None:
+    start = bytes.fromhex("0001 000c 00000007 ffff")
+    tags = b"".join(uvarint(5 + each) + b"\0" for each in range(1001))
+    assert codec.read_request_header(start + uvarint(1000) + tags[:-3]).correlation_id == 7
+    with pytest.raises(DecodeError, match="1001 tagged fields are more than allowed"):
+        codec.read_request_header(start + uvarint(1001) + tags)
 
 
 @pytest.mark.parametrize("engine", [codec, oracle], ids=["c", "py"])

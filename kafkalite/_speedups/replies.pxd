@@ -1,0 +1,26 @@
+"""Answers to requests; see replies.pyx."""
+
+from kafkalite._speedups.passes cimport Visited
+
+cdef enum:
+    SIZE_BYTES = 4             # every frame begins with its length
+
+
+cdef class Answering(Visited):
+    cdef readonly Py_ssize_t unsent, requests_bytes
+    cdef Py_ssize_t pinned_bytes   # of requests_bytes, those of requests that pin their frame
+    cdef int pending               # requests that are not answered
+
+
+cdef class Reply:
+    cdef readonly Answering connection
+    cdef Reply following
+    cdef object parts
+    cdef Py_ssize_t size, request_size
+    cdef bint answered, closes
+    cdef bint pins             # its frame is needed until it is answered
+    cdef object gone
+    cpdef send(self, parts)
+    cpdef skip(self)
+    cpdef close(self, str reason)
+    cdef int finish(self, Py_ssize_t size) except -1

@@ -1,0 +1,19 @@
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from kafkalite._speedups.framing import Connection
+from kafkalite._speedups.passes import Visited
+
+class Answering(Visited):
+    unsent: int
+    requests_bytes: int
+
+@final
+class Reply:
+    connection: Connection
+    on_gone: Callable[[], object] | None
+    @property
+    def done(self) -> bool: ...
+    def send(self, parts: bytes | bytearray | memoryview | Sequence[Any]) -> None: ...
+    def skip(self) -> None: ...
+    def close(self, reason: str) -> None: ...

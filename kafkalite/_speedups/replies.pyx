@@ -1,0 +1,98 @@
+"""Answers to requests: completed by the service at any time and in any order, sent in the order of the requests."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
+
+from kafkalite._speedups.file cimport FileRegion
+from kafkalite._speedups.passes cimport Visited
+
+
+cdef class Answering(Visited):
+    """What a connection counts of its requests that are not answered, or whose answers have not left."""
+
+
+@cython.final
+@cython.freelist(1024)
+cdef class Reply:
+    """The one-shot answer to one frame. Created by the pipeline, completed by the service at any time, in any order."""
+
+    def __cinit__(self, Answering connection not None):
+        self.connection = connection
+
+    @property
+    def done(self):
+        """Nothing more to do: answered, or the connection is gone."""
+        return self.answered or self.connection.closed
+
+    @property
+    def on_gone(self):
+        return self.gone
+
+    @on_gone.setter
+    def on_gone(self, callback):
+        if callback is not None and not self.answered and self.connection.settled:
+            self.connection.hub.orphans.append(callback)
+            self.connection.hub.schedule()
+        else:
+            self.gone = callback
+
+    cpdef send(self, parts):
+        """Answer with `parts`: bytes, or a list of bytes-like objects and FileRegions, without the frame's size.
+
+        Bytes-like objects other than bytes are copied now. Ignored when the connection is gone; RuntimeError when
+        this reply was answered before.
+        """
+        cdef Py_ssize_t size = 0
+        cdef list checked
+        if self.connection.closed:
+            return
+        if self.answered:
+            raise RuntimeError("this request was answered before")
+        if PyBytes_CheckExact(parts):
+            size = PyBytes_GET_SIZE(parts)
+        else:
+            checked = []
+            for part in parts if isinstance(parts, list) else (parts,):
+                if PyBytes_CheckExact(part):
+                    size += PyBytes_GET_SIZE(part)
+                elif type(part) is FileRegion:
+                    size += <Py_ssize_t> (<FileRegion> part).length
+                else:
+                    part = bytes(part)
+                    size += len(part)
+                checked.append(part)
+            parts = checked
+        if size > 0x7fffffff:
+            raise ValueError(f"an answer of {size} bytes does not fit a frame")
+        self.parts = parts
+        self.finish(size + SIZE_BYTES)
+
+    cpdef skip(self):
+        """Send nothing for this request (acks=0)."""
+        if self.connection.closed:
+            return
+        if self.answered:
+            raise RuntimeError("this request was answered before")
+        self.finish(0)
+
+    cpdef close(self, str reason):
+        """Close the connection once the answers to earlier requests have left; `reason` goes to the log."""
+        if self.connection.closed or self.answered:
+            return
+        self.closes = True
+        if self.connection.reason is None:
+            self.connection.reason = reason
+        self.finish(0)
+
+    cdef int finish(self, Py_ssize_t size) except -1:
+        cdef Answering connection = self.connection
+        self.answered = True
+        self.gone = None
+        self.size = size
+        connection.unsent += size
+        connection.requests_bytes -= self.request_size
+        if self.pins:
+            connection.pinned_bytes -= self.request_size
+        connection.pending -= 1
+        connection.hub.note(connection)
+        return 0

@@ -1,0 +1,26 @@
+"""The memory for requests and how connections share it; see shares.pyx for the rules."""
+
+
+cdef class Holder:
+    cdef readonly Py_ssize_t held_bytes
+    cdef readonly bint denied
+    cdef unsigned long long received_bytes, progress_bytes
+    cdef double progress_at
+    cdef bint may_receive(self) noexcept
+    cdef Py_ssize_t missing_bytes(self) noexcept
+    cdef int memory_freed(self) except -1
+
+
+cdef class SharedMemory:
+    cdef readonly Py_ssize_t limit, guaranteed, held_bytes
+    cdef set denied
+    cdef Py_ssize_t held_at_search
+    cdef Holder preferred
+    cdef double preferred_since
+    cdef bint allows(self, Holder holder) noexcept
+    cdef Py_ssize_t quota(self, Holder holder) noexcept
+    cdef int change(self, Holder holder, Py_ssize_t held_bytes) except -1
+    cdef bint deny(self, Holder holder) except -1
+    cdef int forget(self, Holder holder) except -1
+    cdef int share_out(self, double now) except -1
+    cdef str why_to_end(self, Holder holder, double now)
