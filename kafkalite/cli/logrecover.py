@@ -13,8 +13,16 @@ from kafkalite._speedups.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.cli.logdirs import Target, bytes_of_logs, held, progress, target_of
 from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload
+from kafkalite.cluster.store import ClusterStore
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage.directories import DirectoryError
+from kafkalite.coordination.embedded import Embedded
+from kafkalite.coordination.errors import CoordinationError
+from kafkalite.coordination.journal import JournalError
+from kafkalite.coordination.layout import LayoutError
+from kafkalite.server.broker import JOURNAL
+from kafkalite.server.leader_epochs import raise_leader_epochs
+from kafkalite.storage import checkpoints
+from kafkalite.storage.directories import FORMAT, DirectoryError
 from kafkalite.storage.dryrun import DryDisk
 from kafkalite.storage.loading import Loaded, load_directories
 from kafkalite.storage.manager import LogManager
@@ -44,7 +52,7 @@ def recover(path: Path, dry_run: bool, threads: int, as_json: bool) -> None:
         fail(f"{path}: the directory of a partition; recovery needs the checkpoints of {target.log_dir}")
     try:
         loaded, changes = dry(target, threads) if dry_run else (asyncio.run(real(target, threads)), [])
-    except DirectoryError as error:
+    except (CoordinationError, DirectoryError, JournalError, LayoutError) as error:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename or path}: {error.strerror or error}")
@@ -66,7 +74,11 @@ def dry(target: Target, threads: int) -> tuple[Loaded, list[dict[str, str]]]:
 
 
 async def real(target: Target, threads: int) -> Loaded:
-    """Recover, and leave the directory as after a clean end."""
+    """Recover, raise the leader epochs that a start would raise, and leave the directory as after a clean end.
+
+    Where the journal with the epochs is in another log directory, the next start has to raise them: the directory is
+    left without the mark of a clean end.
+    """
     loop = asyncio.get_running_loop()
     clock, offload = LoopClock(loop), ThreadOffload(loop)
     logs = LogManager(Disk(), [str(target.log_dir)], clock, offload, SystemRandom())
@@ -78,11 +90,33 @@ async def real(target: Target, threads: int) -> Loaded:
         await removed.wait()
         offload.close()
         if loaded.error is None:
+            raised = not loaded.unclean or await raise_epochs(target, clock, logs, loaded)
             logs.close()
+            if not raised:
+                checkpoints.take_clean_shutdown(Disk(), str(target.log_dir))
     finally:
         logs.unlock()
         clock.close()
     return loaded
+
+
+async def raise_epochs(target: Target, clock: LoopClock, logs: LogManager, loaded: Loaded) -> bool:
+    """Raise the leader epochs in the journal of this log directory; False where another one has it. Raises OSError.
+
+    A directory of Apache Kafka has none: its controller elects a leader in any case.
+    """
+    path = target.log_dir / JOURNAL
+    if not path.exists():
+        return not (target.log_dir / FORMAT).exists()
+    service = Embedded.open(Disk(), str(path), clock)
+    try:
+        session = service.connect()
+        store = ClusterStore(session, clock)
+        await raise_leader_epochs(store, await store.topics(), logs, [loaded], session.multi_later)
+        await store.close()
+    finally:
+        service.close()
+    return True
 
 
 def say_text(loaded: Loaded, changes: list[dict[str, str]]) -> None:
@@ -96,14 +130,20 @@ def say_text(loaded: Loaded, changes: list[dict[str, str]]) -> None:
         click.echo(f"would {change['verb']} {change['path']} {change['text']}".rstrip())
     dropped, count = loaded.bytes_dropped, len(loaded.progress)
     state = "left cleanly" if loaded.clean else "not left cleanly"
-    click.echo(f"{loaded.path} was {state}: {count:,} partitions, {dropped:,} bytes dropped")
+    partitions = f"{count:,} partition{'' if count == 1 else 's'}"
+    click.echo(f"{loaded.path} was {state}: {partitions}, {dropped:,} byte{'' if dropped == 1 else 's'} dropped")
 
 
 def work_of(found: Progress) -> str:
     """`2 segments scanned and indexed (310 batches), 120 bytes in 0 whole segments dropped`."""
-    parts = [f"{found.segments_scanned:,} segments scanned and indexed ({found.batches_checked:,} batches)"]
+    scanned, batches, dropped = found.segments_scanned, found.batches_checked, found.segments_dropped
+    parts = [
+        f"{scanned:,} segment{'' if scanned == 1 else 's'} scanned and indexed "
+        f"({batches:,} batch{'' if batches == 1 else 'es'})"
+    ]
     if found.bytes_dropped:
-        parts.append(f"{found.bytes_dropped:,} bytes dropped, among them {found.segments_dropped:,} whole segments")
+        whole = f"{dropped:,} whole segment{'' if dropped == 1 else 's'}"
+        parts.append(f"{found.bytes_dropped:,} bytes dropped, among them {whole}")
     if found.set_aside:
         parts.append(f"set aside: {', '.join(map(os.path.basename, found.set_aside))}")
     return ", ".join(parts)

@@ -50,10 +50,10 @@ class BatchRules:
     """What a topic's settings ask of a batch, worked out once per change instead of once per batch.
 
     `codec`: id that batches are rewritten to, or AS_SENT; `level`: of that codec, None where it has none;
-    `before_ms`, `after_ms`: how far a client's timestamp may be from now; `replicas_min`: min.insync.replicas.
+    `before_ms`, `after_ms`: how far a client's timestamp may be from now.
     """
 
-    __slots__ = ("after_ms", "before_ms", "codec", "compacted", "level", "log_append_time", "replicas_min", "size_max")
+    __slots__ = ("after_ms", "before_ms", "codec", "compacted", "level", "log_append_time", "size_max")
 
     def __init__(self, config: TopicConfig) -> None:
         levels = {
@@ -68,7 +68,6 @@ class BatchRules:
         self.log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
         self.before_ms = min(config.message_timestamp_before_max_ms, AGES_MS)
         self.after_ms = min(config.message_timestamp_after_max_ms, AGES_MS)
-        self.replicas_min = config.min_insync_replicas
 
     def rewrites(self, codec: int) -> bool:
         """Tell whether the topic wants another codec than the producer's."""

@@ -76,7 +76,10 @@ class Partition:
         topic, topic_id, index: which partition; the id is 16 bytes.
         config: the topic's settings; replaced whole by `configure`.
         host: the broker around it.
-        log: its log, or None while it has no files yet.
+        leader_epoch, isr: of the partition's state.
+        replicas: how many replicas it has.
+
+    `log` is None while it has no files yet.
     """
 
     __slots__ = (
@@ -86,6 +89,8 @@ class Partition:
         "_host",
         "_outside",
         "_queue",
+        "_replicas",
+        "_replicas_min",
         "_rules",
         "_stable",
         "_unwritten",
@@ -110,12 +115,13 @@ class Partition:
         host: Host,
         leader_epoch: int,
         isr: tuple[int, ...],
+        replicas: int = 1,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.config = config
-        self._rules = BatchRules(config)
+        self._replicas = replicas
+        self._use(config)
         self.leader_epoch = leader_epoch
         self.isr = isr
         self.log: Log | None = None
@@ -192,7 +198,7 @@ class Partition:
     def _try(self, append: Append) -> None:
         if self.error:
             append.refuse(self.error)
-        elif append.required_acks == ACKS_ALL and len(self.isr) < self._rules.replicas_min:
+        elif append.required_acks == ACKS_ALL and len(self.isr) < self._replicas_min:
             append.refuse(KafkaErrorCode.NOT_ENOUGH_REPLICAS)
         elif self.log is None:
             self._open_for(append)
@@ -375,11 +381,15 @@ class Partition:
 
     def configure(self, config: TopicConfig) -> None:
         """Use new settings from the next request on."""
-        self.config = config
-        self._rules = BatchRules(config)
+        self._use(config)
         if self.log is not None:
             self.log.config = config
         self._plan_flush()
+
+    def _use(self, config: TopicConfig) -> None:
+        self.config = config
+        self._rules = BatchRules(config)
+        self._replicas_min = min(config.min_insync_replicas, self._replicas)  # Partition.effectiveMinIsr
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start (DeleteRecords); answer 0 or a Kafka error code. -1 means the high watermark."""

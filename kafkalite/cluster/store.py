@@ -8,7 +8,7 @@ retriable error and the next look tells the truth. Sources: ZkData.scala, KafkaZ
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,9 +17,15 @@ from kafkalite.cluster.image import PartitionImage, TopicImage
 from kafkalite.cluster.notices import Notice, Notices, deletions
 from kafkalite.coordination import layout
 from kafkalite.coordination.backend import Coordination, Then
-from kafkalite.coordination.errors import BadVersionError, CoordinationError, NodeExistsError, NoNodeError
+from kafkalite.coordination.errors import (
+    BadVersionError,
+    ConnectionLossError,
+    CoordinationError,
+    NodeExistsError,
+    NoNodeError,
+)
 from kafkalite.coordination.reading import TopicRecord, ensure_nodes, read_topics
-from kafkalite.coordination.tree import Created, Operation
+from kafkalite.coordination.tree import Created, Operation, Set
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.model import uuid_from_text
 
@@ -169,6 +175,28 @@ class ClusterStore:
             then(outcome)
 
         self._session.multi([*operations, *deletions(expired)], ended)
+
+    async def change_leader_epochs(
+        self, epochs: Mapping[tuple[str, int], PartitionImage], later: Callable[[Sequence[Operation]], object]
+    ) -> bool:
+        """Keep the states of these partitions, by topic and index, in one transaction.
+
+        Arguments:
+            later: called where the disk is full; it makes the change durable with the next one.
+
+        Returns whether it is durable. Raises CoordinationError.
+        """
+        operations = [
+            Set(layout.state_path(*key), layout.encode_state(state_of(partition))) for key, partition in epochs.items()
+        ]
+        try:
+            await settled(lambda then: self._session.multi(operations, then))
+        except ConnectionLossError:
+            if self._session.lost:
+                raise
+            later(operations)
+            return False
+        return True
 
     def note_directory(self, topic_id: bytes, partition: int, directory: str, then: Done) -> None:
         """Note where a partition's files are. A deletion asked for meanwhile removes this node, too."""

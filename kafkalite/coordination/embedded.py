@@ -5,7 +5,7 @@ Laws:
    what they show. With an `Offload`, writing and syncing is one job at a time, and what comes meanwhile goes with
    the next one.
    That a session begins or was left by a former process is written with the next transaction: nobody loses anything
-   with it, so a start needs no room on the disk.
+   with it, so a start needs no room on the disk. The same holds for what `change_later` is given.
 2. When the file cannot be written (a full disk), it is cut back, the transactions it should have held are taken
    back, and their callers get ConnectionLossError; the service goes on. When it cannot be synced or cut back,
    nobody knows what it holds: the service is lost for good, with all sessions.
@@ -199,6 +199,16 @@ class Embedded:
         self._waiting.append((self.tree.zxid, then, Outcome(pick(list(results)))))
         self._changed(journal.KIND_MULTI, journal.encode_multi(operations, session, now_ms))
 
+    def change_later(self, operations: Sequence[Operation], session: int) -> None:
+        """Do a transaction now and write it together with the next one; for a start on a full disk.
+
+        Only while nothing is being written. Raises CoordinationError.
+        """
+        assert not self._busy and not self._unwritten, "a start makes one change after the other"
+        now_ms = self._clock.wall_ms()
+        self.tree.multi(operations, session, now_ms)
+        self._owed.append((journal.KIND_MULTI, self.tree.zxid, journal.encode_multi(operations, session, now_ms)))
+
     def end_session(self, session_id: int, then: Then) -> None:
         """Remove a session with its ephemeral nodes."""
         if self.failure is not None:
@@ -347,6 +357,10 @@ class EmbeddedSession:
     def multi(self, operations: Sequence[Operation], then: Then) -> None:
         """Do all or none; a list with `Created`, Stat or None for each."""
         self._change(tuple(operations), lambda results: results, then)
+
+    def multi_later(self, operations: Sequence[Operation]) -> None:
+        """Do all or none at once, durable with the next change (`Embedded.change_later`). Raises CoordinationError."""
+        self._service.change_later(tuple(operations), self._session_id)
 
     def close(self, then: Then) -> None:
         """End the session: its ephemeral nodes go; None."""

@@ -43,6 +43,7 @@ from kafkalite.server.config_resources import ConfigResources
 from kafkalite.server.dispatch import Dispatcher
 from kafkalite.server.handlers.described import Descriptions
 from kafkalite.server.hosting import Hosting
+from kafkalite.server.leader_epochs import raise_leader_epochs
 from kafkalite.server.limited_log import LimitedLog
 from kafkalite.server.listening import Listening
 from kafkalite.server.no_transactions import TransactionalClients
@@ -232,7 +233,8 @@ class Broker:
             self._service = Embedded(self.clock)
         else:
             self._service = Embedded.open(self.disk, path, self.clock, self.offload, self._check_tree)
-        self.store = ClusterStore(self._service.connect(on_lost=self._coordination_lost), self.clock)
+        self._session = self._service.connect(on_lost=self._coordination_lost)
+        self.store = ClusterStore(self._session, self.clock)
         await self.store.prepare()
 
     def _no_journal(self, directory: str, owner: Identity) -> str:
@@ -263,6 +265,7 @@ class Broker:
         self.loaded = self.logs.load(
             lambda topic: configs.get(topic, self.config.topic_defaults), self.config.num_recovery_threads_per_data_dir
         )
+        topics = await raise_leader_epochs(self.store, topics, self.logs, self.loaded, self._session.multi_later)
         node = Node(self.broker_id, "", 0, self.config.broker_rack)
         self.tables = ClusterTables(self.cluster_id, self.broker_id, (node,), topics)
         self.hosting = Hosting(self.config, self.clock, self.offload, self.replicas, self.logs, self.store)

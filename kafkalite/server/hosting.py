@@ -88,6 +88,7 @@ class Hosting:
         key = partition.topic, partition.index
         log = self._logs.find(*key)
         if log is not None:
+            self._begin_leadership(partition, log)
             partition.adopt(log)
             if log.failed:  # its directory went offline while it was read
                 partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
@@ -103,6 +104,12 @@ class Hosting:
             partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
             if key not in self.left_alone:
                 self._report_missing(partition, directory)
+
+    def _begin_leadership(self, partition: Partition, log: Log) -> None:
+        try:
+            log.begin_leadership(partition.leader_epoch)
+        except OSError as error:
+            self._logs.note(log.root, error)
 
     def _report_missing(self, partition: Partition, directory: str) -> None:
         name = names.directory_name(partition.topic, partition.index)
@@ -159,7 +166,8 @@ class Hosting:
     def _partition(self, hosted: HostedTopic, topic: TopicImage, index: int) -> Partition:
         image = topic.partitions[index]
         kind = InternalPartition if is_internal(topic.name) else Partition
-        return kind(topic.name, topic.topic_id, index, hosted.config, self, image.leader_epoch, image.isr)
+        state = image.leader_epoch, image.isr, len(image.replicas)
+        return kind(topic.name, topic.topic_id, index, hosted.config, self, *state)
 
 
 class Opening:

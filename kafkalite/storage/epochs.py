@@ -49,6 +49,8 @@ class LeaderEpochCache:
     def settle(self, found: Iterable[tuple[int, int]], start_offset: int, end_offset: int, *, lost: bool) -> None:
         """Become what recovery found, in order and each epoch once, within the ends of the log. Raises OSError.
 
+        The last epoch may begin at the log end: it has no batch yet.
+
         On a full disk the file stays as it was: the next start finds the same again.
 
         One write: a crash in between would leave a part that looks like the whole. `lost`: write in any case, as the
@@ -58,7 +60,7 @@ class LeaderEpochCache:
         for epoch, offset in found:
             if epoch > (entries[-1][0] if entries else UNDEFINED_EPOCH):
                 entries = _assigned(entries, epoch, offset)
-        entries = [entry for entry in entries if entry[1] < end_offset]
+        entries = [entry for entry in entries if entry[1] <= end_offset]
         self._replace_where_room(_started(entries, start_offset), lost)
 
     def truncate_from_end(self, end_offset: int) -> None:

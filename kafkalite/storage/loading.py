@@ -36,7 +36,8 @@ class Loaded:
     """What was found in one log directory; `error` ended it early. Keys are directories of partitions.
 
     `gone`: partitions that the checkpoints name and that are not here. `strays`: directories that an earlier start
-    renamed, as their topics were unknown. `cleaned`: the cleaner's checkpoint, empty where it does not read.
+    renamed, as their topics were unknown. `unclean`: partitions whose end may have been lost. `cleaned`: the cleaner's
+    checkpoint, empty where it does not read.
     """
 
     path: str
@@ -47,6 +48,7 @@ class Loaded:
     refused: dict[str, str] = field(default_factory=dict)
     points_of_refused: checkpoints.Points = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
+    unclean: set[tuple[str, int]] = field(default_factory=set)
     gone: set[tuple[str, int]] = field(default_factory=set)
     strays: list[str] = field(default_factory=list)
     cleaned: checkpoints.Offsets = field(default_factory=dict)
@@ -246,5 +248,7 @@ def _take(loaded: Loaded, place: Place, outcome: Outcome) -> None:
     log, progress, topic_id = outcome
     loaded.logs.append(log)
     loaded.progress[place.directory] = progress
+    if not place.clean:
+        loaded.unclean.add((place.topic, place.partition))
     loaded.topic_ids[place.directory] = topic_id
     loaded.bytes_dropped += progress.bytes_dropped

@@ -25,7 +25,7 @@ from kafkalite.storage.segment import Segment
 from kafkalite.storage.syncing import FlushPlan, sync
 from kafkalite.storage.times import Found
 from kafkalite.storage.transactions import AbortedTransaction
-from kafkalite.storage.trouble import lacks_descriptors
+from kafkalite.storage.trouble import is_transient, lacks_descriptors
 
 OFFSET_OUT_OF_RANGE = 1
 KAFKA_STORAGE_ERROR = 56
@@ -160,6 +160,21 @@ class Log(LogCore):
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Note a new leader epoch before its first batch is written. Raises OSError."""
         self.epochs.assign(leader_epoch, start_offset)
+
+    def begin_leadership(self, leader_epoch: int) -> None:
+        """Note that a new leader epoch begins at the log end, before it has a batch (Partition.makeLeader).
+
+        On a full disk its first batch notes it. Raises OSError.
+        """
+        if leader_epoch <= self.epochs.latest:
+            return
+        try:
+            self.epochs.assign(leader_epoch, self.log_end_offset)
+        except OSError as error:
+            if not is_transient(error):
+                raise
+            self.epochs.truncate_from_end(self.log_end_offset)
+        self.set_epoch(self.epochs.latest)
 
     def index_aborted(self, aborted: list[tuple[int, int, int, int]]) -> None:
         """Note aborted transactions in the segments that hold their markers. Raises OSError."""

@@ -139,17 +139,16 @@ def check_snapshot(disk: Disk, path: str, log_end: int) -> Iterator[Violation]:
 
 
 def check_epochs(disk: Disk, path: str, segments: list[Batches], log_start: int, log_end: int) -> Iterator[Violation]:
-    """`leader-epoch-checkpoint`: it grows, ends below the log end, and says what the batches say. Raises OSError.
+    """`leader-epoch-checkpoint`: it grows, ends at the log end at most, and says what the batches say. Raises OSError.
 
-    The last epoch of a log that was emptied begins at its start, which is its end.
+    An epoch that begins at the log end has no batch yet: its leader wrote it when it began.
     """
     try:
         entries = read_epochs(disk, path)
     except BadCheckpoint as error:
         yield Violation(EPOCHS_GROW, path, NOWHERE, str(error).removeprefix(f"{path}: "))
         return
-    emptied = log_end == max([log_start, *(batches.base_offset for batches in segments[:1])])
-    if entries and entries[-1][1] > (log_end if emptied else log_end - 1):
+    if entries and entries[-1][1] > log_end:
         text = f"epoch {entries[-1][0]} begins at {entries[-1][1]}, the log ends at {log_end}"
         yield Violation(EPOCHS_GROW, path, NOWHERE, text)
     begins = dict(entries)

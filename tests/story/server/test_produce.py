@@ -116,10 +116,16 @@ async def test_a_batch_above_the_limit_is_too_large(client: Client) -> None:
     assert (await client.produce("t", batch(b"x" * 100))).base_offset == 0
 
 
-async def test_min_insync_replicas_above_the_replicas_there_are(client: Client) -> None:
+async def test_min_insync_replicas_above_the_number_of_replicas_counts_as_that_number(client: Client) -> None:
+    """As in Kafka 4.x (Partition.effectiveMinIsr): one replica accepts acks=all whatever the setting is."""
     await client.create("t", min_insync_replicas="2")
-    assert (await client.produce("t", batch(b"x"))).error_code == KafkaErrorCode.NOT_ENOUGH_REPLICAS
-    assert (await client.produce("t", batch(b"x"), acks=1)).base_offset == 0
+    for acks in (ALL, 1):
+        assert (await client.produce("t", batch(b"x"), acks=acks)).error_code == 0
+    partition = client.broker.replicas.partition("t", b"", 0, by_id=False)
+    assert not isinstance(partition, int)
+    partition.isr = ()
+    refused = await client.produce("t", batch(b"x"))
+    assert refused.error_code == KafkaErrorCode.NOT_ENOUGH_REPLICAS
 
 
 async def test_what_is_not_there(client: Client) -> None:

@@ -1,6 +1,8 @@
 """`kafkalite log recover`: with --dry-run the very same findings and no change; without, what a start would do."""
 
+import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite.cli.main import main
 from kafkalite.storage.directories import LogDirectory
 from kafkalite.storage.verify import verify_directory
+from tests.kit.server import batch, running
 from tests.unit.storage.damage import filled, last_log, tear_the_tail
 
 
@@ -107,3 +110,24 @@ def test_a_directory_in_use_is_refused(data: Path, dry: tuple[str, ...]) -> None
 
 def test_one_partition_alone_is_not_recovered(data: Path) -> None:
     assert recover(data / "t-0").exit_code == 2
+
+
+def test_a_recovery_raises_the_leader_epochs_that_a_start_would_raise(tmp_path: Path) -> None:
+    """Without that, the clean start behind it would hide from consumers that records were lost."""
+
+    async def write() -> None:
+        async with running(str(tmp_path / "data")) as client:
+            await client.create("t")
+            await client.produce("t", batch(b"a"))
+            shutil.copytree(tmp_path / "data", tmp_path / "killed")
+
+    async def epoch(data: Path) -> int:
+        async with running(str(data)) as client:
+            return client.broker.image.topics["t"].partitions[0].leader_epoch
+
+    asyncio.run(write())
+    done = recover(tmp_path / "killed")
+    assert done.exit_code == 0, done.output
+    assert "1 partition, 0 bytes dropped" in done.stdout and "1 segment scanned and indexed (1 batch)" in done.stdout
+    assert asyncio.run(epoch(tmp_path / "killed")) == 1
+    assert asyncio.run(epoch(tmp_path / "data")) == 0, "after a clean end"

@@ -66,7 +66,7 @@ def forget_an_epoch(directory: Path) -> None:
 
 
 def epoch_beyond_the_end(directory: Path) -> None:
-    (directory / "leader-epoch-checkpoint").write_text(f"0\n4\n0 0\n1 150\n2 300\n3 {END}\n")
+    (directory / "leader-epoch-checkpoint").write_text(f"0\n4\n0 0\n1 150\n2 300\n3 {END + 1}\n")
 
 
 def change_an_epoch_in_a_batch(directory: Path) -> None:
