@@ -23,10 +23,12 @@ class InternalTopic:
     """An internal topic and how it is to be made.
 
     Arguments:
+        replicas_key: the setting behind `replicas`.
         partitions, replicas, configs: of a broker's settings.
     """
 
     name: str
+    replicas_key: str
     partitions: Callable[[BrokerConfig], int]
     replicas: Callable[[BrokerConfig], int]
     configs: Callable[[BrokerConfig], Mapping[str, str]]
@@ -39,14 +41,15 @@ class InternalTopic:
         return 1
 
     def warn_of_one_replica(self, config: BrokerConfig, brokers: int) -> None:
-        """Say once the topic is there that it has fewer replicas than configured."""
+        """Say once the topic is there that it has fewer replicas than configured; the default asks for nothing."""
         wanted = self.replicas(config)
-        if self.replication_factor(config, brokers) < wanted:
+        if self.replicas_key in config.static and self.replication_factor(config, brokers) < wanted:
             LOGGER.warning("%s gets one replica instead of %d: there is one broker", self.name, wanted)
 
 
 OFFSETS = InternalTopic(
     "__consumer_offsets",
+    replicas_key="offsets.topic.replication.factor",
     partitions=lambda config: config.offsets_topic_num_partitions,
     replicas=lambda config: config.offsets_topic_replication_factor,
     configs=lambda config: {

@@ -14,6 +14,7 @@ from typing import Any
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, dynamic_key, nearest, refuse_unsafe
 from kafkalite.config.group import check_times
 from kafkalite.config.keys import ConfigError, Standing, Value
+from kafkalite.config.kraft import check_quorum, members, of_brokers
 from kafkalite.config.listeners import (
     check_advertised,
     check_ports,
@@ -34,6 +35,7 @@ class BrokerConfig:
         static: texts by key, from files, environment and command line.
         dynamic_default: texts set by request for all brokers.
         dynamic: texts set by request for this broker.
+        places: where static texts came from, by key, for warnings: a file, a variable, an option.
 
     Attributes carry the honoured keys' names with underscores, in Kafka's units; `values` has every known key's value.
     Raises ConfigError for a wrong value, for a contradiction, and for what is not supported and safety hangs on.
@@ -42,6 +44,7 @@ class BrokerConfig:
     static: Mapping[str, str] = field(default_factory=dict)
     dynamic_default: Mapping[str, str] = field(default_factory=dict)
     dynamic: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     values: Mapping[str, Value] = field(init=False, repr=False, compare=False)
     synonyms: dict[tuple[str, bool], Any] = field(
@@ -122,6 +125,7 @@ class BrokerConfig:
             put(self, name.replace(".", "_"), values[name])
         put(self, "broker_id", self._read_broker_id())
         put(self, "log_dirs", self._read_log_dirs())
+        check_quorum(self.static, self.values)
         self._read_listeners()
         overrides = values["max.connections.per.ip.overrides"]
         assert isinstance(overrides, str)
@@ -181,9 +185,9 @@ class BrokerConfig:
         )
         assert isinstance(pairs, tuple) and isinstance(bound, tuple)
         protocols = parse_protocol_map(pairs)
-        listeners = parse_listeners("listeners", bound, protocols)
+        listeners = parse_listeners("listeners", of_brokers(bound, self.values), protocols)
         check_ports(listeners)
-        advertised = parse_listeners("advertised.listeners", told if isinstance(told, tuple) else (), protocols)
+        advertised = parse_listeners("advertised.listeners", of_brokers(members(told), self.values), protocols)
         check_advertised(advertised, listeners)
         object.__setattr__(self, "listeners", listeners)
         object.__setattr__(self, "advertised_listeners", advertised)

@@ -13,10 +13,12 @@ from pathlib import Path
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.definitions import BROKER_KEYS
 from kafkalite.config.keys import ConfigError
+from kafkalite.config.table_security import REFUSED_PREFIXES
 
 ENVIRONMENT_PREFIX = "KAFKALITE_"
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 BLANK = " \t\f"
+SHOWN, SHOWN_CHARS = 3, 40  # keys of a file of another kind
 HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 
 
@@ -30,7 +32,7 @@ class StaticConfig:
     def broker_config(self) -> BrokerConfig:
         """The snapshot; raises ConfigError that names the key, what is allowed and the place."""
         try:
-            return BrokerConfig(dict(self.texts))
+            return BrokerConfig(dict(self.texts), places=dict(self.places))
         except ConfigError as error:
             place = self.places.get(error.key)
             raise ConfigError(error.key, f"{error} (in {place})" if place else str(error), error.code) from error
@@ -66,7 +68,23 @@ def read_file(path: str) -> dict[str, str]:
         data = Path(path).read_bytes()
     except OSError as error:
         raise ConfigError("", f"{path}: {error.strerror}") from error
-    return parse_toml(path, data) if path.endswith(".toml") else parse_properties(path, data)
+    if b"\0" in data:
+        raise ConfigError("", f"{path}: has a NUL byte, so it is not a configuration file")
+    texts = parse_toml(path, data) if path.endswith(".toml") else parse_properties(path, data)
+    if texts and not any(map(is_known, texts)):
+        shown = ", ".join(shortened(name) for name in list(texts)[:SHOWN])
+        raise ConfigError("", f"{path}: none of its {len(texts)} keys is a setting of a broker: {shown}")
+    return texts
+
+
+def is_known(name: str) -> bool:
+    """Whether a key has a meaning here, be it that it is refused."""
+    return name in BROKER_KEYS or name.startswith(REFUSED_PREFIXES)
+
+
+def shortened(name: str) -> str:
+    """A key as a message shows it."""
+    return repr(name[:SHOWN_CHARS]) if len(name) > SHOWN_CHARS or not name.isprintable() else name
 
 
 def from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

@@ -146,7 +146,8 @@ class Broker:
                 "a broker starts once: make another `Broker`, with the same directory where it is to go on"
             )
         for name, near in self.config.unknown():
-            LOGGER.warning("unknown key %s%s", name, f": did you mean {near}?" if near else "")
+            place = f" (in {self.config.places[name]})" if name in self.config.places else ""
+            LOGGER.warning("unknown key %s%s is ignored%s", name, place, f": did you mean {near}?" if near else "")
         if self._temporary is not None:
             os.mkdir(self._temporary, 0o700)
         self.clock = LoopClock(loop, self._raised)

@@ -18,6 +18,7 @@ from kafkalite._speedups.codec import encode_request
 from kafkalite._version import VERSION
 from kafkalite.protocol.messages.fetch import FetchRequest
 from tests.kit.brokers import wait_until
+from tests.kit.jvm import free_port
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S
 
 READY = re.compile(r"kafkalite ready on (\S+:\d+)\n")
@@ -166,7 +167,7 @@ def test_the_stronger_setting_wins_and_deviations_are_told(serve: Serve, tmp_pat
     server = serve("--config", "server.properties", "--set", "num.partitions=4", "--data", "here", environ=environ)
     log = server.log()
     assert log.count("without effect here: num.io.threads, num.network.threads") == 1
-    assert "unknown key num.partition: did you mean num.partitions?" in log
+    assert "unknown key num.partition (in server.properties) is ignored: did you mean num.partitions?" in log
     assert (tmp_path / "here").is_dir() and not (tmp_path / "elsewhere").exists()
     command = [*COMMAND, "topic", "create", "orders", "-b", server.address]
     done = subprocess.run(command, env=ENVIRON, check=True, timeout=TIMEOUT_S, capture_output=True, text=True)
@@ -174,6 +175,78 @@ def test_the_stronger_setting_wins_and_deviations_are_told(serve: Serve, tmp_pat
     command = [*COMMAND, "produce", "unmade", "-b", server.address]
     done = subprocess.run(command, env=ENVIRON, input="x", timeout=TIMEOUT_S, capture_output=True, text=True)
     assert done.returncode == 2 and "UNKNOWN_TOPIC_OR_PARTITION" in done.stderr
+
+
+# config/server.properties of Apache Kafka 4, without its comments and with another directory; tests put their ports in.
+STOCK = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def stock(**ports: int) -> str:
+    text = STOCK
+    for name, port in ports.items():
+        text = text.replace({"broker": "9092", "controller": "9093"}[name], str(port))
+    return text
+
+
+def test_the_stock_configuration_of_kafka_4_starts_a_single_broker(serve: Serve, tmp_path: Path) -> None:
+    broker, controller = free_port(), free_port()
+    (tmp_path / "server.properties").write_text(stock(broker=broker, controller=controller))
+    server = serve("--config", "server.properties", listen=None)
+    assert server.port == broker
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", controller), timeout=TIMEOUT_S)
+    (line,) = [line for line in server.log().splitlines() if "without effect here" in line]
+    for key in ("process.roles", "controller.listener.names", "controller.quorum.bootstrap.servers"):
+        assert key in line
+    command = [*COMMAND, "topic", "create", "orders", "-b", f"localhost:{broker}"]
+    subprocess.run(command, env=ENVIRON, check=True, timeout=TIMEOUT_S, capture_output=True)
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("servers=localhost:9093", "servers=a:9093,b:9093,c:9093", "names 3 controllers, and this version runs one"),
+        ("servers=localhost:9093", "servers=other:9193", "which is no listener of this process's controller"),
+        ("roles=broker,controller", "roles=broker", "process.roles does not make this process the controller"),
+        ("roles=broker,controller", "roles=controller", "process.roles has no broker"),
+        ("bootstrap.servers=localhost", "voters=2@localhost", "which is no listener of this process's controller"),
+    ],
+)
+def test_a_quorum_of_several_processes_is_refused_with_the_lines_to_drop(
+    tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    text = stock().replace(old, new)
+    assert text != stock()
+    (tmp_path / "server.properties").write_text(text)
+    said = refused(tmp_path, "--config", "server.properties")
+    assert reason in said and "to start a single broker, drop the lines: process.roles=" in said
+    assert "controller.quorum." in said.partition("drop the lines")[2]
 
 
 def test_the_log_in_json(serve: Serve) -> None:
@@ -186,6 +259,7 @@ def test_the_log_in_json(serve: Serve) -> None:
 
 def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[log\n")
+    (tmp_path / "project.toml").write_text('[project]\nname = "x"\na = 1\nb = 2\nc = 3\n')
     for args, text in (
         (("--set", "num.partitions=many"), "num.partitions"),
         (("--set", "num.partitions"), "key=value"),
@@ -195,6 +269,8 @@ def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
         (("--set", "authorizer.class.name=org.example.Authorizer"), "authorizer.class.name"),
         (("--config", "nowhere.properties"), "nowhere.properties"),
         (("--config", "bad.toml"), "bad.toml: not TOML"),
+        (("--config", "/bin/ls"), "/bin/ls: has a NUL byte, so it is not a configuration file"),
+        (("--config", "project.toml"), "project.toml: none of its 4 keys is a setting of a broker: project.name"),
         (("--log-level", "loud"), "'loud' is not one of"),
         (("extra",), "unexpected extra argument (extra). See kafkalite serve --help."),
         (("--listen", "127.0.0.1:0", "--data", ""), "log.dirs: the name of a directory is empty (in --data)"),

@@ -63,6 +63,7 @@ async def test_it_is_made_as_the_settings_say(by: str, caplog: pytest.LogCapture
     settings = {
         "offsets.topic.num.partitions": "7",
         "offsets.topic.segment.bytes": "1048576",
+        "offsets.topic.replication.factor": "3",
         "num.partitions": "2",
         "log.cleanup.policy": "delete",
     }
@@ -81,6 +82,12 @@ async def test_it_is_made_as_the_settings_say(by: str, caplog: pytest.LogCapture
         assert await take(client, "g", 5) == [Error.UNKNOWN_TOPIC_OR_PARTITION]
     told = [(each.levelname, each.getMessage()) for each in caplog.records if "one replica" in each.getMessage()]
     assert told == [("WARNING", f"{OFFSETS} gets one replica instead of 3: there is one broker")]
+
+
+async def test_a_default_that_one_broker_cannot_have_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as client:
+        await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+    assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == []
 
 
 async def test_clients_read_it_and_no_more() -> None:

@@ -94,5 +94,5 @@ def test_a_setting_that_is_no_value_is_named() -> None:
 def test_a_misspelt_setting_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with BrokerThread(settings={"num.partition": "3"}):
         assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
-            "unknown key num.partition: did you mean num.partitions?"
+            "unknown key num.partition is ignored: did you mean num.partitions?"
         ]
