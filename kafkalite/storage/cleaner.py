@@ -15,7 +15,7 @@ import logging
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -32,6 +32,7 @@ from kafkalite.storage.holds import Holds
 from kafkalite.storage.log import Log
 from kafkalite.storage.round import NoRoom, Round
 from kafkalite.storage.throttle import Throttle
+from kafkalite.storage.walk import walk
 
 MAP_BYTES_MIN = 4096
 LOAD_FACTOR_MIN = 0.01
@@ -59,6 +60,7 @@ class Logs(Protocol):
     holds: Holds
 
     def all(self) -> list[Log]: ...
+    def find(self, topic: str, partition: int) -> Log | None: ...
     def directories(self) -> list[str]: ...
     def is_online(self, path: str) -> bool: ...
     def fail(self, path: str, error: OSError) -> None: ...
@@ -114,7 +116,9 @@ class LogCleaner:
         self._offload = offload
         self._config = config
         self._slots = [Slot(config, random.bytes(16), throttle) for _ in range(config.threads)]
-        self._clean_until: dict[Key, int] = {}
+        self._clean_until: dict[str, dict[Key, int]] = defaultdict(dict)  # by log directory
+        self._due: list[Log] = []  # as the last look at all logs found them, the dirtiest last
+        self._looking = False
         self._named: dict[str, set[Key]] = defaultdict(set)  # by the checkpoints on the disk
         self._writing: set[str] = set()
         self._to_write: set[str] = set()
@@ -140,7 +144,7 @@ class LogCleaner:
 
     def clean_until(self, log: Log) -> int | None:
         """The first dirty offset as it will be checkpointed, None before the first cleaning."""
-        return self._clean_until.get(_key(log))
+        return self._clean_until[log.root].get(_key(log))
 
     def is_busy(self, log: Log) -> bool:
         """Whether a log is being cleaned: nobody else may take out segments of it."""
@@ -159,8 +163,9 @@ class LogCleaner:
         slot = self._slot_of(log)
         if slot is not None:
             self._stop(slot, touch=True)
-        if self._clean_until.get(_key(log), -1) > offset:
-            self._clean_until[_key(log)] = offset
+        clean_until = self._clean_until[log.root]
+        if clean_until.get(_key(log), -1) > offset:
+            clean_until[_key(log)] = offset
             self._write(log.root)
 
     def forget(self, log: Log, *, touch: bool = True) -> None:
@@ -168,7 +173,7 @@ class LogCleaner:
         self.release(log, touch=touch)
         self.uncleanable.pop(_key(log), None)
         self._named[log.root].discard(_key(log))
-        if self._clean_until.pop(_key(log), None) is not None:
+        if self._clean_until[log.root].pop(_key(log), None) is not None:
             self._write(log.root)
 
     def _slot_of(self, log: Log) -> Slot | None:
@@ -197,27 +202,54 @@ class LogCleaner:
         for slot in self._slots:
             if slot.round is not None:
                 slot.round.retry()
-        self._fill_slots()
+        self._look_at_all()
         delay = max(self._config.backoff_ms, 1) / 1000
         self._timer = self._clock.call_at(self._clock.monotonic() + delay, self._tick)
 
-    def _fill_slots(self) -> None:
-        for slot in self._slots:
-            if slot.round is None and not slot.freeing:
-                chosen = self.dirtiest()
-                if chosen is None:
-                    break
-                self._begin(slot, chosen)
+    def _look_at_all(self) -> None:
+        """Look at every log, in slices, and give the dirtiest ones to the threads that are free."""
+        if self._looking or not any(self._is_free(slot) for slot in self._slots):
+            return
+        self._looking = True
+        found: list[tuple[float, Log]] = []
 
-    def dirtiest(self) -> Cleanable | None:
-        """The log to be cleaned next; None where it is not time for any."""
-        found = [each for log in self._logs.all() if self._may_clean(log) and (each := self._look_at(log)) is not None]
-        return max((each for each in found if each.due), key=lambda each: each.ratio, default=None)
+        def visit(log: Log) -> None:
+            if (each := self.due(log)) is not None:
+                found.append((each.ratio, log))
+
+        walk(self._clock, self._logs.all(), visit, partial(self._looked, found))
+
+    def _looked(self, found: list[tuple[float, Log]]) -> None:
+        self._looking = False
+        found.sort(key=lambda each: each[0])
+        self._due = [log for _, log in found]
+        if not self._closed:
+            self._fill_slots()
+
+    def _fill_slots(self) -> None:
+        """Begin with the dirtiest logs of the last look that are due still."""
+        for slot in filter(self._is_free, self._slots):
+            chosen = None
+            while self._due and chosen is None:
+                chosen = self.due(self._due.pop())
+            if chosen is None:
+                break
+            self._begin(slot, chosen)
+
+    def _is_free(self, slot: Slot) -> bool:
+        return slot.round is None and not slot.freeing
+
+    def due(self, log: Log) -> Cleanable | None:
+        """What of a log is to be cleaned; None where it is not time."""
+        found = self._look_at(log) if self._may_clean(log) else None
+        return found if found is not None and found.due else None
 
     def _may_clean(self, log: Log) -> bool:
         if not log.config.compacted or log.failed or _key(log) in self.uncleanable or self.is_busy(log):
             return False
-        return len(log.segments) > 1 and self._logs.is_online(log.root)
+        if len(log.segments) == 1 or self.clean_until(log) == log.active.base_offset:  # nothing is dirty
+            return False
+        return self._logs.is_online(log.root) and self._logs.find(*_key(log)) is log
 
     def _look_at(self, log: Log) -> Cleanable | None:
         stable = stable_offset(log, self._high_watermark_of(log))
@@ -246,7 +278,7 @@ class LogCleaner:
             slot.round.start()
         else:
             slot.waiting = True
-            self._clean_until.setdefault(_key(log), chosen.first_dirty)
+            self._clean_until[log.root].setdefault(_key(log), chosen.first_dirty)
             self._write(log.root)
 
     def _ended(self, slot: Slot, end: int | Exception) -> None:
@@ -272,8 +304,12 @@ class LogCleaner:
     def _freed(self, slot: Slot, again: bool, outcome: Outcome) -> None:
         slot.freeing = False
         outcome.result()
-        if again and not self._closed:
+        if not again or self._closed:
+            return
+        if self._due:
             self._fill_slots()
+        else:
+            self._look_at_all()
 
     def _give_up(self, log: Log, reason: str) -> None:
         logger.error("%s-%d is not compacted any more: %s", log.topic, log.partition, reason)
@@ -284,7 +320,7 @@ class LogCleaner:
         if end <= done.plan.first_dirty:
             self._give_up(log, "a single batch has more keys than log.cleaner.dedupe.buffer.size has room for")
             return
-        self._clean_until[_key(log)] = end
+        self._clean_until[log.root][_key(log)] = end
         self._write(log.root)
         seconds = self._clock.monotonic() - slot.began
         logger.info(
@@ -308,7 +344,7 @@ class LogCleaner:
             return
         ends = {_key(log): log.log_end_offset for log in self._logs.all()}
         kept = {key: offset for key, offset in found.items() if offset <= ends.get(key, -1)}
-        self._clean_until.update(kept)
+        self._clean_until[path].update(kept)
         self._named[path] = set(kept)
         if kept != found:  # of a partition whose deletion was cut short; the next of its name is dirty
             self._write(path)
@@ -321,8 +357,7 @@ class LogCleaner:
         if self._closed or not self._logs.is_online(path):
             return
         self._writing.add(path)
-        keys: Iterable[Key] = (_key(log) for log in self._logs.all() if log.root == path)
-        offsets = {key: self._clean_until[key] for key in keys if key in self._clean_until}
+        offsets = dict(self._clean_until[path])
         file = os.path.join(path, checkpoints.CLEANER_OFFSETS)
 
         done = partial(self._written, path, set(offsets))
@@ -339,7 +374,7 @@ class LogCleaner:
             self._logs.note(path, outcome.error)
             return
         outcome.result()
-        self._named[path] = named & self._clean_until.keys()
+        self._named[path] = named & self._clean_until[path].keys()
         for slot in waiting:
             if slot.round is not None and _key(slot.round.log) in self._named[path]:
                 slot.waiting = False

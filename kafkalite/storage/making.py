@@ -9,7 +9,7 @@ Source: LogManager.getOrCreateLog.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 from kafkalite._speedups.file import Disk
@@ -30,7 +30,6 @@ class LogMaker:
     Arguments:
         disk, offload: where, and how it leaves the loop.
         holds, deletions, files: what happens in the directories besides.
-        logs_of: the logs in a log directory, for its checkpoints.
     """
 
     def __init__(
@@ -40,14 +39,12 @@ class LogMaker:
         holds: Holds,
         deletions: Deletions,
         files: PointFiles,
-        logs_of: Callable[[str], Iterable[Log]],
     ) -> None:
         self._disk = disk
         self._offload = offload
         self._holds = holds
         self._deletions = deletions
         self._files = files
-        self._logs_of = logs_of
 
     def make(
         self,
@@ -87,7 +84,7 @@ class LogMaker:
             else:
                 then()
 
-        self._files.write_both(path, partial(self._logs_of, path), forgotten)
+        self._files.write_both(path, forgotten)
 
 
 def create_log(disk: Disk, directory: str, key: Key, topic_id: bytes, config: TopicConfig, left: bool) -> Log:

@@ -97,7 +97,7 @@ class LogManager(LogDirectories):
         self._duplicates = 0  # of logs that were forgotten
         self._files = PointFiles(disk, offload, self._settled)
         self._deletions = Deletions(disk, clock, removals or offload, random, self.holds, self.note)
-        self._maker = LogMaker(disk, offload, self.holds, self._deletions, self._files, self.logs_of)
+        self._maker = LogMaker(disk, offload, self.holds, self._deletions, self._files)
         # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
         jobs = JobSyncer(disk, offload)
         flusher = partial(
@@ -211,6 +211,7 @@ class LogManager(LogDirectories):
         log.last_flush = self._clock.monotonic()
         log.on_error = self._log_failed
         log.on_roll = self._rolled
+        self._files.note(log)
         log.use_cache(self.cache)
         log.use_random(self._random)
         log.before_truncation = self._before_truncation
@@ -224,6 +225,7 @@ class LogManager(LogDirectories):
         if self._logs.pop((log.topic, log.partition), None) is not None:
             self._duplicates += log.producers.duplicates
             self._counts[log.root] -= 1
+            self._files.drop(log)
         self.topic_ids.pop((log.topic, log.partition), None)
         for segment in log.segments:
             self.cache.forget(segment)

@@ -5,6 +5,8 @@ Laws:
    after it, the newest only, and made when its turn comes; after `close` it is left to whoever writes all of them at
    the end.
 2. Partitions that are not served keep their entries.
+3. The line of each log is kept and replaced alone: a change of one log costs nothing for the others. A kept line may be
+   below what is on the disk, never above: whatever lowers a recovery point calls `note`.
 3. A deleted partition is remembered until both checkpoints of its log directory have been written without it.
 """
 
@@ -31,6 +33,7 @@ class PointFiles:
         disk, offload: where, and how it leaves the loop.
         settled: told of the log directory and of how a job ended.
 
+    `note` keeps the lines of a log that is served, `drop` removes them.
     `others`: by log directory, what stands there of partitions that are not served.
     `deleted`: by log directory, the deleted partitions, each with the checkpoints that may still name it.
     """
@@ -38,6 +41,7 @@ class PointFiles:
     def __init__(self, disk: Disk, offload: Offload, settled: Callable[[str, Outcome], object]) -> None:
         self.others: dict[str, checkpoints.Points] = defaultdict(dict)
         self.deleted: dict[str, dict[checkpoints.Key, frozenset[str]]] = defaultdict(dict)
+        self._served: dict[str, dict[str, dict[Log, str]]] = {name: defaultdict(dict) for name in WHICH}
         self._disk = disk
         self._offload = offload
         self._settled = settled
@@ -50,16 +54,31 @@ class PointFiles:
         self._closed = True
         self._next.clear()
 
+    def note(self, log: Log, *names: str) -> None:
+        """Keep the lines of a log as it is now, in the checkpoints `names` or in both."""
+        for name in names or WHICH:
+            line = LINES[name](log)
+            if line is None:
+                self._served[name][log.root].pop(log, None)
+            else:
+                self._served[name][log.root][log] = line
+
+    def drop(self, log: Log) -> None:
+        """Keep no line of a log that is not served any more."""
+        for name in WHICH:
+            self._served[name][log.root].pop(log, None)
+
     def note_deleted(self, path: str, key: checkpoints.Key) -> None:
         """A partition of the log directory `path` was deleted; its checkpoints may name it."""
         self.deleted[path][key] = frozenset(WHICH)
 
-    def write(self, path: str, name: str, make: Make, then: Then | None = None) -> None:
-        """Replace the checkpoint `name` of the log directory `path` by the lines that `make` gives when the time comes.
+    def write(self, path: str, name: str, make: Make | None = None, then: Then | None = None) -> None:
+        """Replace the checkpoint `name` of the log directory `path` by the lines that there are when the time comes.
 
-        `then`: told the outcome once these lines, or newer ones, are on the disk.
+        `make`: gives other lines. `then`: told the outcome once these lines, or newer ones, are on the disk.
         """
         target = os.path.join(path, name)
+        make = make or partial(self.lines, path, name)
         then_all = [] if then is None else [then]
         if target not in self._writing:
             self._run(path, name, make, then_all)
@@ -67,7 +86,7 @@ class PointFiles:
             waiting = self._next[target][3] if target in self._next else []
             self._next[target] = path, name, make, [*waiting, *then_all]
 
-    def write_both(self, path: str, logs_of: Callable[[], Iterable[Log]], then: Then) -> None:
+    def write_both(self, path: str, then: Then) -> None:
         """Both checkpoints of a log directory; `then` gets the first error, once both were tried."""
         outcomes: list[Outcome] = []
 
@@ -77,14 +96,11 @@ class PointFiles:
                 then(next((each for each in outcomes if each.error is not None), outcome))
 
         for name in WHICH:
-            self.write(path, name, partial(self.lines, path, name, logs_of), one_more)
+            self.write(path, name, None, one_more)
 
-    def lines(self, path: str, name: str, logs_of: Callable[[], Iterable[Log]]) -> list[str]:
-        """All lines of a checkpoint of a log directory with these logs."""
-        found = self.others_lines(path, name)
-        for log in logs_of():
-            found += LINES[name](log)
-        return found
+    def lines(self, path: str, name: str) -> list[str]:
+        """All lines of a checkpoint of a log directory."""
+        return [*self.others_lines(path, name), *self._served[name][path].values()]
 
     def others_lines(self, path: str, name: str) -> list[str]:
         """The lines of the partitions that are not served: a recovery point each, log starts where they have one."""
@@ -93,9 +109,11 @@ class PointFiles:
         return [checkpoints.line(*key, offsets[which]) for key, offsets in others if offsets[which] or which == POINT]
 
     def write_now(self, path: str, logs: Iterable[Log]) -> None:
-        """Both checkpoints of a log directory; blocks. Raises OSError."""
+        """Both checkpoints of a log directory, with these logs as they are now; blocks. Raises OSError."""
+        for log in logs:
+            self.note(log)
         for name in WHICH:
-            checkpoints.write_lines(self._disk, os.path.join(path, name), self.lines(path, name, lambda: logs))
+            checkpoints.write_lines(self._disk, os.path.join(path, name), self.lines(path, name))
 
     def _run(self, path: str, name: str, make: Make, then: list[Then]) -> None:
         target = os.path.join(path, name)
@@ -134,17 +152,20 @@ class PointFiles:
             self._run(path, name, make, then)
 
 
-def point_lines(log: Log) -> list[str]:
+def point_line(log: Log) -> str:
     """A log's entry in the checkpoint of recovery points."""
-    return [checkpoints.line(log.topic, log.partition, log.synced)]
+    return checkpoints.line(log.topic, log.partition, log.synced)
 
 
-def start_lines(log: Log) -> list[str]:
+def start_line(log: Log) -> str | None:
     """A log's entry in the checkpoint of log starts; none where it begins with its first segment."""
     start = min(log.log_start_offset, log.synced)
     if start <= log.segments[0].base_offset:
-        return []
-    return [checkpoints.line(log.topic, log.partition, start)]
+        return None
+    return checkpoints.line(log.topic, log.partition, start)
 
 
-LINES = {checkpoints.RECOVERY_POINTS: point_lines, checkpoints.LOG_STARTS: start_lines}
+LINES: dict[str, Callable[[Log], str | None]] = {
+    checkpoints.RECOVERY_POINTS: point_line,
+    checkpoints.LOG_STARTS: start_line,
+}

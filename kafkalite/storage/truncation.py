@@ -22,7 +22,6 @@ class Logs(Protocol):
     """What truncation needs of the log manager."""
 
     def find(self, topic: str, partition: int) -> Log | None: ...
-    def logs_of(self, path: str) -> list[Log]: ...
 
 
 class Truncation:
@@ -50,11 +49,12 @@ class Truncation:
         for log in list(self._cuts):
             try:
                 self._cuts[log] = log.expect_cut(self._cuts[log])
+                self._files.note(log)
             except OSError as error:
                 del self._cuts[log]
                 self._failed(log, error)
         for root in list(self._lowering):
-            self._files.write_both(root, partial(self._logs.logs_of, root), partial(self._lowered, root))
+            self._files.write_both(root, partial(self._lowered, root))
         if not self._lowering:
             self._done(Outcome())
 

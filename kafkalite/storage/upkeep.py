@@ -15,7 +15,7 @@ from typing import Protocol
 
 from kafkalite._speedups.file import Disk
 from kafkalite.clock import PAUSE_MS, Clock, ClockWatch, Offload, Outcome, Timer
-from kafkalite.storage import checkpoints, points, retention
+from kafkalite.storage import checkpoints, retention
 from kafkalite.storage.cleaner import Logs
 from kafkalite.storage.flusher import Flusher
 from kafkalite.storage.log import Log
@@ -24,7 +24,6 @@ from kafkalite.storage.space import SpaceWatch
 from kafkalite.storage.walk import nothing, walk
 
 HighWatermark = Callable[[Log], int]
-Lines = dict[Log, tuple[int, list[str]]]  # of each log that was visited, and how often it had been truncated by then
 NEVER_MS = 2**63 - 1
 SPACE_CHECK_MS = 10_000
 logger = logging.getLogger(__name__)
@@ -156,42 +155,32 @@ class Upkeep:
 
     def checkpoint(self) -> None:
         """Sync segments that were closed since, and write the recovery points, all as jobs."""
-        lines: Lines = {}
 
         def visit(log: Log) -> None:
-            lines[log] = log.truncations, points.point_lines(log)
+            self._files.note(log, checkpoints.RECOVERY_POINTS)
             if log.rolled:
                 self._closed.ask(log)
 
         def then() -> None:
             self._closed.begin()
-            self._write(checkpoints.RECOVERY_POINTS, lines)
+            self._write(checkpoints.RECOVERY_POINTS)
 
         self._walk(visit, then)
 
     def checkpoint_starts(self) -> None:
         """Write where the logs begin that do not begin with their first segment, as jobs."""
-        lines: Lines = {}
 
         def visit(log: Log) -> None:
-            if found := points.start_lines(log):
-                lines[log] = log.truncations, found
+            self._files.note(log, checkpoints.LOG_STARTS)
             if log.log_start_offset > log.synced:  # it is written the next time, once the records up to it are synced
                 self._unhurried.ask(log)
                 self._unhurried.begin()
 
-        self._walk(visit, lambda: self._write(checkpoints.LOG_STARTS, lines))
+        self._walk(visit, partial(self._write, checkpoints.LOG_STARTS))
 
-    def _write(self, name: str, lines: Lines) -> None:
+    def _write(self, name: str) -> None:
         for path in filter(self._logs.is_online, self._logs.directories()):
-            self._files.write(path, name, partial(self._lines_of, path, name, lines))
-
-    def _lines_of(self, path: str, name: str, lines: Lines) -> list[str]:
-        found = self._files.others_lines(path, name)
-        for log, (truncations, own) in lines.items():
-            if log.root == path and self._is_here(log):
-                found += own if log.truncations == truncations else points.LINES[name](log)
-        return found
+            self._files.write(path, name)
 
     # The rest.
 

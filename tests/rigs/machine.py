@@ -210,7 +210,8 @@ class Machine:
         if jobs is None:
             assert self.cleaner.uncleanable == {}
             log = self.log(partition)
-            assert self.cleaner.dirtiest() is None and not self.cleaner.is_busy(log), "there is more to clean"
+            due = [other for other in self.manager.all() if self.cleaner.due(other) is not None]
+            assert not due and not self.cleaner.is_busy(log), "there is more to clean"
 
     def finish_cleaning(self) -> None:
         """Let what was aborted end, and checkpoints be written."""

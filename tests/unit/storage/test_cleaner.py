@@ -12,7 +12,7 @@ from kafkalite._speedups.batches import Builder, Record, batches
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS
-from kafkalite.storage.cleanable import cleanable, groups, stable_offset
+from kafkalite.storage.cleanable import Cleanable, cleanable, groups, stable_offset
 from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
 from kafkalite.storage.directories import Identity
 from kafkalite.storage.log import Log
@@ -215,7 +215,7 @@ def test_an_open_transaction_holds_the_cleaner_back(tmp_path: Path) -> None:
     assert stable_offset(log, 30) == 30
 
 
-def test_the_dirtiest_log_is_first(tmp_path: Path) -> None:
+def test_the_dirtiest_log_is_first(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kit = Kit(tmp_path)
     for topic, count in (("a", 60), ("b", 200), ("c", 60)):
         plain(kit, range(count), topic)
@@ -224,9 +224,12 @@ def test_the_dirtiest_log_is_first(tmp_path: Path) -> None:
         log = kit.manager.find(topic, 0)
         assert log is not None
         plain(kit, range(log.log_end_offset, count), topic)
-    found = kit.cleaner.dirtiest()
-    assert found is not None
-    assert found.log.topic == "c"
+    ratios = {log.topic: found.ratio for log in kit.manager.all() if (found := kit.cleaner.due(log)) is not None}
+    assert sorted(ratios, key=lambda topic: ratios[topic]) == ["a", "b", "c"]
+    with caplog.at_level("INFO", "kafkalite.storage.cleaner"):
+        kit.run()
+    cleaned = [record.getMessage()[0] for record in caplog.records if "compacted offsets" in record.getMessage()]
+    assert cleaned == ["c", "b", "a"]
 
 
 def test_groups_are_bounded_by_size_indexes_and_offsets(tmp_path: Path) -> None:
@@ -452,3 +455,26 @@ def test_the_checkpoint_of_a_deletion_that_was_cut_short_does_not_count(tmp_path
     checkpoints.write_offsets(kit.disk, str(tmp_path / CLEANER_OFFSETS), {("t", 0): 101})
     kit.cleaner.start(lambda log: 0)
     assert kit.checkpoint() == {}
+
+
+def test_thousands_of_compacted_logs_are_looked_at_in_slices_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkalite.storage.walk.SLICE_ITEMS", 2)
+    kit = Kit(tmp_path)
+    for number in range(5):
+        plain(kit, range(60), f"t{number}")
+    looks: list[str] = []
+    look = kit.cleaner._look_at
+
+    def counting(log: Log) -> Cleanable | None:
+        looks.append(log.topic)
+        return look(log)
+
+    monkeypatch.setattr(kit.cleaner, "_look_at", counting)
+    kit.start()
+    kit.run()
+    assert len(kit.checkpoint()) == 5
+    assert len(looks) == 2 * 5, "each in the slices of one look, and again before its cleaning"
+    kit.run()
+    assert len(looks) == 2 * 5, "a clean log is not looked at again until it rolls"

@@ -2,13 +2,14 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kafkalite.clock import Clock, ClockWatch
+from kafkalite.clock import Clock, ClockWatch, Outcome
+from kafkalite.storage import checkpoints, points
 from kafkalite.storage.log import Log
 from kafkalite.storage.space import SCARCE_BYTES, Level, level_of
 from kafkalite.storage.walk import SLICE_ITEMS, walk
@@ -250,3 +251,26 @@ def low(free_mib: int, percent: int) -> str:
 )
 def test_thresholds_of_large_and_small_file_systems(free: int, total: int, level: Level) -> None:
     assert level_of(free, total) is level
+
+
+def test_truncation_of_one_log_makes_the_checkpoint_lines_of_that_log_only(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = [kit.create(f"t{number}", batches=2) for number in range(30)]
+    for log in logs:
+        log.flushed(log.unflushed())
+    kit.manager.upkeep.checkpoint()
+    kit.offload.drain()
+    made: list[str] = []
+    for name, line_of in points.LINES.items():
+
+        def counting(log: Log, line_of: Callable[[Log], str | None] = line_of) -> str | None:
+            made.append(log.topic)
+            return line_of(log)
+
+        monkeypatch.setitem(points.LINES, name, counting)
+    kit.manager.truncate({logs[7]: 3}, Outcome.result)
+    kit.offload.drain()
+    assert made == ["t7", "t7"], "one line in each of the two checkpoints"
+    found = checkpoints.read_offsets(kit.disk, str(Path(logs[0].root) / checkpoints.RECOVERY_POINTS))
+    assert found == {(log.topic, 0): 3 if log is logs[7] else 6 for log in logs}
