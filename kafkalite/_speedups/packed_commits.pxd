@@ -34,7 +34,7 @@ cdef class PackedCommit:
 
     cdef int read(self, Span *span, int64_t elements_max) except -1
     cdef int read_topics(self, Span *span, bint flexible, int64_t elements_max) except -1
-    cdef int read_parts(self, Span *span, Run *run, bint flexible) except -1
+    cdef int read_parts(self, Span *span, Run *run, bint flexible, int64_t parts_max) except -1
     cdef int reserve(self, Py_ssize_t n) except -1
     cdef tuple place_of(self, Py_ssize_t at)
     cdef int append_to(self, Builder builder, str group, int64_t timestamp, int64_t commit_ms) except -1

@@ -56,26 +56,39 @@ cdef enum:
 cdef bytes NO_ID = bytes(UUID_SIZE)
 
 
+cdef Py_ssize_t READ_TWICE = 1 << 20  # bytes: larger requests are validated before they are copied
+
+
 def read_packed(int version, body, Py_ssize_t elements_max):
     """The request in `body`; None where it is not just as usual. See the .pyi."""
     cdef PackedCommit request
     cdef Py_buffer view
-    cdef Span span
+    cdef const uint8_t *at
     if not VERSION_MIN <= version <= VERSION_MAX:
         return None
     request = PackedCommit.__new__(PackedCommit)
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     try:
+        if view.len > READ_TWICE and not reads(
+            PackedCommit.__new__(PackedCommit), version, <const uint8_t *> view.buf, view.len, elements_max
+        ):
+            return None  # before as much again is reserved for the copy
         request.copy = PyBytes_FromStringAndSize(<const char *> view.buf, view.len)
     finally:
         PyBuffer_Release(&view)
+    at = <const uint8_t *> PyBytes_AS_STRING(request.copy)
+    return request if reads(request, version, at, PyBytes_GET_SIZE(request.copy), elements_max) else None
+
+
+cdef bint reads(PackedCommit request, int version, const uint8_t *at, Py_ssize_t size, int64_t elements_max) except -1:
+    """Whether these bytes are a request that is just as usual; it refers to them then."""
+    cdef Span span
+    span.at, span.left = at, size
     request.version = version
-    span.at = <const uint8_t *> PyBytes_AS_STRING(request.copy)
-    span.left = PyBytes_GET_SIZE(request.copy)
     try:
-        return request if request.read(&span, elements_max) else None
+        return request.read(&span, elements_max)
     except UnicodeDecodeError:
-        return None
+        return False
 
 
 cdef inline Py_ssize_t count_of(Span *span, bint flexible) noexcept nogil:
@@ -153,19 +166,19 @@ cdef class PackedCommit:
         for i in range(count):
             run = &self.runs[i]
             run.name = take_id(span) if self.version >= TOPIC_ID_SINCE else take_text(span, flexible)
-            if run.name.at == NULL or not self.read_parts(span, run, flexible):
+            if run.name.at == NULL or not self.read_parts(span, run, flexible, elements_max - count):
                 return 0
             self.topics.append(id_of(run.name) if self.version >= TOPIC_ID_SINCE else decoded(run.name))
-        return count + self.parts_count <= elements_max
+        return 1
 
-    cdef int read_parts(self, Span *span, Run *run, bint flexible) except -1:
-        """1, or 0 where the partitions of a topic are not as usual."""
+    cdef int read_parts(self, Span *span, Run *run, bint flexible, int64_t parts_max) except -1:
+        """1, or 0 where the partitions of a topic are not as usual, or more than `parts_max` with those before."""
         cdef Py_ssize_t i
         cdef Part *part
         run.count = count_of(span, flexible)
         run.first = self.parts_count
-        if run.count < 0 or run.count > span.left // PART_BYTES_MIN:
-            return 0
+        if run.count < 0 or run.count > span.left // PART_BYTES_MIN or run.count > parts_max - self.parts_count:
+            return 0  # before memory is reserved for them
         self.reserve(run.count)
         for i in range(run.count):
             part = &self.parts[run.first + i]

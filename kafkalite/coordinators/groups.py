@@ -6,9 +6,9 @@ Every question ends exactly once, by `then(result)` or by `failed(error)`: 14 wh
 this broker cannot serve it now, and -1 after something unforeseen.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from kafkalite.coordinators.runtime import Runtime, Waiting
 from kafkalite.errors import KafkaErrorCode
@@ -19,6 +19,9 @@ from kafkalite.state.group_shard import GroupsDeleted, GroupShard
 __all__ = ["Command", "Groups", "Question"]
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
+DELETED_AT_ONCE = 20
+Machines: TypeAlias = Sequence[GroupShard | None]
 Command = Callable[[GroupShard, Token, Now], Effects]
 Failed = Callable[[int], object]
 
@@ -97,52 +100,85 @@ class Groups:
 
     def look_each(
         self,
-        groups: Sequence[str],
-        queries: Sequence[Callable[[GroupShard], Result]],
-        failed: Sequence[Callable[[int], Result]],
+        items: Sequence[Item],
+        group_of: Callable[[Item], str],
+        query: Callable[[Item, GroupShard], Result],
+        failed: Callable[[Item, int], Result],
         then: Callable[[list[Result]], object],
-    ) -> None:
-        """`look` for several groups, each with a query of its own; `then` gets a result for each, in their order. A
-        look that fails becomes a result by the group's `failed(error)`.
-        """
-        gathered = Gathered(len(groups), then)
-        for at, (group, query, refused) in enumerate(zip(groups, queries, failed, strict=True)):
-            told = partial(gathered.put, at)
-            self.look(group, query, told, partial(put_failed, told, refused))
+    ) -> Generator[None, None, None]:
+        """`look` for each item, in steps.
 
-    def look_everywhere(
-        self, query: Callable[[GroupShard], Result], then: Callable[[list[Result], int], object]
-    ) -> None:
-        """`look` in every shard; `then` gets what was found, and the first error or 0. A shard that has just gone to
-        another broker is passed over.
+        Arguments:
+            group_of: the group of an item.
+            query: answers the result of an item from the shard of its group.
+            failed: answers what stands for the result of an item whose shard answers an error.
+            then: called with a result for each item, in their order, once all are committed.
+        """
+        gathered = Gathered(len(items), then)
+        for at, item in enumerate(items):
+            put = partial(gathered.put, at)
+            self.look(group_of(item), partial(query, item), put, partial(put_failed, put, partial(failed, item)))
+            yield
+
+    def walk(
+        self, query: Callable[[GroupShard], Iterable[Result | None]], put: Callable[[Result], object]
+    ) -> Generator[None, None, Machines]:
+        """Call `put` with what `query` yields in every shard, in steps; groups may come and go between two of them.
+
+        Arguments:
+            query: yields something for each group of a shard, None = nothing.
+
+        Returns: what `committed` must know of the walk.
+        """
+        machines = [self._runtime.machine(shard) for shard in self._runtime.shards()]
+        for machine in machines:
+            for result in query(machine) if machine is not None else ():
+                if result is not None:
+                    put(result)
+                yield
+        return machines
+
+    def count(self) -> int:
+        """How many groups `walk` comes by, about."""
+        machines = map(self._runtime.machine, self._runtime.shards())
+        return sum(machine.count() for machine in machines if machine is not None)
+
+    def committed(self, walked: Machines, then: Callable[[int], object]) -> None:
+        """Call `then(error)` once all that a walk has seen is committed.
+
+        Errors: COORDINATOR_LOAD_IN_PROGRESS and the like where a shard is loading, or was read again meanwhile. A shard
+        that has just gone to another broker is passed over.
         """
         shards = self._runtime.shards()
-        errors: list[int] = []
+        loading = int(KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        passed = (0, int(KafkaErrorCode.NOT_COORDINATOR))
 
-        def told(found: list[Result | int]) -> None:
-            then([each for each in found if not isinstance(each, int)], min(errors, default=0))
+        def told(errors: list[int]) -> None:
+            machines = map(self._runtime.machine, shards)
+            same = all(now is then for now, then in zip(machines, walked, strict=False))
+            serious = [error for error in errors if error not in passed]
+            then(min(serious, default=0 if same or any(errors) else loading))
 
-        def failed(at: int, error: int) -> None:
-            if error != KafkaErrorCode.NOT_COORDINATOR:
-                errors.append(error)
-            gathered.put(at, error)
-
-        gathered = Gathered[Result | int](len(shards), told)
+        gathered = Gathered[int](len(shards), told)
         for at, shard in enumerate(shards):
-            question = Question(partial(gathered.put, at), partial(failed, at))
-            self._runtime.submit(shard, looking(query), question)
+            put = partial(gathered.put, at)
+            self._runtime.submit(shard, looking(nothing), Question(put, put))
 
-    def delete(self, groups: Sequence[str], then: Callable[[list[int]], object]) -> None:
-        """Delete groups that have no members, those of a shard in one batch; `then` gets an error for each, or 0, in
-        their order.
+    def delete(self, groups: Sequence[str], then: Callable[[list[int]], object]) -> Generator[None, None, None]:
+        """Delete groups that have no members, in steps; `then` gets an error for each, or 0, in their order. Up to
+        `DELETED_AT_ONCE` groups of a shard are one batch.
         """
         by_shard: dict[int, list[int]] = {}
         for at, group in enumerate(groups):
             by_shard.setdefault(self._runtime.shard_for(group), []).append(at)
         gathered = Gathered[int](len(groups), then)
-        for shard, places in by_shard.items():
-            told, failed = partial(put_deleted, gathered, places), partial(put_undeleted, gathered, places)
-            self._runtime.submit(shard, deletion([groups[at] for at in places]), Question(told, failed))
+        for shard, all_places in by_shard.items():
+            for begin in range(0, len(all_places), DELETED_AT_ONCE):
+                places = all_places[begin : begin + DELETED_AT_ONCE]
+                told, failed = partial(put_deleted, gathered, places), partial(put_undeleted, gathered, places)
+                self._runtime.submit(shard, deletion([groups[at] for at in places]), Question(told, failed))
+                self._runtime.flush()
+                yield
 
 
 class Gathered(Generic[Result]):
@@ -176,6 +212,11 @@ def put_undeleted(gathered: Gathered[int], places: Sequence[int], error: int) ->
     """The shard could not be asked."""
     for at in places:
         gathered.put(at, error)
+
+
+def nothing(_shard: GroupShard) -> int:
+    """A look at nothing: its answer comes when all before it is committed."""
+    return 0
 
 
 def deletion(groups: Sequence[str]) -> Command:

@@ -7,7 +7,8 @@ Laws:
 2. Nothing is captured: a match of a pattern with 10,000 groups took a second, without that it takes none.
 3. Matching many topics is a job outside the loop. It walks the topics once for several patterns, no more of them than
    may be compiled at once (law 1); 100 patterns and 10,000 topics take it some 50 ms, one by one they took 1.5 s.
-4. Internal topics match no pattern: a group that reads its own commits would never come to an end.
+4. Internal topics match patterns of consumer groups, as in Kafka (TopicRegexResolver.java), but not those of registered
+   groups: a group that reads its own commits never comes to an end.
 """
 
 import re
@@ -129,7 +130,7 @@ class Patterns:
 
     def ask(self, shard: int, question: ResolvePatterns) -> None:
         """Find the topics; the machine is told when they are found."""
-        names = [name for name in self._host.tables.topics if not is_internal(name)]
+        names = [name for name in self._host.tables.topics if question.internal or not is_internal(name)]
         self._host.offload.run(matches, question.patterns, names, done=partial(self._found, shard, question))
 
     def _found(self, shard: int, question: ResolvePatterns, outcome: Outcome) -> None:

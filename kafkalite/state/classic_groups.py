@@ -75,6 +75,9 @@ class ClassicGroups:
     def __contains__(self, group: str) -> bool:
         return group in self._groups
 
+    def __len__(self) -> int:
+        return len(self._groups)
+
     def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
 
@@ -149,9 +152,10 @@ class ClassicGroups:
         bare = tuple(member._replace(subscription=b"", assignment=b"") for member in record.members)
         return Described(group.state.value, record.protocol_type, "", bare)
 
-    def listed(self) -> list[Listed]:
-        """All groups, for ListGroups."""
-        return [Listed(group.name, group.protocol_type or "", group.state.value) for group in self]
+    def listed(self) -> Iterator[Listed]:
+        """All groups, for ListGroups; commands may run between two of them."""
+        for group in list(self):
+            yield Listed(group.name, group.protocol_type or "", group.state.value)
 
     def delete_refusal(self, name: str) -> int:
         """GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or 0: the group may be deleted."""

@@ -54,10 +54,15 @@ class CancelTimer(NamedTuple):
 
 
 class ResolvePatterns(NamedTuple):
-    """Find the topics that match each pattern of a consumer group; tell by `patterns_resolved` or `patterns_failed`."""
+    """Find the topics that match each pattern of a consumer group; tell by `patterns_resolved` or `patterns_failed`.
+
+    Arguments:
+        internal: whether internal topics match, too.
+    """
 
     group: str
     patterns: tuple[str, ...]
+    internal: bool = True
 
 
 @dataclass(slots=True)

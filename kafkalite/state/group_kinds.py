@@ -169,6 +169,10 @@ class GroupKinds:
         """All groups of every kind."""
         return [group.name for group in self._classic] + list(self._consumers.groups) + list(self._registered.groups)
 
+    def count(self) -> int:
+        """How many groups there are of every kind."""
+        return len(self._classic) + len(self._consumers.groups) + len(self._registered.groups)
+
     def delete_refusal(self, name: str) -> int:
         """GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or 0: the group may be deleted."""
         if name in self._registered:

@@ -126,18 +126,16 @@ class GroupShard:
         """The life of this machine is over."""
         self.consumers.ended()
 
-    def listed(self) -> list[Listed]:
-        """All groups of the shard, in no order."""
-        consumers = [
-            Listed(name, CONSUMER_PROTOCOL, group.state.value, CONSUMER)
-            for name, group in self.consumers.groups.items()
-        ]
-        registered = [
-            Listed(name, CONSUMER_PROTOCOL, group.state.value, REGISTERED)
-            for name, group in self.registered.groups.items()
-        ]
-        simple = [Listed(name, "", State.EMPTY.value) for name in self.simple()]
-        return self.classic.listed() + consumers + registered + simple
+    def listed(self) -> Iterator[Listed]:
+        """All groups of the shard, in no order; commands may run between two of them."""
+        yield from self.classic.listed()
+        for name, group in list(self.consumers.groups.items()):
+            yield Listed(name, CONSUMER_PROTOCOL, group.state.value, CONSUMER)
+        for name, registered in list(self.registered.groups.items()):
+            yield Listed(name, CONSUMER_PROTOCOL, registered.state.value, REGISTERED)
+        for name in list(self.offsets.groups()):
+            if name not in self.kinds:
+                yield Listed(name, "", State.EMPTY.value)
 
     def describe(self, name: str) -> Described | None:
         """What DescribeGroups shows of a classic group; None when there is none (to clients: state Dead). A registered
@@ -185,6 +183,10 @@ class GroupShard:
     def names(self) -> list[str]:
         """Every group there is: what `sweep` goes over, some at a time."""
         return self.kinds.names() + self.simple()
+
+    def count(self) -> int:
+        """How many groups there are, about: one with offsets counts twice."""
+        return self.kinds.count() + self.offsets.group_count()
 
     def simple(self) -> list[str]:
         """The groups that exist by their offsets alone."""

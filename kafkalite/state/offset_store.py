@@ -51,6 +51,10 @@ class OffsetStore:
     def __iter__(self) -> Iterator[str]:
         return iter(self._groups)
 
+    def group_count(self) -> int:
+        """How many groups have committed offsets."""
+        return len(self._groups)
+
     def of_group(self, group: str) -> Mapping[str, Mapping[int, Stored]]:
         """What a group has committed, by topic and partition."""
         return self._groups.get(group, _NOTHING)

@@ -183,6 +183,10 @@ class Offsets:
         """How many offsets are committed."""
         return len(self._store)
 
+    def group_count(self) -> int:
+        """How many groups have committed offsets."""
+        return self._store.group_count()
+
     def groups(self) -> Iterator[str]:
         """The groups that have committed offsets."""
         return iter(self._store)

@@ -351,7 +351,7 @@ class GroupCore:
             step.effects.set_timer(self._pattern_timer(), soonest_ms)
             return
         self.resolving = self.resolved = True
-        step.effects.questions.append(ResolvePatterns(self.name, (self.definition.pattern,)))
+        step.effects.questions.append(ResolvePatterns(self.name, (self.definition.pattern,), internal=False))
 
     def _session_timer(self, name: str) -> TimerName:
         return (REGISTERED, self.name, "session", name)

@@ -12,7 +12,9 @@ from kafkalite.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
+from kafkalite.server.authorized import GROUP_OPERATIONS, if_asked
 from kafkalite.server.call import Call
+from kafkalite.server.group_answers import answer_each
 from kafkalite.state.assignors import Assignment
 from kafkalite.state.consumer_requests import GroupDescription, MemberDescription
 from kafkalite.state.group_shard import GroupShard
@@ -32,22 +34,21 @@ def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -
         return ConsumerGroupDescribeResponse(
             groups=[refused(each, KafkaErrorCode.UNSUPPORTED_VERSION) for each in names]
         )
-    call.broker.groups.look_each(
-        names,
-        [partial(describe, call.broker.image, name) for name in names],
-        [partial(refused, name) for name in names],
-        call.answering(lambda groups: ConsumerGroupDescribeResponse(groups=groups)),
-    )
+    operations = if_asked(request.include_authorized_operations, GROUP_OPERATIONS)
+    query = partial(describe, call.broker.image, operations)
+    answer_each(call, names, query, refused, ConsumerGroupDescribeResponse)
     return None
 
 
-def describe(image: ClusterImage, name: str, shard: GroupShard) -> Group:
-    """One group as its shard knows it."""
+def describe(image: ClusterImage, operations: int, name: str, shard: GroupShard) -> Group:
+    """One group as its shard knows it, with what the client may do with it."""
     if not name:
         return refused(name, KafkaErrorCode.INVALID_GROUP_ID)
     described = shard.consumers.describe(name)
     if described is not None:
-        return shown(image, described)
+        group = shown(image, described)
+        group.authorized_operations = operations
+        return group
     is_classic = name in shard.kinds or name in shard.offsets
     text = f"Group {name} is not a consumer group." if is_classic else f"Group {name} not found."
     return refused(name, KafkaErrorCode.GROUP_ID_NOT_FOUND, text)

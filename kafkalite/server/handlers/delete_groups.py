@@ -2,6 +2,7 @@
 
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kafkalite.server.call import Call
+from kafkalite.server.group_answers import ended
 
 Result = DeleteGroupsResponse.DeletableGroupResult
 
@@ -14,4 +15,4 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> None:
         results = [Result(group_id=name, error_code=error) for name, error in zip(names, errors, strict=True)]
         call.answer(DeleteGroupsResponse(results=results))
 
-    call.broker.groups.delete(names, call.later(deleted))
+    call.in_slices(call.broker.groups.delete(names, call.later(deleted)), len(names), ended)

@@ -4,6 +4,7 @@ brokers (none).
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kafkalite.server.authorized import CLUSTER_OPERATIONS, if_asked
 from kafkalite.server.call import Call
 
 ENDPOINT_BROKERS = 1
@@ -27,5 +28,6 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
     return DescribeClusterResponse(
         cluster_id=call.broker.image.cluster_id,
         controller_id=call.broker.image.controller_id,
+        cluster_authorized_operations=if_asked(request.include_cluster_authorized_operations, CLUSTER_OPERATIONS),
         brokers=[Broker(broker_id=node.broker_id, host=node.host, port=node.port, rack=node.rack) for node in nodes],
     )

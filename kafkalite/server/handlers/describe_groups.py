@@ -15,7 +15,9 @@ from kafkalite.protocol.stored.consumer_protocol import (
     ConsumerProtocolSubscription,
     write,
 )
+from kafkalite.server.authorized import GROUP_OPERATIONS, if_asked
 from kafkalite.server.call import Call
+from kafkalite.server.group_answers import answer_each
 from kafkalite.state.classic_core import CONSUMER_PROTOCOL
 from kafkalite.state.classic_requests import Described
 from kafkalite.state.group_shard import GroupShard
@@ -31,15 +33,19 @@ Member = Group.DescribedGroupMember
 def describe_groups(call: Call, request: DescribeGroupsRequest) -> None:
     """Describe every group by itself."""
     names = list(dict.fromkeys(request.groups))  # each once: an answer may be far longer than a name
-    call.broker.groups.look_each(
-        names,
-        [partial(describe, call.version, name) for name in names],
-        [partial(refused, name) for name in names],
-        call.answering(lambda groups: DescribeGroupsResponse(groups=groups)),
-    )
+    operations = if_asked(request.include_authorized_operations, GROUP_OPERATIONS)
+    answer_each(call, names, partial(describe, call.version, operations), refused, DescribeGroupsResponse)
 
 
-def describe(version: int, name: str, shard: GroupShard) -> Group:
+def describe(version: int, operations: int, name: str, shard: GroupShard) -> Group:
+    """One group as its shard knows it, with what the client may do with it."""
+    group = found(version, name, shard)
+    if not group.error_code:
+        group.authorized_operations = operations
+    return group
+
+
+def found(version: int, name: str, shard: GroupShard) -> Group:
     """One group as its shard knows it."""
     registered = shard.registered.describe(name)
     if registered is not None:

@@ -12,6 +12,7 @@ from kafkalite.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from kafkalite.server.authorized import TOPIC_OPERATIONS
 from kafkalite.server.call import Call
 from kafkalite.server.handlers.described import describe_partitions
 from kafkalite.state.topic_names import complaint, is_internal
@@ -70,7 +71,14 @@ def sorted_names(
 
 def unknown(name: str) -> Topic:
     error = KafkaErrorCode.INVALID_TOPIC_EXCEPTION if complaint(name) else KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return Topic(error_code=error, name=name, topic_id=bytes(16), is_internal=is_internal(name), partitions=[])
+    return Topic(
+        error_code=error,
+        name=name,
+        topic_id=bytes(16),
+        is_internal=is_internal(name),
+        partitions=[],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
 
 
 def describe(call: Call, topic: TopicImage, first: int, limit: int) -> Generator[None, None, Topic]:
@@ -87,4 +95,5 @@ def describe(call: Call, topic: TopicImage, first: int, limit: int) -> Generator
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS,
     )

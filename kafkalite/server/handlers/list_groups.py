@@ -4,8 +4,14 @@ Version notes: v4 states, and a filter on them (KIP-518); v5 types, and a filter
 case; what they do not know matches nothing.
 """
 
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from kafkalite.coordinators.groups import Machines
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkalite.server.call import Call
+from kafkalite.server.group_answers import encoded
 from kafkalite.state.classic_requests import Listed
 from kafkalite.state.group_shard import GroupShard
 
@@ -14,21 +20,27 @@ Group = ListGroupsResponse.ListedGroup
 
 def list_groups(call: Call, request: ListGroupsRequest) -> None:
     """Ask every shard; where one is still being loaded the list would not be whole, and is refused."""
+    groups = call.broker.groups
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
+    call.in_slices(encoded(call, partial(wanted, states, kinds)), groups.count(), partial(answer, call))
 
-    def wanted(shard: GroupShard) -> list[Listed]:
-        return [
-            each
-            for each in shard.listed()
-            if (not states or each.state.lower() in states) and (not kinds or each.kind in kinds)
-        ]
 
-    def found(shards: list[list[Listed]], error: int) -> None:
-        groups = [] if error else [shown(each) for listed in shards for each in listed]
-        call.answer(ListGroupsResponse(error_code=error, groups=groups))
+def wanted(states: set[str], kinds: set[str], shard: GroupShard) -> Iterator[Group | None]:
+    """The groups of a shard; None for each that the filters leave out."""
+    for each in shard.listed():
+        matches = (not states or each.state.lower() in states) and (not kinds or each.kind in kinds)
+        yield shown(each) if matches else None
 
-    call.broker.groups.look_everywhere(wanted, call.later(found))
+
+def answer(call: Call, walked: tuple[list[Any], Machines]) -> None:
+    """Send what was found, once it is committed."""
+    groups, machines = walked
+
+    def committed(error: int) -> None:
+        call.answer(ListGroupsResponse(error_code=error, groups=[] if error else groups))
+
+    call.broker.groups.committed(machines, call.later(committed))
 
 
 def shown(listed: Listed) -> Group:

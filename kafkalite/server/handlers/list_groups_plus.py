@@ -3,14 +3,18 @@
 The generation of a consumer group is its epoch. A group that is not there is GROUP_ID_NOT_FOUND, with state Dead.
 """
 
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from kafkalite.cluster.image import ClusterImage
 from kafkalite.coordinators.group_settings import partitions_of
+from kafkalite.coordinators.groups import Machines
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest, ListGroupsPlusResponse
 from kafkalite.server.call import Call
+from kafkalite.server.group_answers import answer_each, encoded
 from kafkalite.state.classic_group import Group as ClassicGroup
 from kafkalite.state.consumer_state import ConsumerGroup
 from kafkalite.state.group_shard import GroupShard
@@ -29,43 +33,51 @@ def list_groups_plus(call: Call, request: ListGroupsPlusRequest) -> None:
     node = call.own_node
     image = call.broker.image
     if request.groups:
-        names = list(dict.fromkeys(request.groups))
-        call.broker.groups.look_each(
-            names,
-            [partial(listed, node, image, name) for name in names],
-            [partial(bare, node, name, DEAD) for name in names],
-            call.answering(lambda groups: ListGroupsPlusResponse(groups=groups)),
+        answer_each(
+            call,
+            list(dict.fromkeys(request.groups)),
+            partial(listed, node, image),
+            partial(bare, node, state=DEAD),
+            ListGroupsPlusResponse,
         )
-        return
-
-    def found(shards: list[list[Group]], error: int) -> None:
-        groups = [group for each in shards for group in each]
-        if error:  # there is no other place for it
-            groups = [bare(node, "", DEAD, error)]
-        call.answer(ListGroupsPlusResponse(groups=groups))
-
-    call.broker.groups.look_everywhere(partial(all_listed, node, image), call.later(found))
+    else:
+        groups = call.broker.groups
+        steps = encoded(call, partial(all_listed, node, image))
+        call.in_slices(steps, groups.count(), partial(answer_all, call, node))
 
 
-def all_listed(node: Node, image: ClusterImage, shard: GroupShard) -> list[Group]:
+def answer_all(call: Call, node: Node, walked: tuple[list[Any], Machines]) -> None:
+    """Send what was found, once it is committed."""
+    groups, machines = walked
+
+    def committed(error: int) -> None:
+        # there is no other field for the error
+        shown = [bare(node, "", state=DEAD, error=error)] if error else groups
+        call.answer(ListGroupsPlusResponse(groups=shown))
+
+    call.broker.groups.committed(machines, call.later(committed))
+
+
+def all_listed(node: Node, image: ClusterImage, shard: GroupShard) -> Iterator[Group]:
     """Every group of a shard."""
-    return [listed(node, image, name, shard) for name in shard.names()]
+    for name in shard.names():
+        yield listed(node, image, name, shard)
 
 
 def listed(node: Node, image: ClusterImage, name: str, shard: GroupShard) -> Group:
     """One group as its shard knows it."""
     consumers = shard.consumers.groups.get(name)
     if consumers is not None:
-        return of_consumers(bare(node, name, consumers.state.value), image, consumers, shard)
+        return of_consumers(bare(node, name, state=consumers.state.value), image, consumers, shard)
     registered = shard.registered.describe(name)
     if registered is not None:
-        return of_registered(bare(node, name, registered.state), registered)
+        return of_registered(bare(node, name, state=registered.state), registered)
     classic = shard.classic.get(name)
     if classic is not None:
-        return of_classic(bare(node, name, classic.state.value), classic)
+        return of_classic(bare(node, name, state=classic.state.value), classic)
     if name in shard.offsets:
-        return bare(node, name, EMPTY)
-    return bare(node, name, DEAD, KafkaErrorCode.GROUP_ID_NOT_FOUND)
+        return bare(node, name, state=EMPTY)
+    return bare(node, name, KafkaErrorCode.GROUP_ID_NOT_FOUND, state=DEAD)
 
 
 def of_consumers(shown: Group, image: ClusterImage, group: ConsumerGroup, shard: GroupShard) -> Group:
@@ -109,7 +121,7 @@ def of_classic(shown: Group, group: ClassicGroup) -> Group:
     return shown
 
 
-def bare(node: Node, name: str, state: str, error: int = 0) -> Group:
+def bare(node: Node, name: str, error: int = 0, *, state: str) -> Group:
     """A group without members, coordinated here."""
     return Group(
         error_code=error,

@@ -13,6 +13,7 @@ from functools import partial
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite.server.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
 from kafkalite.server.call import OBJECTS_MAX, Call
 from kafkalite.server.handlers.described import describe_all
 from kafkalite.state.topic_names import complaint, is_internal
@@ -84,11 +85,12 @@ def answer(call: Call, request: MetadataRequest, errors: Mapping[str, int]) -> N
     image, asked = call.broker.image, request.topics
     if asked is None or (call.version == NAMES_EMPTY_MEANS_ALL and not asked):
         topics = list(image.topics.values())
-        call.answer_from(described(call, image, map(partial(describe, call), topics)), objects_of(topics))
+        described_topics = map(partial(describe, call), topics)
+        call.answer_from(described(call, request, image, described_topics), objects_of(topics))
         return
     named = [] if len(asked) > OBJECTS_MAX else [image_of(image, wanted.name, wanted.topic_id) for wanted in asked]
     objects = len(asked) + objects_of([topic for topic in named if topic is not None])
-    call.answer_from(described(call, image, asked_topics(call, image, asked, errors)), objects)
+    call.answer_from(described(call, request, image, asked_topics(call, image, asked, errors)), objects)
 
 
 def objects_of(topics: list[TopicImage]) -> int:
@@ -108,13 +110,16 @@ def asked_topics(
 
 
 def described(
-    call: Call, image: ClusterImage, topics: Iterable[TopicSteps | None]
+    call: Call, request: MetadataRequest, image: ClusterImage, topics: Iterable[TopicSteps | None]
 ) -> Generator[None, None, MetadataResponse]:
     """The response, from generators of which each returns a topic; None for nothing."""
     answered = call.elements()
     for topic in topics:
         if topic is not None:
-            answered.add((yield from topic))
+            found = yield from topic
+            if request.include_topic_authorized_operations and found.error_code != KafkaErrorCode.UNKNOWN_TOPIC_ID:
+                found.topic_authorized_operations = TOPIC_OPERATIONS
+            answered.add(found)
         yield
     nodes = call.broker.nodes(call.connection)
     return MetadataResponse(
@@ -122,6 +127,7 @@ def described(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=answered.finish(),
+        cluster_authorized_operations=if_asked(request.include_cluster_authorized_operations, CLUSTER_OPERATIONS),
     )
 
 

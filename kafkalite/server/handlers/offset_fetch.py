@@ -15,6 +15,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kafkalite.protocol.schema import ZERO_UUID
 from kafkalite.server.call import Call
+from kafkalite.server.group_answers import ended
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import FetchOf, Found
 
@@ -58,12 +59,18 @@ def offset_fetch(call: Call, request: OffsetFetchRequest) -> None:
         # Each group once: an answer may be thousands of times as long as the name that asks for it.
         once = {each.group_id: each for each in request.groups}
         asked, reply = [asked_of(call, group) for group in once.values()], many
-    call.broker.groups.look_each(
-        [each.group for each in asked],
-        [partial(look, each, request.require_stable) for each in asked],
-        [partial(FetchedGroup, each) for each in asked],
+    steps = call.broker.groups.look_each(
+        asked,
+        group_of,
+        partial(look, request.require_stable),
+        FetchedGroup,
         call.answering(lambda fetched: reply(call, fetched)),
     )
+    call.in_slices(steps, len(asked), ended)
+
+
+def group_of(asked: Asked) -> str:
+    return asked.group
 
 
 def asked_of(call: Call, group: GroupAsked) -> Asked:
@@ -88,7 +95,7 @@ def by_name(call: Call, name: str, partitions: Sequence[int]) -> FetchOf:
     return FetchOf(name, partitions, ZERO_UUID if topic is None else topic.topic_id)
 
 
-def look(asked: Asked, require_stable: bool, shard: GroupShard) -> FetchedGroup:
+def look(require_stable: bool, asked: Asked, shard: GroupShard) -> FetchedGroup:
     """What the group has committed, if the sender may know."""
     error = shard.kinds.check_fetch(asked.group, asked.member_id, asked.member_epoch)
     if error:

@@ -115,8 +115,8 @@ async def test_the_protocol_can_be_switched_off() -> None:
         assert (await client.call(join("g"), 3)).error_code == 0
 
 
-async def test_a_pattern_finds_topics_and_never_internal_ones() -> None:
-    """The match is made outside of the loop; heartbeats go on meanwhile. A name must match as a whole."""
+async def test_a_pattern_finds_topics_internal_ones_too() -> None:
+    """As in Kafka. The match is made outside of the loop; heartbeats go on meanwhile. A name must match as a whole."""
     async with running(settings=QUICK) as client:
         await client.create("orders-1", "orders-22", "orders-x", "my-orders-1")
         answer = await client.call(beat_join("g", "m", subscribed_topic_regex=r"__consumer_.*|orders-\d+"))
@@ -125,7 +125,8 @@ async def test_a_pattern_finds_topics_and_never_internal_ones() -> None:
             answer = await client.call(beat("g", "m", epoch, topic_partitions=owned(has or {})))
             assert answer.error_code == 0
             epoch, has = answer.member_epoch, given(answer) or has
-        assert has == {client.topic_id("orders-1"): [0], client.topic_id("orders-22"): [0]}
+        internal = client.topic_id("__consumer_offsets")
+        assert has == {client.topic_id("orders-1"): [0], client.topic_id("orders-22"): [0], internal: [0]}
 
 
 async def test_a_name_belongs_to_one_protocol_while_it_has_members() -> None:

@@ -67,6 +67,46 @@ async def test_groups_are_listed(crowd: Client, filters: dict[str, list[str]], n
     assert {each.group_id for each in answer.groups} == names
 
 
+READ_DESCRIBE_DELETE_AND_CONFIGS = 1 << 3 | 1 << 8 | 1 << 6 | 1 << 10 | 1 << 11
+NOT_ASKED = -(2**31)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_operations_on_a_group_are_told_when_asked(crowd: Client, asked: bool) -> None:
+    """All that a group supports, as there is no authorizer; of a group that does not exist nothing is known."""
+    request = DescribeGroupsRequest(groups=["classic", "none"], include_authorized_operations=asked)
+    answer = await crowd.call(request, 6)
+    expected = READ_DESCRIBE_DELETE_AND_CONFIGS if asked else NOT_ASKED
+    assert [each.authorized_operations for each in answer.groups] == [expected, NOT_ASKED]
+    modern = ConsumerGroupDescribeRequest(group_ids=["modern", "none"], include_authorized_operations=asked)
+    answer = await crowd.call(modern)
+    assert [each.authorized_operations for each in answer.groups] == [expected, NOT_ASKED]
+
+
+async def test_answers_about_thousands_of_groups_are_those_about_a_few(client: Client) -> None:
+    """They are made in several loop iterations, and encoded in pieces."""
+    await client.create("orders", partitions=1)
+    names = [f"g{at}" for at in range(700)]
+    for name in names:
+        assert codes(await client.call(commit(name, "orders", {0: 1}), 9)) == [0]
+    listed = (await client.call(ListGroupsRequest())).groups
+    assert sorted(each.group_id for each in listed) == sorted(names)
+    assert {(each.protocol_type, each.group_state, each.group_type) for each in listed} == {("", "Empty", "classic")}
+    nothing = await client.call(ListGroupsRequest(states_filter=["Stable"]))
+    assert (nothing.error_code, nothing.groups) == (0, [])
+    plus = (await client.call(ListGroupsPlusRequest(groups=[]))).groups
+    assert sorted(each.group_id for each in plus) == sorted(names)
+    described = (await client.call(DescribeGroupsRequest(groups=[*names, "none"]), 6)).groups
+    assert [each.group_id for each in described] == [*names, "none"]
+    assert [each.error_code for each in described] == [0] * 700 + [Error.GROUP_ID_NOT_FOUND]
+    deleted = (await client.call(DeleteGroupsRequest(groups_names=[*names, "none"]))).results
+    assert [(each.group_id, each.error_code) for each in deleted] == [
+        *((name, 0) for name in names),
+        ("none", Error.GROUP_ID_NOT_FOUND),
+    ]
+    assert (await client.call(ListGroupsRequest())).groups == []
+
+
 @pytest.mark.parametrize("version", range(6))
 async def test_every_version_of_a_list(crowd: Client, version: int) -> None:
     groups = {each.group_id: each for each in (await crowd.call(ListGroupsRequest(), version)).groups}

@@ -14,6 +14,7 @@ from kafkalite.protocol.messages.create_partitions import CreatePartitionsReques
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest
 from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.kit.server import Client, batch, running
@@ -346,3 +347,27 @@ async def test_the_tables_are_copied_a_few_times_per_request_and_not_per_topic(
             assert len(client.broker.image.topics) == (500 if change == client.create else 0)
             assert 1 <= len(copies) <= 4, copies
         assert client.broker.image.topics_by_id == {} == client.broker.image.topics_by_folded_name
+
+
+TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))  # all but those of clusters, see AclOperation
+CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+NOT_ASKED = -(2**31)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_operations_on_topics_and_cluster_are_told_when_asked(client: Client, asked: bool) -> None:
+    """All that they support, as there is no authorizer (AclEntry.supportedOperations)."""
+    await client.create("orders")
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name="orders")],
+        include_topic_authorized_operations=asked,
+        include_cluster_authorized_operations=asked,
+    )
+    answer = await client.call(request, 10)
+    expected = (TOPIC_OPERATIONS, CLUSTER_OPERATIONS) if asked else (NOT_ASKED, NOT_ASKED)
+    assert (answer.topics[0].topic_authorized_operations, answer.cluster_authorized_operations) == expected
+    cluster = await client.call(DescribeClusterRequest(include_cluster_authorized_operations=asked))
+    assert cluster.cluster_authorized_operations == expected[1]
+    topics = [DescribeTopicPartitionsRequest.TopicRequest(name="orders")]
+    described = await client.call(DescribeTopicPartitionsRequest(topics=topics))
+    assert described.topics[0].topic_authorized_operations == TOPIC_OPERATIONS

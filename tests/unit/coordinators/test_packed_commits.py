@@ -1,6 +1,8 @@
 """Commits in one piece against the common way: what is read, decided, stored, written and answered is the same."""
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -326,3 +328,35 @@ def test_an_answer_without_errors_is_made_once() -> None:
     ]
     assert done[0].answers[0].result is done[1].answers[0].result
     assert done[0].answers[0].result == CommitsDone(errors=(0,))
+
+
+def test_commit_above_the_bound_reserves_no_memory() -> None:
+    """A commit of 93 MiB once took 272 MiB before its number of partitions was looked at."""
+    script = """
+import re
+from kafkalite._speedups.packed_commits import read_packed
+
+def peak_kib():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+
+head = b"\\0\\1g" + b"\\0\\0\\0\\1" + b"\\0\\1m" + b"\\xff\\xff" + b"\\0\\0\\0\\1" + b"\\0\\1t"
+partition = bytes(4) + bytes(8) + bytes(4) + b"\\0\\0"
+body = bytearray(head + (2_000_000).to_bytes(4, "big") + partition * 2_000_000)
+before = peak_kib()
+assert read_packed(7, body, 201_000) is None
+print(peak_kib() - before)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert int(ended.stdout) < 4 * 1024
+
+
+@pytest.mark.parametrize("size", [10, 2_000_000])
+def test_commit_at_the_bound_is_read_and_one_above_is_not(size: int) -> None:
+    """Small ones are read once, large ones are validated before they are copied."""
+    text = "x" * min(size, 1_000)
+    request = _request([text] * (size // len(text)))
+    elements = 1 + len(request.topics[0].partitions)
+    body = encode(request, 9)
+    packed = read_packed(9, body, elements)
+    assert packed is not None and len(packed) == elements - 1
+    assert read_packed(9, body, elements - 1) is None

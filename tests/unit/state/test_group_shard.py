@@ -52,7 +52,7 @@ def run(machine: GroupShard, effects: Effects) -> list[object]:
 
 def test_a_group_of_offsets_alone_is_listed_as_empty() -> None:
     machine = shard(emptied("g"), committed("g"), committed("simple"))
-    assert machine.listed() == [Listed("g", "consumer", "Empty"), Listed("simple", "", "Empty")]
+    assert [*machine.listed()] == [Listed("g", "consumer", "Empty"), Listed("simple", "", "Empty")]
     assert machine.describe("simple") == Described("Empty")
     assert machine.describe("nobody") is None
     assert machine.names() == ["g", "simple"]

@@ -244,7 +244,7 @@ def test_topics_that_nobody_reads_disturb_nobody(rig: Rig) -> None:
 
 def test_a_pattern_is_resolved_before_the_first_generation(rig: Rig) -> None:
     rig.create(topics=(), pattern="a.*")
-    assert rig.shard.questions == [ResolvePatterns("g", ("a.*",))]
+    assert rig.shard.questions == [ResolvePatterns("g", ("a.*",), internal=False)]
     waiting = rig.ask("x")
     assert waiting in rig.shard.waiting
     rig.resolve("a")

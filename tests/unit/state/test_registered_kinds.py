@@ -37,7 +37,7 @@ def test_a_group_as_an_administrator_sees_it(rig: Rig) -> None:
     rig.register("x")
     seen = MemberSeen("x", "client", "host", {"b": (0, 1)})
     assert describe("g") == GroupSeen("g", "Stable", 1, "range", ("b",), 8_000, (seen,))
-    assert rig.shard.machine.listed() == [Listed("g", "consumer", "Stable", "registered")]
+    assert [*rig.shard.machine.listed()] == [Listed("g", "consumer", "Stable", "registered")]
 
 
 def join(rig: Rig) -> Joined:

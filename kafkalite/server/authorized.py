@@ -1,0 +1,30 @@
+"""What a client may do with a resource, as the bit field that describe requests ask for (KIP-430).
+
+There is no authorizer: a client may do all that a resource of its type supports. A request that does not ask for the
+field leaves it at the default of its schema, -2147483648.
+Source: AclOperation.java (codes), AclEntry.supportedOperations, AuthHelper.authorizedOperations.
+"""
+
+__all__ = ["CLUSTER_OPERATIONS", "GROUP_OPERATIONS", "TOPIC_OPERATIONS", "UNKNOWN_OPERATIONS", "if_asked"]
+
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(3, 10)
+DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(10, 13)
+
+UNKNOWN_OPERATIONS = -(2**31)
+
+
+def bit_field(*operations: int) -> int:
+    """The codes of operations as one number."""
+    return sum(1 << operation for operation in operations)
+
+
+GROUP_OPERATIONS = bit_field(READ, DESCRIBE, DELETE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+TOPIC_OPERATIONS = bit_field(READ, WRITE, CREATE, DESCRIBE, DELETE, ALTER, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+CLUSTER_OPERATIONS = bit_field(
+    CREATE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, ALTER, DESCRIBE
+)
+
+
+def if_asked(asked: bool, operations: int) -> int:
+    """The operations, or that nothing is known of them."""
+    return operations if asked else UNKNOWN_OPERATIONS
