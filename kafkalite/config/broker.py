@@ -65,6 +65,7 @@ class BrokerConfig:
     max_connections_per_ip_overrides: Mapping[str, int] = field(init=False, repr=False, compare=False)
     queued_max_request_bytes: int = field(init=False, repr=False, compare=False)
     connections_max_idle_ms: int = field(init=False, repr=False, compare=False)
+    kafkalite_client_timeout_max_ms: int = field(init=False, repr=False, compare=False)
     num_partitions: int = field(init=False, repr=False, compare=False)
     default_replication_factor: int = field(init=False, repr=False, compare=False)
     auto_create_topics_enable: bool = field(init=False, repr=False, compare=False)
@@ -204,6 +205,7 @@ PLAIN = (
     "max.connections.per.ip",
     "queued.max.request.bytes",
     "connections.max.idle.ms",
+    "kafkalite.client.timeout.max.ms",
     "num.partitions",
     "default.replication.factor",
     "auto.create.topics.enable",

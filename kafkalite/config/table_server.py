@@ -69,6 +69,9 @@ NETWORK = (
     Key("connections.max.idle.ms", LONG, 600_000, "After how long a silent connection is closed.", low=-1),
     Key("connection.failed.authentication.delay.ms", INT, 100, "How late a failed login is told.", low=0,
         standing=IDLE),
+    Key("kafkalite.client.timeout.max.ms", INT, 1_800_000,
+        "The longest time for which a client may have a request or a rebalance wait: max.wait.ms, rebalance timeouts.",
+        low=1),
     Key("request.timeout.ms", INT, 30_000, "How long a request of this broker may take.", low=1, standing=IDLE),
 )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Listening addresses: binding, accepting within limits, idle connections, and the drain at the end.
 
-Laws: at `max.connections` accepting waits until a connection goes; a host above its own limit is closed at once.
+Laws: at `max.connections` accepting waits until a connection goes; a host above its own limit is closed at once, and so
+is a connection that takes one of the last descriptors, which are kept for logs (`refuse_from`).
 Without descriptors a spare one is given up to take the waiting connection and close it, then accepting rests: the
 kernel reports a waiting connection again and again, and a loop that cannot take it would spin.
 """
@@ -12,6 +13,7 @@ import errno
 import logging
 import os
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -71,6 +73,7 @@ class Listener:
         *,
         reactor: Reactor | TransportHub | None = None,
         sockets: SocketOptions | None = None,
+        refuse_from: int | None = None,
     ) -> None:
         """Args:
         loop: the loop that will call us.
@@ -78,8 +81,10 @@ class Listener:
         limits: Kafka's defaults when None.
         reactor: the driver; a Reactor when None, a TransportHub for TLS.
         sockets: the system's own buffers when None.
+        refuse_from: a connection whose descriptor has this number or a higher one is closed at once; None: none is.
         """
         self.limits = limits or Limits()
+        self._refuse_from = sys.maxsize if refuse_from is None else refuse_from
         self._sockets = sockets or SocketOptions()
         self.reactor = reactor if reactor is not None else Reactor(loop, service, self.limits)
         self.reactor.on_closed = self._closed
@@ -211,6 +216,14 @@ class Listener:
             self._take(accepted, peer, door.name)
 
     def _take(self, accepted: socket.socket, peer: tuple[Any, ...], name: str) -> None:
+        if accepted.fileno() >= self._refuse_from:
+            accepted.close()
+            self.reactor.tell(
+                "descriptors",
+                f"connection of {peer[0]} refused: {self._refuse_from} file descriptors are open, the rest up to "
+                f"RLIMIT_NOFILE is kept for logs; raise the limit (ulimit -n, LimitNOFILE=)",
+            )
+            return
         host = peer[0].removeprefix("::ffff:") if "." in peer[0] else peer[0]
         limit = self.limits.connections_per_ip_overrides.get(host, self._connections_per_ip_max)
         if self.reactor.connections_of(host) >= limit:

@@ -16,6 +16,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.keys import ConfigError
 from kafkalite.model import Endpoint, Node
 from kafkalite.net.listener import Listener, SocketOptions
+from kafkalite.server.descriptors import descriptors_of_process
 
 LOGGER = logging.getLogger("kafkalite.server")
 LOCAL_ONLY = "localhost"
@@ -34,7 +35,10 @@ class Listening:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, service: Service, config: BrokerConfig) -> None:
         self._config = config
-        self._listener = Listener(loop, service, limits_of(config), sockets=sockets_of(config))
+        self.descriptors = descriptors_of_process()
+        self._listener = Listener(
+            loop, service, limits_of(config), sockets=sockets_of(config), refuse_from=self.descriptors.refuse_from
+        )
         self._advertised = {endpoint.listener: endpoint for endpoint in config.advertised_listeners}
         self.addresses: list[Endpoint] = []
 
@@ -42,6 +46,11 @@ class Listening:
         """Accept connections: on sockets from the service manager where there are any, else where the configuration
         says.
         """
+        if self.descriptors.limit is not None:
+            LOGGER.info(
+                "file descriptors: limit %d, %d kept for logs: connections are refused while %d are open",
+                *self.descriptors,
+            )
         for (_name, listening), endpoint in zip(inherited, self._config.listeners, strict=False):
             host, port = self._listener.inherit(listening, endpoint.listener)
             self.addresses.append(Endpoint(endpoint.listener, host, port))

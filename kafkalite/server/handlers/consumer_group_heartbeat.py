@@ -57,7 +57,7 @@ def command_of(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGr
         member_epoch=request.member_epoch,
         instance_id=request.instance_id,
         rack_id=request.rack_id,
-        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        rebalance_timeout_ms=min(request.rebalance_timeout_ms, call.broker.config.kafkalite_client_timeout_max_ms),
         subscribed_topic_names=None if names is None else tuple(names),
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,

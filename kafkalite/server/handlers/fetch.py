@@ -94,7 +94,9 @@ class PendingFetch:
         missing = self._missing if self._committed_only else None
         waiter = FetchWaiter(partitions, bytes_missing, self._wake, missing)
         self._call.reply.on_gone = waiter.drop
-        waiter.park(self._call.broker.clock, self._request.max_wait_ms / 1000)
+        broker = self._call.broker
+        wait_ms = min(self._request.max_wait_ms, broker.config.kafkalite_client_timeout_max_ms)
+        waiter.park(broker.clock, wait_ms / 1000)
 
     @property
     def _committed_only(self) -> bool:

@@ -55,7 +55,7 @@ def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse | Non
 def rebalance_timeout_ms(call: Call, request: JoinGroupRequest) -> int:
     """How long the others wait for this member."""
     given = request.rebalance_timeout_ms if call.version >= REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms
-    return max(0, given)
+    return max(0, min(given, call.broker.config.kafkalite_client_timeout_max_ms))
 
 
 def answer(call: Call, joined: Joined) -> JoinGroupResponse:

@@ -26,7 +26,9 @@ def register_consumer(call: Call, request: RegisterConsumerRequest) -> RegisterC
         topics=tuple(dict.fromkeys(request.topics)),
         claims=frozenset((topic.name, index) for topic in request.claimed_partitions for index in topic.partitions),
         session_timeout_ms=request.session_timeout_ms,
-        rebalance_timeout_ms=max(0, request.rebalance_timeout_ms),
+        rebalance_timeout_ms=max(
+            0, min(request.rebalance_timeout_ms, call.broker.config.kafkalite_client_timeout_max_ms)
+        ),
         client_id=call.client_id,
         client_host=call.client_host,
     )

@@ -16,6 +16,7 @@ from tests.kit.server import (
     fetched,
     outcomes,
     produce_request,
+    running,
     stopped_time,
     values_of,
 )
@@ -313,3 +314,10 @@ async def test_partitions_that_gave_records_go_last(ready: Client) -> None:
         request = fetch_request("t", session_id=full.session_id, session_epoch=epoch, max_bytes=1)
         firsts.append(next(key for key, part in fetched(await ready.call(request, 12)).items() if part.records))
     assert set(firsts[1:]) == {("t", 0), ("t", 1)}
+
+
+async def test_a_fetch_waits_no_longer_than_the_bound_of_client_timeouts() -> None:
+    async with running(settings={"kafkalite.client.timeout.max.ms": "100"}) as client:
+        await client.create("t")
+        part = only(await client.call(fetch_request("t", (0, 0), max_wait_ms=2**31 - 1), 12))
+        assert (part.error_code, values_of(part.records)) == (0, [])
