@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 BIN := .venv/bin
 FOREIGN := tests/kit/foreign.toml
 CYTHON := $(wildcard kafkalite/_speedups/*.pyx kafkalite/_speedups/*.pxd kafkalite/_speedups/*.h \
-	kafkalite/_speedups/src/*.c sdk/kafkalite_sdk/_speedups/*.pyx sdk/kafkalite_sdk/_speedups/*.pxd)
+	kafkalite/_speedups/src/*.c)
 STUBS := $(subst /,.,$(basename $(wildcard kafkalite/_speedups/*.pyi)))
 BUILD_EXT = $(BIN)/python setup.py -q build --parallel $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

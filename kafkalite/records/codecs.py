@@ -167,7 +167,11 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _decompress_block(block: Data, room: int, size_max: int) -> memoryview:
-    """One raw snappy block. The length it claims is believed only if snappy could produce it from so few bytes."""
+    """One raw snappy block. The length it claims is believed only if snappy could produce it from so few bytes.
+
+    By cramjam, which python-snappy is built on: it says the claimed length, and its result is not copied once more
+    with the interpreter's lock held (3.2 instead of 4.1 us for 32 KiB).
+    """
     import cramjam
 
     try:
@@ -199,11 +203,11 @@ def compress(codec: int, data: Data, level: int | None = None) -> bytes:
 
 
 def _compress_snappy(data: memoryview) -> bytes:
-    import cramjam
+    import snappy  # type: ignore[import-untyped]
 
     parts: list[Data] = [XERIAL_HEADER]
     for at in range(0, len(data), XERIAL_BLOCK_BYTES):
-        block = memoryview(cramjam.snappy.compress_raw(data[at : at + XERIAL_BLOCK_BYTES]))
+        block = snappy.compress(data[at : at + XERIAL_BLOCK_BYTES])
         parts += (INT32.pack(len(block)), block)
     return gathered(parts)
 
