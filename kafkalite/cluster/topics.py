@@ -4,6 +4,7 @@ Each topic of a request stands for itself: one may be refused while the others a
 image and to the hosted partitions only after the store has it, so that what a client was told survives a crash.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +20,7 @@ from kafkalite.errors import KafkaErrorCode, reason_of, shortened
 from kafkalite.state.placement import place
 from kafkalite.state.topic_names import complaint, folded, is_internal
 
+LOGGER = logging.getLogger("kafkalite.cluster")
 FIRST_EPOCH = 0
 PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each takes memory, nodes, and time of the loop
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
@@ -160,6 +162,7 @@ class Topics:
 
         def created(outcomes: list[Refusal | None]) -> None:
             if outcomes[0] is None:
+                LOGGER.info("created internal topic %s for its coordinator", topic.name)
                 topic.warn_of_one_replica(self._host.config, len(self._host.tables.brokers))
             then(outcomes[0])
 

@@ -12,6 +12,7 @@ from kafkalite.config.dynamic import describe_topic
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from kafkalite.server.call import Call
+from kafkalite.server.topic_log import log_created
 
 DEFAULT = -1
 
@@ -31,6 +32,8 @@ def create_topics(call: Call, request: CreateTopicsRequest) -> None:
     def created(outcomes: list[Refusal | None]) -> None:
         for new, refusal in zip(asked, outcomes, strict=True):
             results.append(refused(new.name, refusal) if refusal else described(call, new, request.validate_only))
+        if not request.validate_only:
+            log_created(call, [new.name for new, refusal in zip(asked, outcomes, strict=True) if not refusal])
         call.answer(CreateTopicsResponse(topics=results))
 
     call.broker.topics.create(asked, validate_only=request.validate_only, then=call.later(created))

@@ -11,6 +11,7 @@ from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafkalite.server.call import Call
+from kafkalite.server.topic_log import log_deleted
 
 BOTH_FORMS_SINCE = 6
 DISABLED_SINCE = 3  # older clients do not know the code
@@ -41,6 +42,7 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> None:
                 results.append(result(name, topic_id, outcome))
             else:
                 results.append(result(outcome, ids[outcome], next(outcomes)))
+        log_deleted(call, [name for name, refusal in zip(names, refusals, strict=True) if refusal is None])
         call.answer(DeleteTopicsResponse(responses=results))
 
     call.broker.topics.delete(names, then=call.later(deleted))

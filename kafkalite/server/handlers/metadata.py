@@ -16,6 +16,7 @@ from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRespon
 from kafkalite.server.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
 from kafkalite.server.call import OBJECTS_MAX, Call
 from kafkalite.server.handlers.described import describe_all
+from kafkalite.server.topic_log import log_created
 from kafkalite.state.topic_names import complaint, is_internal
 
 NAMES_EMPTY_MEANS_ALL = 0
@@ -55,9 +56,16 @@ def create_missing(call: Call, request: MetadataRequest, missing: list[str] | No
     if missing is None:
         call.answer(refused(request))
     elif missing:
-        call.broker.topics.create_on_demand(missing, call.later(partial(answer, call, request)))
+        call.broker.topics.create_on_demand(missing, call.later(partial(answer_created, call, request, missing)))
     else:
         answer(call, request, {})
+
+
+def answer_created(call: Call, request: MetadataRequest, missing: list[str], errors: Mapping[str, int]) -> None:
+    """Log which of the missing topics were created, and answer."""
+    topics = call.broker.image.topics
+    log_created(call, [name for name in dict.fromkeys(missing) if name in topics and name not in errors])
+    answer(call, request, errors)
 
 
 def by_id_only(wanted: MetadataRequest.MetadataRequestTopic) -> bool:

@@ -1,0 +1,30 @@
+"""Log lines of topics that a client created or deleted: which, from where, by what client id."""
+
+import logging
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalite.server.call import Call
+
+LOGGER = logging.getLogger("kafkalite.server")
+NAMES_PER_LINE = 100  # a request may name 10,000 topics
+
+
+def log_created(call: "Call", names: Iterable[str]) -> None:
+    """Log the topics that a request has created."""
+    topics = call.broker.image.topics
+    shown = (f"{name} ({len(topics[name].partitions)} partitions)" if name in topics else name for name in names)
+    _log(call, "created", shown)
+
+
+def log_deleted(call: "Call", names: Iterable[str]) -> None:
+    """Log the topics that a request has deleted."""
+    _log(call, "deleted", names)
+
+
+def _log(call: "Call", done: str, names: Iterable[str]) -> None:
+    rest = iter(names)
+    while some := list(islice(rest, NAMES_PER_LINE)):
+        LOGGER.info("client %r at %s %s topics: %s", call.client_id, call.client_host, done, ", ".join(some))
