@@ -83,9 +83,14 @@ class LogDirectory:
         self._lock = lock
 
     @property
+    def locked(self) -> bool:
+        """Whether the lock is held: without it, the directory may be another broker's."""
+        return self._lock is not None
+
+    @property
     def lock_file(self) -> File:
         """The lock, which is held."""
-        assert self._lock is not None, f"{self.path} is locked"
+        assert self._lock is not None, f"{self.path} is not locked"
         return self._lock
 
     def make(self) -> None:

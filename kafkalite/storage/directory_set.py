@@ -113,6 +113,10 @@ class LogDirectories:
         """Whether a log directory is left to work with."""
         return any(directory.online for directory in self._directories.values())
 
+    def is_locked(self, path: str) -> bool:
+        """Whether this broker holds the lock of a log directory."""
+        return self._directories[path].locked
+
     def lock_file(self, path: str) -> File:
         """The lock of a log directory, open since the start."""
         return self._directories[path].lock_file

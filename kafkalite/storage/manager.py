@@ -148,9 +148,12 @@ class LogManager(LogDirectories):
         self.holds.close()
 
     def close(self) -> None:
-        """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged."""
+        """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged.
+
+        Nothing is written after `unlock`: a second call does nothing, as another broker may use the directories.
+        """
         self.upkeep.close()
-        for path in self.online():
+        for path in filter(self.is_locked, self.online()):
             try:
                 logs = self.logs_of(path)
                 close_logs(self.disk, logs, self.lock_file(path), self.many_files)

@@ -422,3 +422,12 @@ def test_foreign_names_are_left_alone(tmp_path: Path, kit: Kit) -> None:
 def test_space(kit: Kit) -> None:
     total, free = kit.manager.space(kit.manager.directories()[0])
     assert 0 < free <= total
+
+
+def test_close_after_unlock_writes_nothing(kit: Kit) -> None:
+    kit.create(batches=2)
+    kit.manager.close()
+    kit.manager.unlock()
+    steps = kit.disk.steps
+    kit.manager.close()
+    assert kit.disk.steps == steps, "another broker may use the directory"
