@@ -19,8 +19,9 @@ def verify(unit: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-def test_the_unit_is_right() -> None:
-    done = verify(UNIT)
+@pytest.mark.parametrize("unit", [UNIT, UNIT.with_suffix(".socket")], ids=lambda unit: unit.name)
+def test_the_units_are_right(unit: Path) -> None:
+    done = verify(unit)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
