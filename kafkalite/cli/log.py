@@ -30,10 +30,11 @@ from kafkalite.cli.logfiles import (
 )
 from kafkalite.cli.logrecover import recover
 from kafkalite.cli.logstray import stray
+from kafkalite.cli.logtruncate import truncate
 from kafkalite.cli.logverify import verify
 from kafkalite.cli.smallfiles import reader_of
 from kafkalite.records import BatchPlace
-from kafkalite.storage import names
+from kafkalite.storage import checkpoints, names
 
 FOUND_WRONG = 1
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -54,6 +55,7 @@ Examples:
   kafkalite log recover data --dry-run
   kafkalite log adopt /var/lib/kafka --data data
   kafkalite log stray data
+  kafkalite log truncate data/orders-0
 """
 )
 def command() -> None:
@@ -64,6 +66,7 @@ command.add_command(verify)
 command.add_command(recover)
 command.add_command(adopt)
 command.add_command(stray)
+command.add_command(truncate)
 
 
 @command.command(
@@ -99,7 +102,7 @@ def dump(path: Path, records: bool, summary: bool, compacted: bool, as_json: boo
     except BrokenPipeError:
         raise
     except OSError as error:
-        fail(f"{error.filename or path}: {error.strerror or error}")
+        fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
     sys.exit(FOUND_WRONG if report.wrong else 0)
 
 
@@ -139,8 +142,9 @@ def read_group(
     disk: Disk, files: list[Path], *, compacted: bool, with_records: bool, advance: Callable[[int], object]
 ) -> Iterator[Event]:
     """All events of the files of one partition."""
-    named = names.parse_directory_name(files[0].resolve().parent.name)
-    kept = compacted or (named is not None and named[0] in COMPACTED_TOPICS)
+    directory = files[0].resolve().parent
+    named = names.parse_directory_name(directory.name)
+    kept = compacted or (named is not None and (named[0] in COMPACTED_TOPICS or was_cleaned(disk, directory, named)))
     log = LogReader(disk, compacted=kept, with_records=with_records, advance=advance)
     logs = {file.stem for file in files if file.suffix == names.LOG}
     for file in files:
@@ -152,6 +156,14 @@ def read_group(
         yield from read(disk, file, places)
         if file.suffix in (names.INDEX, names.TIME_INDEX) and len(files) > 1 and file.stem not in logs:
             yield Wrong(file, None, f"an index without its {file.stem}{names.LOG}")
+
+
+def was_cleaned(disk: Disk, directory: Path, named: tuple[str, int]) -> bool:
+    """Whether the cleaner's checkpoint names the partition: gaps between its offsets are no loss then."""
+    try:
+        return named in checkpoints.read_offsets(disk, str(directory.parent / checkpoints.CLEANER_OFFSETS), empty=True)
+    except checkpoints.BadCheckpoint:
+        return False
 
 
 class Report:

@@ -1,5 +1,6 @@
 """What the offline commands share: which log directory a path is in, its lock, and a bar while a person waits."""
 
+import asyncio
 import fcntl
 import os
 import sys
@@ -12,6 +13,8 @@ import click
 
 from kafkalite._speedups.file import Disk
 from kafkalite.cli.failure import fail
+from kafkalite.clock import LoopClock
+from kafkalite.server.inventory import compare
 from kafkalite.storage import names
 from kafkalite.storage.directories import LOCK
 
@@ -84,6 +87,19 @@ def progress(size: int, label: str = "reading", *, beside: bool = False) -> Iter
         return
     with click.progressbar(length=size, label=label, file=sys.stderr) as bar:
         yield bar.update
+
+
+def warnings_of(disk: Disk, log_dir: Path) -> list[str]:
+    """Where the journal and a log directory differ, and its strays; see `inventory.compare`. Raises OSError."""
+
+    async def compared() -> list[str]:
+        clock = LoopClock(asyncio.get_running_loop())
+        try:
+            return await compare(disk, clock, str(log_dir))
+        finally:
+            clock.close()
+
+    return asyncio.run(compared())
 
 
 def bytes_of_logs(target: Target) -> int:

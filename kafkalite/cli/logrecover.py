@@ -11,7 +11,7 @@ import click
 
 from kafkalite._speedups.file import Disk
 from kafkalite.cli.failure import fail
-from kafkalite.cli.logdirs import Target, bytes_of_logs, held, progress, target_of
+from kafkalite.cli.logdirs import Target, bytes_of_logs, progress, target_of, unused, warnings_of
 from kafkalite.clock import LoopClock, SystemRandom, ThreadOffload
 from kafkalite.cluster.store import ClusterStore
 from kafkalite.config.topic import TopicConfig
@@ -60,13 +60,15 @@ def recover(path: Path, dry_run: bool, threads: int, as_json: bool) -> None:
         fail(f"{loaded.error.filename or path}: {loaded.error.strerror or loaded.error}")
     say = say_json if as_json else say_text
     say(loaded, changes)
+    for warning in warnings_of(Disk(), target.log_dir):
+        click.echo(f"kafkalite: warning: {warning}", err=True)
     sys.exit(REFUSED if loaded.refused else 0)
 
 
 def dry(target: Target, threads: int) -> tuple[Loaded, list[dict[str, str]]]:
     """Recover on a disk that keeps its changes to itself."""
     disk = DryDisk()
-    with held(Disk(), target.log_dir), progress(bytes_of_logs(target), "checking", beside=True) as advance:
+    with unused(target.log_dir), progress(bytes_of_logs(target), "checking", beside=True) as advance:
         loaded = load_directories(disk, [str(target.log_dir)], lambda topic: TopicConfig(), threads, advance=advance)[0]
     for directory in loaded.to_delete:
         disk.remove_tree(directory)
@@ -126,6 +128,9 @@ def say_text(loaded: Loaded, changes: list[dict[str, str]]) -> None:
             click.echo(f"{directory}: {work_of(found)}")
     for directory, reason in sorted(loaded.refused.items()):
         click.secho(f"{directory}: cannot be recovered: {reason}", fg="red")
+        click.echo(
+            f"  restore it from a backup; `kafkalite log truncate {directory}` shows what can be kept without one"
+        )
     for change in changes:
         click.echo(f"would {change['verb']} {change['path']} {change['text']}".rstrip())
     dropped, count = loaded.bytes_dropped, len(loaded.progress)

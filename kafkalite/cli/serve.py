@@ -209,9 +209,21 @@ def say_first(config: BrokerConfig) -> None:
 
 def say_ready(broker: Broker) -> None:
     """What the start found, and on standard output that clients may come."""
-    LOGGER.info("%d partition(s) recovered", broker.partitions_count)
+    LOGGER.info("%s", start_line(broker))
     LOGGER.info("listening on %s", ", ".join(map(str, broker.addresses)))
     click.echo(f"kafkalite ready on {broker.address}")
+
+
+def start_line(broker: Broker) -> str:
+    """`loaded 51 partitions (clean shutdown), 1 offline`."""
+    offline = sum(bool(partition.error) for topic in broker.replicas for partition in topic.partitions)
+    count = broker.partitions_count - offline
+    partitions = f"{count} partition{'' if count == 1 else 's'}"
+    if all(loaded.clean or not loaded.progress for loaded in broker.loaded):
+        line = f"loaded {partitions} (clean shutdown)"
+    else:
+        line = f"recovered {partitions} after an unclean shutdown"
+    return f"{line}, {offline} offline: see the errors above" if offline else line
 
 
 def is_local(host: str) -> bool:

@@ -109,7 +109,7 @@ def test_it_starts_serves_and_ends_cleanly(serve: Serve, tmp_path: Path, sign: s
     for line in (
         f"kafkalite {VERSION} on Python",
         f"data in {tmp_path}/data",
-        "0 partition(s) recovered",
+        "loaded 0 partitions (clean shutdown)",
         f"listening on PLAINTEXT://{server.address}",
         f"{sign.name} received, shutting down",
         "ended cleanly",
@@ -148,7 +148,7 @@ def test_what_was_there_is_recovered(serve: Serve, tmp_path: Path) -> None:
     subprocess.run(command, input=b"one\ntwo\n", env=ENVIRON, check=True, timeout=TIMEOUT_S)
     assert first.stop() == 0
     second = serve()
-    assert "3 partition(s) recovered" in second.log()
+    assert "loaded 3 partitions (clean shutdown)" in second.log()
     command = [*COMMAND, "consume", "orders", "-e", "-b", second.address]
     read = subprocess.run(command, env=ENVIRON, check=True, timeout=TIMEOUT_S, capture_output=True)
     assert read.stdout == b"one\ntwo\n"

@@ -1,0 +1,78 @@
+"""The journal and a log directory compared, without changing either: what the next start would report.
+
+For `log verify` and `log recover --dry-run`; works on read-only copies.
+"""
+
+import os
+
+from kafkalite._speedups.file import Disk
+from kafkalite.clock import Clock
+from kafkalite.cluster.image import TopicImage
+from kafkalite.cluster.store import ClusterStore
+from kafkalite.coordination import journal
+from kafkalite.coordination.embedded import Embedded
+from kafkalite.coordination.layout import LayoutError
+from kafkalite.server.broker import JOURNAL
+from kafkalite.storage import checkpoints, names, strays
+from kafkalite.storage.directories import DirectoryError, LogDirectory
+
+
+async def compare(disk: Disk, clock: Clock, log_dir: str) -> list[str]:
+    """Warnings about a log directory, one line each: strays, and where the journal and the directory differ.
+
+    Without a journal, which is in another log directory then, only strays are reported. Raises OSError.
+    """
+    path = os.path.join(log_dir, JOURNAL)
+    found = [
+        f"{one.directory}: a stray; `kafkalite log stray {log_dir}` adopts or deletes it"
+        for one in strays.find(disk, log_dir)
+    ]
+    if not disk.exists(path):
+        return found
+    try:
+        loaded = journal.load(disk.read_bytes(path))
+        identity = LogDirectory(disk, log_dir).identity()
+        service = Embedded(clock, loaded.tree)
+        store = ClusterStore(service.connect(), clock)
+        store.register(-1 if identity is None else identity.broker_id)
+        topics = await store.topics()
+    except (journal.JournalError, LayoutError) as error:
+        return [*found, f"{path}: {error}; restore it from a backup"]
+    except DirectoryError as error:
+        return [*found, str(error)]
+    if loaded.torn:
+        text = (
+            f"its last {loaded.torn:,} bytes are an unfinished write; after a crash that is normal, a copy is partial"
+        )
+        found.append(f"{path}: {text}")
+    return [*found, *_unknown(disk, log_dir, topics), *_missing(disk, log_dir, topics, store)]
+
+
+def _unknown(disk: Disk, log_dir: str, topics: list[TopicImage]) -> list[str]:
+    ids = {(topic.topic_id, index) for topic in topics for index in range(len(topic.partitions))}
+    found = []
+    for name in sorted(disk.list(log_dir)):
+        key, directory = names.parse_directory_name(name), os.path.join(log_dir, name)
+        if key is None or not disk.is_dir(directory):
+            continue
+        try:
+            topic_id = checkpoints.read_topic_id(disk, directory)
+        except checkpoints.BadCheckpoint:
+            continue  # a violation of its own
+        if topic_id is not None and (topic_id, key[1]) not in ids:
+            text = "its topic is not in kafkalite.journal, perhaps an older copy; a start makes it a stray and keeps it"
+            found.append(f"{directory}: {text}")
+    return found
+
+
+def _missing(disk: Disk, log_dir: str, topics: list[TopicImage], store: ClusterStore) -> list[str]:
+    properties = disk.read_bytes(os.path.join(log_dir, checkpoints.META_PROPERTIES)).decode(errors="replace")
+    own = next((line[13:] for line in properties.splitlines() if line.startswith("directory.id=")), "")
+    found = []
+    for topic in topics:
+        for index in range(len(topic.partitions)):
+            directory = os.path.join(log_dir, names.directory_name(topic.name, index))
+            if store.noted_directory(topic.topic_id, index) in (own, log_dir) and not disk.exists(directory):
+                text = "is missing, so the partition will be offline; restore it, or delete the topic"
+                found.append(f"{directory}: {text}")
+    return found

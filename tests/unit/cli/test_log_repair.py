@@ -1,0 +1,117 @@
+"""What an operator does with a damaged or restored directory: verify, dry run, truncate, dump, delete the topic."""
+
+import asyncio
+import json
+import logging
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kafkalite._speedups.file import Disk
+from kafkalite.cli.main import main
+from kafkalite.server.broker import JOURNAL
+from kafkalite.storage.verify import verify_directory
+from tests.kit.server import batch, running
+
+NO_DELAY = {"log.segment.delete.delay.ms": "0"}
+SEGMENT = "00000000000000000000.log"
+
+
+def log(*args: object) -> Result:
+    return CliRunner().invoke(main, ["log", *map(str, args)])
+
+
+async def filled(data: Path) -> None:
+    """Topics a and b with ten records each; then the end of b-0 is lost, which had been synced."""
+    async with running(str(data)) as client:
+        await client.create("a", "b")
+        for topic in ("a", "b"):
+            for number in range(10):
+                await client.produce(topic, batch(b"%d" % number))
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    asyncio.run(filled(tmp_path / "data"))
+    os.truncate(tmp_path / "data/b-0" / SEGMENT, (tmp_path / "data/b-0" / SEGMENT).stat().st_size - 10)
+    return tmp_path / "data"
+
+
+async def served(data: Path, topic: str, delete: bool = False) -> list[bytes | None] | int:
+    """The records of partition 0 of a topic, or its error."""
+    async with running(str(data), NO_DELAY) as client:
+        partition = client.broker.replicas.partition(topic, b"", 0, by_id=False)
+        assert not isinstance(partition, int)
+        if delete:
+            assert (await client.delete(topic))[0].error_code == 0
+        return partition.error or await client.read(topic)
+
+
+def test_a_damaged_partition_is_offline_with_the_reason_and_what_to_do(
+    damaged: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "kafkalite"):
+        assert asyncio.run(served(damaged, "b")) == 56
+    (line,) = caplog.messages
+    assert "b-0 is offline" in line and "damaged at byte" in line and "missing" not in line
+    assert "backup" in line and f"kafkalite log truncate {damaged}/b-0" in line and "delete the topic" in line
+
+
+def test_the_rest_of_a_damaged_partition_is_served_after_a_truncation(damaged: Path) -> None:
+    before = {path: path.read_bytes() for path in damaged.rglob("*") if path.is_file()}
+    shown = log("truncate", damaged / "b-0")
+    assert shown.exit_code == 0 and "--to 9`" in shown.stdout, shown.output
+    assert {path: path.read_bytes() for path in damaged.rglob("*") if path.is_file()} == before
+    assert log("truncate", damaged / "b-0", "--to", 10).exit_code == 2
+    assert log("truncate", damaged, "--to", 1).exit_code == 2
+    done = log("truncate", damaged / "b-0", "--to", 7)
+    assert done.exit_code == 0, done.output
+    assert asyncio.run(served(damaged, "b")) == [b"%d" % number for number in range(7)]
+    assert asyncio.run(served(damaged, "a")) == [b"%d" % number for number in range(10)]
+    assert verify_directory(Disk(), str(damaged)) == []
+
+
+def test_a_topic_with_an_offline_partition_is_deleted_with_its_files(damaged: Path) -> None:
+    asyncio.run(served(damaged, "b", delete=True))
+    assert not (damaged / "b-0").exists()
+    assert asyncio.run(served(damaged, "a")) == [b"%d" % number for number in range(10)]
+    assert not list(damaged.glob("b-0*"))
+    assert verify_directory(Disk(), str(damaged)) == []
+
+
+def test_an_older_journal_is_reported_before_a_start(tmp_path: Path) -> None:
+    async def write(topic: str) -> None:
+        async with running(str(tmp_path)) as client:
+            await client.create(topic)
+            await client.produce(topic, batch(b"x"))
+
+    asyncio.run(write("a"))
+    older = (tmp_path / JOURNAL).read_bytes()
+    asyncio.run(write("b"))
+    for command in (("verify",), ("recover", "--dry-run")):
+        assert "warning" not in log(*command, tmp_path).output
+    (tmp_path / JOURNAL).write_bytes(older[:-5])
+    (tmp_path / "a-0").rename(tmp_path / "elsewhere")
+    for command in (("verify",), ("recover", "--dry-run")):
+        done = log(*command, tmp_path)
+        assert done.exit_code == 0, done.output
+        assert f"{tmp_path}/b-0: its topic is not in kafkalite.journal" in done.output
+        assert f"{tmp_path}/a-0: is missing" in done.output
+        assert "are an unfinished write" in done.output
+
+
+def test_a_compacted_topic_is_dumped_without_an_error(tmp_path: Path) -> None:
+    """NEWCOMER 1.3: what the cleaner removed is no gap."""
+    asyncio.run(filled(tmp_path))
+    first = (tmp_path / "a-0" / SEGMENT).read_bytes()
+    size = len(first) // 10
+    (tmp_path / "a-0" / SEGMENT).write_bytes(first[: 2 * size] + first[5 * size :])
+    for name in ("index", "timeindex"):
+        (tmp_path / "a-0" / SEGMENT).with_suffix(f".{name}").unlink()
+    assert log("dump", tmp_path, "--summary").exit_code == 1
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\na 0 9\n")
+    done = log("dump", tmp_path, "--summary", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout.splitlines()[-1])["wrong"] == 0
