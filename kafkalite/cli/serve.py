@@ -9,7 +9,6 @@ wrapper passes on what the terminal has already sent to the whole process group.
 
 import asyncio
 import errno
-import gc
 import ipaddress
 import logging
 import os
@@ -25,6 +24,7 @@ import uvloop
 
 from kafkalite._speedups.allocator import keep_freed
 from kafkalite._version import VERSION
+from kafkalite.cli.collector import Collector
 from kafkalite.cli.failure import fail
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.files import StaticConfig, load
@@ -39,7 +39,6 @@ DEFAULT_DATA = "./data"
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 REPEATED_S = 0.5  # how long a repeated signal belongs to the first one
 LOCAL_NAME = "localhost"
-COLLECT_AFTER = 20_000  # new objects: those of the requests of one pass are alive together, and are no garbage
 UNPRIVILEGED = 1024  # the first port that anybody may listen on, unless the system says otherwise
 KEPT_BYTES = 8 << 20  # of freed memory, in each thread's heap: the buffers of some batches
 
@@ -139,8 +138,7 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
 
     broker.on_failed = failed
     await broker.start(inherited=inherited)
-    gc.set_threshold(COLLECT_AFTER, 10, 10)
-    gc.freeze()  # what exists now stays: collections need not look at it again; not for a process that is not ours
+    Collector().install()
     try:
         say_ready(broker)
         notifier.ready(f"accepting on {broker.address}")

@@ -68,6 +68,21 @@ class ManyMembers(Hostile):
         client.join_consumers(joins)
 
 
+class NewGroups(Hostile):
+    """Many groups commit for the first time: all of them stay in memory, where the garbage collector looks at them."""
+
+    def __init__(self) -> None:
+        super().__init__("new-groups", "the first commits of 100,000 groups, 200 under way")
+
+    def prepare(self, turn: Turn) -> None:
+        with Client(turn.broker) as client:
+            client.create(["read"], 1)
+            client.commit(["first"], "read")
+
+    def attack(self, turn: Turn, client: Client) -> None:
+        client.commit(group_names("new", turn, turn.scaled(100_000, 5_000)), "read")
+
+
 class SessionsAfterStart(Hostile):
     """The broker starts with members in its log that never come back: all sessions expire together."""
 
@@ -101,6 +116,7 @@ LOADS = (
     SecondMember(1_000),
     SecondMember(5_000),
     ManyMembers(),
+    NewGroups(),
     SessionsAfterStart(10_000),
     SessionsAfterStart(20_000),
 )

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import deque
 from contextlib import ExitStack
+from dataclasses import astuple
 from typing import Any, NamedTuple
 
 from perf.loads.fairness.waits import Delay, Wait
@@ -47,12 +48,13 @@ class Stream:
     def __init__(self, host: str, port: int, request: bytes, interval_s: float, broker: Delay | None) -> None:
         self.socket = connect(host, port)
         self.waits: list[Wait] = []
+        self._port = port
         self._request, self._interval_s = request, interval_s
         self._broker = broker
         self._asked = deque[Asked]()
         self._tail = bytearray()
         self._now = self._broker_now_s = self._queued_s = 0.0
-        self.next_at = time.perf_counter() + interval_s
+        self.next_at = time.monotonic() + interval_s
 
     def ask(self, now: float, queued_s: float) -> None:
         """Send the requests whose moments have come; `queued_s`: how long this process queued for a core just now."""
@@ -79,15 +81,15 @@ class Stream:
         """From a request, of any stream to the same broker, to the responses that are being taken now."""
         wall_s = self._now - asked.planned
         queued_s = asked.queued_s + self._broker_now_s - asked.broker_s + self._queued_s
-        return Wait(wall_s, max(0.0, wall_s - queued_s))
+        return Wait(wall_s, max(0.0, wall_s - queued_s), asked.planned)
 
     def receive(self, queued_s: float) -> None:
         """Take what has come; `queued_s` as for `ask`. Raises ConnectionError when the server closed the connection."""
         data = self.socket.recv(1 << 16)
         if not data:
-            raise ConnectionError(f"the server on port {self.socket.getpeername()[1]} closed the connection")
+            raise ConnectionError(f"the server on port {self._port} closed the connection")
         self._tail += data
-        self._now, self._broker_now_s, self._queued_s = time.perf_counter(), self._broker_s(), queued_s
+        self._now, self._broker_now_s, self._queued_s = time.monotonic(), self._broker_s(), queued_s
         while len(self._tail) >= 4 and len(self._tail) - 4 >= (size := struct.unpack_from(">i", self._tail)[0]):
             response = bytes(self._tail[4 : 4 + size])
             del self._tail[: 4 + size]
@@ -109,7 +111,7 @@ def probe(streams: list[Stream], own: Delay) -> None:
     last_s = own.seconds()
     of_socket: dict[socket.socket, Stream] = {stream.socket: stream for stream in streams}
     while True:
-        pause = max(0.0, min(stream.next_at for stream in streams) - time.perf_counter())
+        pause = max(0.0, min(stream.next_at for stream in streams) - time.monotonic())
         ready = select.select((*of_socket, sys.stdin), (), (), pause)[0]
         now_s = own.seconds()
         queued_s, last_s = now_s - last_s, now_s
@@ -117,7 +119,7 @@ def probe(streams: list[Stream], own: Delay) -> None:
             break
         for each in ready:
             of_socket[each].receive(queued_s)
-        now = time.perf_counter()
+        now = time.monotonic()
         for stream in streams:
             stream.ask(now, queued_s)
     _drain(of_socket)
@@ -148,7 +150,7 @@ def main(streams: list[dict[str, Any]]) -> None:
         ]
         print("ready", flush=True)
         probe(made, own)
-    print(json.dumps([[(wait.wall_s, wait.net_s) for wait in stream.waits] for stream in made]))
+    print(json.dumps([[astuple(wait) for wait in stream.waits] for stream in made]))
 
 
 if __name__ == "__main__":

@@ -37,10 +37,14 @@ class Delay:
 
 @dataclass(frozen=True)
 class Wait:
-    """Seconds from the planned moment of a request to its response; `net_s` without those that both sides queued."""
+    """Seconds from the planned moment of a request to its response; `net_s` without those that both sides queued.
+
+    planned: the moment, by the monotonic clock that all processes of a machine share.
+    """
 
     wall_s: float
     net_s: float
+    planned: float = 0.0
 
 
 def summary_ms(waits: Sequence[Wait]) -> dict[str, float]:
