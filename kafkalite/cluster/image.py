@@ -69,7 +69,7 @@ class ClusterTables:
         self.brokers = brokers
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_folded_name: dict[str, TopicImage] = {}
-        self._by_id: dict[bytes, TopicImage] = {}
+        self.topics_by_id: dict[bytes, TopicImage] = {}
         self._bare = ClusterImage(cluster_id, controller_id, brokers)
         self._image: ClusterImage | None = None
         for topic in topics:
@@ -84,7 +84,7 @@ class ClusterTables:
             self._image = replace(
                 self._bare,
                 topics=MappingProxyType(dict(self.topics)),
-                topics_by_id=MappingProxyType(dict(self._by_id)),
+                topics_by_id=MappingProxyType(dict(self.topics_by_id)),
                 topics_by_folded_name=MappingProxyType(dict(self.topics_by_folded_name)),
             )
         return self._image
@@ -94,14 +94,14 @@ class ClusterTables:
         self._image = None
         old = self.topics.get(topic.name)
         if old is not None:
-            del self._by_id[old.topic_id]
-        self.topics[topic.name] = self._by_id[topic.topic_id] = topic
+            del self.topics_by_id[old.topic_id]
+        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
         self.topics_by_folded_name[folded(topic.name)] = topic
 
     def remove(self, name: str) -> None:
         """A topic is gone; KeyError when it was not there."""
         self._image = None
         gone = self.topics.pop(name)
-        del self._by_id[gone.topic_id]
+        del self.topics_by_id[gone.topic_id]
         if self.topics_by_folded_name[folded(name)] is gone:
             del self.topics_by_folded_name[folded(name)]

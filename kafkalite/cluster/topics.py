@@ -10,18 +10,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from kafkalite.clock import Random
+from kafkalite.clock import Outcome, Random
 from kafkalite.cluster.image import ClusterTables, PartitionImage, TopicImage
 from kafkalite.cluster.internal import INTERNAL_TOPICS, InternalTopic
 from kafkalite.cluster.turns import Turns
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import ConfigError, check_topic_configs
 from kafkalite.errors import KafkaErrorCode, reason_of, shortened
+from kafkalite.slicing import Slicer, Steps, finish
 from kafkalite.state.placement import place
 from kafkalite.state.topic_names import complaint, folded, is_internal
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 FIRST_EPOCH = 0
+CHANGES_AT_ONCE = 20  # of one request; each takes some 200 us
 PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each takes memory, nodes, and time of the loop
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
 
@@ -73,6 +75,7 @@ class MorePartitions:
 
 Outcomes = Callable[[list[Refusal | None]], None]
 Settle = Callable[[Refusal | None], None]
+Change = Callable[[Settle], None]
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
@@ -90,6 +93,7 @@ class Host(Protocol):
 
     config: BrokerConfig
     random: Random
+    slicer: Slicer
 
     @property
     def tables(self) -> ClusterTables: ...
@@ -136,8 +140,7 @@ class Topics:
         gather = Gather(len(asked), then)
         if gather.refused_all(excess(map(self._wanted, asked))):
             return
-        for at, new in enumerate(asked):
-            self._in_turn(new.name, partial(gather.put, at), partial(self._create, new, validate_only))
+        self._begin([new.name for new in asked], [partial(self._create, new, validate_only) for new in asked], gather)
 
     def create_on_demand(self, names: list[str], then: Callable[[dict[str, int]], None]) -> None:
         """Create topics that a Metadata request named, if the broker allows it; `then` gets the codes of the failed
@@ -171,16 +174,14 @@ class Topics:
     def delete(self, names: list[str], then: Outcomes) -> None:
         """Delete topics that exist; `then` gets one outcome each, None = gone."""
         gather = Gather(len(names), then)
-        for at, name in enumerate(names):
-            self._in_turn(name, partial(gather.put, at), partial(self._delete, name))
+        self._begin(names, [partial(self._delete, name) for name in names], gather)
 
     def grow(self, asked: list[MorePartitions], *, validate_only: bool, then: Outcomes) -> None:
         """Add partitions; `then` gets one outcome each, None = grown."""
         gather = Gather(len(asked), then)
         if gather.refused_all(excess(map(self._added, asked))):
             return
-        for at, more in enumerate(asked):
-            self._in_turn(more.name, partial(gather.put, at), partial(self._grow, more, validate_only))
+        self._begin([more.name for more in asked], [partial(self._grow, more, validate_only) for more in asked], gather)
 
     def configure(self, name: str, change: ConfigChange, *, validate_only: bool, then: Settle) -> None:
         """Set a topic's configs to what `change` makes of the present ones; in force once they are durable.
@@ -210,7 +211,26 @@ class Topics:
 
     # One change, in its turn.
 
-    def _in_turn(self, name: str, then: Settle, change: Callable[[Settle], None]) -> None:
+    def _begin(self, names: list[str], changes: list[Change], gather: Gather) -> None:
+        """Begin a change of each topic, over several loop iterations where they are many."""
+        steps = self._beginnings(names, changes, gather)
+        if len(names) <= CHANGES_AT_ONCE:
+            finish(steps)
+        else:
+            self._host.slicer.run(steps, Outcome.result)
+
+    def _beginnings(self, names: list[str], changes: list[Change], gather: Gather) -> Steps:
+        failure: Exception | None = None
+        for at, (name, change) in enumerate(zip(names, changes, strict=True)):
+            try:
+                self._in_turn(name, partial(gather.put, at), change)
+            except Exception as error:  # it has refused this change; the others are not held up by it
+                failure = failure or error
+            yield
+        if failure is not None:
+            raise failure
+
+    def _in_turn(self, name: str, then: Settle, change: Change) -> None:
         """Have `change` run when no other one of this topic does; it settles once, or raises RefusedError."""
 
         def step(end: Callable[[], None]) -> None:

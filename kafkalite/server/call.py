@@ -87,20 +87,21 @@ class Call:
         """Answer with the response that the generator `steps` returns; as `in_slices`."""
         self.in_slices(steps, objects, self.answer)
 
-    def in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object]) -> None:
+    def in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object], *, changes: bool = False) -> None:
         """Run a generator of this request, in several loop iterations where it touches many objects.
 
         Arguments:
             steps: yields after each object. It is closed early when the connection is gone.
             objects: how many it touches, about; at most OBJECTS_MAX are touched at once.
             then: called with what `steps` returns. What either of them raises ends the request.
+            changes: `steps` changes something, and runs to its end also when the connection is gone.
         """
         if objects <= OBJECTS_MAX:
             then(finish(steps))
             return
         ended = self.later(partial(self._sliced, then))
         job = self.broker.slicer.run(grouped(steps), ended)
-        if not job.ended:
+        if not job.ended and not changes:
             self.reply.on_gone = job.cancel
 
     def _sliced(self, then: Callable[[Any], object], outcome: Outcome) -> None:

@@ -2,8 +2,8 @@
 one that is named twice not at all, and the outcomes are answered together. Source: ConfigAdminManager.preprocess.
 """
 
-from collections import Counter
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlt
 from kafkalite.server.call import Call
 
 Response = TypeVar("Response", AlterConfigsResponse, IncrementalAlterConfigsResponse)
+OBJECTS_EACH = 10  # an alteration takes some 100 us
 Alter = Callable[[Any, Callable[[Refusal | None], None]], None]
 
 
@@ -26,12 +27,20 @@ def alter_each(call: Call, response: type[Response], resources: list[Any], alter
         alter: changes one and tells the outcome.
     """
     gather = Gather(len(resources), call.later(partial(answer, call, response, resources)))
-    times = Counter(map(identity, resources))
+    call.in_slices(altered(resources, alter, gather), OBJECTS_EACH * len(resources), lambda _none: None, changes=True)
+
+
+def altered(resources: list[Any], alter: Alter, gather: Gather) -> Generator[None, None, None]:
+    times: dict[tuple[int, str], int] = defaultdict(int)
+    for resource in resources:
+        times[identity(resource)] += 1
+        yield
     for at, resource in enumerate(resources):
         if times[identity(resource)] > 1:
             gather.put(at, Refusal(KafkaErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
         else:
             alter(resource, partial(gather.put, at))
+        yield
 
 
 def identity(resource: Any) -> tuple[int, str]:
@@ -40,16 +49,21 @@ def identity(resource: Any) -> tuple[int, str]:
 
 def answer(call: Call, response: type[Response], resources: list[Any], outcomes: list[Refusal | None]) -> None:
     """Send what became of each resource."""
-    call.answer(
-        response(
-            responses=[
-                response.AlterConfigsResourceResponse(
-                    error_code=refusal.error if refusal else 0,
-                    error_message=refusal.message if refusal else None,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-                for resource, refusal in zip(resources, outcomes, strict=True)
-            ]
+    call.answer_from(encoded(call, response, resources, outcomes), len(resources))
+
+
+def encoded(
+    call: Call, response: type[Response], resources: list[Any], outcomes: list[Refusal | None]
+) -> Generator[None, None, Response]:
+    responses = call.elements()
+    for resource, refusal in zip(resources, outcomes, strict=True):
+        responses.add(
+            response.AlterConfigsResourceResponse(
+                error_code=refusal.error if refusal else 0,
+                error_message=refusal.message if refusal else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
         )
-    )
+        yield
+    return response(responses=responses.finish())

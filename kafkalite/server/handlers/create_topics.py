@@ -5,7 +5,9 @@ configs; v7 topic ids. A name that is asked for twice in one request is INVALID_
 Kafka. Sources: KIP-4, ReplicationControlManager.
 """
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Generator
+from functools import partial
 
 from kafkalite.cluster.topics import NewTopic, Refusal, RefusedError
 from kafkalite.config.dynamic import describe_topic
@@ -15,6 +17,7 @@ from kafkalite.server.call import Call
 from kafkalite.server.topic_log import log_created
 
 DEFAULT = -1
+OBJECTS_EACH = 40  # a topic has some 35 settings
 
 Result = CreateTopicsResponse.CreatableTopicResult
 Config = Result.CreatableTopicConfigs
@@ -22,21 +25,49 @@ Config = Result.CreatableTopicConfigs
 
 def create_topics(call: Call, request: CreateTopicsRequest) -> None:
     """Create each topic by itself; the answer leaves when all of them are durable."""
-    twice = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
-    asked = [new_topic(topic) for topic in request.topics if topic.name not in twice]
-    results = [
-        Result(name=name, error_code=KafkaErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
-        for name in sorted(twice)
-    ]
+    objects = sum(1 + len(topic.assignments) for topic in request.topics)
+    call.in_slices(asked_topics(request), objects, partial(create, call, request), changes=True)
+
+
+def asked_topics(request: CreateTopicsRequest) -> Generator[None, None, tuple[list[str], list[NewTopic]]]:
+    """The names that are asked for twice, and the others' topics."""
+    times: dict[str, int] = defaultdict(int)
+    for topic in request.topics:
+        times[topic.name] += 1
+        yield
+    asked = []
+    for topic in request.topics:
+        if times[topic.name] == 1:
+            asked.append(new_topic(topic))
+        yield
+    return sorted(name for name, count in times.items() if count > 1), asked
+
+
+def create(call: Call, request: CreateTopicsRequest, found: tuple[list[str], list[NewTopic]]) -> None:
+    """Create the topics; the names that are asked for twice are refused."""
+    twice, asked = found
 
     def created(outcomes: list[Refusal | None]) -> None:
-        for new, refusal in zip(asked, outcomes, strict=True):
-            results.append(refused(new.name, refusal) if refusal else described(call, new, request.validate_only))
+        steps = results(call, request.validate_only, twice, list(zip(asked, outcomes, strict=True)))
         if not request.validate_only:
             log_created(call, [new.name for new, refusal in zip(asked, outcomes, strict=True) if not refusal])
-        call.answer(CreateTopicsResponse(topics=results))
+        call.answer_from(steps, OBJECTS_EACH * len(asked) + len(twice))
 
     call.broker.topics.create(asked, validate_only=request.validate_only, then=call.later(created))
+
+
+def results(
+    call: Call, validate_only: bool, twice: list[str], outcomes: list[tuple[NewTopic, Refusal | None]]
+) -> Generator[None, None, CreateTopicsResponse]:
+    topics = call.elements()
+    for name in twice:
+        topics.add(refused(name, Refusal(KafkaErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+        yield
+    for new, refusal in outcomes:
+        result = refused(new.name, refusal) if refusal else described(call, new, validate_only)
+        topics.add(result, 1 + len(result.configs or ()))
+        yield
+    return CreateTopicsResponse(topics=topics.finish())
 
 
 def new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
@@ -57,7 +88,7 @@ def refused(name: str, refusal: Refusal) -> Result:
 def described(call: Call, new: NewTopic, validate_only: bool) -> Result:
     """What was created (or would have been), with the configs in force."""
     try:
-        image = call.broker.topics.validated(new) if validate_only else call.broker.image.topics[new.name]
+        image = call.broker.topics.validated(new) if validate_only else call.broker.tables.topics[new.name]
     except (KeyError, RefusedError):  # deleted, or created by somebody else, while others of this request were made
         return Result(name=new.name, error_code=0, error_message=None)
     settings = describe_topic(call.broker.config, image.configs)

@@ -1,5 +1,7 @@
 """DeleteRecords, key 21, v0-2. Moves a partition's log start forward; -1 means up to the high watermark (KIP-107)."""
 
+from collections.abc import Generator
+
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kafkalite.server.call import Call
 
@@ -9,19 +11,22 @@ TopicResult = DeleteRecordsResponse.DeleteRecordsTopicResult
 PartitionResult = TopicResult.DeleteRecordsPartitionResult
 
 
-def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def delete_records(call: Call, request: DeleteRecordsRequest) -> None:
     """Move every named partition's log start, and answer where it is now."""
-    return DeleteRecordsResponse(
-        topics=[
-            TopicResult(
-                name=topic.name,
-                partitions=[
-                    delete_before(call, topic.name, asked.partition_index, asked.offset) for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    objects = sum(1 + len(topic.partitions) for topic in request.topics)
+    call.in_slices(deleted(call, request), objects, call.answer, changes=True)
+
+
+def deleted(call: Call, request: DeleteRecordsRequest) -> Generator[None, None, DeleteRecordsResponse]:
+    topics = call.elements()
+    for topic in request.topics:
+        partitions = call.elements()
+        for asked in topic.partitions:
+            partitions.add(delete_before(call, topic.name, asked.partition_index, asked.offset))
+            yield
+        topics.add(TopicResult(name=topic.name, partitions=partitions.finish()), 1 + len(topic.partitions))
+        yield
+    return DeleteRecordsResponse(topics=topics.finish())
 
 
 def delete_before(call: Call, topic: str, index: int, offset: int) -> PartitionResult:

@@ -5,7 +5,9 @@ is off every topic is refused, known or not: TOPIC_DELETION_DISABLED since v3, I
 ControllerApis.
 """
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Generator, Iterator
+from functools import partial
 
 from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
@@ -30,22 +32,32 @@ def delete_topics(call: Call, request: DeleteTopicsRequest) -> None:
         refusal = disabled(call.version)
         call.answer(DeleteTopicsResponse(responses=[result(name, topic_id, refusal) for name, topic_id in asked]))
         return
-    found = find_each(call, asked)
+    call.in_slices(find_each(call, asked), len(asked), partial(delete, call), changes=True)
+
+
+def delete(call: Call, found: dict[Asked, str | Refusal]) -> None:
+    """Delete the topics that were found."""
     names = [outcome for outcome in found.values() if isinstance(outcome, str)]
-    ids = {name: call.broker.image.topics[name].topic_id for name in names}
+    ids = {name: call.broker.tables.topics[name].topic_id for name in names}
 
     def deleted(refusals: list[Refusal | None]) -> None:
-        outcomes = iter(refusals)
-        results = []
-        for (name, topic_id), outcome in found.items():
-            if isinstance(outcome, Refusal):
-                results.append(result(name, topic_id, outcome))
-            else:
-                results.append(result(outcome, ids[outcome], next(outcomes)))
         log_deleted(call, [name for name, refusal in zip(names, refusals, strict=True) if refusal is None])
-        call.answer(DeleteTopicsResponse(responses=results))
+        call.answer_from(results(call, found, ids, iter(refusals)), len(found))
 
     call.broker.topics.delete(names, then=call.later(deleted))
+
+
+def results(
+    call: Call, found: dict[Asked, str | Refusal], ids: dict[str, bytes], refusals: Iterator[Refusal | None]
+) -> Generator[None, None, DeleteTopicsResponse]:
+    responses = call.elements()
+    for (name, topic_id), outcome in found.items():
+        if isinstance(outcome, Refusal):
+            responses.add(result(name, topic_id, outcome))
+        else:
+            responses.add(result(outcome, ids[outcome], next(refusals)))
+        yield
+    return DeleteTopicsResponse(responses=responses.finish())
 
 
 def disabled(version: int) -> Refusal:
@@ -55,10 +67,19 @@ def disabled(version: int) -> Refusal:
     return Refusal(code, "Topic deletion is disabled.")
 
 
-def find_each(call: Call, asked: list[Asked]) -> dict[Asked, str | Refusal]:
+def find_each(call: Call, asked: list[Asked]) -> Generator[None, None, dict[Asked, str | Refusal]]:
     """The topics' names, or what is wrong: also that one is asked for twice, be it by its name and by its id."""
-    found = {each: find(call, *each) for each in asked}
-    times, reached = Counter(asked), Counter(found.values())
+    found: dict[Asked, str | Refusal] = {}
+    times: dict[Asked, int] = defaultdict(int)
+    for each in asked:
+        times[each] += 1
+        if each not in found:
+            found[each] = find(call, *each)
+        yield
+    reached: dict[str | Refusal, int] = defaultdict(int)
+    for outcome in found.values():
+        reached[outcome] += 1
+        yield
 
     def judged(each: Asked, outcome: str | Refusal) -> str | Refusal:
         if times[each] > 1:
@@ -67,19 +88,22 @@ def find_each(call: Call, asked: list[Asked]) -> dict[Asked, str | Refusal]:
             return Refusal(KafkaErrorCode.INVALID_REQUEST, f"Topic '{outcome}' is named, and its id is given, too.")
         return outcome
 
-    return {each: judged(each, outcome) for each, outcome in found.items()}
+    for each, outcome in found.items():  # no key is added
+        found[each] = judged(each, outcome)
+        yield
+    return found
 
 
 def find(call: Call, name: str | None, topic_id: bytes) -> str | Refusal:
     """The topic's name, or what is wrong with how it was asked for."""
-    image = call.broker.image
+    tables = call.broker.tables
     if name is not None and any(topic_id):
         return Refusal(KafkaErrorCode.INVALID_REQUEST, "Name the topic or give its id, not both.")
     if name is not None:
-        return name if name in image.topics else Refusal(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return name if name in tables.topics else Refusal(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not any(topic_id):
         return Refusal(KafkaErrorCode.INVALID_REQUEST, "Neither a topic name nor an id was given.")
-    topic = image.topics_by_id.get(topic_id)
+    topic = tables.topics_by_id.get(topic_id)
     return topic.name if topic is not None else Refusal(KafkaErrorCode.UNKNOWN_TOPIC_ID)
 
 

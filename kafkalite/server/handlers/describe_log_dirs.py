@@ -3,46 +3,58 @@ KIP-827).
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafkalite.server.call import Call
+from kafkalite.server.elements import Elements
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = Result.DescribeLogDirsTopic
 Replica = Topic.DescribeLogDirsPartition
 
 
-def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> None:
     """Describe every log directory; a replica without files yet is listed, empty, where its files would go."""
+    if request.topics is None:
+        objects = sum(len(hosted.partitions) for hosted in call.broker.replicas)
+    else:
+        objects = sum(1 + len(topic.partitions) for topic in request.topics)
+    call.answer_from(described(call, request), objects)
+
+
+def described(call: Call, request: DescribeLogDirsRequest) -> Generator[None, None, DescribeLogDirsResponse]:
     logs = call.broker.logs
     fresh = logs.choose_directory()
-    held: dict[str, dict[str, list[Replica]]] = defaultdict(lambda: defaultdict(list))
+    held: dict[str, dict[str, Elements]] = defaultdict(lambda: defaultdict(call.elements))
     for partition in wanted(call, request):
+        yield
+        if partition is None:
+            continue
         path = fresh if partition.log is None else partition.log.root
         size = 0 if partition.log is None else partition.log.size
         if path is not None and (partition.log is not None or not partition.error):
-            held[path][partition.topic].append(
+            held[path][partition.topic].add(
                 Replica(partition_index=partition.index, partition_size=size, offset_lag=0, is_future_key=False)
             )
     return DescribeLogDirsResponse(results=[describe(call, path, held[path]) for path in logs.directories()])
 
 
-def wanted(call: Call, request: DescribeLogDirsRequest) -> Iterator[Partition]:
+def wanted(call: Call, request: DescribeLogDirsRequest) -> Iterator[Partition | None]:
+    """The partitions asked for; None for one that is not hosted."""
     if request.topics is None:
-        for hosted in call.broker.replicas:
+        for hosted in list(call.broker.replicas):
             yield from hosted.partitions
         return
     for topic in request.topics:
         for index in topic.partitions:
             partition = call.broker.replicas.partition(topic.topic, b"", index, by_id=False)
-            if isinstance(partition, Partition):
-                yield partition
+            yield partition if isinstance(partition, Partition) else None
 
 
-def describe(call: Call, path: str, topics: dict[str, list[Replica]]) -> Result:
+def describe(call: Call, path: str, topics: dict[str, Elements]) -> Result:
     logs = call.broker.logs
     total_bytes, usable_bytes = -1, -1
     if logs.is_online(path):
@@ -54,7 +66,7 @@ def describe(call: Call, path: str, topics: dict[str, list[Replica]]) -> Result:
     return Result(
         error_code=0 if online else KafkaErrorCode.KAFKA_STORAGE_ERROR,
         log_dir=path,
-        topics=[Topic(name=name, partitions=replicas) for name, replicas in sorted(topics.items())],
+        topics=[Topic(name=name, partitions=replicas.finish()) for name, replicas in sorted(topics.items())],
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
     )

@@ -2,6 +2,8 @@
 (KIP-664).
 """
 
+from collections.abc import Generator
+
 from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from kafkalite.server.call import Call
 
@@ -10,18 +12,28 @@ PartitionResponse = TopicResponse.PartitionResponse
 ProducerState = PartitionResponse.ProducerState
 
 
-def describe_producers(call: Call, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def describe_producers(call: Call, request: DescribeProducersRequest) -> None:
     """List every partition's active producers."""
+    call.answer_from(described(call, request), sum(1 + len(topic.partition_indexes) for topic in request.topics))
+
+
+def described(call: Call, request: DescribeProducersRequest) -> Generator[None, None, DescribeProducersResponse]:
     # Each once: an answer may be thousands of times as long as the number that asks for it.
     asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(name=name, partitions=[producers_of(call, name, index) for index in indexes])
-            for name, indexes in asked.items()
-        ]
-    )
+        yield
+    topics = call.elements()
+    for name, indexes in asked.items():
+        partitions, structs = call.elements(), 1
+        for index in indexes:
+            found = producers_of(call, name, index)
+            partitions.add(found, 1 + len(found.active_producers))
+            structs += 1 + len(found.active_producers)
+            yield
+        topics.add(TopicResponse(name=name, partitions=partitions.finish()), structs)
+        yield
+    return DescribeProducersResponse(topics=topics.finish())
 
 
 def producers_of(call: Call, topic: str, index: int) -> PartitionResponse:

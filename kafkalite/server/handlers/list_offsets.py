@@ -9,8 +9,8 @@ UnifiedLog.fetchOffsetByTimestamp.
 """
 
 import logging
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Generator
 
 from kafkalite._speedups.segment import Cold
 from kafkalite.clock import Outcome
@@ -97,11 +97,13 @@ class LookUps:
 
     def start(self) -> None:
         """Look up what the loop can, and have jobs do the rest."""
-        if self._go_on(Outcome()):
-            self._then()
+        self._go_on(Outcome())
 
-    def _go_on(self, outcome: Outcome) -> bool:
-        """Look up until all is known; False where a job is under way."""
+    def _go_on(self, outcome: Outcome) -> None:
+        self._call.in_slices(self._steps(outcome), len(self._left), self._wait)
+
+    def _steps(self, outcome: Outcome) -> Generator[None, None, Batch | Cold | None]:
+        """Look up until all is known, or until a job is needed: what it must bring or search."""
         while self._left:
             look_up = self._left[0]
             try:
@@ -109,34 +111,72 @@ class LookUps:
             except (OSError, BatchError) as failure:
                 look_up.fail(failure)
                 wanted = None
-            if isinstance(wanted, Cold):
-                self._call.reply.on_gone = self._call.broker.cold_reads.bring(wanted, self._searched)
-                return False
             if wanted is not None:
-                job = (first_record, wanted, look_up.timestamp, look_up.log_start_offset)
-                self._call.broker.offload.run(*job, done=self._searched)
-                return False
+                return wanted
             self._left.popleft()
             outcome = Outcome()
-        return True
+            yield
+        return None
+
+    def _wait(self, wanted: Batch | Cold | None) -> None:
+        """Have a job do what the loop cannot; go on with the response where nothing is left."""
+        if isinstance(wanted, Cold):
+            self._call.reply.on_gone = self._call.broker.cold_reads.bring(wanted, self._searched)
+        elif wanted is not None:
+            look_up = self._left[0]
+            job = (first_record, wanted, look_up.timestamp, look_up.log_start_offset)
+            self._call.broker.offload.run(*job, done=self._searched)
+        else:
+            self._then()
 
     def _searched(self, outcome: Outcome) -> None:
         self._call.reply.on_gone = None
         try:
-            if self._go_on(outcome):
-                self._then()
+            self._go_on(outcome)
         except Exception as error:
             self._call.fail(error)
 
 
 def list_offsets(call: Call, request: ListOffsetsRequest) -> None:
     """Look every partition up in its own log; one that is asked for twice is refused, as Kafka does."""
+    objects = sum(1 + len(topic.partitions) for topic in request.topics)
+    look_ups: list[LookUp] = []
+
+    def found(topics: list[TopicResponse]) -> None:
+        LookUps(call, look_ups, lambda: call.answer_from(encoded(call, topics), objects)).start()
+
+    call.in_slices(placed(call, request, look_ups), objects, found)
+
+
+def encoded(call: Call, topics: list[TopicResponse]) -> Generator[None, None, ListOffsetsResponse]:
+    """The response, in pieces where it is large."""
+    answered = call.elements()
+    for topic in topics:
+        partitions = call.elements()
+        for partition in topic.partitions:
+            partitions.add(partition)
+            yield
+        answered.add(TopicResponse(name=topic.name, partitions=partitions.finish()), 1 + len(topic.partitions))
+        yield
+    return ListOffsetsResponse(topics=answered.finish())
+
+
+def placed(
+    call: Call, request: ListOffsetsRequest, look_ups: list[LookUp]
+) -> Generator[None, None, list[TopicResponse]]:
+    """The outcomes of all partitions, but for what must be looked up for them: that is added to `look_ups`."""
     committed_only = request.isolation_level == READ_COMMITTED
-    times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
-    topics, look_ups = [], []
+    times: dict[tuple[str, int], int] = defaultdict(int)
     for topic in request.topics:
-        answers = []
         for asked in topic.partitions:
+            times[topic.name, asked.partition_index] += 1
+            yield
+    topics = []
+    for topic in request.topics:
+        answers: list[PartitionResponse] = []
+        topics.append(TopicResponse(name=topic.name, partitions=answers))
+        for asked in topic.partitions:
+            yield
             answer = PartitionResponse(partition_index=asked.partition_index)
             answers.append(answer)
             if times[topic.name, asked.partition_index] > 1:
@@ -147,8 +187,7 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> None:
             if isinstance(partition, Partition) and not answer.error_code:
                 look_up = find(answer, partition, asked.timestamp, committed_only)
                 look_ups += [] if look_up is None else [look_up]
-        topics.append(TopicResponse(name=topic.name, partitions=answers))
-    LookUps(call, look_ups, lambda: call.answer(ListOffsetsResponse(topics=topics))).start()
+    return topics
 
 
 def error_of(partition: Partition | int, asked: PartitionRequest, version: int) -> int:

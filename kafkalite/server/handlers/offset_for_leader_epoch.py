@@ -5,6 +5,8 @@ Version notes: v2 current leader epoch; v3 replica id; v4 flexible. Sources: KIP
 UnifiedLog.endOffsetForEpoch.
 """
 
+from collections.abc import Generator
+
 from kafkalite.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -17,20 +19,21 @@ TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 EpochEndOffset = TopicResult.EpochEndOffset
 
 
-def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> None:
     """Answer the end offset of the largest epoch not above the one asked for."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            TopicResult(
-                topic=topic.topic,
-                partitions=[
-                    end_of_epoch(call, topic.topic, asked.partition, asked.current_leader_epoch, asked.leader_epoch)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    call.answer_from(ends(call, request), sum(1 + len(topic.partitions) for topic in request.topics))
+
+
+def ends(call: Call, request: OffsetForLeaderEpochRequest) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+    topics = call.elements()
+    for topic in request.topics:
+        found = call.elements()
+        for asked in topic.partitions:
+            found.add(end_of_epoch(call, topic.topic, asked.partition, asked.current_leader_epoch, asked.leader_epoch))
+            yield
+        topics.add(TopicResult(topic=topic.topic, partitions=found.finish()), 1 + len(topic.partitions))
+        yield
+    return OffsetForLeaderEpochResponse(topics=topics.finish())
 
 
 def end_of_epoch(call: Call, topic: str, index: int, current_leader_epoch: int, leader_epoch: int) -> EpochEndOffset:

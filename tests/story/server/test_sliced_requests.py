@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from kafkalite.cluster import topics
+from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest
+from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
+from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest
 from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kafkalite.protocol.schema import Request
 from kafkalite.server import call as call_module
 from kafkalite.server import elements
 from kafkalite.server.handlers import describe_topic_partitions
 from kafkalite.slicing import Steps, grouped
-from tests.kit.server import ANSWER_S, Client, Hub, Wire, batch
+from tests.kit.server import ANSWER_S, NOW_MS, Client, Hub, Wire, batch
 
 TOPICS = ("a", "b", "c", "d")
 PARTITIONS = 5
@@ -66,8 +75,8 @@ def iterations(monkeypatch: pytest.MonkeyPatch, full: Client) -> Iterations:
 
 
 def metadata(*names: str) -> MetadataRequest:
-    topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names] if names else None
-    return MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    named = [MetadataRequest.MetadataRequestTopic(name=name) for name in names] if names else None
+    return MetadataRequest(topics=named, allow_auto_topic_creation=False)
 
 
 def configs(*keys: str) -> DescribeConfigsRequest:
@@ -90,6 +99,31 @@ def partitions_of(*names: str, limit: int = 7, cursor: tuple[str, int] | None = 
     )
 
 
+def asked(request: type[Any], topic: str, name: str, partition: str, **of_partition: Any) -> Request:
+    """A request of many versions' shape: partitions 0 to 6 of some topics, one of which is not there."""
+    topic_class = getattr(request, topic)
+    named = [
+        topic_class(
+            **{name: each},
+            partitions=[getattr(topic_class, partition)(**{INDEX[request]: at}, **of_partition) for at in range(7)],
+        )
+        for each in ("a", "c", "missing", "b", "a")
+    ]
+    more = {"replica_id": -1} if request is not DeleteRecordsRequest else {"timeout_ms": 1000}
+    return request(topics=named, **more)
+
+
+INDEX: dict[type[Request], str] = {
+    ListOffsetsRequest: "partition_index",
+    DeleteRecordsRequest: "partition_index",
+    OffsetForLeaderEpochRequest: "partition",
+}
+OFFSETS = (ListOffsetsRequest, "ListOffsetsTopic", "name", "ListOffsetsPartition")
+EPOCHS = (OffsetForLeaderEpochRequest, "OffsetForLeaderTopic", "topic", "OffsetForLeaderPartition")
+DELETION = (DeleteRecordsRequest, "DeleteRecordsTopic", "name", "DeleteRecordsPartition")
+PRODUCERS = DescribeProducersRequest.TopicRequest
+DIRECTORIES = DescribeLogDirsRequest.DescribableLogDirTopic
+
 REQUESTS: list[tuple[Request, int]] = [
     *((metadata(), version) for version in (1, 8, 12)),
     (metadata("d", "a", "missing", "a", "not/valid", "b"), 12),
@@ -98,19 +132,52 @@ REQUESTS: list[tuple[Request, int]] = [
     (partitions_of(), 0),
     (partitions_of(limit=2000), 0),
     (partitions_of("c", "b", "missing", cursor=("b", 4)), 0),
+    *((asked(*OFFSETS, timestamp=timestamp), 7) for timestamp in (-1, -2, -3, NOW_MS)),
+    (asked(*EPOCHS, current_leader_epoch=0, leader_epoch=0), 4),
+    (asked(*DELETION, offset=1), 2),
+    (DescribeProducersRequest(topics=[PRODUCERS(name=name, partition_indexes=[0, 1, 9]) for name in "abca"]), 0),
+    (DescribeLogDirsRequest(topics=None), 4),
+    (DescribeLogDirsRequest(topics=[DIRECTORIES(topic=name, partitions=[0, 1, 9]) for name in "bac"]), 4),
 ]
 
 
 @pytest.mark.parametrize(("request_", "version"), REQUESTS, ids=lambda value: type(value).__name__)
 async def test_sliced_answer_is_the_answer_at_once(
-    full: Client, iterations: Iterations, request_: Request, version: int
+    full: Client, iterations: Iterations, monkeypatch: pytest.MonkeyPatch, request_: Request, version: int
 ) -> None:
+    monkeypatch.setattr(full.broker.logs, "space", lambda path: (2, 1))  # others use the disk, too
     at_once = await full.call(request_, version)
     assert iterations.steps == 0
     iterations.slice_all()
     for _ in range(2):  # also from what the first one kept
         assert await full.call(request_, version) == at_once
     assert iterations.steps > len(TOPICS)
+
+
+async def test_sliced_changes_of_topics_are_answered_in_order(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    Iterations(monkeypatch, client).slice_all()
+    monkeypatch.setattr(topics, "CHANGES_AT_ONCE", 0)
+    names = ["a", "b", "a", "not/valid", "c"]
+    created = [(found.name, found.error_code, len(found.configs or ())) for found in await client.create(*names)]
+    settings = created[-1][2]
+    assert settings > 0 and created == [("a", 42, 0), ("b", 0, settings), ("not/valid", 17, 0), ("c", 0, settings)]
+    deleted = [(found.name, found.error_code) for found in await client.delete("b", "a", "c", "c")]
+    assert deleted == [("b", 0), ("a", 3), ("c", 42)]
+    assert set(client.broker.image.topics) == {"c"}
+
+
+async def test_sliced_alterations_end_without_their_connection(full: Client, iterations: Iterations, hub: Hub) -> None:
+    iterations.slice_all()
+    resource = AlterConfigsRequest.AlterConfigsResource
+    config = resource.AlterableConfig(name="retention.ms", value="7")
+    resources = [resource(resource_type=2, resource_name=name, configs=[config]) for name in TOPICS]
+    wire = Wire(hub)
+    wire.send((AlterConfigsRequest(resources=resources, validate_only=False), 2))
+    await steps(iterations, 3)
+    wire.hang_up()
+    async with asyncio.timeout(ANSWER_S):
+        while any(topic.configs["retention.ms"] != "7" for topic in full.broker.image.topics.values()):
+            await asyncio.sleep(0)
 
 
 async def steps(iterations: Iterations, count: int) -> None:
@@ -130,12 +197,14 @@ async def test_metadata_is_of_one_moment_whatever_changes_meanwhile(
     full.broker.descriptions.forget("d")
     wire.send((metadata(), 12))
     await steps(iterations, 3)
-    await full.delete("a", "d")
-    await full.create("d", "e", partitions=2)
+    old = full.broker.image.topics["d"]
+    for name in ("a", "d"):
+        full.broker.topic_gone(name)
+    full.broker.topic_changed(replace(old, topic_id=bytes(range(16)), partitions=old.partitions[:2]))
     assert wire.answers() == []
     assert (await wire.answer()).topics == before.topics
     after = {topic.name: len(topic.partitions) for topic in (await full.call(metadata(), 12)).topics}
-    assert after == {"b": PARTITIONS, "c": PARTITIONS, "d": 2, "e": 2}
+    assert after == {"b": PARTITIONS, "c": PARTITIONS, "d": 2}
 
 
 async def test_request_of_a_closed_connection_ends(full: Client, iterations: Iterations, hub: Hub) -> None:
