@@ -3,7 +3,8 @@ of README.md (every ```python block; one with tests in it is run by pytest, with
 that run by themselves, beside a broker; the other ```python blocks there show signatures.
 
 A block runs in a scratch directory with the checkout's own `kafkalite` and `make`. What listens on localhost:9092 for
-the reader listens on a free port here. A command that serves runs until the block ends, and has to end cleanly then.
+the reader listens on a free port here. A command that serves runs until the block ends or says `kill %1`, and has to
+end cleanly then.
 """
 
 import os
@@ -23,6 +24,7 @@ ADDRESS = "localhost:9092"
 # Too long for a test, or the very run this is part of.
 LEFT_OUT = {"make test", "make bench", "make compare", "make torture"}
 SERVES = re.compile(r"^(?:make run|kafkalite serve)\b(?!.*--help)")
+STOPS = "kill %1"  # as the reader stops what a line that ends with & has begun
 READY = "kafkalite ready on"
 TIMEOUT_S = 120
 
@@ -107,6 +109,8 @@ class Shell:
                 line = command.replace(ADDRESS, self.address)
                 if SERVES.match(line):
                     self._serve(line)
+                elif line == STOPS:
+                    self._stop()
                 else:
                     self._wait_for(line)
         finally:
@@ -129,7 +133,8 @@ class Shell:
         self.servers.append(server)
 
     def _stop(self) -> None:
-        for server in self.servers:
+        while self.servers:
+            server = self.servers.pop()
             server.send_signal(signal.SIGTERM)
             try:
                 code = server.wait(TIMEOUT_S)
