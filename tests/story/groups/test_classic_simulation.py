@@ -16,7 +16,6 @@ from kafkalite.state.classic_group import Group
 from kafkalite.state.classic_groups import ClassicGroups, CommitJudged
 from kafkalite.state.classic_requests import Joined
 from kafkalite.state.classic_table import TRANSITIONS, Event, State
-from kafkalite.state.effects import Effects
 from kafkalite.state.group_records import ClassicGroup
 from tests.kit.whims import Doings
 from tests.story.groups.consumers import REBALANCE_MAX_MS, Consumer
@@ -217,7 +216,7 @@ def test_random_histories_keep_the_laws_and_take_every_transition(lives: int, mi
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart nobody is watched."""
-    monkeypatch.setattr(Group, "loaded", lambda group, now: Effects())
+    monkeypatch.setattr(Group, "loaded", lambda group, now: iter(()))
 
 
 def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from kafkalite.state.consumer_queries import check_commit, deletion, fence_owner
 from kafkalite.state.consumer_reconciliation import TRANSITIONS
 from kafkalite.state.consumer_requests import ConsumerGroupSettings
 from kafkalite.state.consumer_state import ConsumerGroupState
-from kafkalite.state.effects import Effects
 from tests.kit.consumer_groups import Client, FakeTopics, Shard, durable
 from tests.kit.whims import Doings
 from tests.story.groups.lives import Taken, assert_finds, live_all, live_through
@@ -245,7 +244,7 @@ def overlook_owners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart no session is watched."""
-    monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: Effects())
+    monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: iter(()))
 
 
 @pytest.mark.parametrize("plant", [hand_over_at_once, overlook_owners, lose_timers_at_load])

@@ -24,7 +24,6 @@ from kafkalite.state.consumer_classic_table import TRANSITIONS as MIXED_ROWS
 from kafkalite.state.consumer_groups import SESSION, ConsumerGroups
 from kafkalite.state.consumer_queries import CommitCheck
 from kafkalite.state.consumer_requests import ConsumerGroupSettings, MigrationPolicy
-from kafkalite.state.effects import Effects
 from kafkalite.state.group_records import CLASSIC, CONSUMER
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import OffsetSettings
@@ -345,8 +344,8 @@ def give_all_to_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart nobody is watched."""
-    monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: Effects())
-    monkeypatch.setattr(Group, "loaded", lambda machine, now: Effects())
+    monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: iter(()))
+    monkeypatch.setattr(Group, "loaded", lambda machine, now: iter(()))
 
 
 def forget_to_watch_the_converted(monkeypatch: pytest.MonkeyPatch) -> None:
