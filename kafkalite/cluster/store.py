@@ -8,7 +8,7 @@ retriable error and the next look tells the truth. Sources: ZkData.scala, KafkaZ
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -198,17 +198,26 @@ class ClusterStore:
             return False
         return True
 
-    def note_directory(self, topic_id: bytes, partition: int, directory: str, then: Done) -> None:
-        """Note where a partition's files are. A deletion asked for meanwhile removes this node, too."""
-        self._noted[topic_id][partition] = directory
+    def note_directories(self, partitions: Iterable[tuple[bytes, int]], directory: str, then: Done) -> None:
+        """Record where the files of partitions are, in one transaction: all or none.
+
+        Arguments:
+            partitions: topic id and index of each. A deletion asked for meanwhile removes its node, too.
+            directory: the id of the log directory.
+        """
+        recorded = list(partitions)
+        for topic_id, partition in recorded:
+            self._noted[topic_id][partition] = directory
 
         def noted(error: int) -> None:
-            if error and topic_id in self._noted:
-                self._noted[topic_id].pop(partition, None)
+            if error:
+                for topic_id, partition in recorded:
+                    if topic_id in self._noted:
+                        self._noted[topic_id].pop(partition, None)
             then(error)
 
-        operation = layout.note_directory(topic_id, partition, self._broker_id, directory)
-        self._session.multi([operation], answered(noted))
+        operations = [layout.note_directory(*each, self._broker_id, directory) for each in recorded]
+        self._session.multi(operations, answered(noted))
 
     # Brokers.
 

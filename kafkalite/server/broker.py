@@ -156,12 +156,13 @@ class Broker:
         # Syncs that acknowledgements wait for: no other job keeps them waiting, nor one log directory the others.
         jobs = ThreadOffload(loop, ROUNDS * len(self.config.log_dirs), raised=self._raised, name="kafkalite-sync")
         self.syncs = syncer_for(self.disk, self.config.log_dirs, loop, jobs, self._raised)
-        # Deletions of thousands of partitions take seconds, and nothing waits for them.
+        # Thousands of partitions take seconds to create or delete: no other job waits behind them.
+        self._creations = ThreadOffload(loop, len(self.config.log_dirs), self._raised, name="kafkalite-create")
         self._removals = ThreadOffload(loop, 1, self._raised, name="kafkalite-remove", prepare=be_nice)
         self._log = LimitedLog(LOGGER, self.clock)
         self.logs = LogManager(
             self.disk, self.config.log_dirs, self.clock, self.offload, self.random,
-            syncs=self.syncs, removals=self._removals, on_offline=self._logs_offline,
+            syncs=self.syncs, creations=self._creations, removals=self._removals, on_offline=self._logs_offline,
         )  # fmt: skip
         self.replicas.flusher = self.logs.flusher
         self.cold_reads = ColdReads(self.offload, holds=self.logs.holds)
@@ -200,6 +201,8 @@ class Broker:
             self.group_coordinator.close()  # and so are parked joins
         await self.listening.close(grace_s)
         self.replicas.flush()
+        self.hosting.close()
+        self._creations.close()
         self.logs.finish_flushes()
         self.syncs.close()
         if self._service is not None and self._service.failure is None:
@@ -269,7 +272,7 @@ class Broker:
         topics = await raise_leader_epochs(self.store, topics, self.logs, self.loaded, self._session.multi_later)
         node = Node(self.broker_id, "", 0, self.config.broker_rack)
         self.tables = ClusterTables(self.cluster_id, self.broker_id, (node,), topics)
-        self.hosting = Hosting(self.config, self.clock, self.offload, self.replicas, self.logs, self.store)
+        self.hosting = Hosting(self.config, self.clock, self.offload, self.slicer, self.replicas, self.logs, self.store)
         self.hosting.load(topics, self.store.noted_directory, await self.store.load_notices())
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -339,6 +342,7 @@ class Broker:
         """Let go of what a start took, in reverse; also the end of a clean stop."""
         self._close_cleaner()
         self.syncs.close()
+        self._creations.close()
         self._removals.close()
         self.offload.close()
         self.slicer.close()

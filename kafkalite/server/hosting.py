@@ -1,24 +1,25 @@
-"""The partitions this broker hosts, brought in line with the image: made, opened at their first append, grown, deleted.
+"""The partitions this broker hosts, brought in line with the image: created, opened, grown, deleted.
 
-A partition's files appear at its first append. They are made, then the store notes their directory, then the batch is
-taken. So a partition whose noted directory or files are missing at start is offline (KAFKA_STORAGE_ERROR), never
-silently empty, and a crash in between leaves an empty log and not a partition that is offline for ever.
+A partition's files are created in the background after its topic, at the latest at its first append (`creation`). The
+store records their directory after that and before the first batch. So a partition whose recorded directory or files
+are missing at start is offline (KAFKA_STORAGE_ERROR), never silently empty, and a crash in between leaves an empty
+directory and no partition that stays offline.
 """
 
 import logging
 import os
 from collections.abc import Callable, Iterable, Set
-from typing import Protocol
 
-from kafkalite.clock import Clock, Offload, Outcome
+from kafkalite.clock import Clock, Offload
 from kafkalite.cluster.image import TopicImage
 from kafkalite.cluster.internal import InternalPartition
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
-from kafkalite.cluster.turns import Turns
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.server.creation import Creations, DirectoryNotes
 from kafkalite.server.unknown_logs import UnknownLogs
+from kafkalite.slicing import Slicer
 from kafkalite.state.topic_names import is_internal
 from kafkalite.storage import names
 from kafkalite.storage.log import Log
@@ -27,17 +28,12 @@ from kafkalite.storage.manager import LogManager
 LOGGER = logging.getLogger("kafkalite.server")
 
 
-class DirectoryNotes(Protocol):
-    """Where the directory of a partition is noted; `then(error)` once the note is durable."""
-
-    def note_directory(self, topic_id: bytes, partition: int, directory: str, then: Callable[[int], None]) -> None: ...
-
-
 class Hosting:
     """Turns topic images into hosted partitions.
 
     Arguments:
         config: settings of the broker, replaced by `configure`.
+        slicer: opens logs within the time budget of a loop iteration.
         replicas: what handlers look partitions up in.
         logs: the log directories.
         notes: the store of directory notes.
@@ -48,6 +44,7 @@ class Hosting:
         config: BrokerConfig,
         clock: Clock,
         offload: Offload,
+        slicer: Slicer,
         replicas: Replicas,
         logs: LogManager,
         notes: DirectoryNotes,
@@ -60,9 +57,9 @@ class Hosting:
         self._config = config
         self._replicas = replicas
         self._logs = logs
-        self._notes = notes
-        self._turns = Turns()
+        self._creations = Creations(clock, slicer, logs, notes)
         self.left_alone: set[tuple[str, int]] = set()
+        logs.on_created_offline = self._created_offline
 
     def load(
         self,
@@ -76,13 +73,28 @@ class Hosting:
             noted: returns the recorded log directory of a partition, None for one without files.
             deleted: ids of the topics whose deletion is recorded.
         """
-        hosted = [self._host(topic) for topic in topics]
+        topics = list(topics)
+        hosted = [self._hosted(topic) for topic in topics]
+        self._open_unknown(noted)
         unknown = UnknownLogs(self._replicas, self._logs, noted, deleted)
         unknown.handle()
         self.left_alone = unknown.left_alone
         for topic in hosted:
             for partition in topic.partitions:
                 self._load_partition(partition, noted(topic.topic_id, partition.index))
+
+    def _open_unknown(self, noted: Callable[[bytes, int], str | None]) -> None:
+        """Created partitions that are not recorded are created again or, without a topic, handled like other logs."""
+        for key in list(self._logs.created):
+            topic_id = self._logs.topic_ids[key]
+            assert topic_id is not None, "a created partition has its topic id"
+            if isinstance(self._replicas.partition(key[0], topic_id, key[1], by_id=True), int):
+                try:
+                    self._logs.open_created(*key, self._config.topic_defaults)
+                except OSError as error:
+                    self._logs.note(self._logs.forget_created(key), error)
+            elif noted(topic_id, key[1]) is None:
+                self._logs.forget_created(key)
 
     def _load_partition(self, partition: Partition, directory: str | None) -> None:
         key = partition.topic, partition.index
@@ -100,7 +112,12 @@ class Hosting:
                 "`kafkalite log truncate %s`, which shows what can be kept; or delete the topic",
                 *key, refused.reason, refused.directory, refused.directory,
             )  # fmt: skip
-        elif directory is not None:
+        elif key in self._logs.created:
+            if not self._logs.is_online(self._logs.created[key]):
+                partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
+        elif directory is None:
+            self._creations.add(partition)
+        else:
             partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
             if key not in self.left_alone:
                 self._report_missing(partition, directory)
@@ -130,19 +147,23 @@ class Hosting:
         """Host a new topic, or take over what changed of one: configs, more partitions."""
         known = self._replicas.find(topic.name, topic.topic_id, by_id=True)
         if isinstance(known, int):
-            self._host(topic)
+            for partition in self._hosted(topic).partitions:
+                self._create_later(partition)
             return
         known.config = self._config.topic_config(topic.configs)
         for partition in known.partitions:
             partition.configure(known.config)
         for index in range(len(known.partitions), len(topic.partitions)):
             known.partitions.append(self._partition(known, topic, index))
+            self._create_later(known.partitions[-1])
 
     def drop(self, name: str) -> None:
         """Stop hosting a topic and delete its files in the background."""
         for partition in self._replicas.remove(name).partitions:
             if partition.log is not None:
                 self._logs.delete(partition.log)
+            elif self._creations.drop(partition):
+                continue
             elif (name, partition.index) not in self.left_alone:
                 self._logs.delete_refused(name, partition.index)
 
@@ -153,11 +174,30 @@ class Hosting:
             self.apply(topic)
 
     def open_log(self, partition: Partition, opened: Callable[[Log | int], None]) -> None:
-        """Make the files as a job, then note their directory; `opened` gets the log once both are durable."""
-        key = (partition.topic, partition.index)  # a topic of the same name may be on its way out or in
-        self._turns.take(key, lambda end: Opening(self, self._logs, self._notes, partition, opened, end).start())
+        """Create the files of a partition where there are none, before those of partitions without appends, and open
+        its log; `opened` is called with the log, or with a Kafka error code.
+        """
+        if (partition.topic, partition.index) in self.left_alone:
+            opened(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+        else:
+            self._creations.open(partition, opened)
 
-    def _host(self, topic: TopicImage) -> HostedTopic:
+    def close(self) -> None:
+        """Create no further partition."""
+        self._creations.close()
+
+    def _create_later(self, partition: Partition) -> None:
+        if (partition.topic, partition.index) not in self.left_alone:
+            self._creations.add(partition)
+
+    def _created_offline(self, keys: list[tuple[str, int]]) -> None:
+        """The log directory of created partitions failed."""
+        for topic, index in keys:
+            partition = self._replicas.partition(topic, b"", index, by_id=False)
+            if not isinstance(partition, int):
+                partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _hosted(self, topic: TopicImage) -> HostedTopic:
         hosted = HostedTopic(topic.name, topic.topic_id, self._config.topic_config(topic.configs))
         hosted.partitions.extend(self._partition(hosted, topic, index) for index in range(len(topic.partitions)))
         self._replicas.add(hosted)
@@ -168,80 +208,3 @@ class Hosting:
         kind = InternalPartition if is_internal(topic.name) else Partition
         state = image.leader_epoch, image.isr, len(image.replicas)
         return kind(topic.name, topic.topic_id, index, hosted.config, self, *state)
-
-
-class Opening:
-    """The first opening of one partition's log: files, note, log."""
-
-    def __init__(
-        self,
-        hosting: Hosting,
-        logs: LogManager,
-        notes: DirectoryNotes,
-        partition: Partition,
-        opened: Callable[[Log | int], None],
-        end: Callable[[], None],
-    ) -> None:
-        self._hosting = hosting
-        self._logs = logs
-        self._notes = notes
-        self._partition = partition
-        self._opened = opened
-        self._end = end
-        self._settled = False
-
-    def start(self) -> None:
-        partition, directory = self._partition, self._logs.choose_directory()
-        taken = (partition.topic, partition.index) in self._hosting.left_alone
-        if partition.error or taken or directory is None:  # deleted meanwhile, or nowhere to go
-            self._settle(partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR)
-            return
-        self._directory = directory
-        identity = (directory, partition.topic, partition.index, partition.topic_id, partition.config)
-        self._logs.make(*identity, done=self._created)
-
-    def _created(self, outcome: Outcome) -> None:
-        partition = self._partition
-        if outcome.error is not None:
-            LOGGER.error("%s-%d: cannot make its files: %s", partition.topic, partition.index, outcome.error)
-            known = isinstance(outcome.error, OSError)
-            if isinstance(outcome.error, OSError):
-                self._logs.note(self._directory, outcome.error)
-            self._settle(KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR)
-            if not known:
-                raise outcome.error
-            return
-        try:
-            self._add(outcome.value)
-        except Exception:
-            self._settle(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
-            raise
-
-    def _add(self, log: Log) -> None:
-        partition = self._partition
-        self._logs.add(log)
-        directory_id = self._logs.directory_id(log.root)
-        self._notes.note_directory(
-            partition.topic_id, partition.index, directory_id, lambda error: self._noted(log, error)
-        )
-
-    def _noted(self, log: Log, error: int) -> None:
-        error = error or self._partition.error
-        if not error:
-            log.config = self._partition.config
-            self._settle(log)
-            return
-        try:  # the note failed, or the topic was deleted meanwhile
-            self._logs.delete(log)
-        finally:
-            self._settle(error)
-
-    def _settle(self, opened: Log | int) -> None:
-        """The first end counts: what is raised behind it comes by here again on its way up."""
-        if self._settled:
-            return
-        self._settled = True
-        try:
-            self._opened(opened)
-        finally:
-            self._end()

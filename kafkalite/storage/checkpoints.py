@@ -118,9 +118,14 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
 
 def write_topic_id(disk: Disk, directory: str, topic_id: bytes) -> None:
     """Note whose partition this is. Raises OSError."""
-    text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
     path = os.path.join(directory, names.PARTITION_METADATA)
-    disk.write_atomic(path, f"version: 0\ntopic_id: {text}".encode(), sync=True)
+    disk.write_atomic(path, topic_id_text(topic_id), sync=True)
+
+
+def topic_id_text(topic_id: bytes) -> bytes:
+    """The content of `partition.metadata`."""
+    text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+    return f"version: 0\ntopic_id: {text}".encode()
 
 
 def take_clean_shutdown(disk: Disk, directory: str) -> bool:

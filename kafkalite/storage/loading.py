@@ -27,7 +27,18 @@ from kafkalite.storage.recovery import OFFSET_MAX, Place, Progress, RecoveryErro
 from kafkalite.storage.syncing import sync
 from kafkalite.storage.trouble import is_transient
 
-Outcome = tuple[Log, Progress, bytes | None] | OSError | RecoveryError | checkpoints.BadCheckpoint
+FIRST_LOG = names.file_name(0, names.LOG)
+CREATED_FILES = {FIRST_LOG, names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA}
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A partition with the files of its creation only."""
+
+    topic_id: bytes
+
+
+Outcome = tuple[Log, Progress, bytes | None] | Created | OSError | RecoveryError | checkpoints.BadCheckpoint
 logger = logging.getLogger(__name__)
 
 
@@ -35,6 +46,7 @@ logger = logging.getLogger(__name__)
 class Loaded:
     """What was found in one log directory; `error` ended it early. Keys are directories of partitions.
 
+    `created`: topic ids of the partitions that never had a record; they are not opened.
     `gone`: partitions that the checkpoints name and that are not here. `strays`: directories that an earlier start
     renamed, as their topics were unknown. `unclean`: partitions whose end may have been lost. `cleaned`: the cleaner's
     checkpoint, empty where it does not read.
@@ -50,6 +62,7 @@ class Loaded:
     progress: dict[str, Progress] = field(default_factory=dict)
     unclean: set[tuple[str, int]] = field(default_factory=set)
     gone: set[tuple[str, int]] = field(default_factory=set)
+    created: dict[tuple[str, int], bytes] = field(default_factory=dict)
     strays: list[str] = field(default_factory=list)
     cleaned: checkpoints.Offsets = field(default_factory=dict)
     bytes_dropped: int = 0
@@ -223,6 +236,8 @@ def _try_recover(loaded: Loaded, place: Place) -> Outcome:
         return loaded.error
     try:
         topic_id = checkpoints.read_topic_id(place.disk, place.directory)
+        if topic_id is not None and _never_opened(place):
+            return Created(topic_id)
         log, progress = recover(place)
         if not place.clean and place.config.flush_messages == 1:  # it is read up to its end at once
             plan = log.unflushed()
@@ -238,9 +253,23 @@ def _try_recover(loaded: Loaded, place: Place) -> Outcome:
         return error
 
 
+def _never_opened(place: Place) -> bool:
+    """Whether a partition has the files of its creation only, and no checkpoint says that it had more."""
+    if place.recovery_point or place.log_start_offset or set(place.disk.list(place.directory)) != CREATED_FILES:
+        return False
+    try:
+        checkpoints.read_epochs(place.disk, os.path.join(place.directory, names.LEADER_EPOCH_CHECKPOINT))
+    except checkpoints.BadCheckpoint:  # written again by a first append whose batch is lost; recovery repairs it
+        return False
+    return place.disk.size(os.path.join(place.directory, FIRST_LOG)) == 0
+
+
 def _take(loaded: Loaded, place: Place, outcome: Outcome) -> None:
     if isinstance(outcome, OSError):
         return  # it is the directory's error already
+    if isinstance(outcome, Created):
+        loaded.created[place.topic, place.partition] = outcome.topic_id
+        return
     if isinstance(outcome, ValueError):
         loaded.refused[place.directory] = str(outcome)
         loaded.points_of_refused[place.topic, place.partition] = place.recovery_point, place.log_start_offset

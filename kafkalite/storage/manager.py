@@ -31,7 +31,7 @@ from kafkalite.storage.holds import Holds
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.loading import Loaded, load_directories
 from kafkalite.storage.log import Log
-from kafkalite.storage.making import LogMaker
+from kafkalite.storage.making import LogMaker, NewPartition, open_created
 from kafkalite.storage.points import PointFiles
 from kafkalite.storage.syncing import JobSyncer, Syncer
 from kafkalite.storage.trouble import is_transient, lacks_descriptors
@@ -60,7 +60,8 @@ class LogManager(LogDirectories):
         paths: of the log directories.
         clock, offload, random: time, jobs and names of deleted directories.
         syncs: carries out the rounds that acknowledgements wait for; jobs of `offload` where it is not given.
-        removals: runs the jobs of deletions and retention, and nothing else; `offload` where it is not given.
+        creations, removals: run the jobs of new partitions, and those of deletions and retention, and nothing else;
+            `offload` where they are not given.
         cache: bounds what closed segments hold.
         on_offline: called with the logs of a directory that failed.
     """
@@ -74,6 +75,7 @@ class LogManager(LogDirectories):
         random: Random,
         *,
         syncs: Syncer | None = None,
+        creations: Offload | None = None,
         removals: Offload | None = None,
         cache: SegmentCache | None = None,
         on_offline: Callable[[list[Log]], None] | None = None,
@@ -90,6 +92,8 @@ class LogManager(LogDirectories):
         self._random = random
         self._logs: dict[tuple[str, int], Log] = {}
         self._counts: Counter[str] = Counter()  # logs by directory, those under way included
+        self.created: dict[tuple[str, int], str] = {}  # log directory of each partition with files and without a log
+        self.on_created_offline: Callable[[list[tuple[str, int]]], None] | None = None
         self.refused: dict[tuple[str, int], Refused] = {}
         self.strays: list[str] = []  # directories that earlier starts renamed
         self._cleaned: dict[str, checkpoints.Offsets] = {}
@@ -97,7 +101,7 @@ class LogManager(LogDirectories):
         self._duplicates = 0  # of logs that were forgotten
         self._files = PointFiles(disk, offload, self._settled)
         self._deletions = Deletions(disk, clock, removals or offload, random, self.holds, self.note)
-        self._maker = LogMaker(disk, offload, self.holds, self._deletions, self._files)
+        self._maker = LogMaker(disk, creations or offload, self.holds, self._deletions, self._files)
         # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
         jobs = JobSyncer(disk, offload)
         flusher = partial(
@@ -121,10 +125,15 @@ class LogManager(LogDirectories):
         results = load_directories(self.disk, self.online(), config_of, threads)
         for loaded in results:
             for log in loaded.logs:
-                if self.find(log.topic, log.partition) is not None:
+                if self.find(log.topic, log.partition) is not None or (log.topic, log.partition) in self.created:
                     raise DirectoryError(f"{log.directory}: this partition is in another log directory, too")
                 self.topic_ids[log.topic, log.partition] = loaded.topic_ids.get(log.directory)
                 self.add(log)
+            for key, topic_id in loaded.created.items():
+                if self.find(*key) is not None or key in self.created:
+                    directory = os.path.join(loaded.path, names.directory_name(*key))
+                    raise DirectoryError(f"{directory}: this partition is in another log directory, too")
+                self._add_created(loaded.path, key, topic_id)
             self._deletions.directories(loaded.to_delete)
             for key, points in loaded.points_of_refused.items():
                 directory = os.path.join(loaded.path, names.directory_name(*key))
@@ -188,23 +197,53 @@ class LogManager(LogDirectories):
         """The directory with the fewest logs; None where all are offline."""
         return min(self.online(), key=self._counts.__getitem__, default=None)
 
-    def make(
-        self,
-        path: str,
-        topic: str,
-        partition: int,
-        topic_id: bytes,
-        config: TopicConfig,
-        done: Callable[[Outcome], object],
-    ) -> None:
-        """Make the files of a new partition in a log directory; `done` gets the Log, to be `add`ed, or the OSError."""
-        self._counts[path] += 1
+    def reserve(self, path: str, count: int) -> None:
+        """Count partitions that are to be created in a log directory; a negative `count` takes that back."""
+        self._counts[path] += count
 
-        def made(outcome: Outcome) -> None:
-            self._counts[path] -= 1
+    def create(self, path: str, wanted: Sequence[NewPartition], done: Callable[[Outcome], object]) -> None:
+        """Create the files of new partitions in a log directory.
+
+        Arguments:
+            done: called with the outcome: the OSErrors of single partitions by topic and index, or the error of all.
+        """
+
+        def created(outcome: Outcome) -> None:
+            if outcome.error is None:
+                for new in wanted:
+                    if new.key not in outcome.value:
+                        self._add_created(path, new.key, new.topic_id)
             done(outcome)
 
-        self._maker.make(path, topic, partition, topic_id, config, made)
+        self._maker.create(path, wanted, created)
+
+    def _add_created(self, path: str, key: tuple[str, int], topic_id: bytes) -> None:
+        self.created[key] = path
+        self.topic_ids[key] = topic_id
+        self._counts[path] += 1
+
+    def open_created(self, topic: str, partition: int, config: TopicConfig) -> Log:
+        """Look after a created partition as a log from now on. Raises OSError: it stays a created partition."""
+        key = topic, partition
+        path, topic_id = self.created[key], self.topic_ids[key]
+        log = open_created(self.disk, path, key, config)
+        self.forget_created(key)
+        self.topic_ids[key] = topic_id
+        self.add(log)
+        return log
+
+    def forget_created(self, key: tuple[str, int]) -> str:
+        """Look after a created partition no more, its files stay; returns its log directory."""
+        path = self.created.pop(key)
+        self.topic_ids.pop(key, None)
+        self._counts[path] -= 1
+        return path
+
+    def delete_created(self, topic: str, partition: int) -> None:
+        """Delete the files of a created partition."""
+        path = self.forget_created((topic, partition))
+        directory = os.path.join(path, names.directory_name(topic, partition))
+        self._deletions.unloaded(path, directory, topic, partition)
 
     def add(self, log: Log) -> None:
         """Look after a log from now on."""
@@ -345,5 +384,7 @@ class LogManager(LogDirectories):
             log.fail()
             if self.cleaner is not None:
                 self.cleaner.release(log, touch=False)
+        if self.on_created_offline is not None:
+            self.on_created_offline([key for key, root in self.created.items() if root == path])
         if self.on_offline is not None:
             self.on_offline(logs)

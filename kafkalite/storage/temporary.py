@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 from kafkalite._speedups.file import Disk
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from typing_extensions import Buffer
+
+    from kafkalite._speedups.file import File
 
 
 class TemporaryDisk(Disk):
@@ -20,4 +24,7 @@ class TemporaryDisk(Disk):
         super().write_atomic(path, data, sync=False)
 
     def sync_dir(self, path: str) -> None:
+        """Nothing to do."""
+
+    def sync_new(self, files: "Iterable[File]", directories: "Iterable[str]") -> None:
         """Nothing to do."""

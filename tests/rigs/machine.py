@@ -64,6 +64,8 @@ class Machine:
         self.manager.lock()
         self.manager.claim(US)
         self.loaded = self.manager.load(self.config_of, 1)
+        for topic, partition in list(self.manager.created):  # as their first append does
+            self.manager.open_created(topic, partition, self.config_of(topic))
         self.offload.drain()
         self.cleaner = self.manager.cleaner = LogCleaner(
             self.manager, self.clock, self.cleaning, SeededRandom(2), CLEANER

@@ -33,7 +33,8 @@ def described(call: Call, request: DescribeLogDirsRequest) -> Generator[None, No
         yield
         if partition is None:
             continue
-        path = fresh if partition.log is None else partition.log.root
+        key = partition.topic, partition.index
+        path = logs.created.get(key, fresh) if partition.log is None else partition.log.root
         size = 0 if partition.log is None else partition.log.size
         if path is not None and (partition.log is not None or not partition.error):
             held[path][partition.topic].add(

@@ -204,7 +204,7 @@ async def test_a_kill_between_files_and_note_leaves_an_empty_partition(tmp_path:
         notes = client.broker.store
         halfway = asyncio.Event()
         monkey = pytest.MonkeyPatch()
-        monkey.setattr(notes, "note_directory", lambda *_: halfway.set())
+        monkey.setattr(notes, "note_directories", lambda *_: halfway.set())
         waiting = asyncio.create_task(client.produce("t", batch(b"never acknowledged")))
         await halfway.wait()
         killed = as_after_a_kill(tmp_path / "data", tmp_path / "killed")

@@ -1,7 +1,7 @@
 """Partitions on a disk that fails and jobs that take their time: who is answered what, and who is not held up."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +16,17 @@ from kafkalite.cluster.waiters import FetchWaiter
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.hosting import Hosting
+from kafkalite.slicing import Slicer
 from kafkalite.storage.manager import LogManager
 from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
 from kafkalite.testing.disk import FaultyDisk
 from tests.kit.server import LZ4, batch, compressible, idempotent
 
 STORAGE = KafkaErrorCode.KAFKA_STORAGE_ERROR
+
+
+def reraise(callback: object, error: BaseException) -> None:
+    raise error
 
 
 class Notes:
@@ -32,8 +37,10 @@ class Notes:
         self.held: list[Callable[[int], None]] | None = None
         self.noted: list[tuple[bytes, int]] = []
 
-    def note_directory(self, topic_id: bytes, partition: int, directory: str, then: Callable[[int], None]) -> None:
-        self.noted.append((topic_id, partition))
+    def note_directories(
+        self, partitions: Iterable[tuple[bytes, int]], directory: str, then: Callable[[int], None]
+    ) -> None:
+        self.noted += partitions
         if self.held is None:
             then(self.error)
         else:
@@ -51,7 +58,9 @@ class Rig:
             self.disk, [str(data)], self.clock, self.offload, SeededRandom(1), on_offline=self.offline.extend
         )
         self.logs.lock()
-        self.hosting = Hosting(BrokerConfig(), self.clock, self.offload, self.replicas, self.logs, self.notes)
+        self.hosting = Hosting(
+            BrokerConfig(), self.clock, self.offload, Slicer(self.clock, reraise), self.replicas, self.logs, self.notes
+        )
         self.outcomes: list[tuple[int, int]] = []
         self.partition = self.host()
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from kafkalite._speedups.batches import Builder
 from kafkalite._speedups.file import Disk
-from kafkalite.clock import Outcome
+from kafkalite.clock import Outcome, outcome_of
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.log import Log
+from kafkalite.storage.making import NewPartition
 from kafkalite.storage.manager import LogManager
 from kafkalite.testing.clock import InlineOffload
 
@@ -35,6 +36,28 @@ def filled(directory: Path, batches: int = 120, disk: Disk | None = None, config
     return log
 
 
+def make(
+    manager: LogManager,
+    path: str,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    config: TopicConfig,
+    done: Callable[[Outcome], object],
+) -> None:
+    """Create the files of a partition and open its log; `done` gets the log that the manager looks after."""
+
+    def created(outcome: Outcome) -> None:
+        if outcome.error is not None:
+            done(outcome)
+        elif (topic, partition) in outcome.value:
+            done(Outcome(error=outcome.value[topic, partition]))
+        else:
+            done(outcome_of(manager.open_created, (topic, partition, config)))
+
+    manager.create(path, [NewPartition(topic, partition, topic_id)], created)
+
+
 def made(
     manager: LogManager,
     offload: InlineOffload,
@@ -46,12 +69,11 @@ def made(
 ) -> Log:
     """A new log that the manager looks after."""
     found: list[Outcome] = []
-    manager.make(path, topic, partition, topic_id, config, found.append)
+    make(manager, path, topic, partition, topic_id, config, found.append)
     while not found:
         assert offload.drain(), "its files are made by a job"
     log = found[0].result()
     assert isinstance(log, Log)
-    manager.add(log)
     return log
 
 

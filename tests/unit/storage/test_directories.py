@@ -9,7 +9,6 @@ from threading import Event
 import pytest
 
 from kafkalite._speedups.file import Disk
-from kafkalite.clock import Outcome
 from kafkalite.storage import directories
 from kafkalite.storage.directories import FORMAT, FORMAT_VERSION, DirectoryError
 from kafkalite.storage.loading import load_directories
@@ -157,19 +156,16 @@ def test_it_is_told_how_far_recovery_is(tmp_path: Path, caplog: pytest.LogCaptur
     assert len(loaded.logs) == 2 and not loaded.clean
 
 
-def test_partitions_that_are_made_at_once_are_spread(kit: Kit) -> None:
+def test_partitions_that_are_created_at_once_are_spread(kit: Kit) -> None:
     taken: list[str] = []
-    made: list[Outcome] = []
-    kit.offload.held = True
-    for partition in range(4):
+    for _ in range(4):
         path = kit.manager.choose_directory()
         assert path is not None
-        kit.manager.make(path, "t", partition, bytes(16), CONFIG, made.append)
+        kit.manager.reserve(path, 1)
         taken.append(path)
     assert sorted(taken) == sorted(2 * kit.manager.directories())
-    kit.offload.release()
-    kit.offload.drain()
-    assert sorted(outcome.result().root for outcome in made) == sorted(taken)
+    kit.manager.reserve(taken[0], -2)
+    assert kit.manager.choose_directory() == taken[0]
 
 
 def test_a_refused_partition_is_refused_until_it_is_mended(tmp_path: Path) -> None:
