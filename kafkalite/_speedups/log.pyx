@@ -206,14 +206,17 @@ cdef class LogCore:
             self.release()
 
     def take_back(self, error):
-        """Return to the state before the queue, file and all. `error`: an OSError that is told, or None."""
+        """Return to the state before the queue, file and all; a log whose file cannot be truncated has failed.
+
+        `error`: the OSError to report, or None. Of two the one of the truncation is reported: it decides what follows.
+        """
         self.next_offset = self.log_end_offset
         self.producers.take_back(self.log_end_offset)
         try:
             self.cut_back(self.log_end_offset)
         except OSError as failure:
             self.failed = True
-            error = error or failure
+            error = failure
         if error is not None:
             self.write_failed(error)
 

@@ -165,9 +165,11 @@ class LogManager(LogDirectories):
         for path in filter(self.is_locked, self.online()):
             try:
                 logs = self.logs_of(path)
-                close_logs(self.disk, logs, self.lock_file(path), self.many_files)
+                sound = [log for log in logs if not log.failed]
+                close_logs(self.disk, sound, self.lock_file(path), self.many_files)
                 self._files.write_now(path, logs)
-                if all(refused.root != path for refused in self.refused.values()):  # the next start shall see it, too
+                # With it, the next start would trust the end of a failed log, and forget a refused partition.
+                if len(sound) == len(logs) and all(refused.root != path for refused in self.refused.values()):
                     checkpoints.write_clean_shutdown(self.disk, path)
             except OSError as error:
                 self.fail(path, error)

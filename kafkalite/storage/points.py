@@ -7,7 +7,7 @@ Laws:
 2. Partitions that are not served keep their entries.
 3. The line of each log is kept and replaced alone: a change of one log costs nothing for the others. A kept line may be
    below what is on the disk, never above: whatever lowers a recovery point calls `note`.
-3. A deleted partition is remembered until both checkpoints of its log directory have been written without it.
+4. A deleted partition is remembered until both checkpoints of its log directory have been written without it.
 """
 
 import os

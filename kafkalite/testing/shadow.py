@@ -9,7 +9,7 @@ The model, of which ext4, xfs and btrfs each show a part:
 3. Data and names know nothing of each other: a name may be there without its bytes, and the other way round.
 4. After a failed fdatasync no later one makes the changes of that time durable: the kernel gave the pages up.
 5. A sync of the whole disk covers all files and names of that moment, or fails where any write was given up.
-5. A failed writeback is reported once per open file, and to files opened later only until the first report (errseq_t).
+6. A failed writeback is reported once per open file, and to files opened later only until the first report (errseq_t).
 
 What was there before the shadow first met it counts as durable.
 """

@@ -217,3 +217,27 @@ def test_partition_that_cannot_be_read_at_a_start_is_offline_alone(kit: Kit) -> 
     found = restarted.manager.find("a", 0)
     assert found is not None and found.log_end_offset == 450
     restarted.manager.unlock()
+
+
+@pytest.mark.parametrize("first", [errno.ENOSPC, errno.EMFILE])
+def test_failed_truncation_takes_the_directory_offline_whatever_the_write_failed_with(kit: Kit, first: int) -> None:
+    log = kit.create(batches=2)
+    kit.disk.fail("write", first, allowed=10, path=".log")
+    kit.disk.fail("truncate", errno.EIO, path=".log")
+    assert append(log) == STORAGE
+    assert log.failed and not kit.manager.is_online(log.root)
+
+
+def test_log_that_could_not_be_truncated_without_descriptors_leaves_no_clean_mark(kit: Kit) -> None:
+    """The file holds a part of a refused batch: the next start must check its end."""
+    log, other = kit.create(batches=2), kit.create("u", batches=2)
+    kit.disk.fail("write", errno.ENOSPC, allowed=10, path="/t-0/")
+    kit.disk.fail("truncate", errno.EMFILE, path="/t-0/")
+    assert append(log) == STORAGE
+    assert log.failed and kit.manager.is_online(log.root) and append(other) == 0
+    again = kit.restart()
+    assert not again.loaded[0].clean
+    found = [again.manager.find(topic, 0) for topic in "tu"]
+    assert [each and offsets(each) for each in found] == [[0, 3], [0, 3, 6]]
+    assert found[0] is not None and append(found[0]) == 0
+    again.manager.unlock()
