@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,7 @@ from kafkalite.cli.logdirs import held, progress, target_of
 from kafkalite.clock import LoopClock, SystemRandom
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.layout import LayoutError
-from kafkalite.server.adoption import Adopted, Adoption
+from kafkalite.server.adoption import INTERNAL, Adopted, Adoption
 from kafkalite.storage.adoption import AdoptionError
 from kafkalite.storage.directories import DirectoryError, LogDirectory
 
@@ -27,7 +28,9 @@ Examples:
   kafkalite log adopt /mnt/kafka-copy --data /mnt/data --move     rename, within a file system
   kafkalite serve --data ./data
 
-Topics keep their ids and begin with default configs; leader epochs begin above the last ones in the files.
+Topics keep their ids; leader epochs begin above the last ones in the files. The configs of topics are in the metadata
+of the cluster (KRaft or ZooKeeper), which is not read. So that no record is deleted, topics get retention.ms=-1 and
+retention.bytes=-1, and cleanup.policy=compact where a cleaner worked on them; `kafkalite topic alter` changes that.
 __consumer_offsets and __transaction_state come along, compacted; __cluster_metadata and __share_group_state stay.
 A call that was cut short can be repeated; without --move DIR is only read.""",
 )
@@ -79,6 +82,21 @@ def say(found: Adopted, data: Path) -> None:
         click.secho(f"{name}: has no files in this directory and begins empty", fg="yellow")
     if found.bytes_dropped:
         click.secho(f"{found.bytes_dropped:,} bytes behind the last whole batches were dropped", fg="yellow")
+    for line in lines_of_configs(found):
+        click.echo(line)
     topics = f"{len(found.topics)} topic{'' if len(found.topics) == 1 else 's'}"
     partitions = f"{found.partitions} partition{'' if found.partitions == 1 else 's'}"
     click.echo(f"{topics} with {partitions} adopted; kafkalite serve --data {data}")
+
+
+def lines_of_configs(found: Adopted) -> list[str]:
+    """Which configs the created topics have now, as their own are unknown; one line per set of configs."""
+    topics: dict[tuple[tuple[str, str], ...], list[str]] = defaultdict(list)
+    for name, configs in sorted(found.created.items()):
+        if name not in INTERNAL:
+            topics[tuple(configs.items())].append(name)
+    return [
+        f"{', '.join(names)}: the configs are unknown, so that nothing is deleted they are now "
+        f"{', '.join(f'{key}={value}' for key, value in configs)}; change them with `kafkalite topic alter`"
+        for configs, names in topics.items()
+    ]

@@ -9,13 +9,14 @@ import click
 
 from kafkalite._speedups.file import Disk
 from kafkalite.cli.failure import fail
+from kafkalite.cli.logadopt import lines_of_configs
 from kafkalite.cli.logdirs import target_of, unused
 from kafkalite.clock import LoopClock, SystemRandom
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.layout import LayoutError
 from kafkalite.model import uuid_text
 from kafkalite.server.adoption import Adopted
-from kafkalite.server.stray_adoption import KEEP_ALL, StrayAdoption
+from kafkalite.server.stray_adoption import StrayAdoption
 from kafkalite.storage.adoption import AdoptionError
 from kafkalite.storage.directories import DirectoryError, LogDirectory
 from kafkalite.storage.strays import Stray, find
@@ -119,9 +120,6 @@ def say_adopted(result: Adopted, path: Path) -> None:
     if result.bytes_dropped:
         click.secho(f"{result.bytes_dropped:,} bytes behind the last whole batches were dropped", fg="yellow")
     click.echo(f"{result.partitions} partition{'' if result.partitions == 1 else 's'} adopted")
-    if result.created:
-        settings = ", ".join(f"{key}={value}" for key, value in KEEP_ALL.items())
-        click.echo(
-            f"{', '.join(result.created)}: the settings are unknown, now {settings}; see `kafkalite topic alter`"
-        )
+    for line in lines_of_configs(result):
+        click.echo(line)
     click.echo(f"kafkalite serve --data {path}")

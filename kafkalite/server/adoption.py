@@ -5,13 +5,15 @@ Laws:
    registered, as a start makes strays of the partitions of topics that it does not know.
 2. A topic keeps its id. Each partition's leader epoch begins above the last one in its files.
 3. A kill at any step loses nothing: the same call again goes on.
-4. Internal topics of consumers and transactions come along, compacted as they were. `__cluster_metadata` and
+4. The configs of topics are in the metadata of their cluster, which is not read. So a topic gets configs with which no
+   record of it is deleted (`adopted_configs`).
+5. Internal topics of consumers and transactions come along, compacted as they were. `__cluster_metadata` and
    `__share_group_state` stay: nothing here reads them.
 """
 
 import os
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kafkalite._speedups.file import Disk
@@ -30,6 +32,7 @@ from kafkalite.storage.adoption import AdoptionError, Candidate, Ready
 from kafkalite.storage.directories import Identity, LogDirectory
 
 COMPACTED = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 Progress = Callable[[int], object]
 
@@ -37,7 +40,7 @@ Progress = Callable[[int], object]
 @dataclass(slots=True)
 class Adopted:
     """What came of it. `missing`: partitions of which the source has no files; they begin empty. `created`: topics that
-    the journal did not know.
+    the journal did not know, with the configs that they were given.
     """
 
     topics: dict[str, int] = field(default_factory=dict)
@@ -46,7 +49,19 @@ class Adopted:
     missing: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     there_before: list[str] = field(default_factory=list)
-    created: list[str] = field(default_factory=list)
+    created: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+def adopted_configs(topic: str, candidates: Iterable[Candidate]) -> dict[str, str]:
+    """The configs of a topic that is created for these partitions: its own are unknown, and no record may be deleted.
+
+    No retention by time or size; compaction where a cleaner worked on a partition before, as the topic would grow
+    without bound otherwise. Internal topics get the configs with which Kafka creates them.
+    """
+    if topic in INTERNAL:
+        return COMPACTED
+    compacted = any(candidate.cleaned is not None for candidate in candidates)
+    return {**KEEP_ALL, "cleanup.policy": "compact"} if compacted else KEEP_ALL
 
 
 class Adoption:
@@ -173,7 +188,8 @@ class Adoption:
         node = layout.TopicNode(candidate.topic_id, dict.fromkeys(range(count), (broker_id,)))
         operations: list[Operation] = []
         if known is None:
-            configs = self._configs([candidate for candidate, _ in partitions.values()])
+            configs = adopted_configs(candidate.topic, [one for one, _ in partitions.values()])
+            self.result.created[candidate.topic] = configs
             operations += layout.create_topic(candidate.topic, node, configs, states)
             if candidate.topic_id in self._deletions:
                 operations.append(Delete(layout.deleted_topic_path(candidate.topic_id)))
@@ -192,9 +208,4 @@ class Adoption:
         self.result.topics[candidate.topic] = count
         self.result.partitions += len(partitions)
         if known is None:
-            self.result.created.append(candidate.topic)
             self.result.missing += [f"{candidate.topic}-{index}" for index in range(count) if index not in partitions]
-
-    def _configs(self, candidates: Sequence[Candidate]) -> dict[str, str]:
-        """The configs of a new topic with these partitions."""
-        return COMPACTED if candidates[0].topic in INTERNAL else {}

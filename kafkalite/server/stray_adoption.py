@@ -3,8 +3,7 @@
 Laws:
 1. Those of `Adoption`. The directory of a stray is renamed, nothing is copied.
 2. A partition that has files is never replaced, and a topic never gets partitions of another id.
-3. The settings of a topic that the journal does not know are lost with the record of it. It gets settings with which
-   nothing is deleted: no retention by time or size, and compaction where the cleaner worked before.
+3. The settings of a topic that the journal does not know are lost with the record of it: see `adopted_configs`.
 """
 
 import os
@@ -19,8 +18,6 @@ from kafkalite.server.broker import JOURNAL
 from kafkalite.storage import adoption
 from kafkalite.storage.adoption import ADOPTING, AdoptionError, Candidate
 from kafkalite.storage.strays import Stray, forget
-
-KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class StrayAdoption(Adoption):
@@ -74,10 +71,3 @@ class StrayAdoption(Adoption):
             path = os.path.join(self._data, one.name + suffix)
             if path != one.source and self._disk.exists(path):
                 raise AdoptionError(f"{one.source}: {path} exists; move it away first, or keep the stray")
-
-    def _configs(self, candidates: Sequence[Candidate]) -> dict[str, str]:
-        known = super()._configs(candidates)
-        if known:
-            return known
-        compacted = any(candidate.compacted for candidate in candidates)
-        return {**KEEP_ALL, "cleanup.policy": "compact"} if compacted else KEEP_ALL

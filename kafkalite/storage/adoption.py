@@ -20,7 +20,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.directories import DirectoryError
-from kafkalite.storage.recovery import OFFSET_MAX, Place, RecoveryError, recover
+from kafkalite.storage.recovery import Place, RecoveryError, recover
 from kafkalite.storage.strays import Stray
 
 FETCHING = ".fetching"
@@ -42,7 +42,7 @@ class Candidate:
     Attributes:
         source: its directory at the other broker; where it was moved from, when it was.
         clean, recovery_point, log_start_offset: what the checkpoints of the other broker say.
-        compacted: whether a cleaner worked on it.
+        cleaned: up to which offset a cleaner compacted it, None for never.
     """
 
     topic: str
@@ -52,7 +52,7 @@ class Candidate:
     clean: bool
     recovery_point: int
     log_start_offset: int
-    compacted: bool = False
+    cleaned: int | None = None
 
     @property
     def name(self) -> str:
@@ -61,12 +61,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What `make_ready` found: the log, and the leader epoch that comes after all of its own."""
+    """What `make_ready` found: the log, and the leader epoch that comes after all of its own.
+
+    `cleaned` is the offset up to which the log is compacted, None where no cleaner worked on it.
+    """
 
     log_start_offset: int
     log_end_offset: int
     next_epoch: int
     bytes_dropped: int
+    cleaned: int | None
 
 
 def find(disk: Disk, source: str, data: str) -> tuple[list[Candidate], list[str]]:
@@ -75,11 +79,7 @@ def find(disk: Disk, source: str, data: str) -> tuple[list[Candidate], list[str]
     Result: them, and the names of directories that are left out. Raises AdoptionError, OSError.
     """
     clean = disk.exists(os.path.join(source, checkpoints.CLEAN_SHUTDOWN))
-    try:
-        points = checkpoints.read_offsets(disk, os.path.join(source, checkpoints.RECOVERY_POINTS), empty=True)
-        starts = checkpoints.read_offsets(disk, os.path.join(source, checkpoints.LOG_STARTS), empty=True)
-    except checkpoints.BadCheckpoint as error:
-        raise AdoptionError(str(error)) from error
+    points, starts, cleaned = _checkpoints(disk, source)
     moved = [name.removesuffix(ADOPTING) for name in disk.list(data) if name.endswith(ADOPTING)]
     found, left_out = [], []
     for name in sorted({*disk.list(source), *moved}):
@@ -96,8 +96,20 @@ def find(disk: Disk, source: str, data: str) -> tuple[list[Candidate], list[str]
             raise AdoptionError(str(error)) from error
         topic_id = next((one for one in ids if one is not None), None)
         believed = clean and key in points
-        found.append(Candidate(*key, directory, topic_id, believed, points.get(key, 0), starts.get(key, 0)))
+        candidate = Candidate(
+            *key, directory, topic_id, believed, points.get(key, 0), starts.get(key, 0), cleaned.get(key)
+        )
+        found.append(candidate)
     return found, left_out
+
+
+def _checkpoints(disk: Disk, source: str) -> list[checkpoints.Offsets]:
+    """The recovery points, log starts and cleaner offsets of another broker. Raises AdoptionError, OSError."""
+    files = (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS, checkpoints.CLEANER_OFFSETS)
+    try:
+        return [checkpoints.read_offsets(disk, os.path.join(source, name), empty=True) for name in files]
+    except checkpoints.BadCheckpoint as error:
+        raise AdoptionError(f"{error}; restore the file, or start and stop the broker of {source} once") from error
 
 
 def of_strays(found: list[Stray]) -> list[Candidate]:
@@ -105,7 +117,7 @@ def of_strays(found: list[Stray]) -> list[Candidate]:
     return [
         Candidate(
             one.topic, one.partition, one.directory, one.topic_id, False, one.recovery_point, one.log_start_offset,
-            compacted=one.compacted,
+            one.cleaned,
         )
         for one in found
     ]  # fmt: skip
@@ -188,7 +200,7 @@ def make_ready(disk: Disk, candidate: Candidate, data: str, config: TopicConfig)
     epoch = _last_epoch(disk, candidate.source if disk.exists(candidate.source) else staged)
     place = Place(
         disk, staged, candidate.topic, candidate.partition, config, candidate.clean, candidate.recovery_point,
-        candidate.log_start_offset, gaps_until=OFFSET_MAX if config.compacted else 0,
+        candidate.log_start_offset, gaps_until=candidate.cleaned or 0,
     )  # fmt: skip
     try:
         log, progress = recover(place)
@@ -200,7 +212,8 @@ def make_ready(disk: Disk, candidate: Candidate, data: str, config: TopicConfig)
     latest = max([epoch, log.epochs.latest, *epochs])
     for segment in log.segments:
         segment.unload()
-    return Ready(log.log_start_offset, log.log_end_offset, latest + 1, progress.bytes_dropped)
+    cleaned = None if candidate.cleaned is None else min(candidate.cleaned, log.log_end_offset)
+    return Ready(log.log_start_offset, log.log_end_offset, latest + 1, progress.bytes_dropped, cleaned)
 
 
 def _last_epoch(disk: Disk, directory: str) -> int:
@@ -213,10 +226,19 @@ def _last_epoch(disk: Disk, directory: str) -> int:
 
 
 def note_points(disk: Disk, data: str, ready: dict[tuple[str, int], Ready]) -> None:
-    """Step 3: everything in these partitions is on the disk. Raises AdoptionError, OSError."""
+    """Step 3: these partitions are flushed to their ends, and compacted as far as before.
+
+    Raises AdoptionError, OSError.
+    """
     ends = {key: one.log_end_offset for key, one in ready.items()}
     starts = {key: one.log_start_offset for key, one in ready.items()}
-    for name, found in ((checkpoints.RECOVERY_POINTS, ends), (checkpoints.LOG_STARTS, starts)):
+    cleaned = {key: one.cleaned for key, one in ready.items() if one.cleaned is not None}
+    files = (
+        (checkpoints.RECOVERY_POINTS, ends),
+        (checkpoints.LOG_STARTS, starts),
+        (checkpoints.CLEANER_OFFSETS, cleaned),
+    )
+    for name, found in files:
         path = os.path.join(data, name)
         try:
             offsets = checkpoints.read_offsets(disk, path)

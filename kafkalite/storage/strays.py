@@ -19,8 +19,8 @@ Points = tuple[int, int]  # recovery point and log start
 class Stray(NamedTuple):
     """A stray directory.
 
-    `topic_id` is None where partition.metadata is missing or damaged; `size` are the bytes of its segments; `compacted`
-    says that the cleaner worked on it.
+    `topic_id` is None where partition.metadata is missing or damaged; `size` are the bytes of its segments; `cleaned`
+    is the offset up to which the cleaner compacted it, None for never.
     """
 
     directory: str
@@ -30,7 +30,7 @@ class Stray(NamedTuple):
     recovery_point: int
     log_start_offset: int
     size: int
-    compacted: bool
+    cleaned: int | None
 
     @property
     def name(self) -> str:
@@ -96,7 +96,7 @@ def _read(disk: Disk, directory: str, named: tuple[str, int]) -> Stray:
     except checkpoints.BadCheckpoint:
         topic_id = None
     size = bytes_in(disk, directory)
-    return Stray(directory, *key, topic_id, points.get(key, 0), starts.get(key, 0), size, key in cleaned)
+    return Stray(directory, *key, topic_id, points.get(key, 0), starts.get(key, 0), size, cleaned.get(key))
 
 
 def _offsets(disk: Disk, directory: str, name: str) -> checkpoints.Offsets:

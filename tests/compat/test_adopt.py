@@ -92,6 +92,7 @@ def test_a_directory_of_kafka_is_adopted_read_and_appended_to(tmp_path: Path, cl
     assert (
         f"{TOPIC}: {PARTITIONS} partitions" in done.stdout and "__cluster_metadata-0: left where it is" in done.stdout
     )
+    assert "retention.ms=-1" in done.stdout and "kafkalite topic alter" in done.stdout
     assert verify_directory(Disk(), str(ours.data)) == []
     ours.start()
     try:

@@ -19,10 +19,12 @@ from kafkalite.coordination import layout
 from kafkalite.coordination.embedded import Embedded
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import uuid_text
-from kafkalite.server.adoption import COMPACTED, Adopted, Adoption
+from kafkalite.server.adoption import COMPACTED, KEEP_ALL, Adopted, Adoption
 from kafkalite.server.broker import JOURNAL, Broker
 from kafkalite.storage.adoption import ADOPTING, AdoptionError
+from kafkalite.storage.checkpoints import CLEANER_OFFSETS, read_offsets
 from kafkalite.storage.directories import DirectoryError, LogDirectory
+from kafkalite.storage.retention import expired
 from kafkalite.storage.verify import verify_directory
 from kafkalite.testing.clock import SeededRandom, VirtualClock
 from kafkalite.testing.disk import Crash, FaultyDisk
@@ -107,7 +109,7 @@ async def test_topics_come_with_ids_offsets_and_leader_epochs(kafka: Path, tmp_p
         assert [loaded.clean for loaded in broker.loaded] == [True]
         for name, text in IDS.items():
             assert uuid_text(broker.image.topics[name].topic_id) == text
-        assert broker.image.topics["orders"].configs == {}
+        assert broker.image.topics["orders"].configs == KEEP_ALL
         assert broker.image.topics["__consumer_offsets"].configs == COMPACTED
         partition = broker.replicas.partition("orders", b"", 0, by_id=False)
         assert isinstance(partition, Partition) and partition.log is not None
@@ -170,6 +172,50 @@ async def test_between_registration_and_place_a_partition_is_offline_and_not_los
     await asyncio.to_thread(adopt, kafka, data, move=True)
     served = {"orders-0": (4, 3 * BATCHES, 9), "__consumer_offsets-0": (0, 3 * BATCHES, 2)}  # by an unclean start
     assert await ends(data) == {**WHOLE, **served}
+
+
+async def test_retention_expires_no_adopted_record(kafka: Path, tmp_path: Path) -> None:
+    """The records are of 1970, so the default of seven days would delete them all."""
+    await asyncio.to_thread(adopt, kafka, tmp_path / "ours")
+
+    def look(broker: Broker) -> None:
+        for name, index in (("orders", 0), ("orders", 2), ("__consumer_offsets", 0)):
+            log = broker.logs.find(name, index)
+            assert log is not None and log.log_end_offset > 0
+            assert expired(log, broker.clock.wall_ms(), log.log_end_offset) == 0, name
+
+    await ends(tmp_path / "ours", look)
+
+
+@pytest.mark.parametrize("clean", [False, True])
+async def test_a_compacted_topic_stays_compacted_and_whole(kafka: Path, tmp_path: Path, clean: bool) -> None:
+    """Where the cleaner of the other broker left a gap between two segments, nothing behind the gap is dropped."""
+    shutil.rmtree(kafka / "orders-2")
+    log = filled(kafka / "orders-2")
+    log.close()
+    end = log.log_end_offset
+    (kafka / "orders-2/partition.metadata").write_text((kafka / "orders-0/partition.metadata").read_text())
+    second = sorted(path.stem for path in (kafka / "orders-2").glob("*.log"))[1]
+    for path in (kafka / "orders-2").glob(f"{second}.*"):
+        path.unlink()
+    (kafka / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 2 {end - 3}\n")
+    if not clean:
+        (kafka / ".kafka_cleanshutdown").unlink()
+        (kafka / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+    before, data = files(kafka / "orders-2"), tmp_path / "ours"
+    found = await asyncio.to_thread(adopt, kafka, data)
+    assert found.bytes_dropped == 0
+    assert verify_directory(Disk(), str(data)) == []
+    kept = files(data / "orders-2")
+    assert {name: content for name, content in kept.items() if name.endswith(".log")} == {
+        name: content for name, content in before.items() if name.endswith(".log")
+    }
+    assert read_offsets(Disk(), str(data / CLEANER_OFFSETS)) == {("orders", 2): end - 3}
+
+    def look(broker: Broker) -> None:
+        assert broker.image.topics["orders"].configs == {**KEEP_ALL, "cleanup.policy": "compact"}
+
+    assert (await ends(data, look))["orders-2"][:2] == (0, end)
 
 
 async def test_what_was_not_left_cleanly_is_recovered(kafka: Path, tmp_path: Path) -> None:
@@ -243,7 +289,8 @@ def damage(kafka: Path, _data: Path) -> None:
         (old_messages, r"before 0\.11"),
         (damage, "which was synced; nothing is cut"),
         (lambda kafka, data: (kafka / "orders-0/partition.metadata").write_text("?"), "not a version and a topic id"),
-        (lambda kafka, data: (kafka / "log-start-offset-checkpoint").write_text("?"), "not of version 0"),
+        (lambda kafka, data: (kafka / "log-start-offset-checkpoint").write_text("?"), "not of version 0; restore"),
+        (lambda kafka, data: (kafka / "cleaner-offset-checkpoint").write_text("?"), "start and stop the broker of"),
         (lambda kafka, data: (kafka / JOURNAL).touch(), "is kafkalite's own already: kafkalite serve --data"),
     ],
 )
