@@ -399,17 +399,20 @@ cdef class Disk:
     def read_bytes(self, str path):
         """The whole file."""
         cdef File file = self.open(path, read_only=True)
-        try:
-            return file.pread_outside(file.size(), 0)
-        finally:
-            file.close()
+        return file.pread_outside(file.size(), 0)
 
     def write_atomic(self, str path, data, *, bint sync):
+        """`replace` without the file. Raises OSError."""
+        self.replace(path, data, sync=sync).close()
+
+    def replace(self, str path, data, *, bint sync):
         """Replace the file at once: write `<path>.tmp`, rename; with `sync` also fsync file and directory.
 
-        Nothing is left of one that fails: it would lie there until the next start, and take room on a full disk.
+        Every descriptor is taken before the rename, so that EMFILE and ENFILE leave the old file. The temporary file
+        of a call that fails is removed: it would take space until the next start. Result: the new file, open.
         """
-        cdef str temporary = path + ".tmp"
+        cdef str temporary = path + ".tmp", directory = os.path.dirname(path) or "."
+        cdef File opened = self.open_dir(directory) if sync else None
         cdef File file = self.open(temporary, create=True)
         try:
             file.truncate(0)
@@ -420,10 +423,10 @@ cdef class Disk:
         except OSError:
             self.remove(temporary)
             raise
-        finally:
-            file.close()
         if sync:
-            self.sync_dir(os.path.dirname(path) or ".")
+            self.sync_open_dir(opened)
+        file.path = path
+        return file
 
     def list(self, str path):
         """Names in a directory, sorted."""
@@ -467,11 +470,15 @@ cdef class Disk:
 
     def sync_dir(self, str path):
         """fsync a directory: creations, renames and removals in it are on the disk when this returns."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        self.sync_open_dir(self.open_dir(path))
+
+    def open_dir(self, str path):
+        """A directory, for `sync_open_dir`. Raises OSError."""
+        return File(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+    def sync_open_dir(self, File directory):
+        """fsync what `open_dir` opened. Raises OSError."""
+        os.fsync(directory.fd)
 
     def sync_new(self, files, directories):
         """Bring new small files, then the directories with their names, to the disk, one after the other."""

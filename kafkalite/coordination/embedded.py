@@ -67,15 +67,11 @@ class JournalFile:
     def replace(self, data: bytes) -> None:
         """Put a new, smaller file in the place of this one; raises OSError when it is surely still the old one."""
         try:
-            self._disk.write_atomic(self._path, data, sync=True)
+            self._file = self._disk.replace(self._path, data, sync=True)
         except OSError as error:
             if self._disk.size(self._path) != self.size:
                 raise SyncFailedError(self._path) from error
             raise
-        try:
-            self._file = self._disk.open(self._path)
-        except OSError as error:
-            raise SyncFailedError(self._path) from error
         self.size = len(data)
 
     def cut(self, size: int) -> None:

@@ -69,9 +69,9 @@ class DryDisk(Disk):
         self.changes.append(Change("write", path))
         return File(path, os.dup(file.fd))
 
-    def write_atomic(self, path: str, data: "Buffer", *, sync: bool) -> None:
+    def replace(self, path: str, data: "Buffer", *, sync: bool) -> File:
         self._moved.pop(path, None)
-        self._keep(path, data).close()
+        return self._keep(path, data)
 
     def list(self, path: str) -> list[str]:
         there = {name for name in os.listdir(path) if os.path.join(path, name) not in self._gone}

@@ -6,22 +6,20 @@ for `flush.messages` wants to see what that costs.
 
 from typing import TYPE_CHECKING
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.file import Disk, File
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from typing_extensions import Buffer
 
-    from kafkalite._speedups.file import File
-
 
 class TemporaryDisk(Disk):
     """Starts and stops a broker without waiting for the device."""
 
-    def write_atomic(self, path: str, data: "Buffer", *, sync: bool) -> None:
+    def replace(self, path: str, data: "Buffer", *, sync: bool) -> File:
         """Whole or not at all for whoever reads it while the machine runs. Raises OSError."""
-        super().write_atomic(path, data, sync=False)
+        return super().replace(path, data, sync=False)
 
     def sync_dir(self, path: str) -> None:
         """Nothing to do."""

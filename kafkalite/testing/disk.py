@@ -239,10 +239,13 @@ class FaultyDisk(Disk):
         for made in reversed(missing):
             self.shadow.created(made, folder=True)
 
-    def sync_dir(self, path: str) -> None:
+    def open_dir(self, path: str) -> File:
+        self.needs_descriptor(path)
+        return super().open_dir(path)
+
+    def sync_open_dir(self, directory: File) -> None:
         # Names that change while the sync is held need not be covered by it.
         before = self.shadow.number
-        self.needs_descriptor(path)
-        self.happens("sync_dir", path, step=True)
-        super().sync_dir(path)
-        self.shadow.synced(path, before)
+        self.happens("sync_dir", directory.path, step=True)
+        super().sync_open_dir(directory)
+        self.shadow.synced(directory.path, before)

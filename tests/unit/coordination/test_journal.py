@@ -1,5 +1,6 @@
 """The journal: what it keeps, what a torn tail costs, and that damage is refused with one clear line."""
 
+import errno
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,11 @@ from kafkalite._speedups.file import Disk
 from kafkalite.clock import Outcome
 from kafkalite.coordination import journal
 from kafkalite.coordination.embedded import Embedded
-from kafkalite.coordination.errors import CoordinationError
+from kafkalite.coordination.errors import ConnectionLossError, CoordinationError
 from kafkalite.coordination.journal import JournalError
 from kafkalite.coordination.tree import Create, Set, Tree
 from kafkalite.testing.clock import InlineOffload, VirtualClock
+from kafkalite.testing.disk import FaultyDisk
 from tests.unit.coordination.kit import drive, picture, random_operations
 
 
@@ -274,6 +276,30 @@ class TestFile:
         assert after["/a"] == before["/a"] and "/mine" not in after
         service.close()
         assert list(tmp_path.iterdir()) == [path]
+
+    @pytest.mark.parametrize("when", [1, 2])
+    @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+    def test_compaction_without_descriptors_keeps_the_service(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, when: int
+    ) -> None:
+        """One change is refused, whichever call finds no descriptor; the next one compacts the journal."""
+        monkeypatch.setattr("kafkalite.coordination.embedded.COMPACT_BYTES", 20_000)
+        path, disk = tmp_path / "journal", FaultyDisk()
+        service = Embedded.open(disk, str(path), VirtualClock())
+        session = service.connect()
+        outcomes: list[Outcome] = []
+        session.create("/a", b"", outcomes.append)
+        disk.fail("descriptor", error, when=when)
+        for number in range(1000):
+            session.set("/a", b"%d" % number, outcomes.append)
+        refused = [type(outcome.error) for outcome in outcomes if outcome.error is not None]
+        assert refused == [ConnectionLossError] and service.failure is None
+        assert path.stat().st_size < 25_000 and list(tmp_path.iterdir()) == [path]
+        disk.crash(random.Random(1))
+        service.close()
+        again = Embedded.open(Disk(), str(path), VirtualClock())
+        assert again.tree.get("/a")[0] == b"999"
+        again.close()
 
     def test_a_long_journal_is_made_anew_when_it_is_opened(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -99,6 +99,25 @@ def test_a_failed_write_atomic_keeps_the_old(tmp_path: Path, operation: str) -> 
     assert path.read_bytes() == (b"new" if operation == "sync_dir" else b"old")
 
 
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_replace_without_descriptors_keeps_the_old_file(tmp_path: Path, error: int, sync: bool) -> None:
+    """Whichever of the calls that take a descriptor fails, the rename did not happen."""
+    disk = FaultyDisk()
+    path = tmp_path / "checkpoint"
+    disk.replace(str(path), b"old", sync=sync)
+    taken = disk.counts["descriptor"]
+    for when in range(1, taken + 1):
+        disk.fail("descriptor", error, when=when)
+        with pytest.raises(OSError, match="Too many open files"):
+            disk.replace(str(path), b"new", sync=sync)
+        assert path.read_bytes() == b"old"
+        assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
+    assert taken == 1 + sync
+    file = disk.replace(str(path), b"new", sync=sync)
+    assert (file.path, file.pread(10, 0), path.read_bytes()) == (str(path), b"new", b"new")
+
+
 def test_directories(tmp_path: Path, disk: Disk) -> None:
     root = str(tmp_path / "a" / "b")
     disk.make_dir(root)
