@@ -212,7 +212,7 @@ class Creations:
     def _failed(self, path: str, partition: Partition, error: BaseException) -> None:
         LOGGER.error("%s-%d: its files cannot be created: %s", partition.topic, partition.index, error)
         known = isinstance(error, OSError)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not isinstance(error, FileExistsError):  # the disk is sound then
             self._logs.note(path, error)
         code = KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR
         self._leave(partition)

@@ -116,7 +116,7 @@ class Hosting:
             if not self._logs.is_online(self._logs.created[key]):
                 partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
         elif directory is None:
-            self._creations.add(partition)
+            self._create_later(partition)
         else:
             partition.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
             if key not in self.left_alone:

@@ -7,7 +7,8 @@ Here the start takes the part of the election:
 1. A partition whose log was not closed cleanly gets a new epoch. How much was lost is unknown: a log that ends at its
    recovery point may have ended above it.
 2. So does one whose log has a higher epoch than the journal, which was restored from an older copy. Epochs never fall.
-3. A clean start changes no epoch. A partition without files has no epoch to raise: it never had a record.
+3. A clean start changes no epoch. A partition without files has no epoch to raise: it never had a record. One with
+   empty files, which is not opened (`LogManager.created`), may have lost all its records.
 
 All new epochs are one transaction of the journal, durable before the first client connects. If the broker ends before
 that, its next start is unclean, too.
@@ -59,9 +60,9 @@ def _raised(topic: TopicImage, logs: LogManager, unclean: set[Key], raised: dict
     for index, partition in enumerate(partitions):
         key = topic.name, index
         log = logs.find(*key)
-        if log is None or logs.topic_ids.get(key) != topic.topic_id:
+        if (log is None and key not in logs.created) or logs.topic_ids.get(key) != topic.topic_id:
             continue
-        latest = log.epochs.latest
+        latest = partition.leader_epoch if log is None else log.epochs.latest
         if key in unclean or latest > partition.leader_epoch:
             raised[key] = partitions[index] = replace(partition, leader_epoch=max(latest, partition.leader_epoch) + 1)
     return replace(topic, partitions=tuple(partitions))

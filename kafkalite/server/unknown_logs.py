@@ -96,6 +96,7 @@ class UnknownLogs:
             topic_id = None
         if topic_id is None and isinstance(self._replicas.partition(key[0], b"", key[1], by_id=False), int):
             LOGGER.error("%s: not served, nothing is changed: %s", refused.directory, refused.reason)
+            self.left_alone.add(key)  # a topic of this name may be created later
         if topic_id is None or self._is_hosted(key, topic_id):
             return
         if topic_id in self._deleted:

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 class Loaded:
     """What was found in one log directory; `error` ended it early. Keys are directories of partitions.
 
-    `created`: topic ids of the partitions that never had a record; they are not opened.
+    `created`: topic ids of the partitions without a trace of a record; they are not opened.
     `gone`: partitions that the checkpoints name and that are not here. `strays`: directories that an earlier start
     renamed, as their topics were unknown. `unclean`: partitions whose end may have been lost. `cleaned`: the cleaner's
     checkpoint, empty where it does not read.
@@ -269,6 +269,8 @@ def _take(loaded: Loaded, place: Place, outcome: Outcome) -> None:
         return  # it is the directory's error already
     if isinstance(outcome, Created):
         loaded.created[place.topic, place.partition] = outcome.topic_id
+        if not loaded.clean:  # it may have had records that were lost
+            loaded.unclean.add((place.topic, place.partition))
         return
     if isinstance(outcome, ValueError):
         loaded.refused[place.directory] = str(outcome)

@@ -10,6 +10,7 @@ A created partition has no open file and no `Log`: that is made by `open_created
 Source: LogManager.getOrCreateLog.
 """
 
+import errno
 import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -186,14 +187,15 @@ def _write(disk: Disk, path: str, data: bytes) -> File:
 
 
 def _clear(disk: Disk, directory: str) -> None:
-    """Remove what a creation that was cut short left, which may have been taken for a log meanwhile."""
-    for name in disk.list(directory):
-        parsed = names.parse_file_name(name)
-        if parsed is None:
-            continue
-        path = os.path.join(directory, name)
-        if parsed[0] > 0 and disk.size(path) > 0 and parsed[1] == names.LOG:
-            continue
+    """Remove what an interrupted creation left, which may have been loaded as an empty log meanwhile.
+
+    Raises FileExistsError, with nothing removed, where there are records: a creation that was completed wrote them.
+    """
+    found = [os.path.join(directory, name) for name in disk.list(directory) if names.parse_file_name(name) is not None]
+    for path in found:
+        if path.endswith(names.LOG) and disk.size(path):
+            raise FileExistsError(errno.EEXIST, "the directory of a new partition has records of another one", path)
+    for path in found:
         disk.remove(path)
 
 

@@ -77,6 +77,22 @@ async def test_a_consumer_learns_of_records_that_were_lost(tmp_path: Path) -> No
         assert (await client.offset("t", -1)).leader_epoch == 1
 
 
+async def test_consumer_learns_that_all_records_were_lost(tmp_path: Path) -> None:
+    """The files are those of a partition that never had a record: before, 0 to 9 were skipped without an error."""
+    async with running(str(tmp_path / "data")) as client:
+        await client.create("t")
+        await write(client, 0, 10)
+        data = killed(tmp_path / "data", tmp_path / "killed")
+    cut(data, 0)
+    async with running(str(data)) as client:
+        assert epoch_of(client) == 1
+        await write(client, 100, 120)
+        assert (await fetch(client, 10, current_leader_epoch=0)).error_code == FENCED
+        assert await end_of_epoch(client, 0, 1) == (0, 0, 0)
+        found = await fetch(client, 10, current_leader_epoch=1, last_fetched_epoch=0)
+        assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (0, 0)
+
+
 async def test_a_clean_start_changes_no_epoch(tmp_path: Path) -> None:
     for values in ((0, 1), (1, 2), (2, 3)):
         async with running(str(tmp_path)) as client:
@@ -87,15 +103,15 @@ async def test_a_clean_start_changes_no_epoch(tmp_path: Path) -> None:
 
 
 async def test_epochs_grow_by_one_with_every_unclean_start(tmp_path: Path) -> None:
-    """Also without a record in between, and a partition that never had one has nothing to lose."""
+    """Also without a record in between."""
     data = tmp_path / "0"
     async with running(str(data)) as client:
-        await client.create("t", "empty")
+        await client.create("t")
         await write(client, 0, 1)
         data = killed(data, tmp_path / "1")
     for start in range(1, 4):
         async with running(str(data)) as client:
-            assert (epoch_of(client), epoch_of(client, "empty")) == (start, 0)
+            assert epoch_of(client) == start
             data = killed(data, tmp_path / str(start + 1))
         assert verify_directory(Disk(), str(tmp_path / str(start))) == []
     async with running(str(tmp_path / "3")) as client:  # it ended cleanly

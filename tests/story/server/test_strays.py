@@ -1,5 +1,6 @@
 """Logs whose topic the journal does not know: they are renamed, reported and kept, whatever took the topic away."""
 
+import asyncio
 import logging
 import shutil
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite._speedups.file import Disk
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkalite.server.broker import JOURNAL
 from kafkalite.storage import strays
@@ -129,3 +131,42 @@ async def test_a_recorded_deletion_is_finished(tmp_path: Path, warnings: pytest.
         pass
     assert not list((tmp_path / "data").glob("t-0*stray")) and not (tmp_path / "data" / "t-0").exists()
     assert not warnings.messages
+
+
+async def test_records_without_a_topic_id_survive_a_partition_that_has_no_files_yet(tmp_path: Path) -> None:
+    """Before, the background creation emptied the segment: nothing is created where there are records of an unknown topic."""
+    async with running(str(tmp_path / "other"), NO_DELAY) as client:
+        await client.create("t")
+        await client.produce("t", batch(b"kept"))
+    data = tmp_path / "data"
+    async with running(str(data), NO_DELAY) as client:
+        await client.create("known")
+    async with running(str(data), NO_DELAY) as client:
+        (tmp_path / "other/t-0/partition.metadata").unlink()
+        client.broker.hosting.close()  # nothing is created before the first append
+        await client.create("t")
+    shutil.rmtree(data / "t-0", ignore_errors=True)
+    shutil.copytree(tmp_path / "other/t-0", data / "t-0")
+    before = segments(data)
+    assert before["t-0/00000000000000000000.log"]
+    async with running(str(data), NO_DELAY) as client:
+        assert (await client.produce("t", batch(b"new"))).error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
+        await client.create("u")
+        while ("u", 0) not in client.broker.logs.created:  # it is queued behind t, where t is queued
+            await asyncio.sleep(0.01)
+    assert before.items() <= segments(data).items()
+
+
+async def test_damaged_files_without_a_topic_survive_a_new_topic_of_their_name(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with running(str(data), NO_DELAY) as client:
+        await client.create("known")
+    (data / "t-0").mkdir()
+    (data / "t-0/00000000000000000000.log").write_bytes(b"records of somebody" * 100)
+    (data / "t-0/partition.metadata").write_text("damaged")
+    before = segments(data)["t-0/00000000000000000000.log"]
+    async with running(str(data), NO_DELAY) as client:
+        await client.create("t")
+        assert (await client.produce("t", batch(b"new"))).error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
+        await client.delete("t")
+    assert segments(data)["t-0/00000000000000000000.log"] == before
