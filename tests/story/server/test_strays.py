@@ -134,7 +134,7 @@ async def test_a_recorded_deletion_is_finished(tmp_path: Path, warnings: pytest.
 
 
 async def test_records_without_a_topic_id_survive_a_partition_that_has_no_files_yet(tmp_path: Path) -> None:
-    """Before, the background creation emptied the segment: nothing is created where there are records of an unknown topic."""
+    """Before, the creation in the background emptied the first segment of an unknown topic."""
     async with running(str(tmp_path / "other"), NO_DELAY) as client:
         await client.create("t")
         await client.produce("t", batch(b"kept"))
