@@ -101,6 +101,7 @@ class BrokerConfig:
     group_max_session_timeout_ms: int = field(init=False, repr=False, compare=False)
     group_initial_rebalance_delay_ms: int = field(init=False, repr=False, compare=False)
     group_max_size: int = field(init=False, repr=False, compare=False)
+    kafkalite_group_member_memory_max_bytes: int = field(init=False, repr=False, compare=False)
     group_consumer_session_timeout_ms: int = field(init=False, repr=False, compare=False)
     group_consumer_min_session_timeout_ms: int = field(init=False, repr=False, compare=False)
     group_consumer_max_session_timeout_ms: int = field(init=False, repr=False, compare=False)
@@ -241,6 +242,7 @@ PLAIN = (
     "group.max.session.timeout.ms",
     "group.initial.rebalance.delay.ms",
     "group.max.size",
+    "kafkalite.group.member.memory.max.bytes",
     "group.consumer.session.timeout.ms",
     "group.consumer.min.session.timeout.ms",
     "group.consumer.max.session.timeout.ms",

@@ -4,6 +4,7 @@ The broker makes it when `__consumer_offsets` is there, or when the first client
 sixth of what a start imports.
 """
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -19,8 +20,12 @@ from kafkalite.coordinators.upkeep import Upkeep
 from kafkalite.metrics import Registry
 from kafkalite.slicing import Slicer
 from kafkalite.state.group_counts import GroupCounts
+from kafkalite.state.member_memory import MemberMemory
 
 __all__ = ["CoordinatorHost", "GroupCoordinator"]
+
+LOGGER = logging.getLogger("kafkalite.coordinators")
+REFUSAL_LOG_S = 60.0
 
 
 class CoordinatorHost(Host, PatternHost, GroupHost, NumbersHost, Protocol):
@@ -43,7 +48,10 @@ class GroupCoordinator:
 
     def __init__(self, host: CoordinatorHost) -> None:
         counts = GroupCounts()
-        self._runtime = Runtime(host, OFFSETS, partial(machine, host, counts), GroupCodec())
+        self._host = host
+        self._logged_s = -REFUSAL_LOG_S
+        memory = MemberMemory(host.config.kafkalite_group_member_memory_max_bytes, self._log_refusal)
+        self._runtime = Runtime(host, OFFSETS, partial(machine, host, counts, memory), GroupCodec())
         self._runtime.ask = Patterns(host, self._runtime).ask
         self._upkeep = Upkeep(self._runtime, host.clock, host.config, host.slicer)
         self.groups = Groups(self._runtime)
@@ -64,6 +72,18 @@ class GroupCoordinator:
     def settings_changed(self) -> None:
         """The settings of the broker or of a group have changed."""
         self._upkeep.settings_changed()
+
+    def _log_refusal(self) -> None:
+        """Log, at most once a minute, that joins are rejected by the limit on the memory of members."""
+        now_s = self._host.clock.monotonic()
+        if now_s - self._logged_s >= REFUSAL_LOG_S:
+            self._logged_s = now_s
+            LOGGER.warning(
+                "joins are rejected with GROUP_MAX_SIZE_REACHED: members of classic groups occupy %s = %d bytes; "
+                "remove members or raise the limit",
+                "kafkalite.group.member.memory.max.bytes",
+                self._host.config.kafkalite_group_member_memory_max_bytes,
+            )
 
     def close(self) -> None:
         """Take no request any more; whoever waits hears NOT_COORDINATOR."""

@@ -19,6 +19,7 @@ from kafkalite.state.consumer_groups import ConsumerGroups
 from kafkalite.state.consumer_requests import ConsumerGroupSettings, MigrationPolicy, Topic
 from kafkalite.state.group_counts import GroupCounts
 from kafkalite.state.group_shard import GroupShard
+from kafkalite.state.member_memory import MemberMemory
 from kafkalite.state.offsets import OffsetSettings
 
 __all__ = ["GroupHost", "GroupSettings", "TopicsNow", "machine", "topics_of"]
@@ -129,8 +130,8 @@ def places_of(topics: Iterable[Owned | Assigned]) -> frozenset[tuple[str, int]]:
     return frozenset((each.topic, partition) for each in topics for partition in each.partitions)
 
 
-def machine(host: GroupHost, counts: GroupCounts) -> GroupShard:
-    """The machine of one shard, still empty; `counts` are those of the broker."""
+def machine(host: GroupHost, counts: GroupCounts, memory: MemberMemory) -> GroupShard:
+    """The machine of one shard, still empty; `counts` and `memory` are those of the broker."""
     config = host.config
     classic = ClassicSettings(
         session_min_ms=config.group_min_session_timeout_ms,
@@ -142,4 +143,5 @@ def machine(host: GroupHost, counts: GroupCounts) -> GroupShard:
         held_of=held_of,
     )
     offsets = OffsetSettings(config.offsets_retention_minutes * MINUTE_MS, config.offset_metadata_max_bytes)
-    return GroupShard(classic, offsets, ConsumerGroups(TopicsNow(host), GroupSettings(host).of, Embedded()), counts)
+    consumers = ConsumerGroups(TopicsNow(host), GroupSettings(host).of, Embedded())
+    return GroupShard(classic, offsets, consumers, counts, memory)

@@ -9,6 +9,7 @@ from kafkalite.state.classic_requests import Joined, JoinedMember, Synced
 from kafkalite.state.classic_table import TRANSITIONS, Event, State
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.group_records import CLASSIC, ClassicGroup
+from kafkalite.state.member_memory import ShardMemory
 from kafkalite.state.sessions import look_at_ms
 
 __all__ = ["CONSUMER_PROTOCOL", "ClassicSettings", "GroupCore", "Step"]
@@ -73,7 +74,7 @@ class GroupCore:
         "topics",
     )
 
-    def __init__(self, name: str, settings: ClassicSettings, state_since_wall_ms: int) -> None:
+    def __init__(self, name: str, settings: ClassicSettings, state_since_wall_ms: int, account: ShardMemory) -> None:
         self.name = name
         self.settings = settings
         self.state = State.EMPTY
@@ -83,7 +84,7 @@ class GroupCore:
         self.rewound: frozenset[tuple[str, int]] = frozenset()  # in this generation: nobody commits these any more
         self.protocol_type: str | None = None
         self.protocol: str | None = None
-        self.members = Members()
+        self.members = Members(account)
         self.topics: frozenset[str] | None = None  # subscribed topics, None = cannot be known
         self.initial = False  # the rebalance that runs is the first one since the group was empty
         self.grew = False  # a member came during the initial delay
@@ -126,7 +127,7 @@ class GroupCore:
 
     def restore(self, record: ClassicGroup) -> None:
         """Become what a record says, at replay: Stable with members, Empty without."""
-        self.members = Members()
+        self.members = Members(self.members.account)
         for stored in record.members:
             self.members.remove(stored.member_id)  # a damaged record may name a member twice
             self.members.remove(self.members.static.get(stored.group_instance_id or "", ""))

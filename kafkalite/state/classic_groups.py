@@ -30,6 +30,7 @@ from kafkalite.state.classic_requests import (
 from kafkalite.state.classic_table import State
 from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
 from kafkalite.state.group_records import CLASSIC, ClassicGroup, GroupDeleted
+from kafkalite.state.member_memory import ShardMemory
 from kafkalite.state.topic_index import EVERYTHING, NO_TOPICS
 
 __all__ = ["ClassicGroups", "CommitJudged"]
@@ -65,10 +66,12 @@ class ClassicGroups:
 
     Arguments:
         settings: the broker's settings.
+        memory: counts the memory of all members, within the limit of the broker.
     """
 
-    def __init__(self, settings: ClassicSettings) -> None:
+    def __init__(self, settings: ClassicSettings, memory: ShardMemory | None = None) -> None:
         self.settings = settings
+        self.memory = memory or ShardMemory()
         self._groups: dict[str, Group] = {}
         self._loaded = False
 
@@ -100,7 +103,7 @@ class ClassicGroups:
         group = self._groups.get(request.group)
         if group is not None:
             return group.join(request, token, now)
-        group = Group(request.group, self.settings, now.wall_ms)
+        group = Group(request.group, self.settings, now.wall_ms, self.memory)
         group.generation = since
         effects = group.join(request, token, now)
         if group.members or group.members.pending:
@@ -174,7 +177,7 @@ class ClassicGroups:
 
     def take_over(self, name: str, generation: int, members: Collection[Member], now: Now) -> Effects:
         """Make a classic group of a consumer group's members, who know `generation`."""
-        group = self._groups[name] = Group(name, self.settings, now.wall_ms)
+        group = self._groups[name] = Group(name, self.settings, now.wall_ms, self.memory)
         return group.take_over(generation, members, now)
 
     def fence_owners(self, name: str, partitions: Collection[tuple[str, int]], now: Now) -> Effects:
@@ -254,11 +257,13 @@ class ClassicGroups:
         """Take a record of the log into the durable state (law 1)."""
         if isinstance(record, GroupDeleted):
             if record.kind == CLASSIC:
-                self._groups.pop(record.group, None)
+                self._drop(record.group)
             return
         group = self._groups.get(record.group)
         if group is None or not self._loaded:
-            group = self._groups[record.group] = Group(record.group, self.settings, record.state_timestamp_ms)
+            self._drop(record.group)
+            group = Group(record.group, self.settings, record.state_timestamp_ms, self.memory)
+            self._groups[record.group] = group
             group.restore(record)
         group.stored = record
 
@@ -267,6 +272,16 @@ class ClassicGroups:
         self._loaded = True
         for group in self:
             yield from group.loaded(now)
+        self.memory.attach()
+
+    def ended(self) -> None:
+        """The machine of the shard is dropped."""
+        self.memory.detach()
+
+    def _drop(self, name: str) -> None:
+        group = self._groups.pop(name, None)
+        if group is not None:
+            group.members.release()
 
     def join_refusal(self, request: Join) -> int:
         """INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, or 0: no group could take the join."""

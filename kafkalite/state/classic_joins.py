@@ -24,6 +24,8 @@ class Joins(Rebalance):
         elif not self._can_speak(request):
             refused = Joined(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
             step.effects.answer(token, refused)
+        elif not self.members.accepts(request):
+            self._turn_away(request.member_id, step)
         elif not request.member_id:
             self._join_new(request, step)
         elif request.member_id in self.members.pending and request.group_instance_id is None:
@@ -41,10 +43,11 @@ class Joins(Rebalance):
 
     def _turn_away(self, member_id: str, step: Step) -> None:
         step.effects.answer(step.token, Joined(KafkaErrorCode.GROUP_MAX_SIZE_REACHED))
-        if member_id in self.members.all or member_id in self.members.pending:
+        was_member = member_id in self.members.all
+        if was_member or member_id in self.members.pending:
             step.effects.cancel_timer(self._session_timer(member_id))
             self._remove(member_id, step)
-            self.take(Event.PENDING_GONE, step)
+            self.take(Event.MEMBERS_LEFT if was_member else Event.PENDING_GONE, step)
 
     def _can_speak(self, request: Join) -> bool:
         if self.state is State.EMPTY:
@@ -57,7 +60,7 @@ class Joins(Rebalance):
         if instance is not None and instance in self.members.static:
             self._replace_static(self.members.static[instance], member_id, request, step)
         elif instance is None and request.member_id_required:
-            self.members.pending[member_id] = request.session_timeout_ms
+            self.members.give_out(member_id, request.session_timeout_ms)
             step.effects.set_timer(self._session_timer(member_id), step.now.ms + request.session_timeout_ms)
             step.effects.answer(step.token, Joined(KafkaErrorCode.MEMBER_ID_REQUIRED, member_id))
         else:

@@ -10,8 +10,20 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.classic_requests import Join, Protocols, without_repeats
 from kafkalite.state.effects import Token
 from kafkalite.state.group_records import ClassicMember
+from kafkalite.state.member_memory import MEMBER_BYTES, ShardMemory
 
-__all__ = ["Member", "Members"]
+__all__ = ["Member", "Members", "memory_of_join"]
+
+
+def memory_of(protocols: Protocols) -> int:
+    """Bytes of the names and metadata of protocols."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
+def memory_of_join(request: Join) -> int:
+    """Bytes that a member holds by a join (`member_memory`)."""
+    names = (request.member_id or request.fresh_id, request.client_id, request.client_host, request.group_instance_id)
+    return MEMBER_BYTES + sum(len(name) for name in names if name) + memory_of(request.protocols)
 
 
 class Member:
@@ -24,6 +36,7 @@ class Member:
 
     __slots__ = (
         "assignment",
+        "charged",
         "client_host",
         "client_id",
         "group_instance_id",
@@ -49,6 +62,7 @@ class Member:
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms
         self.assignment = assignment
+        self.charged = 0  # bytes, see `member_memory`
         self.is_new = False
         self.session_over_ms = 0
         self.timer_ms: int | None = None
@@ -85,6 +99,12 @@ class Member:
         """Whether a join says nothing new."""
         return self.protocols == without_repeats(request.protocols)
 
+    def memory(self) -> int:
+        """Bytes that the member holds. Old metadata counts while the generation refers to it."""
+        names = (self.member_id, self.client_id, self.client_host, self.group_instance_id)
+        metadata = max(memory_of(self.protocols), memory_of(self.seen) if self.seen is not self.protocols else 0)
+        return MEMBER_BYTES + sum(len(name) for name in names if name) + metadata
+
     def metadata(self, protocol: str | None) -> bytes:
         """Its metadata under a protocol, b"" where it does not speak it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
@@ -104,11 +124,17 @@ class Member:
 
 
 class Members:
-    """All members of a group, in the order in which they came."""
+    """All members of a group, in the order in which they came.
 
-    __slots__ = ("all", "awaiting", "leader", "pending", "pending_sync", "static", "votes")
+    Arguments:
+        account: counts the memory of the members; `charged` is the part of this group.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("account", "all", "awaiting", "charged", "leader", "pending", "pending_sync", "static", "votes")
+
+    def __init__(self, account: ShardMemory) -> None:
+        self.account = account
+        self.charged = 0
         self.all: dict[str, Member] = {}
         self.static: dict[str, str] = {}  # instance id -> member id
         self.votes: dict[str, int] = {}  # protocol -> members that speak it
@@ -129,7 +155,13 @@ class Members:
         self._vote(member, 1)
         if self.leader is None:
             self.leader = member.member_id
-        self.pending.pop(member.member_id, None)
+        self._drop_pending(member.member_id)
+        self.recount(member)
+
+    def give_out(self, member_id: str, session_timeout_ms: int) -> None:
+        """Keep an id that a new member is to join with (KIP-394)."""
+        self.pending[member_id] = session_timeout_ms
+        self._charge(MEMBER_BYTES + len(member_id))
 
     def remove(self, member_id: str) -> None:
         """Let go of a member or of an id given out; the oldest member leads on. Its tokens must be answered before."""
@@ -137,11 +169,12 @@ class Members:
         if member is not None:
             assert member.join is None and member.sync is None, "a parked request would never be answered"
             self._vote(member, -1)
+            self._charge(-member.charged)
             if member.group_instance_id is not None:
                 del self.static[member.group_instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.all), None)
-        self.pending.pop(member_id, None)
+        self._drop_pending(member_id)
         self.pending_sync.pop(member_id, None)
 
     def replace(self, old_id: str, new_id: str) -> Member:
@@ -167,6 +200,25 @@ class Members:
         self._vote(member, 1)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
+        self.recount(member)
+
+    def accepts(self, request: Join) -> bool:
+        """Return whether the memory that a join adds is within the broker's limit."""
+        known = self.all.get(request.member_id) or self.all.get(self.static.get(request.group_instance_id or "", ""))
+        before = 0 if known is None else known.charged
+        if request.member_id in self.pending:
+            before = MEMBER_BYTES + len(request.member_id)
+        return self.account.accepts(memory_of_join(request) - before)
+
+    def recount(self, member: Member) -> None:
+        """Count the memory of a member whose protocols have changed."""
+        memory = member.memory()
+        self._charge(memory - member.charged)
+        member.charged = memory
+
+    def release(self) -> None:
+        """The group is dropped: its memory is no longer counted."""
+        self._charge(-self.charged)
 
     def park_join(self, member: Member, token: Token) -> Token | None:
         """Keep a join until the generation begins; answer the token that it takes the place of."""
@@ -218,6 +270,14 @@ class Members:
     def rebalance_timeout_ms(self) -> int:
         """The longest that a member may take to rejoin; a negative one is none."""
         return max(0, max((member.rebalance_timeout_ms for member in self.all.values()), default=0))
+
+    def _drop_pending(self, member_id: str) -> None:
+        if self.pending.pop(member_id, None) is not None:
+            self._charge(-MEMBER_BYTES - len(member_id))
+
+    def _charge(self, growth: int) -> None:
+        self.charged += growth
+        self.account.charge(growth)
 
     def _vote(self, member: Member, count: int) -> None:
         for name, _ in member.protocols:

@@ -79,6 +79,7 @@ class Rebalance(GroupCore):
         self.members.pending_sync = dict.fromkeys(self.members.all)
         for member in self.members.all.values():
             member.is_new, member.seen = False, member.protocols
+            self.members.recount(member)
             parked = self.members.unpark_join(member)
             if parked is not None:
                 step.effects.answer(parked, self._joined(member))

@@ -38,6 +38,7 @@ from kafkalite.state.group_records import (
     TransactionalOffset,
     TransactionEnded,
 )
+from kafkalite.state.member_memory import MemberMemory, ShardMemory
 from kafkalite.state.offsets import CommitOf, CommitsDone, Offsets, OffsetSettings
 from kafkalite.state.registered_core import RegisteredSettings
 from kafkalite.state.registered_groups import RegisteredGroups
@@ -70,6 +71,7 @@ class GroupShard:
         classic, offsets: the broker's settings; those for classic groups bound sessions and size of registered ones.
         consumers: the consumer groups of the shard, still empty.
         counts: grow with what happens from `loaded` on.
+        memory: of the members of all shards of the broker, with its limit.
     """
 
     def __init__(
@@ -78,8 +80,9 @@ class GroupShard:
         offsets: OffsetSettings,
         consumers: ConsumerGroups,
         counts: GroupCounts | None = None,
+        memory: MemberMemory | None = None,
     ) -> None:
-        self.classic = ClassicGroups(classic)
+        self.classic = ClassicGroups(classic, ShardMemory(memory))
         self.consumers = consumers
         bounds = RegisteredSettings(classic.session_min_ms, classic.session_max_ms, classic.members_max)
         self.registered = RegisteredGroups(bounds, consumers.topics, self)
@@ -125,6 +128,7 @@ class GroupShard:
     def ended(self) -> None:
         """The life of this machine is over."""
         self.consumers.ended()
+        self.classic.ended()
 
     def listed(self) -> Iterator[Listed]:
         """All groups of the shard, in no order; commands may run between two of them."""

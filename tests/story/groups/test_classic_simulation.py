@@ -17,6 +17,7 @@ from kafkalite.state.classic_groups import ClassicGroups, CommitJudged
 from kafkalite.state.classic_requests import Joined
 from kafkalite.state.classic_table import TRANSITIONS, Event, State
 from kafkalite.state.group_records import ClassicGroup
+from kafkalite.state.member_memory import MEMBER_BYTES
 from tests.kit.whims import Doings
 from tests.story.groups.consumers import REBALANCE_MAX_MS, Consumer
 from tests.story.groups.lives import ONE, assert_finds, live_all, live_through
@@ -164,6 +165,7 @@ class History:
     def judge(self) -> None:
         for group in self.shard.machine:
             self._judge_group(group)
+        assert self.shard.machine.memory.held == sum(group.members.charged for group in self.shard.machine)
         for consumer in self.consumers:
             if consumer.stale:
                 judged = self.shard.machine.check_commit(
@@ -174,6 +176,9 @@ class History:
             assert self.shard.ms - since <= PARKED_MAX_MS, "somebody waits for ever"
 
     def _judge_group(self, group: Group) -> None:
+        members = group.members
+        ids = sum(MEMBER_BYTES + len(member_id) for member_id in members.pending)
+        assert members.charged == ids + sum(member.memory() for member in members.all.values())
         assert group.generation >= self.generations.get(group.name, 0), "a generation went back"
         self.generations[group.name] = group.generation
         if group.state in (State.STABLE, State.EMPTY):

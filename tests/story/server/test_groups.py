@@ -155,6 +155,17 @@ async def test_a_full_group_takes_nobody_in() -> None:
         assert (await client.call(heartbeat("g", member, 1))).error_code == 0
 
 
+async def test_members_beyond_the_memory_limit_are_rejected_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with running(settings={"kafkalite.group.member.memory.max.bytes": "10000"}) as client:
+        member = (await stable(client)).member_id
+        large = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(10_000))
+        errors = [(await client.call(join(f"g{at}", protocols=[large]))).error_code for at in range(3)]
+        assert errors == [Error.GROUP_MAX_SIZE_REACHED] * 3
+        assert (await client.call(heartbeat("g", member, 1))).error_code == 0
+    logged = [each for each in caplog.messages if "kafkalite.group.member.memory.max.bytes = 10000" in each]
+    assert len(logged) == 1
+
+
 async def test_another_protocol_is_refused(client: Client) -> None:
     await stable(client)
     other = JoinGroupRequest.JoinGroupRequestProtocol(name="mine", metadata=b"")
