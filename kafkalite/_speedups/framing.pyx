@@ -12,8 +12,10 @@ No socket and no event loop are known here. Three drivers use this module (`_spe
 - A connection whose time is used up keeps what it has received, and goes on in a later loop iteration (`passes`).
 - A service that raises costs the connection it raised for, never the loop.
 - When the peer has closed its side, requests that were received are answered as long as nothing delays them. The
-  first answer that waits for an event (`on_gone` is set: a fetch for records) ends the connection, as the peer has most
-  likely closed both sides. Apache Kafka (Selector.close) answers no request after it read the end of the stream.
+  first answer that is missing at the end of a pass ends the connection, whatever it waits for (records, other members
+  of a group, a job), as the peer has most likely closed both sides. Only a request that pins its frame (Produce, until
+  it is written) is waited for, unless it has set `on_gone`: its memory is in use until then. Apache Kafka
+  (Selector.close) answers no request after it read the end of the stream.
 """
 
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -216,7 +218,7 @@ cdef class Frames(Answering):
                 self.shut("internal error")
             if not reply.answered and not self.closed:
                 key = load_u16(chunk.data + start + SIZE_BYTES)
-                if key >= KEYS_MAX or hub.pinning[key]:
+                if hub.pinning[min(key, <uint16_t> KEYS_MAX)]:
                     reply.pins = True
                     self.pinned_bytes += size
             start += SIZE_BYTES + size
@@ -284,9 +286,9 @@ cdef class Frames(Answering):
         return 0
 
     cdef int end_where_delayed(self) except -1:
-        """Close the connection when its next answer waits for an event, and nothing else is left to be received."""
+        """Close the connection when its next answer is delayed, and nothing else is left to be received."""
         cdef Reply reply = self.head
-        if reply is None or reply.answered or reply.gone is None:
+        if reply is None or reply.answered or (reply.pins and reply.gone is None):
             return 0
         if self.is_stalled() or (self.ended and not self.held):
             self.shut("the peer closed the connection while a request was delayed")

@@ -50,7 +50,7 @@ cdef class Hub:
     cdef long long now_ns, deadline_ns, began_ns, spent_ns
     cdef public bint several_passes
     cdef unsigned long long runs
-    cdef uint8_t[KEYS_MAX] pinning
+    cdef uint8_t[KEYS_MAX + 1] pinning   # the last one is that of all larger keys
     cdef readonly bint in_pass
     cdef bint scheduled
     cdef readonly unsigned long long requests, passes, flushes, bytes_in, bytes_out

@@ -216,7 +216,7 @@ cdef class Hub:
         self.on_flush = service.flush
         self.quick = getattr(service, "quick", None)
         pinning = getattr(service, "pinning", None)
-        for key in range(KEYS_MAX):
+        for key in range(KEYS_MAX + 1):
             self.pinning[key] = pinning is None or key in pinning
         self.arena = Chunk(ARENA_BYTES)
         self.retired = []

@@ -232,6 +232,10 @@ class Wire:
     def hang_up(self) -> None:
         self._client.close()
 
+    def end(self) -> None:
+        """Close the client's side in order, as a FIN does."""
+        self._client.end()
+
     def answers(self) -> list[Any]:
         """All that has arrived by now."""
         self._take()
