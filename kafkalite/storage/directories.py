@@ -4,7 +4,8 @@ Laws:
 1. A directory is touched only while its `.lock` is held; a second broker is refused, in this process too, and so is a
    running Apache Kafka.
 2. A directory of another cluster or broker is refused before anything in it changes.
-3. A directory of an older format is upgraded with a log line, one of a newer format is refused.
+3. A start without free file descriptors ends with an error: the directory is whole, and does not go offline.
+4. A directory of an older format is upgraded with a log line, one of a newer format is refused.
 
 Sources: LogManager.lockLogDirs, MetaProperties.java.
 """
@@ -13,12 +14,14 @@ import errno
 import logging
 import os
 import re
+import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkalite._speedups.file import Disk, File
 from kafkalite.model import uuid_from_text
 from kafkalite.storage.checkpoints import META_PROPERTIES
+from kafkalite.storage.trouble import lacks_descriptors
 
 LOCK = ".lock"
 FORMAT = ".kafkalite-format"
@@ -29,6 +32,19 @@ logger = logging.getLogger(__name__)
 
 class DirectoryError(Exception):
     """A log directory cannot be used; one line that names it and says why."""
+
+
+def raise_without_descriptors(path: str, error: OSError) -> None:
+    """Raise DirectoryError where a call at start found no free file descriptor (EMFILE, ENFILE).
+
+    The directory at `path` is whole, so that it does not go offline: a start with more descriptors uses it.
+    """
+    if not lacks_descriptors(error):
+        return
+    step = "raise fs.file-max"
+    if error.errno == errno.EMFILE:
+        step = f"RLIMIT_NOFILE is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}, raise it (ulimit -n, LimitNOFILE=)"
+    raise DirectoryError(f"{error.filename or path}: {error.strerror}; {step} and start again") from error
 
 
 @dataclass(frozen=True, slots=True)

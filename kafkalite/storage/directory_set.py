@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from kafkalite._speedups.file import Disk, File
-from kafkalite.storage.directories import DirectoryError, Identity, LogDirectory
+from kafkalite.storage.directories import DirectoryError, Identity, LogDirectory, raise_without_descriptors
 
 logger = logging.getLogger(__name__)
 
@@ -71,12 +71,13 @@ class LogDirectories:
     def _on_each(self, do: Callable[[LogDirectory], object]) -> None:
         """Do something with each directory that is online; its OSError takes it offline.
 
-        Raises DirectoryError where none is left, and what `do` raises besides."""
+        Raises DirectoryError where none is left or no file descriptor is free, and what `do` raises besides."""
         online = [directory for directory in self._directories.values() if directory.online]
         for directory in online:
             try:
                 do(directory)
             except OSError as error:
+                raise_without_descriptors(directory.path, error)
                 directory.error = error
         self.see_one_online()
         for directory in online:

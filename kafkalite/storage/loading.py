@@ -22,6 +22,7 @@ from threading import Lock
 from kafkalite._speedups.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
+from kafkalite.storage.directories import raise_without_descriptors
 from kafkalite.storage.log import Log
 from kafkalite.storage.recovery import OFFSET_MAX, Place, Progress, RecoveryError, ignore, recover
 from kafkalite.storage.syncing import sync
@@ -106,7 +107,7 @@ def load_directories(
     say_every_s: float = 1.0,
     advance: Callable[[int], object] = ignore,
 ) -> list[Loaded]:
-    """Recover every partition of the log directories; blocks. Raises nothing but bugs: see `Loaded.error`.
+    """Recover every partition of the log directories; blocks. Raises DirectoryError: see also `Loaded.error`.
 
     Arguments:
         config_of: answers for a topic name.
@@ -139,6 +140,7 @@ def _begin(disk: Disk, path: str, config_of: Callable[[str], TopicConfig]) -> tu
         loaded = Loaded(path, checkpoints.take_clean_shutdown(disk, path))
         return loaded, _places(disk, loaded, config_of)
     except OSError as error:
+        raise_without_descriptors(path, error)
         return Loaded(path, False, error=error), []
 
 

@@ -10,6 +10,7 @@ Operations: write, read, truncate, sync, sync_all (of files); open, rename, remo
 the disk).
 A fault of the operation `descriptor` (EMFILE, ENFILE) fails each call that needs a descriptor: open, list, sync_dir,
 remove_tree. `lose_writes` models a failed writeback: each open file reports it to one fsync (Linux, errseq_t).
+`sync_all` (syncfs) fails where any write was given up, and answers False with `sync_all_reports` off.
 Steps are those that change something: all but read, and of open and make_dir those that make something.
 """
 

@@ -2,10 +2,12 @@
 
 import errno
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from kafkalite.storage.directories import DirectoryError
 from kafkalite.storage.log import Log
 from tests.unit.storage.damage import batch
 from tests.unit.storage.test_manager import Kit, fill
@@ -241,3 +243,31 @@ def test_log_that_could_not_be_truncated_without_descriptors_leaves_no_clean_mar
     assert [each and offsets(each) for each in found] == [[0, 3], [0, 3, 6]]
     assert found[0] is not None and append(found[0]) == 0
     again.manager.unlock()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(("error", "step"), [(errno.EMFILE, "RLIMIT_NOFILE is "), (errno.ENFILE, "raise fs.file-max")])
+def test_start_without_descriptors_is_refused_and_the_next_one_finds_all(
+    tmp_path: Path, error: int, step: str, clean: bool
+) -> None:
+    """Whichever call of the start finds none: the error names the limit, no directory goes offline."""
+    roots = [tmp_path / "first", tmp_path / "second"]
+    kit = Kit(*roots).open()
+    kit.create(batches=3)
+    if clean:
+        kit.manager.close()
+    kit.manager.unlock()
+    refused = 0
+    for when in count(1):
+        again = Kit(*roots)
+        again.disk.fail("descriptor", error, when=when)
+        try:
+            again.open()
+        except DirectoryError as failure:
+            refused += 1
+            assert "Too many open files" in str(failure) and step in str(failure) and str(failure).isprintable()
+        assert again.manager.online() == [str(root) for root in roots] and again.offline == []
+        again.manager.unlock()
+        if again.disk.faults:  # the start made fewer calls than that
+            break
+    assert refused > 5 and again.manager.find("t", 0) is not None
