@@ -40,7 +40,9 @@ def state(log: Log, window: int) -> tuple[object, ...]:
     indexes = [tuple(index.tobytes() for index in segment.indexes) for segment in log.segments]
     counters = (log.active.bytes_since_index, log.active.max_timestamp, log.active.first_timestamp)
     producers = {key: entry.seen()[-window:] for key, entry in log.producers.entries.items()}
-    return log.log_end_offset, tuple(read_all(log)), indexes[-1], counters, tuple(log.epochs.entries), producers
+    # The last epoch may begin at the log end: it has no batch, as after becoming leader.
+    epochs = tuple(entry for entry in log.epochs.entries if entry[1] < log.log_end_offset)
+    return log.log_end_offset, tuple(read_all(log)), indexes[-1], counters, epochs, producers
 
 
 def sample(directory: Path, rng: random.Random, window: int) -> Sample:
