@@ -15,6 +15,7 @@ Laws:
 """
 
 import errno
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -24,6 +25,8 @@ from kafkalite.coordination import journal
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, SessionExpiredError
 from kafkalite.coordination.tree import ANY_VERSION, Change, Create, Delete, Operation, Set, Tree, Watcher
+
+LOGGER = logging.getLogger("kafkalite.coordination")
 
 Pick = Callable[[list[object]], object]
 Entry = tuple[int, int, bytes]  # kind, zxid, body of a record
@@ -142,6 +145,11 @@ class Embedded:
         """
         file, tree, owed = open_journal(disk, path, check)
         return cls(clock, tree, file, offload, owed)
+
+    @property
+    def durable_zxid(self) -> int:
+        """The last transaction that is in the file and flushed."""
+        return self._durable
 
     def connect(self, on_lost: Callable[[], object] | None = None) -> "EmbeddedSession":
         """A new session; `on_lost` is called when it ends other than by its own `close`."""
@@ -421,6 +429,11 @@ def open_journal(
     file = JournalFile(disk, path, disk.open(path), size)
     if torn:
         file.cut(size)
+        LOGGER.warning(
+            "%s: its last %s bytes were an unfinished write and are removed. After a crash that is normal: no change "
+            "in them was acknowledged. A copy is partial: stop the broker, and restore the whole log directory",
+            path, f"{torn:,}",
+        )  # fmt: skip
     owed: list[Entry] = []
     for session in sorted(tree.sessions):
         tree.close_session(session)

@@ -43,6 +43,7 @@ from kafkalite.server.config_resources import ConfigResources
 from kafkalite.server.dispatch import Dispatcher
 from kafkalite.server.handlers.described import Descriptions
 from kafkalite.server.hosting import Hosting
+from kafkalite.server.journal_age import older_journal
 from kafkalite.server.leader_epochs import raise_leader_epochs
 from kafkalite.server.limited_log import LimitedLog
 from kafkalite.server.listening import Listening
@@ -210,7 +211,8 @@ class Broker:
         self._removals.close()
         self.offload.close()  # whatever is under way ends before the logs do
         self._close_cleaner()
-        self.logs.close()
+        service = self._service
+        self.logs.close(-1 if service is None or service.failure is not None else service.durable_zxid)
 
     async def _leave_store(self) -> None:
         try:
@@ -253,6 +255,8 @@ class Broker:
         named = tree.find(CLUSTER_ID)
         if named is not None:
             self.logs.check(Identity(decode_cluster_id(named.data), self.broker_id))
+        for line in older_journal(self.disk, os.path.join(self.config.log_dirs[0], JOURNAL), tree.zxid):
+            LOGGER.warning("%s", line)
 
     async def _agree_on_identity(self) -> None:
         """One cluster id and one broker id for coordination, configuration and directories."""

@@ -13,6 +13,7 @@ from kafkalite.coordination import journal
 from kafkalite.coordination.embedded import Embedded
 from kafkalite.coordination.layout import LayoutError
 from kafkalite.server.broker import JOURNAL
+from kafkalite.server.journal_age import older_journal
 from kafkalite.storage import checkpoints, names, strays
 from kafkalite.storage.directories import DirectoryError, LogDirectory
 
@@ -45,6 +46,7 @@ async def compare(disk: Disk, clock: Clock, log_dir: str) -> list[str]:
             f"its last {loaded.torn:,} bytes are an unfinished write; after a crash that is normal, a copy is partial"
         )
         found.append(f"{path}: {text}")
+    found += older_journal(disk, path, loaded.tree.zxid)
     return [*found, *_unknown(disk, log_dir, topics), *_missing(disk, log_dir, topics, store)]
 
 

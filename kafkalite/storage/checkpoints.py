@@ -138,7 +138,19 @@ def take_clean_shutdown(disk: Disk, directory: str) -> bool:
     return True
 
 
+def read_broker_epoch(disk: Disk, directory: str) -> int:
+    """The broker epoch in the mark of a clean shutdown, -1 without a mark or an epoch in it. Raises OSError."""
+    path = os.path.join(directory, CLEAN_SHUTDOWN)
+    text = disk.read_bytes(path).decode(errors="replace") if disk.exists(path) else ""
+    found = re.search(r'"brokerEpoch": *([0-9]{1,18})\b', text)
+    return -1 if found is None else int(found[1])
+
+
 def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = -1) -> None:
-    """Say that every log of the directory is complete on the disk. Raises OSError."""
+    """Say that every log of the directory is complete on the disk. Raises OSError.
+
+    Arguments:
+        broker_epoch: the last flushed zxid of the journal, -1 where it is unknown (CleanShutdownFileHandler.java).
+    """
     mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     disk.write_atomic(os.path.join(directory, CLEAN_SHUTDOWN), mark.encode(), sync=True)

@@ -156,8 +156,10 @@ class LogManager(LogDirectories):
         self._deletions.close()
         self.holds.close()
 
-    def close(self) -> None:
+    def close(self, broker_epoch: int = -1) -> None:
         """Write and sync everything, then the checkpoints, then the clean mark; blocks. Failures are logged.
+
+        `broker_epoch` goes into the mark, see `checkpoints.write_clean_shutdown`.
 
         Nothing is written after `unlock`: a second call does nothing, as another broker may use the directories.
         """
@@ -170,7 +172,7 @@ class LogManager(LogDirectories):
                 self._files.write_now(path, logs)
                 # With it, the next start would trust the end of a failed log, and forget a refused partition.
                 if len(sound) == len(logs) and all(refused.root != path for refused in self.refused.values()):
-                    checkpoints.write_clean_shutdown(self.disk, path)
+                    checkpoints.write_clean_shutdown(self.disk, path, broker_epoch)
             except OSError as error:
                 self.fail(path, error)
 

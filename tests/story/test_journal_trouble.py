@@ -1,13 +1,16 @@
 """The journal of the cluster's state: of another cluster, on a full disk, on a disk that cannot sync."""
 
+import asyncio
 import errno
 import shutil
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from kafkalite.cli import serve
+from kafkalite.cli.main import main
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.broker import JOURNAL, Broker, StartError
@@ -15,6 +18,7 @@ from kafkalite.server.sd_notify import Notifier
 from kafkalite.storage.checkpoints import CLEAN_SHUTDOWN
 from kafkalite.testing.disk import FaultyDisk
 from tests.kit.server import batch, connected, running
+from tests.story.server.test_configs import SET, TOPIC, alter
 
 STORAGE = KafkaErrorCode.KAFKA_STORAGE_ERROR
 
@@ -126,3 +130,42 @@ async def test_serve_ends_with_one_line_and_exit_code_2(tmp_path: Path, monkeypa
     with pytest.raises(click.ClickException, match="the journal of the cluster's state failed") as ended:
         await serve.serve(config, Notifier(None), [])
     assert ended.value.exit_code == 2 and "\n" not in ended.value.message
+
+
+async def warnings_of_start(data: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
+    caplog.clear()
+    with caplog.at_level("WARNING", "kafkalite"):
+        async with running(str(data)):
+            pass
+    return [line for line in caplog.messages if JOURNAL in line]
+
+
+async def test_a_start_reports_the_torn_end_of_the_journal(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running(str(tmp_path)) as client:
+        await client.create("t")
+    assert await warnings_of_start(tmp_path, caplog) == []
+    with (tmp_path / JOURNAL).open("ab") as journal:
+        journal.write(b"torn")
+    (line,) = await warnings_of_start(tmp_path, caplog)
+    assert line.startswith(f"{tmp_path / JOURNAL}: its last 4 bytes were an unfinished write")
+    assert "restore the whole log directory" in line
+    assert await warnings_of_start(tmp_path, caplog) == []
+
+
+async def test_a_start_reports_an_older_journal_where_no_topic_is_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The older journal has all topics, but not the settings of today; nothing else would reveal it."""
+    async with running(str(tmp_path)) as client:
+        await client.create("t")
+    older = (tmp_path / JOURNAL).read_bytes()
+    async with running(str(tmp_path)) as client:
+        assert await alter(client, TOPIC, "t", ("retention.ms", SET, "-1")) == (0, None)
+    newer = (tmp_path / JOURNAL).read_bytes()
+    (tmp_path / JOURNAL).write_bytes(older)
+    verified = await asyncio.to_thread(CliRunner().invoke, main, ["log", "verify", str(tmp_path)])
+    assert verified.exit_code == 0 and "an older copy: its last change is" in verified.stderr
+    (line,) = await warnings_of_start(tmp_path, caplog)
+    assert line.startswith(f"{tmp_path / JOURNAL}: an older copy") and "put the newer file back" in line
+    (tmp_path / JOURNAL).write_bytes(newer)
+    assert await warnings_of_start(tmp_path, caplog) == []
