@@ -36,6 +36,7 @@ NOT_HERE: int = KafkaErrorCode.NOT_COORDINATOR
 RETRY_MS = 1_000
 DOUBLINGS_MAX = 6
 TIMERS_AT_ONCE = 100
+STEPS_AT_ONCE = 4  # of a start, outside the slicer: up to as many hundred sessions
 
 
 class Machine(Protocol):
@@ -355,7 +356,13 @@ class Shard(Generic[M]):
             return
         self._failed_loads = 0
         self._stop = stop_nothing
-        start = self._slicer.run(self._start(machine), partial(self._started, Life(machine)))
+        started, steps = partial(self._started, Life(machine)), self._start(machine)
+        outcome = first_steps(steps)
+        if outcome is not None and outcome.error is None:
+            started(outcome)
+            return
+        # The slicer reports what `started` raises.
+        start = self._slicer.run(steps if outcome is None else ending_with(outcome), started)
         if self._stop is stop_nothing:  # it has not ended meanwhile
             self._stop = start.cancel
 
@@ -389,6 +396,28 @@ class Shard(Generic[M]):
             for name in list(islice(life.unset, TIMERS_AT_ONCE)):
                 self._set(life, life.unset[name])
             yield
+
+
+def first_steps(steps: Generator[None, None, Any]) -> Outcome | None:
+    """Run the first steps at once; return the outcome of a generator that ends with them, else None.
+
+    A shard with few sessions need not wait until the slicer has a budget: a first commit, which creates the topic of
+    the groups, would fail with COORDINATOR_LOAD_IN_PROGRESS on a busy broker.
+    """
+    try:
+        for _ in range(STEPS_AT_ONCE):
+            next(steps)
+    except StopIteration as end:
+        return Outcome(end.value)
+    except Exception as error:
+        return Outcome(error=error)
+    return None
+
+
+def ending_with(outcome: Outcome) -> Generator[None, None, Any]:
+    """A generator that returns or raises an outcome at its first step."""
+    yield from ()
+    return outcome.result()
 
 
 def stop_nothing() -> None:

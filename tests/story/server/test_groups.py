@@ -259,7 +259,7 @@ async def test_a_second_join_of_a_member_ends_its_first(client: Client, wire: Wi
 
 async def test_silence_ends_a_membership() -> None:
     async with running(settings={"group.min.session.timeout.ms": "50"}) as client:
-        member = (await stable(client, session_timeout_ms=50, rebalance_timeout_ms=50)).member_id
+        member = (await stable(client, session_timeout_ms=1_000, rebalance_timeout_ms=1_000)).member_id
         while (await client.call(DescribeGroupsRequest(groups=["g"]))).groups[0].members:
             pass  # looking keeps nobody alive
         assert (await client.call(heartbeat("g", member, 1))).error_code == Error.UNKNOWN_MEMBER_ID

@@ -223,6 +223,17 @@ def test_sessions_of_many_members_are_started_in_slices(tmp_path: Path) -> None:
     assert rig.raised == []
 
 
+def test_shard_without_sessions_is_ready_while_the_slicer_is_busy(tmp_path: Path) -> None:
+    """A first commit creates the topic of the groups, and must find its shard loaded."""
+    rig = Rig(tmp_path, Ticking)
+    rig.slicer = Slicer(CostlyClock(rig.clock), lambda _callback, error: rig.raised.append(error), budget_s=0.0015)
+    rig.runtime = rig.new_runtime()
+    rig.slicer.run((None for _ in range(1_000)), lambda _outcome: None)
+    rig.load()
+    assert rig.do(set_timers()).told == [None]
+    assert rig.raised == []
+
+
 def test_shard_that_is_closed_while_sessions_are_started_starts_no_more(tmp_path: Path) -> None:
     rig = Rig(tmp_path, Crowded)
     rig.slicer = Slicer(CostlyClock(rig.clock), lambda _callback, error: rig.raised.append(error), budget_s=0.0015)
