@@ -6,6 +6,7 @@ where changes are gathered and images come from.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +14,7 @@ from kafkalite.model import Node
 from kafkalite.state.topic_names import folded
 
 NO_LEADER = -1
+FIRST_EPOCH = 0
 UNASSIGNED_ID = bytes(16)
 
 
@@ -29,6 +31,15 @@ class PartitionImage:
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
+
+
+@lru_cache(maxsize=1024)
+def new_partition(replicas: tuple[int, ...]) -> PartitionImage:
+    """A partition without records: its preferred replica leads, all replicas are in sync.
+
+    One object for all partitions with the same replicas: a topic may have thousands.
+    """
+    return PartitionImage(replicas=replicas, isr=replicas, leader=replicas[0], leader_epoch=FIRST_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any
 
 from kafkalite.clock import Clock, Outcome
-from kafkalite.cluster.image import PartitionImage, TopicImage
+from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
 from kafkalite.cluster.notices import Notice, Notices, deletions
+from kafkalite.cluster.remains import NodeDeletions, Remains
 from kafkalite.coordination import layout
 from kafkalite.coordination.backend import Coordination, Then
 from kafkalite.coordination.errors import (
@@ -30,7 +31,6 @@ from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.model import uuid_from_text
 
 PRODUCER_IDS_BLOCK = 1000  # ProducerIdsBlock.java
-NO_EPOCH = 0
 
 Done = Callable[[int], None]
 
@@ -40,13 +40,15 @@ class ClusterStore:
 
     Arguments:
         session: an open session with the coordination service.
-        clock: tells when notifications expire.
+        clock: tells when notifications expire, and begins the transactions of long deletions.
     """
 
     def __init__(self, session: Coordination, clock: Clock) -> None:
         self._session = session
         self._notices = Notices(clock.wall_ms)
         self._noted: dict[bytes, dict[int, str]] = defaultdict(dict)
+        self._stated: dict[str, set[int]] = defaultdict(set)
+        self._deletions = NodeDeletions(session, clock, self._nodes_gone)
         self._broker_id = -1
 
     # At start.
@@ -70,13 +72,36 @@ class ClusterStore:
         self._broker_id = broker_id
 
     async def topics(self) -> list[TopicImage]:
-        """Every topic as the service has it; remembers which partitions have a directory noted."""
+        """Every topic as the service has it; remembers which partitions have a state, and a directory noted.
+
+        A topic whose deletion is recorded is not there; `finish_deletions` deletes the nodes that are left of it.
+        """
         records: list[TopicRecord] = await settled(lambda then: read_topics(self._session, then))
+        deleted = {path for path, _ in await self._children(layout.DELETED_TOPICS)}
+        topics = []
         for record in records:
+            topic_id = record.node.topic_id
+            if topic_id is None:
+                continue
+            if layout.deleted_topic_path(topic_id) in deleted:
+                noted = dict.fromkeys(record.directories, "")
+                self._deletions.add(Remains(record.name, topic_id, set(record.states), noted))
+                continue
+            topics.append(image_of(record))
+            if record.states:
+                self._stated[record.name] = set(record.states)
             for partition, directories in record.directories.items():
-                if record.node.topic_id is not None and self._broker_id in directories:
-                    self._noted[record.node.topic_id][partition] = directories[self._broker_id]
-        return [image_of(record) for record in records if record.node.topic_id is not None]
+                if self._broker_id in directories:
+                    self._noted[topic_id][partition] = directories[self._broker_id]
+        return topics
+
+    def finish_deletions(self) -> None:
+        """Delete the nodes that are left of deleted topics, in the background."""
+        self._deletions.begin()
+
+    async def free_name(self, name: str) -> None:
+        """Return when no node of a deleted topic of this name is left; raises CoordinationError."""
+        await settled(lambda then: self._deletions.when_gone(name, then))
 
     def noted_directory(self, topic_id: bytes, partition: int) -> str | None:
         """The directory noted for a partition on this broker, or None while it has no files."""
@@ -108,11 +133,15 @@ class ClusterStore:
         """Read the nodes that expire. Returns the ids of the topics whose deletion they record."""
         changes = await self._children(layout.CONFIG_CHANGES)
         deleted = await self._children(layout.DELETED_TOPICS)
-        self._notices.load([*changes, *deleted])
-        return {uuid_from_text(path.rpartition("/")[2]) for path, _ in deleted}
+        ids = {path: uuid_from_text(path.rpartition("/")[2]) for path, _ in deleted}
+        self._notices.load([*changes, *(notice for notice in deleted if ids[notice[0]] not in self._deletions)])
+        return set(ids.values())
 
     async def _children(self, parent: str) -> list[Notice]:
-        names, _stat = await settled(lambda then: self._session.children(parent, then))
+        try:
+            names, _stat = await settled(lambda then: self._session.children(parent, then))
+        except NoNodeError:  # a journal that is only read
+            return []
         found = []
         for name in names:
             path = f"{parent}/{name}"
@@ -127,50 +156,62 @@ class ClusterStore:
     # Topics.
 
     def create_topic(self, topic: TopicImage, then: Done) -> None:
-        """Keep a new topic with all its partitions."""
-        states = {index: state_of(partition) for index, partition in enumerate(topic.partitions)}
-        operations = layout.create_topic(topic.name, node_of(topic), topic.configs, states)
-        self._session.multi(operations, answered(then, KafkaErrorCode.TOPIC_ALREADY_EXISTS))
+        """Keep a new topic with all its partitions, when the nodes of an earlier one of its name are gone."""
 
-    def update_topic(self, topic: TopicImage, then: Done) -> None:
-        """Keep a topic that has more partitions than before."""
-
-        def counted(outcome: Outcome) -> None:
+        def free(outcome: Outcome) -> None:
             if outcome.error is not None:
                 then(code_of(outcome.error))
                 return
-            known = {int(name) for name in outcome.value[0]}
-            new = {at: state_of(part) for at, part in enumerate(topic.partitions) if at not in known}
-            self._session.multi(layout.grow_topic(topic.name, node_of(topic), new), answered(then))
+            operations = layout.create_topic(topic.name, node_of(topic), topic.configs, states_of(topic))
+            self._session.multi(operations, answered(then, KafkaErrorCode.TOPIC_ALREADY_EXISTS))
 
-        path = f"{layout.topic_path(topic.name)}/partitions"
-        self._session.children(path, continuing(counted, lambda: then(KafkaErrorCode.UNKNOWN_SERVER_ERROR)))
+        failed = partial(then, KafkaErrorCode.UNKNOWN_SERVER_ERROR)
+        self._deletions.when_gone(topic.name, continuing(free, failed))
+
+    def update_topic(self, topic: TopicImage, then: Done) -> None:
+        """Keep a topic that has more partitions than before; they are new ones."""
+        self._session.multi(layout.grow_topic(topic.name, node_of(topic), {}), answered(then))
 
     def delete_topic(self, topic: TopicImage, then: Done) -> None:
-        """Forget a topic with everything below it."""
-        noted = self._noted.get(topic.topic_id, {})
-        operations = layout.delete_topic(topic.name, topic.topic_id, range(len(topic.partitions)), noted)
+        """Forget a topic with everything below it. Many nodes are deleted in the background, after the record."""
+        stated, noted = self._stated.get(topic.name, set()), self._noted[topic.topic_id]
+        remains = Remains(topic.name, topic.topic_id, stated, noted)
+        at_once = remains.few
+        operations = remains.operations()[0] if at_once else []
 
         def deleted(error: int) -> None:
             if not error:
-                self._noted.pop(topic.topic_id, None)
+                self._stated.pop(topic.name, None)
+                if at_once:
+                    self._noted.pop(topic.topic_id, None)
+                else:
+                    self._deletions.add(remains)
+                    self._deletions.begin()
             then(error)
 
-        self._notify(operations, answered(deleted))
+        self._notify([*operations, layout.record_deletion(topic.topic_id)], answered(deleted), keep=not at_once)
+
+    def _nodes_gone(self, remains: Remains) -> None:
+        """The record of a deletion may expire."""
+        self._noted.pop(remains.topic_id, None)
+        self._notices.add(layout.deleted_topic_path(remains.topic_id))
 
     def configure_topic(self, name: str, configs: Mapping[str, str], then: Done) -> None:
         """Keep a topic's configs."""
         self._notify(layout.configure_topic(name, configs), answered(then))
 
-    def _notify(self, operations: list[Operation], then: Then) -> None:
-        """Do a transaction whose last operation creates a node that expires; expired ones are deleted with it."""
+    def _notify(self, operations: list[Operation], then: Then, *, keep: bool = False) -> None:
+        """Do a transaction whose last operation creates a node that expires; expired ones are deleted with it.
+
+        `keep`: that node does not expire yet.
+        """
         expired = self._notices.take_expired()
 
         def ended(outcome: Outcome) -> None:
-            if outcome.error is None:
+            if outcome.error is None and not keep:
                 created: Created = outcome.value[len(operations) - 1]
                 self._notices.add(created.path)
-            else:
+            elif outcome.error is not None:
                 self._notices.put_back(expired)
             then(outcome)
 
@@ -186,9 +227,7 @@ class ClusterStore:
 
         Returns whether it is durable. Raises CoordinationError.
         """
-        operations = [
-            Set(layout.state_path(*key), layout.encode_state(state_of(partition))) for key, partition in epochs.items()
-        ]
+        operations = [one for key, partition in epochs.items() for one in self.keep_state(*key, state_of(partition))]
         try:
             await settled(lambda then: self._session.multi(operations, then))
         except ConnectionLossError:
@@ -198,6 +237,13 @@ class ClusterStore:
             return False
         return True
 
+    def keep_state(self, topic: str, partition: int, state: layout.PartitionState) -> list[Operation]:
+        """The operations that keep the state of a partition, which the caller does at once."""
+        if partition in self._stated[topic]:
+            return [Set(layout.state_path(topic, partition), layout.encode_state(state))]
+        self._stated[topic].add(partition)
+        return layout.create_partitions(topic, {partition: state})
+
     def note_directories(self, partitions: Iterable[tuple[bytes, int]], directory: str, then: Done) -> None:
         """Record where the files of partitions are, in one transaction: all or none.
 
@@ -206,6 +252,9 @@ class ClusterStore:
             directory: the id of the log directory.
         """
         recorded = list(partitions)
+        if any(topic_id in self._deletions for topic_id, _ in recorded):
+            then(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
         for topic_id, partition in recorded:
             self._noted[topic_id][partition] = directory
 
@@ -342,8 +391,17 @@ def state_of(partition: PartitionImage) -> layout.PartitionState:
     return layout.PartitionState(partition.leader, partition.leader_epoch, partition.isr)
 
 
+def states_of(topic: TopicImage) -> dict[int, layout.PartitionState]:
+    """The states of the partitions that are not new."""
+    return {
+        at: state_of(partition)
+        for at, partition in enumerate(topic.partitions)
+        if partition is not new_partition(partition.replicas) and partition != new_partition(partition.replicas)
+    }
+
+
 def image_of(record: TopicRecord) -> TopicImage:
-    """A topic as the image has it; a partition without a state is led by its preferred replica."""
+    """A topic as the image has it; a partition without a state is a new one."""
     assert record.node.topic_id is not None
     partitions = tuple(partition_of(record, index) for index in sorted(record.node.replicas))
     return TopicImage(record.name, record.node.topic_id, partitions, dict(record.configs))
@@ -352,6 +410,6 @@ def image_of(record: TopicRecord) -> TopicImage:
 def partition_of(record: TopicRecord, index: int) -> PartitionImage:
     replicas = record.node.replicas[index]
     if index not in record.states:
-        return PartitionImage(replicas, replicas, replicas[0], NO_EPOCH)
+        return new_partition(replicas)
     state, _version = record.states[index]
     return PartitionImage(replicas, state.isr, state.leader, state.leader_epoch)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from kafkalite.clock import Outcome, Random
-from kafkalite.cluster.image import ClusterTables, PartitionImage, TopicImage
+from kafkalite.cluster.image import ClusterTables, TopicImage, new_partition
 from kafkalite.cluster.internal import INTERNAL_TOPICS, InternalTopic
 from kafkalite.cluster.turns import Turns
 from kafkalite.config.broker import BrokerConfig
@@ -22,7 +22,6 @@ from kafkalite.state.placement import place
 from kafkalite.state.topic_names import complaint, folded, is_internal
 
 LOGGER = logging.getLogger("kafkalite.cluster")
-FIRST_EPOCH = 0
 CHANGES_AT_ONCE = 20  # of one request; each takes some 200 us
 PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each takes memory, nodes, and time of the loop
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
@@ -284,7 +283,7 @@ class Topics:
         self._check_name(new.name)
         configs = self._checked_configs(new.configs)
         replicas = self._assigned(new) if new.assignment_count else self._placed(new)
-        return TopicImage(new.name, self._host.random.uuid(), tuple(map(fresh, replicas)), configs)
+        return TopicImage(new.name, self._host.random.uuid(), tuple(map(new_partition, replicas)), configs)
 
     def _check_name(self, name: str) -> None:
         wrong = complaint(name)
@@ -376,7 +375,7 @@ class Topics:
                 )
             self._check_assignment(more.assignments, factor)
             replicas = more.assignments
-        return TopicImage(topic.name, topic.topic_id, (*topic.partitions, *map(fresh, replicas)), topic.configs)
+        return TopicImage(topic.name, topic.topic_id, (*topic.partitions, *map(new_partition, replicas)), topic.configs)
 
     def _existing(self, name: str) -> TopicImage:
         topic = self._host.tables.topics.get(name)
@@ -438,11 +437,6 @@ def excess(partitions: Iterable[int]) -> Refusal | None:
         return None
     text = f"{total} new partitions are too many for one request: allowed are {PARTITIONS_PER_REQUEST_MAX}."
     return Refusal(KafkaErrorCode.POLICY_VIOLATION, text)
-
-
-def fresh(replicas: tuple[int, ...]) -> PartitionImage:
-    """A partition nobody has written to: led by its preferred replica, everybody in sync."""
-    return PartitionImage(replicas=replicas, isr=replicas, leader=replicas[0], leader_epoch=FIRST_EPOCH)
 
 
 def no_growth(has: int, asked: int) -> str:

@@ -339,7 +339,11 @@ def parents(path: str) -> list[str]:
 def create_topic(
     topic: str, node: TopicNode, configs: Mapping[str, str], states: Mapping[int, PartitionState]
 ) -> list[Operation]:
-    """Everything that makes a topic, for one `multi`. Its config node must not exist yet."""
+    """Everything that makes a topic, for one `multi`. Its config node must not exist yet.
+
+    `states`: of the partitions that have another one than a new partition. Kafka's controller, too, takes a partition
+    without a state for a new one (PartitionStateMachine.initializePartitionState): its preferred replica leads.
+    """
     assert node.topic_id is not None, "new topics have an id"
     return [
         Create(topic_config_path(topic), encode_configs(configs)),
@@ -351,7 +355,7 @@ def create_topic(
 
 
 def create_partitions(topic: str, states: Mapping[int, PartitionState]) -> list[Operation]:
-    """The nodes of new partitions."""
+    """The nodes of partitions that had no state."""
     operations: list[Operation] = []
     for partition, state in states.items():
         operations.append(Create(partition_path(topic, partition)))
@@ -362,27 +366,36 @@ def create_partitions(topic: str, states: Mapping[int, PartitionState]) -> list[
 def grow_topic(
     topic: str, node: TopicNode, new: Mapping[int, PartitionState], version: int = ANY_VERSION
 ) -> list[Operation]:
-    """A topic with more partitions; `version` is that of the topic's node."""
+    """A topic with more partitions; `version` is that of the topic's node, `new` as the `states` of `create_topic`."""
     return [Set(topic_path(topic), encode_topic(node), version), *create_partitions(topic, new)]
 
 
-def delete_topic(topic: str, topic_id: bytes, partitions: Iterable[int], noted: Iterable[int]) -> list[Operation]:
-    """Everything that removes a topic, and the record of its deletion, which is the last operation.
-
-    `noted`: the partitions whose directory is noted.
-    """
+def delete_states(topic: str, partitions: Iterable[int]) -> list[Operation]:
+    """Remove the nodes of partitions that have a state."""
     operations: list[Operation] = []
     for partition in partitions:
         operations += [Delete(state_path(topic, partition)), Delete(partition_path(topic, partition))]
-    operations += [
+    return operations
+
+
+def delete_notes(topic_id: bytes, partitions: Iterable[int]) -> list[Operation]:
+    """Remove the notes of partitions whose directory is noted."""
+    return [Delete(directory_path(topic_id, partition)) for partition in partitions]
+
+
+def delete_empty_topic(topic: str, topic_id: bytes) -> list[Operation]:
+    """Remove a topic without states and notes."""
+    return [
         Delete(f"{topic_path(topic)}/partitions"),
         Delete(topic_path(topic)),
         Delete(topic_config_path(topic)),
+        Delete(directories_path(topic_id)),
     ]
-    operations += [Delete(directory_path(topic_id, partition)) for partition in noted]
-    operations.append(Delete(directories_path(topic_id)))
-    operations.append(Create(deleted_topic_path(topic_id)))
-    return operations
+
+
+def record_deletion(topic_id: bytes) -> Operation:
+    """The record that a topic is deleted: from then on it is not there, whatever is left of its nodes."""
+    return Create(deleted_topic_path(topic_id))
 
 
 def configure_topic(topic: str, configs: Mapping[str, str]) -> list[Operation]:

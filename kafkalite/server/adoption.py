@@ -24,7 +24,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.coordination import layout
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.embedded import Embedded
-from kafkalite.coordination.tree import Delete, Operation, Set
+from kafkalite.coordination.tree import Delete, Operation
 from kafkalite.model import uuid_text
 from kafkalite.server.broker import FIRST_BROKER, JOURNAL
 from kafkalite.storage import adoption, checkpoints
@@ -188,6 +188,7 @@ class Adoption:
         node = layout.TopicNode(candidate.topic_id, dict.fromkeys(range(count), (broker_id,)))
         operations: list[Operation] = []
         if known is None:
+            await store.free_name(candidate.topic)
             configs = adopted_configs(candidate.topic, [one for one, _ in partitions.values()])
             self.result.created[candidate.topic] = configs
             operations += layout.create_topic(candidate.topic, node, configs, states)
@@ -201,8 +202,7 @@ class Adoption:
                 note = layout.note_directory(candidate.topic_id, index, broker_id, self._directory.directory_id)
                 operations.append(note)
                 if known is not None and index < len(known.partitions):  # it was missing when the topic was adopted
-                    state = layout.encode_state(states[index])
-                    operations.append(Set(layout.state_path(candidate.topic, index), state))
+                    operations += store.keep_state(candidate.topic, index, states[index])
         if operations:
             await settled(lambda then: session.multi(operations, then))
         self.result.topics[candidate.topic] = count

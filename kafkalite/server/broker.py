@@ -175,6 +175,7 @@ class Broker:
             self._serve(loop)
             self._coordinate(OFFSETS.name)
             await self._listen(loop, inherited)
+            self.store.finish_deletions()
         except (DirectoryError, JournalError, LayoutError) as error:
             self._release()
             raise StartError(str(error)) from error

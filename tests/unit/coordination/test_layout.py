@@ -140,7 +140,9 @@ def test_topics_live_in_the_tree() -> None:
     assert record.name == "t" and record.node == grown._replace(adding={}, removing={}) and record.version == 1
     assert record.configs == {"c": "d"} and record.directories == {0: {1: "here"}}
     assert record.states == {partition: (PartitionState(1, 0, (1,)), 0) for partition in (0, 1)}
-    session.multi(layout.delete_topic("t", TOPIC_ID, (0, 1), (0,)), lambda outcome: outcome.result())
+    nodes = [*layout.delete_states("t", (0, 1)), *layout.delete_notes(TOPIC_ID, (0,))]
+    recorded = [*nodes, *layout.delete_empty_topic("t", TOPIC_ID), layout.record_deletion(TOPIC_ID)]
+    session.multi(recorded, lambda outcome: outcome.result())
     changes = {path for path, _ in service.tree.walk() if path.startswith(layout.CONFIG_CHANGE_PREFIX)}
     deleted = {layout.deleted_topic_path(TOPIC_ID)}
     assert {path for path, _ in service.tree.walk()} == empty | changes | deleted and len(changes) == 1
