@@ -12,7 +12,7 @@ from typing import Any
 from kafkalite.cli.client import CLIENT_ID, check, first_that_answers, parse_address
 from kafkalite.cli.failure import fail
 from kafkalite.cli.retries import require
-from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
+from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, RetriableError
 from kafkalite.model import TopicPartition
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
@@ -30,6 +30,7 @@ EARLIEST, LATEST = -2, -1
 NO_REPLICA = -1
 READ_COMMITTED = 1
 Topic = MetadataResponse.MetadataResponseTopic
+Partition = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
 ListTopic = ListOffsetsRequest.ListOffsetsTopic
 
 
@@ -116,6 +117,8 @@ class Leaders:
         """A connection to the broker that leads the partition."""
         (place,) = [p for p in self._topics[topic].partitions if p.partition_index == partition]
         if place.leader_id not in self._brokers:
+            if place.offline_replicas:
+                raise RetriableError(offline(topic, place))
             require(place.error_code or KafkaErrorCode.LEADER_NOT_AVAILABLE, None, f"{topic}-{partition}")
         return await self.broker(place.leader_id, *self._brokers[place.leader_id])
 
@@ -166,6 +169,15 @@ class Leaders:
                     require(each.error_code, None, str(place))
                     found[place] = int(each.offset)
         return found
+
+
+def offline(topic: str, place: Partition) -> str:
+    """What to do about a partition without a leader whose replicas are offline."""
+    brokers = ", ".join(map(str, place.offline_replicas))
+    return (
+        f"{topic}-{place.partition_index}: the partition is offline; the log of broker {brokers} says why and what to "
+        f"do, and `kafkalite topic describe {topic}` shows all of its partitions"
+    )
 
 
 def patience_s(topic: Topic) -> float:

@@ -5,6 +5,7 @@ the command answers at once. Each module `kafkalite.cli.<name>` offers its click
 What is wrong is said in one line on standard error, with exit code 2.
 """
 
+import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -19,6 +20,7 @@ from kafkalite.cli.streams import require_stdout, reserve_standard_fds
 
 WITHOUT_OUTPUT = ("serve", "produce")  # what they print is no result: they run without standard output
 INTERRUPTED = 130  # what a shell says of a process that SIGINT ended
+OUTPUT_CLOSED = 141  # and of one that SIGPIPE ended; 1 would be the result of a check
 
 # What `kafkalite --help` shows of each subcommand; the long text stands in its module.
 COMMANDS = {
@@ -57,6 +59,14 @@ class LazyGroup(click.Group):
         if name in COMMANDS and name not in WITHOUT_OUTPUT:
             require_stdout()
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click's, which ends with exit code 1 when the reader of the output is gone."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is still buffered when the process ends
+            sys.exit(OUTPUT_CLOSED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

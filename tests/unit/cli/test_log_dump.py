@@ -1,7 +1,10 @@
 """`kafkalite log dump` on directories built by hand: good ones, and each kind of damage told with its place."""
 
 import json
+import os
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -264,3 +267,26 @@ def test_what_is_no_file_of_a_partition_is_refused_in_one_line(tmp_path: Path, p
     done = dump(tmp_path / place)
     assert done.exit_code == 2
     assert len(done.stderr.splitlines()) == 1 and place in done.stderr
+
+
+def run_dump(path: Path, stdout: int) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "kafkalite", "log", "dump", str(path), "--records"]
+    return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE)
+
+
+def test_a_closed_output_is_no_damage(tmp_path: Path) -> None:
+    """`log dump ... | head` ends as by SIGPIPE, not with the exit code of damaged files (NEWCOMER 1.15.8)."""
+    path = partition(tmp_path / "orders-0", [batch(PER_BATCH * number) for number in range(2)])
+    reader, writer = os.pipe()
+    os.close(reader)
+    with run_dump(path, writer) as process:
+        os.close(writer)
+        assert process.communicate()[1] == b""
+    assert process.returncode == 141
+
+
+def test_a_full_output_is_not_blamed_on_the_files(tmp_path: Path) -> None:
+    path = partition(tmp_path / "orders-0", [batch(PER_BATCH * number) for number in range(2)])
+    with open("/dev/full", "wb") as full, run_dump(path, full.fileno()) as process:
+        said = (process.communicate()[1]).decode()
+    assert (process.returncode, said) == (2, "kafkalite: standard output: No space left on device\n")

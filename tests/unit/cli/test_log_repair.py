@@ -13,6 +13,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite.cli.main import main
 from kafkalite.server.broker import JOURNAL
 from kafkalite.storage.verify import verify_directory
+from kafkalite.testing.thread import BrokerThread
 from tests.kit.server import batch, running
 
 NO_DELAY = {"log.segment.delete.delay.ms": "0"}
@@ -57,6 +58,16 @@ def test_a_damaged_partition_is_offline_with_the_reason_and_what_to_do(
     (line,) = caplog.messages
     assert "b-0 is offline" in line and "damaged at byte" in line and "missing" not in line
     assert "backup" in line and f"kafkalite log truncate {damaged}/b-0" in line and "delete the topic" in line
+
+
+def test_consume_says_that_a_partition_is_offline(damaged: Path) -> None:
+    with BrokerThread(str(damaged)) as broker:
+        done = CliRunner().invoke(main, ["consume", "b", "-e", "-b", broker.address])
+        assert done.exit_code == 2 and done.stdout == ""
+        assert done.stderr.startswith("kafkalite: b-0: the partition is offline; the log of broker 1 says why")
+        assert "kafkalite topic describe b" in done.stderr
+        done = CliRunner().invoke(main, ["consume", "a", "-e", "-b", broker.address])
+        assert (done.exit_code, done.stdout.split()) == (0, [str(number) for number in range(10)])
 
 
 def test_the_rest_of_a_damaged_partition_is_served_after_a_truncation(damaged: Path) -> None:
