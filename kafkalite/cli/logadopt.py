@@ -30,7 +30,7 @@ Examples:
 
 Topics keep their ids; leader epochs begin above the last ones in the files. The configs of topics are in the metadata
 of the cluster (KRaft or ZooKeeper), which is not read. So that no record is deleted, topics get retention.ms=-1 and
-retention.bytes=-1, and cleanup.policy=compact where a cleaner worked on them; `kafkalite topic alter` changes that.
+retention.bytes=-1, and cleanup.policy=compact where a cleaner worked on them: set your own configs afterwards.
 __consumer_offsets and __transaction_state come along, compacted; __cluster_metadata and __share_group_state stay.
 A call that was cut short can be repeated; without --move DIR is only read.""",
 )
