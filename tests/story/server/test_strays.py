@@ -153,7 +153,7 @@ async def test_records_without_a_topic_id_survive_a_partition_that_has_no_files_
         assert (await client.produce("t", batch(b"new"))).error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
         await client.create("u")
         while ("u", 0) not in client.broker.logs.created:  # it is queued behind t, where t is queued
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
     assert before.items() <= segments(data).items()
 
 
