@@ -408,6 +408,9 @@ class Partition:
 
     def close(self, error: int) -> None:
         """Stop serving: everything from now on, queued or waiting, ends with this error code."""
+        if not (self._outside or self._unwritten or self._held or self._queue or self.fetch_waiters):
+            self.error = error  # one of thousands of a deleted topic
+            return
         try:
             self.write()
         finally:
