@@ -75,7 +75,11 @@ class Creations:
         self._closed = False
 
     def add(self, partition: Partition) -> None:
-        """Create the files of a partition in the background."""
+        """Create the files of a partition in the background, unless an append had them created before."""
+        key = partition.topic, partition.index
+        created = key in self._logs.created and key not in self._under_way
+        if created or partition.log is not None or partition in self._queued or self._under_way.get(key) is partition:
+            return
         queue = self._enqueue(partition)
         if queue is not None:
             queue.background.append(partition)

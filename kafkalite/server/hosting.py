@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Set
 
-from kafkalite.clock import Clock, Offload
+from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.image import TopicImage
 from kafkalite.cluster.internal import InternalPartition
 from kafkalite.cluster.partition import Partition
@@ -19,7 +19,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.creation import Creations, DirectoryNotes
 from kafkalite.server.unknown_logs import UnknownLogs
-from kafkalite.slicing import Slicer
+from kafkalite.slicing import Slicer, Steps, grouped
 from kafkalite.state.topic_names import is_internal
 from kafkalite.storage import names
 from kafkalite.storage.log import Log
@@ -33,7 +33,7 @@ class Hosting:
 
     Arguments:
         config: settings of the broker, replaced by `configure`.
-        slicer: opens logs within the time budget of a loop iteration.
+        slicer: opens logs, and queues creations, within the time budget of a loop iteration.
         replicas: what handlers look partitions up in.
         logs: the log directories.
         notes: the store of directory notes.
@@ -57,6 +57,7 @@ class Hosting:
         self._config = config
         self._replicas = replicas
         self._logs = logs
+        self._slicer = slicer
         self._creations = Creations(clock, slicer, logs, notes)
         self.left_alone: set[tuple[str, int]] = set()
         logs.on_created_offline = self._created_offline
@@ -147,15 +148,14 @@ class Hosting:
         """Host a new topic, or take over what changed of one: configs, more partitions."""
         known = self._replicas.find(topic.name, topic.topic_id, by_id=True)
         if isinstance(known, int):
-            for partition in self._hosted(topic).partitions:
-                self._create_later(partition)
+            self._create_each(self._hosted(topic).partitions)
             return
         known.config = self._config.topic_config(topic.configs)
         for partition in known.partitions:
             partition.configure(known.config)
-        for index in range(len(known.partitions), len(topic.partitions)):
-            known.partitions.append(self._partition(known, topic, index))
-            self._create_later(known.partitions[-1])
+        added = [self._partition(known, topic, index) for index in range(len(known.partitions), len(topic.partitions))]
+        known.partitions.extend(added)
+        self._create_each(added)
 
     def drop(self, name: str) -> None:
         """Stop hosting a topic and delete its files in the background."""
@@ -185,6 +185,16 @@ class Hosting:
     def close(self) -> None:
         """Create no further partition."""
         self._creations.close()
+
+    def _create_each(self, partitions: Iterable[Partition]) -> None:
+        """Have the files of new partitions created in the background, which takes 5 us each."""
+        self._slicer.run(grouped(self._creating(list(partitions))), Outcome.result)
+
+    def _creating(self, partitions: Iterable[Partition]) -> Steps:
+        for partition in partitions:
+            if not partition.error:
+                self._create_later(partition)
+            yield
 
     def _create_later(self, partition: Partition) -> None:
         if (partition.topic, partition.index) not in self.left_alone:

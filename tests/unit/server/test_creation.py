@@ -3,11 +3,12 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from kafkalite.clock import Outcome
 from kafkalite.cluster.append import Append
 from kafkalite.cluster.image import PartitionImage, TopicImage
 from kafkalite.cluster.partition import Partition
@@ -56,8 +57,9 @@ class Rig:
         )
         self.logs.lock()
         self.logs.load(lambda topic: BrokerConfig().topic_defaults)
+        self.slicer = Slicer(self.clock, reraise)
         self.hosting = Hosting(
-            BrokerConfig(), self.clock, self.offload, Slicer(self.clock, reraise), self.replicas, self.logs, self.notes
+            BrokerConfig(), self.clock, self.offload, self.slicer, self.replicas, self.logs, self.notes
         )
         self.outcomes: list[tuple[int, int]] = []
 
@@ -122,6 +124,26 @@ def open_segments(data: Path) -> list[str]:
         with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
             found.append(Path(os.readlink(f"/proc/self/fd/{name}")))
     return sorted(path.parent.name for path in found if path.suffix == ".log" and data in path.parents)
+
+
+def test_an_append_before_the_creation_is_queued_creates_the_files_once(rig: Rig) -> None:
+    def busy() -> Generator[None, None, None]:
+        partitions = rig.host("t", 3)
+        rig.append(partitions[1])
+        rig.append(partitions[2])
+        rig.settle()
+        rig.hosting.drop("t")
+        rig.append(rig.host("t", 3, topic_id=2)[1])
+        rig.settle()
+        assert rig.directories >= {"t-1"}
+        yield
+
+    rig.slicer.run(busy(), Outcome.result)
+    assert sorted(rig.settle()) == [(0, 0)]
+    rig.pause()
+    rig.pause()
+    assert {name for name in rig.directories if not name.endswith("-delete")} == {"t-0", "t-1", "t-2"}
+    assert len(rig.logs.created) == 2, "of the partitions without records"
 
 
 def test_files_are_created_in_the_background_in_batches_without_descriptors(rig: Rig) -> None:
