@@ -280,6 +280,9 @@ class Creations:
             self._logs.note(path, error)
             self._end(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR)
             return
+        except Exception:  # a bug: the waiting append is answered, and the error is logged
+            self._end(partition, KafkaErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
         self._end(partition, log)
         yield
 
