@@ -118,7 +118,7 @@ class Creations:
         if queue is not None:
             self._logs.reserve(queue.path, -1)
         if key in self._logs.created and key not in self._under_way:
-            self._logs.delete_created(*key)
+            self._logs.delete_created(*key, partition.config.file_delete_delay_ms)
         elif partition not in self._opened:
             return False
         self._end(partition, partition.error)
@@ -249,7 +249,7 @@ class Creations:
             return  # ended before: what was raised then comes by here again
         error = error or partition.error
         if error:
-            self._logs.delete_created(partition.topic, partition.index)
+            self._logs.delete_created(partition.topic, partition.index, partition.config.file_delete_delay_ms)
         self._leave(partition)
         if error:
             self._end(partition, error)

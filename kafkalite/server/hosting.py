@@ -77,7 +77,8 @@ class Hosting:
         topics = list(topics)
         hosted = [self._hosted(topic) for topic in topics]
         self._open_unknown(noted)
-        unknown = UnknownLogs(self._replicas, self._logs, noted, deleted)
+        delay_ms = self._config.topic_defaults.file_delete_delay_ms
+        unknown = UnknownLogs(self._replicas, self._logs, noted, deleted, delay_ms)
         unknown.handle()
         self.left_alone = unknown.left_alone
         for topic in hosted:
@@ -165,7 +166,7 @@ class Hosting:
             elif self._creations.drop(partition):
                 continue
             elif (name, partition.index) not in self.left_alone:
-                self._logs.delete_refused(name, partition.index)
+                self._logs.delete_refused(name, partition.index, partition.config.file_delete_delay_ms)
 
     def configure(self, config: BrokerConfig, topics: Iterable[TopicImage]) -> None:
         """Put changed broker settings into force; topics follow where they set nothing themselves."""

@@ -38,6 +38,7 @@ class UnknownLogs:
         logs: the loaded logs.
         noted: returns the recorded log directory of a partition.
         deleted: ids of the topics whose deletion is recorded.
+        delay_ms: file.delete.delay.ms of topics that the journal does not name.
 
     `left_alone`: partitions in whose directories nothing may be created.
     """
@@ -48,12 +49,14 @@ class UnknownLogs:
         logs: LogManager,
         noted: Callable[[bytes, int], str | None],
         deleted: Set[bytes],
+        delay_ms: int,
     ) -> None:
         self.left_alone: set[Key] = set()
         self._replicas = replicas
         self._logs = logs
         self._noted = noted
         self._deleted = deleted
+        self._delay_ms = delay_ms
         self._renamed_in: set[str] = set()
 
     def handle(self) -> None:
@@ -101,7 +104,7 @@ class UnknownLogs:
             return
         if topic_id in self._deleted:
             LOGGER.info("%s: its topic was deleted before the last end; deleting the files", refused.directory)
-            self._logs.delete_refused(*key)
+            self._logs.delete_refused(*key, self._delay_ms)
         elif not self._is_recorded(key, refused.root):
             LOGGER.error("%s: cannot be loaded: %s", refused.directory, refused.reason)
             self._set_stray(key, refused.root, None)

@@ -66,15 +66,22 @@ class Deletions:
             return
         self._removals.add([deleted], log.config.file_delete_delay_ms, directories=True)
 
-    def unloaded(self, root: str, directory: str, topic: str, partition: int) -> bool:
-        """Rename the directory of a partition that could not be loaded, and remove it; False where that failed."""
+    def unloaded(self, root: str, directory: str, topic: str, partition: int, delay_ms: int) -> bool:
+        """Rename the directory of a partition without a log now, and remove it later.
+
+        Arguments:
+            root, directory: its log directory, and its own directory.
+            delay_ms: file.delete.delay.ms of its topic.
+
+        Returns False where it cannot be renamed.
+        """
         deleted = os.path.join(root, names.deleted_directory_name(topic, partition, self._random.bytes(16).hex()))
         try:
             self._disk.rename(directory, deleted)
         except OSError as error:
             self._note(root, error)
             return False
-        self.directories([deleted])
+        self._removals.add([deleted], delay_ms, directories=True)
         return True
 
     def _in_place(self, log: Log, deleted: str) -> None:

@@ -243,11 +243,11 @@ class LogManager(LogDirectories):
         self._counts[path] -= 1
         return path
 
-    def delete_created(self, topic: str, partition: int) -> None:
-        """Delete the files of a created partition."""
+    def delete_created(self, topic: str, partition: int, delay_ms: int) -> None:
+        """Rename the directory of a created partition now, remove it after `delay_ms` (file.delete.delay.ms)."""
         path = self.forget_created((topic, partition))
         directory = os.path.join(path, names.directory_name(topic, partition))
-        self._deletions.unloaded(path, directory, topic, partition)
+        self._deletions.unloaded(path, directory, topic, partition, delay_ms)
 
     def add(self, log: Log) -> None:
         """Look after a log from now on."""
@@ -288,10 +288,15 @@ class LogManager(LogDirectories):
         self._files.note_deleted(log.root, (log.topic, log.partition))
         self._deletions.log(log)
 
-    def delete_refused(self, topic: str, partition: int) -> None:
-        """Delete the files of a partition that could not be loaded, as `delete` does; nothing where there is none."""
+    def delete_refused(self, topic: str, partition: int, delay_ms: int) -> None:
+        """Delete the files of a partition that could not be loaded, as `delete` does; nothing where there is none.
+
+        `delay_ms`: file.delete.delay.ms of its topic.
+        """
         refused = self.refused.get((topic, partition))
-        if refused is not None and self._deletions.unloaded(refused.root, refused.directory, topic, partition):
+        if refused is None:
+            return
+        if self._deletions.unloaded(refused.root, refused.directory, topic, partition, delay_ms):
             self._forget_refused((topic, partition), refused.root)
 
     def set_stray(self, key: tuple[str, int]) -> str:

@@ -98,7 +98,8 @@ class Rig:
 
     @property
     def directories(self) -> set[str]:
-        return {path.name for path in self.data.iterdir() if path.is_dir()}
+        """Directories of partitions, without those that a deletion has renamed."""
+        return {path.name for path in self.data.iterdir() if path.is_dir() and not path.name.endswith("-delete")}
 
     def restart(self, noted: dict[tuple[bytes, int], str], *topics: TopicImage) -> "Rig":
         self.hosting.close()

@@ -9,11 +9,15 @@ from threading import Event
 import pytest
 
 from kafkalite._speedups.file import Disk
+from kafkalite.clock import Outcome
 from kafkalite.storage import directories
 from kafkalite.storage.directories import FORMAT, FORMAT_VERSION, DirectoryError
 from kafkalite.storage.loading import load_directories
+from kafkalite.storage.making import NewPartition
 from tests.unit.storage.damage import CONFIG, filled
-from tests.unit.storage.test_manager import US, Kit, fill
+from tests.unit.storage.test_manager import TOPIC_ID, US, Kit, fill
+
+DELAY_MS = 60_000
 
 
 @pytest.fixture
@@ -192,3 +196,23 @@ def test_a_refused_partition_is_refused_until_it_is_mended(tmp_path: Path) -> No
     mended = Kit(tmp_path).open()
     assert [log.log_end_offset for log in mended.manager.all()] == [15, 15]
     mended.manager.unlock()
+
+
+def test_files_of_a_deleted_partition_without_a_log_are_removed_after_the_delay(tmp_path: Path) -> None:
+    """A partition that cannot be loaded, and a created one: file.delete.delay.ms is that of every deletion."""
+    kit = Kit(tmp_path).open()
+    kit.create("t", 0, batches=5)
+    kit.manager.close()
+    kit.manager.unlock()
+    (tmp_path / "t-0/00000000000000000000.log").write_bytes(b"damaged" * 100)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    again = Kit(tmp_path).open()
+    again.manager.create(str(tmp_path), [NewPartition("t", 1, TOPIC_ID, 0)], Outcome.result)
+    again.offload.drain()
+    again.manager.delete_refused("t", 0, DELAY_MS)
+    again.manager.delete_created("t", 1, DELAY_MS)
+    again.advance(DELAY_MS - 1)
+    assert sorted(path.name.split(".")[0] for path in tmp_path.glob("*-delete")) == ["t-0", "t-1"]
+    again.advance(1)
+    assert not list(tmp_path.glob("t-*"))
+    again.manager.unlock()
