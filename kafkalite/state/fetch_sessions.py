@@ -163,9 +163,14 @@ class FetchSessions:
         return session.id
 
     def recount(self, session: Session) -> bool:
-        """Take note of how many partitions a session has now; one that grew beyond the bound is closed: False."""
+        """Count the partitions that a session has now.
+
+        Returns whether the session still exists: it is closed if it grew beyond the bound.
+        """
         grown = len(session.partitions) - session.counted
         if grown:
+            if self._sessions.get(session.id) is not session:  # closed while a request changed it in slices
+                return False
             session.counted += grown
             self._partitions += grown
             if self._partitions > self._partitions_max:

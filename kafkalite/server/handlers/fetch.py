@@ -11,8 +11,9 @@ skips; the list may name some that begin behind these records, as Kafka's does.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
+from itertools import groupby
 
 from kafkalite._speedups.segment import Cold
 from kafkalite.clock import Outcome
@@ -21,8 +22,15 @@ from kafkalite.cluster.reads import Read, ends_early, read
 from kafkalite.cluster.waiters import FetchWaiter
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkalite.server.call import Call
-from kafkalite.server.handlers.fetch_context import FetchContext, open_context
+from kafkalite.server.call import OBJECTS_MAX, Call
+from kafkalite.server.handlers.fetch_context import (
+    QUIET,
+    FetchContext,
+    open_context,
+    open_in_steps,
+    pieces,
+    resumed,
+)
 from kafkalite.state.fetch_sessions import SessionPartition
 
 LOGGER = logging.getLogger("kafkalite.server")
@@ -58,15 +66,32 @@ class PendingFetch:
         self._serve(hurried=self._request.max_wait_ms <= 0)
 
     def _serve(self, *, hurried: bool) -> None:
-        reads = self._read_all()
+        """Read all partitions, in several loop iterations if they are many, and continue with the result."""
+        objects = len(self._context.partitions)
+        if objects <= OBJECTS_MAX:
+            self._served(hurried, self._read_all())
+        else:
+            self._call.in_slices(self._read_in_steps(), objects, partial(self._served, hurried))
+
+    def _served(self, hurried: bool, reads: list[Read]) -> None:
         if self._cold:
             self._bring(hurried)
             return
         missing = 0 if hurried or not reads else self._bytes_missing(reads)
-        if missing > 0:
+        if len(reads) > OBJECTS_MAX:
+            self._go_on_in_steps(missing, reads)
+        elif missing > 0:
             self._park(missing)
         else:
             self._answer(reads)
+
+    def _go_on_in_steps(self, missing: int, reads: list[Read]) -> None:
+        if missing <= 0:
+            self._call.answer_from(self._response_in_steps(reads), len(reads))
+        elif self._context.has_moved(reads):  # no waiter was parked when the records were appended
+            self._serve(hurried=True)
+        else:
+            self._park(missing)
 
     def _bytes_missing(self, reads: list[Read]) -> int:
         """How many bytes the answer lacks; 0 or less where it need not wait, also for an error or a diverging epoch."""
@@ -138,9 +163,29 @@ class PendingFetch:
             take_back()
 
     def _read_all(self) -> list[Read]:
-        left = self._bytes_max
-        reads, empty = [], True
-        for part in self._context.partitions:
+        reads: list[Read] = []
+        self._read_some(self._context.partitions, reads, self._bytes_max, True)
+        return reads
+
+    def _read_in_steps(self) -> Generator[None, None, list[Read]]:
+        reads: list[Read] = []
+        left, empty = self._bytes_max, True
+        for parts in pieces(self._context.partitions):
+            left, empty = self._read_some(parts, reads, left, empty)
+            yield
+        return reads
+
+    def _read_some(self, parts: list[SessionPartition], reads: list[Read], left: int, empty: bool) -> tuple[int, bool]:
+        """Read some of the partitions.
+
+        Arguments:
+            reads: the results are appended to it.
+            left: how many bytes the partitions before these have left of the bound of the request.
+            empty: no partition before these has records.
+
+        Returns `left` and `empty` for the partitions behind these.
+        """
+        for part in parts:
             found = self._read(part, left, empty)
             if found.cold is not None:
                 self._cold.append((part, found.cold))
@@ -149,12 +194,14 @@ class PendingFetch:
             left -= found.size
             empty = empty and not found.size
             reads.append(found)
-        return reads
+        return left, empty
 
     def _read(self, part: SessionPartition, bytes_left: int, min_one: bool) -> Read:
         partition = self._context.resolve(part)
         if not isinstance(partition, Partition):
             return Read(partition)
+        if part.high_watermark_told == part.fetch_offset and self._context.is_quiet(part, partition):
+            return QUIET
         brought = self._brought.get(part) if self._brought else None
         found = read(
             partition,
@@ -177,6 +224,23 @@ class PendingFetch:
                 responses.append(TopicResponse(topic=part.topic, topic_id=part.topic_id, partitions=[]))
             responses[-1].partitions.append(partition_data(part, found))
         self._call.answer(FetchResponse(session_id=self._context.session_id, responses=responses))
+
+    def _response_in_steps(self, reads: list[Read]) -> Generator[None, None, FetchResponse]:
+        """The response that `_answer` sends, whose arrays are encoded piece by piece."""
+        topics = self._call.elements()
+        for (name, topic_id), news in groupby(self._context.news(reads), topic_of):
+            partitions = self._call.elements()
+            for part, found in news:
+                partitions.add(partition_data(part, found))
+                yield
+            listed = partitions.finish()
+            topics.add(TopicResponse(topic=name, topic_id=topic_id, partitions=listed), 1 + len(listed))
+        return FetchResponse(session_id=self._context.session_id, responses=topics.finish())
+
+
+def topic_of(news: tuple[SessionPartition, Read]) -> tuple[str, bytes]:
+    """The topic under which a response lists a partition: its name and its id."""
+    return news[0].topic, news[0].topic_id
 
 
 def failed(partition: Partition, fetch_offset: int, error: BaseException) -> int:
@@ -210,8 +274,25 @@ def partition_data(part: SessionPartition, found: Read) -> PartitionData:
 
 def fetch(call: Call, request: FetchRequest) -> FetchResponse | None:
     """Open or resume the session, then read."""
-    context = open_context(call, request)
-    if isinstance(context, int):
-        return FetchResponse(error_code=context, session_id=0, responses=[])
-    PendingFetch(call, request, context).start()
+    session = resumed(call, request)
+    if isinstance(session, int):
+        return FetchResponse(error_code=session, session_id=0, responses=[])
+    objects = 0
+    for topic in request.topics:
+        objects += 1 + len(topic.partitions)
+    for forgotten in request.forgotten_topics_data:
+        objects += 1 + len(forgotten.partitions)
+    if objects <= OBJECTS_MAX:
+        serve(call, request, open_context(call, request, session))
+    else:
+        steps = open_in_steps(call, request, session)
+        call.in_slices(steps, objects, partial(serve, call, request), changes=session is not None)
     return None
+
+
+def serve(call: Call, request: FetchRequest, context: FetchContext | int) -> None:
+    """Serve a fetch whose partitions are known; an int is the error code of its session."""
+    if isinstance(context, int):
+        call.answer(FetchResponse(error_code=context, session_id=0, responses=[]))
+    else:
+        PendingFetch(call, request, context).start()

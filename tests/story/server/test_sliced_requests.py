@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalite.cluster import topics
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
@@ -21,9 +22,20 @@ from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderE
 from kafkalite.protocol.schema import Request
 from kafkalite.server import call as call_module
 from kafkalite.server import elements
-from kafkalite.server.handlers import describe_topic_partitions
+from kafkalite.server.handlers import describe_topic_partitions, fetch, fetch_context
 from kafkalite.slicing import Steps, grouped
-from tests.kit.server import ANSWER_S, NOW_MS, Client, Hub, Wire, batch
+from tests.kit.server import (
+    ANSWER_S,
+    NOW_MS,
+    Client,
+    Hub,
+    Wire,
+    batch,
+    fetch_request,
+    fetched,
+    produce_request,
+    values_of,
+)
 
 TOPICS = ("a", "b", "c", "d")
 PARTITIONS = 5
@@ -44,6 +56,10 @@ class Iterations:
         self._patch.setattr(elements, "PIECE_STRUCTS", 2)
         self._patch.setattr(describe_topic_partitions, "SORTED_AT_ONCE", 2)
         self._patch.setattr(self._slicer, "_budget_s", TINY_S)
+
+    def slice_fetches(self) -> None:
+        self._patch.setattr(fetch, "OBJECTS_MAX", -1)
+        self._patch.setattr(fetch_context, "PIECE", 1)
 
     def _single(self, steps: Steps) -> Steps:
         single = grouped(steps, 1)
@@ -230,3 +246,71 @@ async def test_what_a_sliced_request_raises_ends_it(
     async with asyncio.timeout(ANSWER_S):
         while not wire.closed:
             await asyncio.sleep(0)
+
+
+async def test_sliced_fetches_are_answered_as_at_once(full: Client, iterations: Iterations) -> None:
+    request = fetch_request("a", *((index, 0) for index in range(7)))
+    at_once = await full.call(request, 12)
+    iterations.slice_all()
+    iterations.slice_fetches()
+    assert await full.call(request, 12) == at_once
+    assert iterations.steps > 2 * PARTITIONS
+
+
+async def test_sliced_session_answers_only_with_news(full: Client, iterations: Iterations) -> None:
+    iterations.slice_all()
+    iterations.slice_fetches()
+    parts = [(index, 2) for index in range(PARTITIONS)]
+    opened = await full.call(fetch_request("a", *parts, session_epoch=0), 12)
+    news = []
+    for epoch in (1, 2, 3):
+        answer = await full.call(fetch_request("a", session_id=opened.session_id, session_epoch=epoch), 12)
+        news.append([index for _topic, index in fetched(answer)])
+        await full.produce("a", batch(b"news"), partition=epoch)
+    assert news == [[], [1], [2, 1]]  # one that gave records comes last
+
+
+async def test_append_during_a_sliced_look_is_not_missed(full: Client, iterations: Iterations, hub: Hub) -> None:
+    iterations.slice_all()
+    iterations.slice_fetches()
+    wire = Wire(hub)
+    wire.send((fetch_request("a", *((index, 2) for index in range(PARTITIONS)), max_wait_ms=60_000), 12))
+    await steps(iterations, PARTITIONS + 3)  # the first partitions are read
+    Wire(hub).send((produce_request("a", (0, batch(b"3"))), 12))
+    found = fetched(await wire.answer())
+    assert values_of(found["a", 0].records) == [b"3"]
+
+
+async def test_pipelined_fetch_follows_a_sliced_change_of_its_session(
+    full: Client, iterations: Iterations, hub: Hub
+) -> None:
+    parts = [(index, 2) for index in range(PARTITIONS)]
+    opened = await full.call(fetch_request("a", *parts, session_epoch=0), 12)
+    iterations.slice_all()
+    iterations.slice_fetches()
+    wire = Wire(hub)
+    changed = [(index, 0) for index in range(PARTITIONS)]
+    wire.send(
+        (fetch_request("a", *changed, session_id=opened.session_id, session_epoch=1), 12),
+        (fetch_request("a", session_id=opened.session_id, session_epoch=2), 12),
+    )
+    first, second = await wire.answer(), await wire.answer()
+    assert [first.error_code, second.error_code] == [0, 0]
+    assert [index for _topic, index in fetched(first)] == list(range(PARTITIONS))
+
+
+async def test_session_closed_during_a_sliced_change_is_not_counted(
+    full: Client, iterations: Iterations, hub: Hub
+) -> None:
+    opened = await full.call(fetch_request("a", (0, 2), session_epoch=0), 12)
+    iterations.slice_all()
+    iterations.slice_fetches()
+    wire = Wire(hub)
+    grown = [(index, 2) for index in range(1, PARTITIONS)]
+    wire.send((fetch_request("a", *grown, session_id=opened.session_id, session_epoch=1), 12))
+    await steps(iterations, 2)
+    sessions = full.broker.fetch_sessions
+    sessions.close(opened.session_id)
+    answer = await wire.answer()
+    assert answer.error_code == KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions._partitions == 0
