@@ -72,6 +72,7 @@ class FetchContext:
             and part.log_start_told == partition.log_start_offset
             and part.last_fetched_epoch < 0
             and part.current_leader_epoch in (-1, partition.leader_epoch)
+            and not partition.error
         )
 
     def has_moved(self, reads: list[Read]) -> bool:

@@ -250,6 +250,17 @@ async def test_a_session_answers_only_with_news(ready: Client) -> None:
     assert set(fetched(news)) == {("t", 1)} and values_of(fetched(news)["t", 1].records) == [b"1"]
 
 
+async def test_session_learns_that_a_quiet_partition_went_offline(ready: Client) -> None:
+    full = await ready.call(fetch_request("t", (0, 1), (1, 1), session_epoch=0), 12)
+    quiet = await ready.call(fetch_request("t", session_id=full.session_id, session_epoch=1), 12)
+    assert fetched(quiet) == {}
+    hosted(ready, "t", 1).close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+    news = await ready.call(fetch_request("t", session_id=full.session_id, session_epoch=2), 12)
+    assert {place: part.error_code for place, part in fetched(news).items()} == {
+        ("t", 1): KafkaErrorCode.KAFKA_STORAGE_ERROR
+    }
+
+
 async def test_a_session_by_ids_parks_and_learns_of_a_deletion(ready: Client, hub: Hub) -> None:
     reader = Wire(hub)
     topic = ready.topic_id("t")
