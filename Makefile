@@ -59,7 +59,7 @@ compare: build .venv/stamp-test
 torture: build .venv/stamp-test build/stamp-asan
 	KAFKALITE_FIRST_SEED=$${KAFKALITE_FIRST_SEED:-$$(shuf -n 1 -i 1-2000000000)} \
 		$(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --lives 5000 --minutes 30 \
-		--crash-seeds 2000 --flips 10000 --seeded-bugs 9 \
+		--crash-seeds 2000 --flips 10000 --seeded-bugs 9 --fairness-seconds 1800 \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
 
 #: make lint      ruff, mypy --strict, stubtest, cython-lint

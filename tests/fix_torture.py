@@ -1,15 +1,17 @@
-"""How long the rigs of tests/torture go on: `--kills N`, `--cuts N` and `--faults N`, for the whole run; and how many
-groups each simulation of tests/story/groups lives through, for how long: `--lives N` and `--minutes N` of virtual time.
+"""How long the rigs of tests/torture go on: `--kills N`, `--cuts N` and `--faults N`, for the whole run, and
+`--fairness-seconds N` for hostile clients beside others; and how many groups each simulation of tests/story/groups
+lives through, for how long: `--lives N` and `--minutes N` of virtual time.
 
 A run in which any of them goes on for longer than in `make test` says of each test how long it took, and its seed.
 """
 
 import re
+from pathlib import Path
 
 import pytest
 
 SEED = re.compile(r"KAFKALITE_SEED=\d+")
-SHORT = {"kills": 15, "cuts": 3, "faults": 1, "lives": 170, "minutes": 10}
+SHORT = {"kills": 15, "cuts": 3, "faults": 1, "lives": 170, "minutes": 10, "fairness_seconds": 0}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,6 +20,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", type=int, default=SHORT["faults"], help="how often each fault of the disk is injected")
     parser.addoption("--lives", type=int, default=SHORT["lives"], help="groups that each simulation lives through")
     parser.addoption("--minutes", type=int, default=SHORT["minutes"], help="virtual minutes of the life of a group")
+    seconds = "how long hostile clients stay beside others; 0: tests/torture/test_fairness.py is not collected"
+    parser.addoption("--fairness-seconds", type=int, default=SHORT["fairness_seconds"], help=seconds)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The fairness rig runs where its seconds are given."""
+    return True if collection_path.name == "test_fairness.py" and not config.getoption("--fairness-seconds") else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -59,4 +68,11 @@ def lives(request: pytest.FixtureRequest) -> int:
 def minutes(request: pytest.FixtureRequest) -> int:
     """How long the life of a simulated group is, in virtual minutes."""
     found: int = request.config.getoption("--minutes")
+    return found
+
+
+@pytest.fixture
+def fairness_seconds(request: pytest.FixtureRequest) -> int:
+    """How long hostile clients stay beside others."""
+    found: int = request.config.getoption("--fairness-seconds")
     return found

@@ -1,0 +1,179 @@
+"""Hostile clients beside a well-behaved producer and consumer, which must hardly notice them.
+
+First the well-behaved clients run alone, then beside a seeded mix of hostile clients (`tests/kit/fairness/tricks.py`)
+for `--fairness-seconds`, then everything hostile leaves. Judged:
+
+- p99 of the producer's acknowledgements and of the consumer's records: at most 50 ms;
+- acknowledged requests per second: at least half of those without hostile clients, in the same run;
+- resident memory: never above the configured bounds and 100 MiB more than before;
+- descriptors and resident memory afterwards: within a tenth of before;
+- every acknowledged record: read back exactly once, in order.
+
+A time bar on two cores that hostile clients and other tests keep busy is a test of the machine, so the waits are those
+that the broker caused: the time in which its loop thread or the well-behaved process was runnable but had no core is
+taken off (`perf/loads/fairness/waits.py`). What is left are long loop iterations, blocking system calls on the loop and
+waits for the interpreter's lock. The hostile process has the lowest priority, so that it takes the cores only from
+itself. The times with everything are shown beside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from random import Random
+from threading import Event
+
+import pytest
+
+from perf.loads.fairness.waits import Wait, summary_ms
+from perf.process import memory
+from tests.kit.brokers import Kafkalite, wait_until
+from tests.kit.checker import History, check
+from tests.kit.fairness.hostile import HostileClients
+from tests.kit.fairness.tricks import FRAME_BYTES, TRICKS
+from tests.kit.fairness.well_behaved import Steady
+from tests.kit.readers import READERS
+from tests.kit.rig import assert_kept, create_topic, ended
+
+pytestmark = [
+    pytest.mark.torture,
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
+P99_MS_MAX = 50.0
+STALLS_SHOWN = 12
+THROUGHPUT_SHARE_MIN = 0.5
+MIB = 1 << 20
+SPARE_BYTES = 100 * MIB
+REQUESTS_BYTES = 64 * MIB
+ALONE_S = 8.0
+NUMBERS = 1 << 24  # of one phase: more than it can send
+AFTER_SHARE = 1.1
+LEAVE_S = 60.0
+SETTINGS = {
+    "queued.max.request.bytes": str(REQUESTS_BYTES),
+    "socket.request.max.bytes": str(FRAME_BYTES + MIB),
+    "log.cleaner.dedupe.buffer.size": str(MIB),
+    "log.segment.delete.delay.ms": "1000",
+    "connections.max.idle.ms": "5000",  # the only way to notice a peer that vanished without a packet
+    "group.min.session.timeout.ms": "1000",
+    "auto.create.topics.enable": "false",
+}
+TOPICS = ("alone", "beside")
+
+
+class Rig:
+    """The broker, and its memory and descriptors before the hostile clients."""
+
+    def __init__(self, broker: Kafkalite, random: Random) -> None:
+        self.broker, self.random, self.history = broker, random, History()
+        self.resident = self.files = self.sockets = 0
+
+    async def begin(self) -> None:
+        """Start, and do each trick once: what is imported, compiled and kept for reuse from then on is no leak."""
+        await asyncio.to_thread(self.broker.start)
+        self.sockets = self.descriptors()[1]
+        for topic in TOPICS:
+            await create_topic(self.broker.address, topic, 1)
+        with self.hostile() as clients:
+            await asyncio.to_thread(clients.wait_until_each_was_done)
+        await asyncio.to_thread(self.wait_for_no_connection)
+        self.resident, self.files = memory(self.broker.pid).resident, self.descriptors()[0]
+        Path(f"/proc/{self.broker.pid}/clear_refs").write_text("5")  # VmHWM begins again
+
+    def hostile(self) -> HostileClients:
+        return HostileClients(self.broker.port, TOPICS[0], str(self.random.random()))
+
+    def steady(self, phase: int) -> Steady:
+        return Steady(self.broker.port, self.broker.pid, TOPICS[phase], phase * NUMBERS)
+
+    def alone(self) -> Steady:
+        """The well-behaved clients without others."""
+        with self.steady(0) as steady:
+            Event().wait(ALONE_S)
+        steady.note(self.history)
+        return steady
+
+    def beside(self, seconds: float) -> tuple[Steady, HostileClients]:
+        """Both sorts of clients; the hostile ones go on until each trick was done once, at least."""
+        with self.steady(1) as steady, self.hostile() as hostile:
+            Event().wait(seconds)
+            hostile.wait_until_each_was_done()
+        steady.note(self.history)
+        return steady, hostile
+
+    def descriptors(self) -> tuple[int, int]:
+        """Open files and sockets of the broker."""
+        links = [os.readlink(each) for each in Path(f"/proc/{self.broker.pid}/fd").iterdir()]
+        sockets = sum(link.startswith("socket:") for link in links)
+        return len(links) - sockets, sockets
+
+    def wait_for_no_connection(self) -> None:
+        """Wait until all connections of clients are closed, those too of which no packet says that they are gone."""
+        wait_until(lambda: self.descriptors()[1] <= self.sockets, "the connections of clients are closed", LEAVE_S)
+
+    def assert_given_back(self) -> None:
+        """Descriptors and resident memory come back to within a tenth of before."""
+        self.wait_for_no_connection()
+        for what, before, now in (
+            ("open files", self.files, lambda: self.descriptors()[0]),
+            ("resident bytes", self.resident, lambda: memory(self.broker.pid).resident),
+        ):
+            wait_until(lambda: now() <= AFTER_SHARE * before, f"{what} are {now()}, before {before}", LEAVE_S)  # noqa: B023
+
+    def summary(self, steady: Steady, hostile: HostileClients) -> str:
+        """What is shown at the end of the run."""
+        acked, read = summary_ms(steady.produced), summary_ms(steady.consumed)
+        after = memory(self.broker.pid)
+        waits = [
+            f"{what} p99 {found['net_p99']:.1f} ms, longest {found['net']:.1f} "
+            f"(with waits for a core {found['p99']:.1f}, {found['longest']:.1f})"
+            for what, found in (("acknowledgements:", acked), ("records:", read))
+        ]
+        resident = (
+            f"memory {self.resident / MIB:.0f} MiB, peak {after.peak / MIB:.0f}, after {after.resident / MIB:.0f}"
+        )
+        return "; ".join([*waits, f"{steady.acks_per_s:.0f} acks/s", resident, f"{sum(hostile.done.values())} visits"])
+
+
+def worst(waits: list[Wait], hostile: HostileClients) -> str:
+    """The longest waits that are not of one stall, and what hostile clients did meanwhile."""
+    found: list[Wait] = []
+    for wait in sorted(waits, key=lambda each: -each.net_s):
+        if all(abs(wait.planned - other.planned) > other.wall_s + wait.wall_s for other in found):
+            found.append(wait)
+        if len(found) == STALLS_SHOWN:
+            break
+    return "\n".join(f"{wait.net_s * 1000:.0f} ms beside {', '.join(hostile.beside(wait))}" for wait in found)
+
+
+def assert_served(alone: Steady, beside: Steady) -> None:
+    """The bars of the well-behaved clients."""
+    for what, waits in (("acknowledgements", beside.produced), ("records", beside.consumed)):
+        found = summary_ms(waits)
+        assert found["net_p99"] <= P99_MS_MAX, f"p99 of {what} beside hostile clients: {found}"
+    assert beside.acks_per_s >= THROUGHPUT_SHARE_MIN * alone.acks_per_s, f"{beside.acks_per_s} of {alone.acks_per_s}"
+
+
+async def test_hostile_clients_beside_others(
+    random: Random, tmp_path: Path, fairness_seconds: float, record_property: pytest.RecordProperty
+) -> None:
+    rig = Rig(Kafkalite(tmp_path / "broker", SETTINGS), random)
+    with ended(rig.broker):
+        await rig.begin()
+        alone = await asyncio.to_thread(rig.alone)
+        beside, hostile = await asyncio.to_thread(rig.beside, fairness_seconds)
+        said = rig.summary(beside, hostile)
+        print(f"{said}\n{hostile.done}\nended by the broker: {hostile.refused}\n{worst(beside.produced, hostile)}")
+        record_property("summary", f"fairness: {said}")
+        assert set(hostile.done) == {trick.__name__ for trick in TRICKS}
+        assert_served(alone, beside)
+        peak = memory(rig.broker.pid).peak
+        bound = rig.resident + REQUESTS_BYTES + FRAME_BYTES + SPARE_BYTES
+        assert peak <= bound, f"{peak / MIB:.0f} MiB resident at most, allowed are {bound / MIB:.0f}"
+        await asyncio.to_thread(rig.assert_given_back)
+        for reader in READERS:
+            places = [(topic, 0) for topic in TOPICS]
+            await asyncio.to_thread(reader, reader.__name__, rig.broker.address, places, rig.history)
+            assert_kept(check(rig.history, reader.__name__))
+        assert await asyncio.to_thread(rig.broker.stop) == rig.broker.clean_exit
