@@ -1,6 +1,7 @@
 """What every test run shares: the engine, the options, and what a run checks about itself. See docs/testing.md."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -25,8 +26,13 @@ pytest_plugins = [
 
 
 def pytest_configure() -> None:
-    """Whatever is said or not said of the run, it is of the engine that was asked for."""
+    """Check that the engine is the one that was asked for, and give SIGHUP its default action.
+
+    A run under nohup ignores SIGHUP, and so would the brokers that it starts: `serve` leaves an ignored SIGHUP alone.
+    """
     import kafkalite
+
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
     loaded_from = Path(kafkalite.__file__).parent.parent
     if loaded_from != ENGINE_DIRECTORIES[ENGINE]:

@@ -123,7 +123,6 @@ HANGS = """
 import ctypes, subprocess, threading
 def test_before(): pass
 def test_hangs():
-    subprocess.Popen(["sleep", "1000"])
     {hang}
 def test_after(): pass
 """
@@ -148,7 +147,7 @@ def test_test_that_no_signal_can_interrupt_ends_the_run(scratch: Path) -> None:
 
 
 def test_lost_worker_ends_the_run_and_leaves_no_process(scratch: Path) -> None:
-    done = run(scratch, HANGS.format(hang="os.kill(os.getpid(), 9)"), *TWO_WORKERS)
+    done = run(scratch, HANGS.format(hang="subprocess.Popen(['sleep', '1000']); os.kill(os.getpid(), 9)"), *TWO_WORKERS)
     assert done.returncode == 1
     assert "crashed while running 'test_it.py::test_hangs'" in done.stdout
     assert re.search(r"killed process \d+, left behind by a lost worker: sleep 1000", done.stderr)
