@@ -19,6 +19,7 @@ pytest_plugins = [
     "tests.fix_leftovers",
     "tests.fix_hung",
     "tests.fix_sentinel",
+    "tests.fix_collector",
     "tests.fix_fuzz",
     "tests.fix_torture",
     "tests.fix_rigs",

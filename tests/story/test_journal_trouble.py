@@ -114,6 +114,7 @@ async def test_an_end_that_fails_leaves_the_directories_free(tmp_path: Path, mon
         assert again.address
 
 
+@pytest.mark.usefixtures("collector_restored")
 async def test_serve_ends_with_one_line_and_exit_code_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = FaultyDisk()
 

@@ -93,6 +93,7 @@ async def test_partitions_of_one_request_are_spread(tmp_path: Path) -> None:
         assert sorted(places(client.broker).values()) == ["a", "a", "b", "b"]
 
 
+@pytest.mark.usefixtures("collector_restored")
 async def test_without_any_directory_serve_ends_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lose_all(broker: Broker) -> None:
         for path in broker.logs.directories():

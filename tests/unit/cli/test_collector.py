@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +17,8 @@ from perf.loads.fairness.client import Client
 
 GROUPS, TOPICS = 500, 200
 
+pytestmark = pytest.mark.usefixtures("collector_restored")
+
 
 class Timed:
     """A clock that the test moves."""
@@ -26,17 +27,6 @@ class Timed:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-@pytest.fixture(autouse=True)
-def unfrozen() -> Iterator[None]:
-    """The collector of the test process is afterwards as it was."""
-    thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
-    gc.callbacks[:] = callbacks
-    gc.enable()
 
 
 @pytest.mark.parametrize(("seconds", "frozen"), [(LONG_S / 2, False), (LONG_S * 2, True)])
