@@ -1,6 +1,6 @@
 """The pipeline of one connection; see framing.pyx for the laws."""
 
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
 
 from kafkalite._speedups.passes cimport KEYS_MAX, Chunk, Hub, Limits
 from kafkalite._speedups.replies cimport Answering, Reply
@@ -14,12 +14,12 @@ cdef class Quick:
 cdef class Frames(Answering):
     cdef Reply head, tail
     cdef Py_ssize_t head_sent
-    cdef unsigned long long late_run
     cdef public double active_at   # of the loop's clock, in seconds
+    cdef uint32_t late_run         # the low bits of `Hub.runs`
     cdef readonly int open_replies
     cdef Chunk kept
-    cdef Py_ssize_t kept_from, kept_to, copied, largest
-    cdef bint in_kept, held
+    cdef uint32_t kept_from, kept_to, copied, largest
+    cdef uint8_t in_kept, held
     cdef readonly bint ended    # nothing more is received
     cdef readonly bint hung_up  # the peer sends no more
     cdef bint is_stalled(self) noexcept

@@ -19,7 +19,7 @@ No socket and no event loop are known here. Three drivers use this module (`_spe
 """
 
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, uint8_t, uint16_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
 
 from kafkalite._speedups.passes cimport (
@@ -189,7 +189,7 @@ cdef class Frames(Answering):
                 break
             if hub.now_ns >= until_ns:
                 self.held = True
-                self.late_run = hub.runs
+                self.late_run = <uint32_t> hub.runs
                 break
             if self.is_stalled():
                 self.held = True
@@ -266,7 +266,7 @@ cdef class Frames(Answering):
         cdef Py_ssize_t at
         self.recount()
         if self.held and not self.closed and chunk is not None and not self.is_stalled():
-            if self.late_run == self.hub.runs:
+            if self.late_run == <uint32_t> self.hub.runs:
                 return self.hub.defer(self)
             at = self.parse(chunk, self.kept_from, self.kept_to)
             if self.closed:

@@ -73,7 +73,7 @@ cdef class Hub:
 cdef class Visited(Holder):
     cdef readonly Hub hub
     cdef readonly bint closed
-    cdef bint listed, settled, known
+    cdef uint8_t listed, settled, known
     cdef readonly str reason
     cdef int resume(self) except -1
     cdef int drop_replies(self) except -1

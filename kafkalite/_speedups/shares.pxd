@@ -1,11 +1,14 @@
 """The memory for requests and how connections share it; see shares.pyx for the rules."""
 
+from libc.stdint cimport uint32_t
+
 
 cdef class Holder:
     cdef readonly Py_ssize_t held_bytes
     cdef readonly bint denied
-    cdef unsigned long long received_bytes, progress_bytes
-    cdef double progress_at
+    # Small types: a broker may hold 100,000 idle connections. The counts of bytes wrap, only their difference is used.
+    cdef uint32_t received_bytes, progress_bytes
+    cdef uint32_t progress_at  # in seconds
     cdef bint may_receive(self) noexcept
     cdef Py_ssize_t missing_bytes(self) noexcept
     cdef int memory_freed(self) except -1

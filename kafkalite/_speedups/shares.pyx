@@ -15,6 +15,8 @@ A connection *holds* the bytes of requests whose frame is still needed and of th
 Apache Kafka (SimpleMemoryPool) reserves a frame whole before it reads it: unfinished frames then stop all others.
 """
 
+from libc.stdint cimport uint32_t
+
 cdef enum:
     PROGRESS_BYTES = 16 * 1024
     STALLED_S = 10
@@ -120,9 +122,9 @@ cdef class SharedMemory:
     cdef str why_to_end(self, Holder holder, double now):
         """Why rule 3 ends this connection, or None. To be asked every few seconds; `now` as in `share_out`."""
         if holder.denied or not holder.missing_bytes() or (
-            holder.received_bytes - holder.progress_bytes >= PROGRESS_BYTES
+            <uint32_t> (holder.received_bytes - holder.progress_bytes) >= PROGRESS_BYTES
         ):
-            holder.progress_at = now
+            holder.progress_at = <uint32_t> now
             holder.progress_bytes = holder.received_bytes
         elif self.denied and holder.held_bytes > self.guaranteed and now - holder.progress_at > STALLED_S:
             return "a frame did not arrive while other connections waited for memory"
