@@ -211,11 +211,31 @@ class ClusterStore:
             if outcome.error is None and not keep:
                 created: Created = outcome.value[len(operations) - 1]
                 self._notices.add(created.path)
-            elif outcome.error is not None:
-                self._notices.put_back(expired)
             then(outcome)
 
-        self._session.multi([*operations, *deletions(expired)], ended)
+        def ended_with_expired(outcome: Outcome) -> None:
+            if isinstance(outcome.error, NoNodeError):  # another broker deleted one of them, or the change is wrong
+                self._delete_one_by_one(expired)
+                self._session.multi(operations, ended)
+                return
+            if outcome.error is not None:
+                self._notices.put_back(expired)
+            ended(outcome)
+
+        if not expired:
+            self._session.multi(operations, ended)
+            return
+        self._session.multi([*operations, *deletions(expired)], ended_with_expired)
+
+    def _delete_one_by_one(self, expired: Sequence[Notice]) -> None:
+        """Delete expired nodes of which some may not exist any more."""
+
+        def deleted(notice: Notice, outcome: Outcome) -> None:
+            if outcome.error is not None and not isinstance(outcome.error, NoNodeError):
+                self._notices.put_back([notice])
+
+        for notice in expired:
+            self._session.delete(notice[0], partial(deleted, notice))
 
     async def change_leader_epochs(
         self, epochs: Mapping[tuple[str, int], PartitionImage], later: Callable[[Sequence[Operation]], object]

@@ -11,6 +11,7 @@ from kafkalite.cluster.notices import EXPIRATION_MS, EXPIRED_MAX
 from kafkalite.cluster.store import ClusterStore
 from kafkalite.coordination import layout
 from kafkalite.coordination.embedded import Embedded
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.testing.clock import VirtualClock
 from kafkalite.testing.disk import FaultyDisk
 
@@ -93,3 +94,27 @@ def test_what_a_full_disk_kept_is_deleted_later(tmp_path: Path, failing: int) ->
     rig.configure(1)
     assert rig.nodes() == 1
     assert rig.outcomes[:11] == [0] * 11 and rig.outcomes[-1] == 0 and 0 not in rig.outcomes[11:-1]
+
+
+def test_a_transaction_succeeds_although_another_broker_deleted_an_expired_node(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.create()
+    rig.configure(3)
+    rig.clock.advance(EXPIRATION_MS + 1)
+    node = rig.service.tree.find(layout.CONFIG_CHANGES)
+    assert node is not None
+    gone = f"{layout.CONFIG_CHANGES}/{sorted(node.children)[1]}"
+    rig.service.connect().delete(gone, lambda outcome: rig.outcomes.append(int(outcome.error is not None)))
+    rig.configure(2)
+    assert rig.outcomes == [0] * 7 and rig.nodes() == 2
+
+
+def test_a_change_of_a_topic_that_is_gone_fails_and_expired_nodes_are_deleted_once(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.create()
+    rig.configure(3)
+    rig.clock.advance(EXPIRATION_MS + 1)
+    rig.store.configure_topic("unknown", {}, rig.outcomes.append)
+    assert rig.outcomes[-1] == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION and rig.nodes() == 0
+    rig.configure(1)
+    assert rig.outcomes[-1] == 0 and rig.nodes() == 1
