@@ -58,6 +58,7 @@ class UnknownLogs:
         self._deleted = deleted
         self._delay_ms = delay_ms
         self._renamed_in: set[str] = set()
+        self._cleaned: dict[str, checkpoints.Offsets] = {}  # cleaner checkpoints of the log directories with strays
 
     def handle(self) -> None:
         """Handle every log, and report the strays, those of earlier starts, too."""
@@ -130,7 +131,7 @@ class UnknownLogs:
 
     def _set_stray(self, key: Key, root: str, log: Log | None) -> None:
         try:
-            self._logs.set_stray(key)
+            self._logs.set_stray(key, self._cleaned_until(key, root))
         except OSError as error:
             LOGGER.error("%s-%d in %s: cannot be renamed to a stray, not served: %s", *key, root, error)
             self.left_alone.add(key)
@@ -140,6 +141,16 @@ class UnknownLogs:
                 self._logs.note(root, error)
         else:
             self._renamed_in.add(root)
+
+    def _cleaned_until(self, key: Key, root: str) -> int | None:
+        """The offset of a partition in the cleaner's checkpoint, None for none. Raises OSError."""
+        if root not in self._cleaned:
+            path = os.path.join(root, checkpoints.CLEANER_OFFSETS)
+            try:
+                self._cleaned[root] = checkpoints.read_offsets(self._logs.disk, path)
+            except checkpoints.BadCheckpoint:  # logged when the directory was loaded
+                self._cleaned[root] = {}
+        return self._cleaned[root].get(key)
 
     def _sync(self, root: str) -> None:
         try:

@@ -49,8 +49,7 @@ class Loaded:
 
     `created`: topic ids of the partitions without a trace of a record; they are not opened.
     `gone`: partitions that the checkpoints name and that are not here. `strays`: directories that an earlier start
-    renamed, as their topics were unknown. `unclean`: partitions whose end may have been lost. `cleaned`: the cleaner's
-    checkpoint, empty where it does not read.
+    renamed, as their topics were unknown. `unclean`: partitions whose end may have been lost.
     """
 
     path: str
@@ -65,7 +64,6 @@ class Loaded:
     gone: set[tuple[str, int]] = field(default_factory=set)
     created: dict[tuple[str, int], bytes] = field(default_factory=dict)
     strays: list[str] = field(default_factory=list)
-    cleaned: checkpoints.Offsets = field(default_factory=dict)
     bytes_dropped: int = 0
     error: OSError | None = None
 
@@ -188,7 +186,6 @@ def _places(disk: Disk, loaded: Loaded, config_of: Callable[[str], TopicConfig])
     points = _offsets(disk, loaded, checkpoints.RECOVERY_POINTS)
     starts = _offsets(disk, loaded, checkpoints.LOG_STARTS)
     cleaned = _cleaned(disk, loaded)
-    loaded.cleaned = cleaned or {}
     places = []
     for name in disk.list(loaded.path):
         directory = os.path.join(loaded.path, name)

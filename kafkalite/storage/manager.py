@@ -96,7 +96,6 @@ class LogManager(LogDirectories):
         self.on_created_offline: Callable[[list[tuple[str, int]]], None] | None = None
         self.refused: dict[tuple[str, int], Refused] = {}
         self.strays: list[str] = []  # directories that earlier starts renamed
-        self._cleaned: dict[str, checkpoints.Offsets] = {}
         self._noted: dict[tuple[str, int | None], float] = {}  # when an error of a directory was last logged
         self._duplicates = 0  # of logs that were forgotten
         self._files = PointFiles(disk, offload, self._settled)
@@ -139,7 +138,6 @@ class LogManager(LogDirectories):
                 directory = os.path.join(loaded.path, names.directory_name(*key))
                 self.refused[key] = Refused(loaded.path, directory, points, loaded.refused[directory])
             self.strays += loaded.strays
-            self._cleaned[loaded.path] = loaded.cleaned
             self._files.others[loaded.path].update(loaded.points_of_refused)
             for key in loaded.gone:
                 self._files.note_deleted(loaded.path, key)
@@ -299,16 +297,20 @@ class LogManager(LogDirectories):
         if self._deletions.unloaded(refused.root, refused.directory, topic, partition, delay_ms):
             self._forget_refused((topic, partition), refused.root)
 
-    def set_stray(self, key: tuple[str, int]) -> str:
-        """Make a partition a stray: it is renamed, not served, and kept. Returns the new path. Raises OSError."""
+    def set_stray(self, key: tuple[str, int], cleaned: int | None) -> str:
+        """Make a partition a stray: it is renamed, not served, and kept. Returns the new path. Raises OSError.
+
+        Arguments:
+            key: topic and partition.
+            cleaned: its offset in the cleaner's checkpoint, None for none.
+        """
         log, refused = self._logs.get(key), self.refused.get(key)
         if log is not None:
             root, directory, points = log.root, log.directory, (log.synced, log.log_start_offset)
         else:
             assert refused is not None, "asked for a partition that has files"
             root, directory, points = refused.root, refused.directory, refused.points
-        unique, cleaned = self._random.bytes(16).hex(), self._cleaned[root].get(key)
-        renamed = strays.rename(self.disk, directory, key, points, unique, cleaned)
+        renamed = strays.rename(self.disk, directory, key, points, self._random.bytes(16).hex(), cleaned)
         if log is not None:
             self.forget(log, touch=False)
             log.fail()  # nothing of it is written any more: a log of the same name may come

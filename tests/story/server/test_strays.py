@@ -1,6 +1,7 @@
 """Logs whose topic the journal does not know: they are renamed, reported and kept, whatever took the topic away."""
 
 import asyncio
+import gc
 import logging
 import shutil
 from collections.abc import Iterator
@@ -170,3 +171,14 @@ async def test_damaged_files_without_a_topic_survive_a_new_topic_of_their_name(t
         assert (await client.produce("t", batch(b"new"))).error_code == KafkaErrorCode.KAFKA_STORAGE_ERROR
         await client.delete("t")
     assert segments(data)["t-0/00000000000000000000.log"] == before
+
+
+async def test_a_stray_keeps_its_cleaner_offset_and_the_broker_keeps_no_checkpoint(tmp_path: Path) -> None:
+    older = await older_journal(tmp_path)
+    (tmp_path / JOURNAL).write_bytes(older)
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n2\nb 1 2\nunknown 7 5\n")
+    async with running(str(tmp_path), NO_DELAY):
+        gc.collect()
+        held = [found for found in gc.get_objects() if isinstance(found, dict) and ("unknown", 7) in found]
+    assert held == []
+    assert [(one.partition, one.cleaned) for one in strays.find(Disk(), str(tmp_path))] == [(0, None), (1, 2)]
