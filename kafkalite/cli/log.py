@@ -6,7 +6,7 @@ Exit code 1 when something is wrong in them.
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from kafkalite.cli.logtruncate import truncate
 from kafkalite.cli.logverify import verify
 from kafkalite.cli.smallfiles import reader_of
 from kafkalite.records import BatchPlace
+from kafkalite.server.inventory import compacted_topics
 from kafkalite.storage import checkpoints, names
 
 FOUND_WRONG = 1
@@ -59,7 +60,7 @@ Examples:
 """
 )
 def command() -> None:
-    """Look into the files of partitions, check and mend them, while no broker uses them."""
+    """Show, check and repair the files of partitions, while no broker uses them."""
 
 
 command.add_command(verify)
@@ -93,10 +94,12 @@ def dump(path: Path, records: bool, summary: bool, compacted: bool, as_json: boo
     try:
         groups = list(groups_of(path))
         report = Report(JsonView() if as_json else TextView(summary=summary), summary=summary)
+        topics = compacted_topics(disk, str(groups[-1][0].resolve().parent.parent))
         size = sum(file.stat().st_size for group in groups for file in group if file.suffix == names.LOG)
         with progress(size) as advance:
             for group in groups:
-                for event in read_group(disk, group, compacted=compacted, with_records=records, advance=advance):
+                kept = compacted or may_have_gaps(disk, group[0].resolve().parent, topics)
+                for event in read_group(disk, group, compacted=kept, with_records=records, advance=advance):
                     report.take(event)
         report.end()
     except BrokenPipeError:
@@ -142,10 +145,7 @@ def read_group(
     disk: Disk, files: list[Path], *, compacted: bool, with_records: bool, advance: Callable[[int], object]
 ) -> Iterator[Event]:
     """All events of the files of one partition."""
-    directory = files[0].resolve().parent
-    named = names.parse_directory_name(directory.name)
-    kept = compacted or (named is not None and (named[0] in COMPACTED_TOPICS or was_cleaned(disk, directory, named)))
-    log = LogReader(disk, compacted=kept, with_records=with_records, advance=advance)
+    log = LogReader(disk, compacted=compacted, with_records=with_records, advance=advance)
     logs = {file.stem for file in files if file.suffix == names.LOG}
     for file in files:
         read = reader_of(file)
@@ -156,6 +156,14 @@ def read_group(
         yield from read(disk, file, places)
         if file.suffix in (names.INDEX, names.TIME_INDEX) and len(files) > 1 and file.stem not in logs:
             yield Wrong(file, None, f"an index without its {file.stem}{names.LOG}")
+
+
+def may_have_gaps(disk: Disk, directory: Path, topics: Set[str]) -> bool:
+    """Whether the cleaner may have been in a partition: by its topic, or by the cleaner's checkpoint."""
+    named = names.parse_directory_name(directory.name)
+    if named is None:
+        return False
+    return named[0] in COMPACTED_TOPICS or named[0] in topics or was_cleaned(disk, directory, named)
 
 
 def was_cleaned(disk: Disk, directory: Path, named: tuple[str, int]) -> bool:

@@ -126,6 +126,9 @@ def say_text(loaded: Loaded, changes: list[dict[str, str]]) -> None:
     for directory, found in sorted(loaded.progress.items()):
         if found.segments_scanned or found.segments_dropped:
             click.echo(f"{directory}: {work_of(found)}")
+        for first, begin in found.gaps:
+            click.secho(f"{directory}: offsets {first} to {begin - 1} are missing, a segment was lost", fg="red")
+            click.echo("  restore it from a backup, or give up what follows with `kafkalite log truncate`")
     for directory, reason in sorted(loaded.refused.items()):
         click.secho(f"{directory}: cannot be recovered: {reason}", fg="red")
         click.echo(
@@ -169,6 +172,7 @@ def say_json(loaded: Loaded, changes: list[dict[str, str]]) -> None:
             bytes_dropped=found.bytes_dropped,
             segments_dropped=found.segments_dropped,
             set_aside=found.set_aside,
+            gaps=found.gaps,
         )
     for directory, reason in sorted(loaded.refused.items()):
         line(type="refused", directory=directory, reason=reason)

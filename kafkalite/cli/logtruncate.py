@@ -44,29 +44,46 @@ def run(target: Target, name: str, to: int | None) -> None:
     """Look on a disk that keeps changes to itself, then truncate. Raises BadCheckpoint, RecoveryError, OSError."""
     key = names.parse_directory_name(name)
     assert key is not None, "checked by target_of"
-    found = loaded(DryDisk(), target, key)
+    found, gaps = loaded(DryDisk(), target, key)
     start, end = found.log_start_offset, found.log_end_offset
     if to is None:
         path = target.log_dir / name
         click.echo(f"{name}: the batches from offset {start} to the log end offset {end} are whole")
         click.echo(f"`kafkalite log truncate {path} --to {end}` keeps them and removes everything behind them")
+        for first, begin in gaps:
+            click.echo(f"offsets {first} to {begin - 1} are missing among them: a segment was lost, readers skip it")
+            click.echo(f"`kafkalite log truncate {path} --to {first}` removes what is behind them, too")
         return
     if not start <= to <= end:
         fail(f"{name}: --to {to} is not between {start} and {end}, the offsets of its whole batches")
     disk = Disk()
     forget_end(disk, target, key, to)
-    log = loaded(disk, target, key)
+    log, _ = loaded(disk, target, key)
     log.truncate_to(log.expect_cut(to))
     log.close()
     click.echo(f"{name}: the log end offset is {log.log_end_offset}; the next start begins a new leader epoch")
 
 
-def loaded(disk: Disk, target: Target, key: tuple[str, int]) -> Log:
-    """The log up to its first damaged batch, whatever the recovery point says."""
+def loaded(disk: Disk, target: Target, key: tuple[str, int]) -> tuple[Log, list[tuple[int, int]]]:
+    """The log up to its first damaged batch, whatever the recovery point says, and its `Progress.gaps`.
+
+    Raises BadCheckpoint, RecoveryError, OSError.
+    """
     starts = checkpoints.read_offsets(disk, str(target.log_dir / checkpoints.LOG_STARTS))
     directory = str(target.log_dir / names.directory_name(*key))
-    place = Place(disk, directory, *key, TopicConfig(), log_start_offset=starts.get(key, 0), gaps_until=OFFSET_MAX)
-    return recover(place)[0]
+    place = Place(disk, directory, *key, TopicConfig(), log_start_offset=starts.get(key, 0), keep_gaps=True)
+    place.gaps_until = cleaned_until(disk, target, key)
+    log, progress = recover(place)
+    return log, progress.gaps
+
+
+def cleaned_until(disk: Disk, target: Target, key: tuple[str, int]) -> int:
+    """Up to where the cleaner may have left gaps: anywhere, where its checkpoint does not read. Raises OSError."""
+    try:
+        cleaned = checkpoints.read_offsets(disk, str(target.log_dir / checkpoints.CLEANER_OFFSETS))
+    except checkpoints.BadCheckpoint:
+        return OFFSET_MAX
+    return cleaned.get(key, 0)
 
 
 def forget_end(disk: Disk, target: Target, key: tuple[str, int], to: int) -> None:

@@ -9,6 +9,7 @@ import click
 from kafkalite._speedups.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.cli.logdirs import Target, bytes_of_logs, progress, target_of, unused, warnings_of
+from kafkalite.server.inventory import compacted_topics
 from kafkalite.storage import names
 from kafkalite.storage.verify import Violation, verify_directory
 
@@ -24,7 +25,7 @@ Examples:
   kafkalite log verify data --json | jq .number
 
 The numbers are those of the invariants in kafkalite/storage/README.md. After a crash, what lies above the recovery
-point may be torn: `log recover --dry-run` says what a start would mend.""",
+point may be torn: `log recover --dry-run` says what a start would repair.""",
 )
 @click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR")
 @click.option("--compacted", is_flag=True, help="Gaps between offsets are not wrong, even where no cleaner was noted.")
@@ -35,7 +36,11 @@ def verify(path: Path, compacted: bool, as_json: bool) -> None:
     try:
         target = target_of(path)
         with unused(target.log_dir), progress(bytes_of_logs(target), "checking", beside=True) as advance:
-            found = verify_directory(disk, str(target.log_dir), only=target.only, compacted=compacted, advance=advance)
+            log_dir = str(target.log_dir)
+            topics = compacted_topics(disk, log_dir)
+            found = verify_directory(
+                disk, log_dir, only=target.only, compacted=compacted, compacted_topics=topics, advance=advance
+            )
             warnings = [] if target.only is not None else warnings_of(disk, target.log_dir)
     except OSError as error:
         fail(f"{error.filename or path}: {error.strerror or error}")

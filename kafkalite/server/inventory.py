@@ -4,18 +4,25 @@ For `log verify` and `log recover --dry-run`; works on read-only copies.
 """
 
 import os
+from collections.abc import Iterator
+from urllib.parse import unquote
 
 from kafkalite._speedups.file import Disk
 from kafkalite.clock import Clock
 from kafkalite.cluster.image import TopicImage
 from kafkalite.cluster.store import ClusterStore
-from kafkalite.coordination import journal
+from kafkalite.coordination import journal, layout
 from kafkalite.coordination.embedded import Embedded
 from kafkalite.coordination.layout import LayoutError
 from kafkalite.server.broker import JOURNAL
 from kafkalite.server.journal_age import older_journal
 from kafkalite.storage import checkpoints, names, strays
 from kafkalite.storage.directories import DirectoryError, LogDirectory
+
+NO_IDENTITY = (
+    "is missing; restore it from a backup. A start would give the directory a new id, and the partitions that are "
+    "recorded in it would be offline"
+)
 
 
 async def compare(disk: Disk, clock: Clock, log_dir: str) -> list[str]:
@@ -33,9 +40,11 @@ async def compare(disk: Disk, clock: Clock, log_dir: str) -> list[str]:
     try:
         loaded = journal.load(disk.read_bytes(path))
         identity = LogDirectory(disk, log_dir).identity()
+        if identity is None:
+            return [*found, f"{os.path.join(log_dir, checkpoints.META_PROPERTIES)}: {NO_IDENTITY}"]
         service = Embedded(clock, loaded.tree)
         store = ClusterStore(service.connect(), clock)
-        store.register(-1 if identity is None else identity.broker_id)
+        store.register(identity.broker_id)
         topics = await store.topics()
     except (journal.JournalError, LayoutError) as error:
         return [*found, f"{path}: {error}; restore it from a backup"]
@@ -48,6 +57,31 @@ async def compare(disk: Disk, clock: Clock, log_dir: str) -> list[str]:
         found.append(f"{path}: {text}")
     found += older_journal(disk, path, loaded.tree.zxid)
     return [*found, *_unknown(disk, log_dir, topics), *_missing(disk, log_dir, topics, store)]
+
+
+def compacted_topics(disk: Disk, log_dir: str) -> set[str]:
+    """The topics with cleanup.policy=compact in the journal of a log directory. Raises OSError.
+
+    Empty without a journal, or where it does not read, which `compare` reports.
+    """
+    path = os.path.join(log_dir, JOURNAL)
+    if not disk.exists(path):
+        return set()
+    try:
+        configs = dict(_topic_configs(disk.read_bytes(path)))
+    except (journal.JournalError, LayoutError):
+        return set()
+    return {topic for topic, found in configs.items() if "compact" in found.get("cleanup.policy", "").split(",")}
+
+
+def _topic_configs(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
+    tree = journal.load(data).tree
+    topics = tree.find(layout.TOPIC_CONFIGS)
+    for name in topics.children if topics is not None else ():
+        path = f"{layout.TOPIC_CONFIGS}/{name}"
+        node = tree.find(path)
+        if node is not None:
+            yield unquote(name), layout.decode_configs(path, node.data)
 
 
 def _unknown(disk: Disk, log_dir: str, topics: list[TopicImage]) -> list[str]:

@@ -4,8 +4,9 @@ Laws:
 1. After a clean end only checkpoints and file ends are read; the batches are believed.
 2. Otherwise every batch from the recovery point's segment on is checked; the log ends before the first bad one.
 3. Nothing below the recovery point is cut; an index that is missing or insane is built again from the batches.
-4. What was dropped is told, never silent. What overlaps is set aside, not removed: the earlier segment is believed,
-   as nothing is acknowledged as synced beyond a removal or a cut that is not on the disk itself.
+4. What was dropped is told, never silent. What overlaps, or lies behind missing offsets that were not synced, is set
+   aside, not removed: the earlier segment is believed, as nothing is acknowledged as synced beyond a removal or a cut
+   that is not on the disk itself.
 5. Producers and transactions are those of the newest snapshot that can be believed and of every batch behind it.
 
 Sources: LogLoader.java, LogSegment.recover.
@@ -53,6 +54,7 @@ class Place:
     Attributes:
         advance: told the bytes of batches that were checked.
         gaps_until: below it a gap between two segments is a cleaner's, not a loss.
+        keep_gaps: segments behind missing offsets stay, whatever the recovery point is.
     """
 
     disk: Disk
@@ -65,17 +67,23 @@ class Place:
     log_start_offset: int = 0
     advance: Callable[[int], object] = ignore
     gaps_until: int = 0
+    keep_gaps: bool = False
 
 
 @dataclass(slots=True)
 class Progress:
-    """What recovery found, for the log line and the tests."""
+    """What recovery found, for the log line and the tests.
+
+    `gaps`: offsets that are missing between two segments of a log that was never compacted: the first of them, and
+    the base offset of the next segment.
+    """
 
     batches_checked: int = 0
     bytes_dropped: int = 0
     segments_scanned: int = 0
     segments_dropped: int = 0
     set_aside: list[str] = field(default_factory=list)
+    gaps: list[tuple[int, int]] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
     epochs_before: list[tuple[int, int]] = field(default_factory=list)
     epochs_lost: bool = False
@@ -161,8 +169,10 @@ class Recovery:
             kept.append(segment)
             if not self._from_recovery_point(segment, waiting):
                 self._believe_or_scan(segment, waiting)
-            elif self._scan(segment, waiting):
+            elif self._scan(segment):
                 self._set_overlap_aside(segment, waiting)
+                if self._look_for_gap(segment, waiting):
+                    waiting.clear()
             else:
                 self._drop(waiting)
                 waiting.clear()
@@ -185,8 +195,12 @@ class Recovery:
         if believed and (following or not self._falls_short(segment)):
             if not following or following[0].base_offset > self._producers_from:
                 producer_states.replay(segment, self._producers_from, self._producers)
+            if not self.place.clean:
+                self._look_for_gap(segment, following, synced=True)
         elif not self._scan(segment, synced=True):
             raise AssertionError("a damaged segment that was synced is refused")
+        else:
+            self._look_for_gap(segment, following, synced=True)
 
     def _ended_synced(self, following: Sequence[Segment]) -> bool:
         """Whether a segment may have been synced before it was closed: its indexes need not be on the disk."""
@@ -201,8 +215,8 @@ class Recovery:
         """Whether the last segment ends below what was synced: damage, or an older copy."""
         return segment.next_offset() < self.place.recovery_point
 
-    def _scan(self, segment: Segment, following: Iterable[Segment] = (), *, synced: bool = False) -> bool:
-        """Check a segment and cut off what is bad; tell whether it was whole and all that follows may stay.
+    def _scan(self, segment: Segment, *, synced: bool = False) -> bool:
+        """Check a segment and cut off what is bad; returns whether it was whole.
 
         RecoveryError where what is bad was `synced`.
         """
@@ -215,24 +229,41 @@ class Recovery:
         self.progress.segments_scanned += 1
         self.progress.batches_checked += found.batches
         self.progress.epochs += found.epochs
-        whole = found.whole and not self._gap(found.next_offset, following)
-        if whole and segment.closed:
+        if found.whole and segment.closed:
             segment.finish_where_room(sync=synced)
             return True
         if not found.whole:
             self.progress.bytes_dropped += segment.opened.size() - found.end
             segment.opened.truncate(found.end)
         _write_where_room(segment)
-        return whole
+        return found.whole
 
-    def _gap(self, end: int, following: Iterable[Segment]) -> bool:
-        """Whether batches are missing that were not synced: the disk got the next segment, but not the end of this one.
+    def _look_for_gap(self, segment: Segment, following: Sequence[Segment], *, synced: bool = False) -> bool:
+        """Report offsets that are missing between a segment and the next one; set aside what was not synced behind it.
 
-        Below the recovery point, and where another broker's cleaner may have been, nothing is cut for that. Our own
-        leaves none: the last batch of what it writes stays.
+        Returns whether it was. Raises OSError.
+
+        Batches that were not synced may be missing after a power cut: the disk got the next segment, but not the end of
+        this one. Below the recovery point a file was lost, and nothing is changed. Kafka does not notice either case.
+        Another broker's cleaner may leave gaps; our own leaves none, as the last batch of what it writes stays.
         """
-        follows = next((segment.base_offset for segment in following if segment.base_offset >= end), end)
-        return max(self.place.recovery_point, self.place.gaps_until) <= end < follows
+        place = self.place
+        if not following or (synced and place.config.compacted):
+            return False
+        end = segment.next_offset()
+        begin = next((each.base_offset for each in following if each.base_offset >= end), end)
+        if begin == end or end < place.gaps_until:
+            return False
+        missing = f"{place.directory}: offsets {end} to {begin - 1} are missing"
+        if not synced and not place.keep_gaps and end >= place.recovery_point:
+            logger.error("%s, and were not flushed; what follows is set aside as %s, not read", missing, SET_ASIDE)
+            self._set_aside(following)
+            return True
+        if not place.config.compacted:
+            self.progress.gaps.append((end, begin))
+            step = f"`kafkalite log truncate {place.directory} --to {end}` gives up what follows"
+            logger.error("%s, a segment was lost; nothing is changed. Restore it from a backup; %s", missing, step)
+        return False
 
     def _index_anew(self, segment: Segment, producers: ProducerState | None = None) -> Scanned:
         """Check all batches of a segment and index them in memory."""
@@ -252,9 +283,15 @@ class Recovery:
         while following and following[0].base_offset < end:
             overlap = following.popleft()
             logger.error("%s: begins below %d, the end of the one before; set aside", overlap.path(names.LOG), end)
-            for path in overlap.files():
+            self._set_aside([overlap])
+
+    def _set_aside(self, segments: Sequence[Segment]) -> None:
+        """Rename the files of segments, the last segment first; no crash may bring them back beside new records."""
+        for segment in reversed(segments):
+            for path in segment.files():
                 self._disk.rename(path, path + SET_ASIDE)
                 self.progress.set_aside.append(path + SET_ASIDE)
+        self._disk.sync_dir(self.place.directory)
 
     def _drop(self, segments: Iterable[Segment]) -> None:
         """Remove segments, the last ones first; no later crash may bring them back beside new records."""

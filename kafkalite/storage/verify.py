@@ -3,14 +3,14 @@
 Laws:
 1. Every fault is told, with the number of the invariant, the file and the byte; reading goes on behind it.
 2. What a crash may leave above the recovery point (a torn tail, old indexes) is told like any other fault: these are
-   the invariants of a log that is open or was left cleanly. A start mends it.
+   the invariants of a log that is open or was left cleanly. A start repairs it.
 3. The directory is nobody else's meanwhile: the caller holds its lock.
 
 Sources: DumpLogSegments.scala, LogLoader.java (what a start relies on).
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from kafkalite._speedups.file import Disk
 from kafkalite.storage import checkpoints, names
@@ -23,7 +23,15 @@ from kafkalite.storage.verify_files import (
     check_time_index,
 )
 from kafkalite.storage.verify_producers import check_kept, check_producers
-from kafkalite.storage.verify_segments import NOWHERE, Advance, Batches, SegmentReader, Violation, base_offset
+from kafkalite.storage.verify_segments import (
+    NOWHERE,
+    OFFSET_MAX,
+    Advance,
+    Batches,
+    SegmentReader,
+    Violation,
+    base_offset,
+)
 from kafkalite.storage.verify_swaps import check_swaps
 
 __all__ = ["Violation", "verify_directory", "verify_log"]
@@ -48,6 +56,7 @@ def verify_log(
     log_start_offset: int | None = None,
     below_end: Sequence[tuple[str, int]] = (),
     compacted: bool = False,
+    gaps_until: int = OFFSET_MAX,
     clean: bool = False,
     advance: Advance = lambda _bytes: None,
 ) -> list[Violation]:
@@ -57,12 +66,13 @@ def verify_log(
         recovery_point, log_start_offset: as checkpointed; None where nothing is.
         below_end: other checkpointed offsets that may not be beyond the log end, with their names.
         compacted: gaps between offsets are normal.
+        gaps_until: where it is compacted, gaps between segments are normal below this offset only.
         clean: the broker ended cleanly, so no unfinished work may be there and every index is on the disk.
         advance: told the bytes read, for a progress bar.
 
     Result: what does not hold, in the order of the files. Raises OSError.
     """
-    check = _LogCheck(disk, directory, compacted=compacted, clean=clean, advance=advance)
+    check = _LogCheck(disk, directory, compacted=compacted, gaps_until=gaps_until, clean=clean, advance=advance)
     points = [("recovery point", recovery_point), ("log start", log_start_offset), *below_end]
     return [*check.segments(), *check.others(log_start_offset or 0), *check.points(dict(points))]
 
@@ -70,13 +80,15 @@ def verify_log(
 class _LogCheck:
     """One partition's directory while it is checked."""
 
-    def __init__(self, disk: Disk, directory: str, *, compacted: bool, clean: bool, advance: Advance) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, *, compacted: bool, gaps_until: int, clean: bool, advance: Advance
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._compacted = compacted
         self._clean = clean
         self._advance = advance
-        self._reader = SegmentReader(disk, compacted=compacted, advance=advance)
+        self._reader = SegmentReader(disk, compacted=compacted, gaps_until=gaps_until, advance=advance)
         self._names = sorted(disk.list(directory))
         self._read: list[Batches] = []
 
@@ -159,6 +171,7 @@ def verify_directory(
     *,
     only: str | None = None,
     compacted: bool = False,
+    compacted_topics: Set[str] = frozenset(),
     advance: Advance = lambda _bytes: None,
 ) -> list[Violation]:
     """Check a log directory: its own files, and every partition in it.
@@ -166,6 +179,7 @@ def verify_directory(
     Arguments:
         only: the name of one partition's directory: check nothing but this one.
         compacted: gaps between offsets are normal everywhere, not only where a cleaner was.
+        compacted_topics: topics with cleanup.policy=compact: gaps are normal there, without a checkpoint, too.
         advance: told the bytes read.
 
     Raises OSError.
@@ -174,7 +188,15 @@ def verify_directory(
     found = list(_own_files(disk, log_dir, offsets))
     if only is not None:
         found = [violation for violation in found if violation.number == CHECKPOINTS_READ]
-    return [*found, *_partitions(disk, log_dir, offsets, only, compacted, advance)]
+    cleaned = offsets[CLEANER_OFFSETS]
+    compacted_topics = compacted_topics | set(COMPACTED_TOPICS)
+
+    def gaps_until(key: tuple[str, int]) -> int | None:
+        if compacted or (key not in cleaned and key[0] in compacted_topics):
+            return OFFSET_MAX
+        return cleaned.get(key)
+
+    return [*found, *_partitions(disk, log_dir, offsets, only, gaps_until, advance)]
 
 
 def _own_files(disk: Disk, log_dir: str, offsets: dict[str, checkpoints.Offsets]) -> Iterator[Violation]:
@@ -197,22 +219,25 @@ def _partitions(
     log_dir: str,
     offsets: dict[str, checkpoints.Offsets],
     only: str | None,
-    compacted: bool,
+    gaps_until: Callable[[tuple[str, int]], int | None],
     advance: Advance,
 ) -> Iterator[Violation]:
+    """Check partitions; `gaps_until`: below which offset gaps between segments are normal, None for no gap anywhere."""
     clean = disk.exists(os.path.join(log_dir, checkpoints.CLEAN_SHUTDOWN))
     ids: dict[str, tuple[bytes, str]] = {}
     for name in sorted(disk.list(log_dir)) if only is None else [only]:
         directory, key = os.path.join(log_dir, name), names.parse_directory_name(name)
         if key is None or names.is_deleted_directory(name) or not disk.is_dir(directory):
             continue
+        until = gaps_until(key)
         yield from verify_log(
             disk,
             directory,
             recovery_point=offsets[checkpoints.RECOVERY_POINTS].get(key),
             log_start_offset=offsets[checkpoints.LOG_STARTS].get(key),
             below_end=[(n, offsets[n][key]) for n in (HIGH_WATERMARKS, CLEANER_OFFSETS) if key in offsets[n]],
-            compacted=compacted or key[0] in COMPACTED_TOPICS or key in offsets[CLEANER_OFFSETS],
+            compacted=until is not None,
+            gaps_until=OFFSET_MAX if until is None else until,
             clean=clean,
             advance=advance,
         )

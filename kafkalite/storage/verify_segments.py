@@ -26,6 +26,7 @@ WHOLE_BATCHES = 2
 OFFSETS_GROW = 3
 EPOCHS_GROW = 7
 NO_GAPS = 11
+OFFSET_MAX = 2**63 - 1
 NOWHERE = -1  # the position of what is in no byte in particular
 
 Advance = Callable[[int], object]
@@ -108,12 +109,14 @@ class SegmentReader:
     Arguments:
         disk: the disk port.
         compacted: gaps between offsets are normal, as the cleaner leaves them.
+        gaps_until: gaps between segments are normal below it; the cleaner of this broker leaves none.
         advance: told the bytes read.
     """
 
-    def __init__(self, disk: Disk, *, compacted: bool, advance: Advance) -> None:
+    def __init__(self, disk: Disk, *, compacted: bool, advance: Advance, gaps_until: int = OFFSET_MAX) -> None:
         self._disk = disk
         self._compacted = compacted
+        self._gaps_until = gaps_until if compacted else 0
         self._advance = advance
         self._next_offset = -1
         self._epoch = -1
@@ -124,7 +127,7 @@ class SegmentReader:
         if batches.base_offset < self._next_offset:
             text = f"begins at offset {batches.base_offset}, but the segment before it ends at {self._next_offset - 1}"
             yield Violation(OFFSETS_GROW, path, NOWHERE, text)
-        elif self._next_offset >= 0 and batches.base_offset > self._next_offset and not self._compacted:
+        elif batches.base_offset > self._next_offset >= self._gaps_until:
             text = f"offsets {self._next_offset} to {batches.base_offset - 1} are missing before this segment"
             yield Violation(NO_GAPS, path, NOWHERE, text)
         self._next_offset = max(self._next_offset, batches.base_offset)

@@ -15,6 +15,7 @@ from kafkalite.server.broker import JOURNAL
 from kafkalite.storage.verify import verify_directory
 from kafkalite.testing.thread import BrokerThread
 from tests.kit.server import batch, running
+from tests.unit.storage.damage import filled as filled_log
 
 NO_DELAY = {"log.segment.delete.delay.ms": "0"}
 SEGMENT = "00000000000000000000.log"
@@ -84,6 +85,32 @@ def test_the_rest_of_a_damaged_partition_is_served_after_a_truncation(damaged: P
     assert verify_directory(Disk(), str(damaged)) == []
 
 
+def test_truncate_reports_a_missing_segment_and_removes_nothing_by_itself(tmp_path: Path) -> None:
+    filled_log(tmp_path / "t-0").close()
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=c\n")
+    _, second, third = sorted((tmp_path / "t-0").glob("*.log"))
+    for path in (tmp_path / "t-0").glob(f"{second.stem}.*"):
+        path.unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 360\n")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    end, begin = int(second.stem), int(third.stem)
+    done = log("truncate", tmp_path / "t-0")
+    assert done.exit_code == 0, done.output
+    assert f"offsets {end} to {begin - 1} are missing" in done.stdout and f"--to {end}`" in done.stdout
+    shown = log("recover", tmp_path, "--dry-run")
+    assert f"offsets {end} to {begin - 1} are missing" in shown.stdout, shown.output
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n1\nt 0 {begin}\n")
+    assert "missing" not in log("truncate", tmp_path / "t-0").stdout
+
+
+def test_a_journal_without_meta_properties_is_one_clear_line(damaged: Path) -> None:
+    (damaged / "meta.properties").unlink()
+    for command in (("verify",), ("recover", "--dry-run")):
+        done = log(*command, damaged)
+        assert done.exit_code == 1 and f"{damaged}/meta.properties: is missing; restore it" in done.stderr, done.output
+
+
 def test_a_topic_with_an_offline_partition_is_deleted_with_its_files(damaged: Path) -> None:
     asyncio.run(served(damaged, "b", delete=True))
     assert not (damaged / "b-0").exists()
@@ -113,16 +140,47 @@ def test_an_older_journal_is_reported_before_a_start(tmp_path: Path) -> None:
         assert "are an unfinished write" in done.output
 
 
-def test_a_compacted_topic_is_dumped_without_an_error(tmp_path: Path) -> None:
+def remove_records_like_the_cleaner(partition: Path) -> None:
+    """Remove the batches 2 to 4 of ten, and the indexes."""
+    content = (partition / SEGMENT).read_bytes()
+    size = len(content) // 10
+    (partition / SEGMENT).write_bytes(content[: 2 * size] + content[5 * size :])
+    for name in ("index", "timeindex"):
+        (partition / SEGMENT).with_suffix(f".{name}").unlink()
+
+
+@pytest.mark.parametrize("at", ["", "a-0"])
+def test_a_compacted_topic_is_dumped_without_an_error(tmp_path: Path, at: str) -> None:
     """NEWCOMER 1.3: what the cleaner removed is no gap."""
     asyncio.run(filled(tmp_path))
-    first = (tmp_path / "a-0" / SEGMENT).read_bytes()
-    size = len(first) // 10
-    (tmp_path / "a-0" / SEGMENT).write_bytes(first[: 2 * size] + first[5 * size :])
-    for name in ("index", "timeindex"):
-        (tmp_path / "a-0" / SEGMENT).with_suffix(f".{name}").unlink()
-    assert log("dump", tmp_path, "--summary").exit_code == 1
+    remove_records_like_the_cleaner(tmp_path / "a-0")
+    assert log("dump", tmp_path / at, "--summary").exit_code == 1
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\na 0 9\n")
-    done = log("dump", tmp_path, "--summary", "--json")
+    done = log("dump", tmp_path / at, "--summary", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout.splitlines()[-1])["wrong"] == 0
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_the_journal_says_which_topics_are_compacted(tmp_path: Path, policy: str) -> None:
+    """Without the cleaner's checkpoint, gaps are normal in topics with cleanup.policy=compact, and in no others."""
+
+    async def write() -> None:
+        async with running(str(tmp_path)) as client:
+            await client.create("a", cleanup_policy=policy)
+            await client.create("b")
+            for topic in ("a", "b"):
+                for number in range(10):
+                    await client.produce(topic, batch(b"%d" % number))
+
+    asyncio.run(write())
+    remove_records_like_the_cleaner(tmp_path / "a-0")
+    for command in (("dump", tmp_path, "--summary"), ("dump", tmp_path / "a-0")):
+        assert log(*command).exit_code == 0, log(*command).output
+    assert "are missing" not in log("verify", tmp_path).output
+    remove_records_like_the_cleaner(tmp_path / "b-0")
+    done = log("dump", tmp_path, "--summary")
+    assert done.exit_code == 1 and "b-0" in done.output.split("1 thing is wrong")[1], done.output
+    assert "are missing" in log("verify", tmp_path).output
+    (tmp_path / JOURNAL).write_bytes(b"garbage")
+    assert log("dump", tmp_path / "a-0").exit_code == 1

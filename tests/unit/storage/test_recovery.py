@@ -1,6 +1,8 @@
 """A partition's directory becomes a log again: after a clean end, after a kill, after damage."""
 
+import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -218,6 +220,56 @@ def test_an_overlapping_last_segment_is_set_aside_and_the_one_before_is_appended
     assert len(progress.set_aside) == 1
     assert log.append(batch(), None, 3) == int(last.stem)
     assert log.write() == 0
+
+
+def lose_the_middle_segment(directory: Path) -> tuple[int, int, dict[str, bytes]]:
+    """Remove the second of three segments; the first missing offset, the next one there, and the remaining segments."""
+    _, second, third = sorted(directory.glob("*.log"))
+    for path in directory.glob(f"{second.stem}.*"):
+        path.unlink()
+    return int(second.stem), int(third.stem), {path.name: path.read_bytes() for path in directory.glob("*.log")}
+
+
+@pytest.mark.parametrize("point", [-1, 0, 60])
+def test_a_missing_segment_below_the_recovery_point_is_reported_and_nothing_changes(
+    directory: Path, point: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    end, begin, content = lose_the_middle_segment(directory)
+    with caplog.at_level(logging.ERROR):
+        log, progress = reopen(directory, recovery_point=begin + point)
+    assert (log.log_end_offset, progress.gaps) == (360, [(end, begin)])
+    assert {path.name: path.read_bytes() for path in directory.glob("*.log")} == content
+    (line,) = caplog.messages
+    assert f"{directory}: offsets {end} to {begin - 1} are missing" in line and "backup" in line
+
+
+def test_segments_behind_a_missing_one_that_was_not_synced_are_set_aside(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    end, begin, content = lose_the_middle_segment(directory)
+    with caplog.at_level(logging.ERROR):
+        log, progress = reopen(directory, recovery_point=end)
+    assert (log.log_end_offset, progress.bytes_dropped) == (end, 0)
+    aside = Path(f"{directory}/{begin:020d}.log.aside")
+    assert aside.read_bytes() == content[f"{begin:020d}.log"] and str(aside) in progress.set_aside
+    assert f"offsets {end} to {begin - 1} are missing" in caplog.text and ".aside" in caplog.text
+    assert log.append(batch(), None, 3) == end
+    assert log.write() == 0
+    assert reopen(directory)[0].log_end_offset == end + 3
+
+
+@pytest.mark.parametrize("evidence", ["cleaner checkpoint", "cleanup.policy"])
+def test_missing_offsets_of_a_compacted_log_are_not_reported(
+    directory: Path, evidence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, begin, _ = lose_the_middle_segment(directory)
+    place = Place(Disk(), str(directory), "t", 0, CONFIG, recovery_point=begin)
+    if evidence == "cleaner checkpoint":
+        place.gaps_until = begin
+    else:
+        place.config = replace(CONFIG, cleanup_policy=("compact",))
+    log, progress = recover(place)
+    assert (log.log_end_offset, progress.gaps, progress.set_aside, caplog.messages) == (360, [], [], [])
 
 
 def test_a_log_that_ends_before_its_start_begins_again_there(directory: Path) -> None:

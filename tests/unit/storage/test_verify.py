@@ -248,6 +248,13 @@ def test_gaps_are_normal_where_the_cleaner_was(data: Path) -> None:
     assert found(data) == []
 
 
+def test_a_segment_that_is_missing_above_the_cleaner_checkpoint_is_a_violation(data: Path) -> None:
+    lose_a_segment(data / "t-0")
+    (data / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 3\n")
+    (violation,) = found(data)
+    assert violation.number == 11 and "are missing before this segment" in violation.text
+
+
 def test_after_a_crash_the_last_segment_may_lack_its_indexes(data: Path) -> None:
     (data / ".kafka_cleanshutdown").unlink()
     last_log(data / "t-0").with_suffix(".index").unlink()
