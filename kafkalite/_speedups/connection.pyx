@@ -239,6 +239,7 @@ cdef class Reactor(Hub):
                 if self.events_at == self.events_count:
                     self.events_at = 0
                     self.events_count = max(0, epoll_wait(self.epfd, self.events, EVENTS_MAX, 0))
+                self.share(self.events_count)
                 received += self.handle_events()
                 if self.events_at < self.events_count or self.events_count < EVENTS_MAX or received >= PASS_BYTES_MAX:
                     break

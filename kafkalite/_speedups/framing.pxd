@@ -19,7 +19,7 @@ cdef class Frames(Answering):
     cdef readonly int open_replies
     cdef Chunk kept
     cdef uint32_t kept_from, kept_to, copied, largest
-    cdef uint8_t in_kept, held
+    cdef uint8_t in_kept
     cdef readonly bint ended    # nothing more is received
     cdef readonly bint hung_up  # the peer sends no more
     cdef bint is_stalled(self) noexcept

@@ -177,7 +177,7 @@ cdef class Frames(Answering):
         cdef Reply reply
         cdef Py_ssize_t size
         cdef uint16_t key
-        cdef long long until_ns = min(hub.now_ns + hub.limits.connection_budget_ns, hub.deadline_ns)
+        cdef long long until_ns = min(hub.now_ns + hub.share_ns, hub.deadline_ns)
         hub.note(connection)
         self.held = False
         while end - start >= SIZE_BYTES and not self.closed:

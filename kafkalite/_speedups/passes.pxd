@@ -47,7 +47,7 @@ cdef class Hub:
     cdef Py_ssize_t arena_at, retired_bytes
     cdef list retired, active, deferred, closing, orphans
     cdef object clock
-    cdef long long now_ns, deadline_ns, began_ns, spent_ns
+    cdef long long now_ns, deadline_ns, began_ns, spent_ns, share_ns
     cdef public bint several_passes
     cdef unsigned long long runs
     cdef uint8_t[KEYS_MAX + 1] pinning   # the last one is that of all larger keys
@@ -57,6 +57,8 @@ cdef class Hub:
     cdef readonly SharedMemory memory
     cdef dict faults
     cdef int look(self) except -1
+    cdef int share(self, Py_ssize_t count) noexcept
+    cdef int order_visits(self) except -1
     cdef int defer(self, Visited connection) except -1
     cdef int deny(self, Visited connection) except -1
     cpdef wake(self)
@@ -74,6 +76,7 @@ cdef class Visited(Holder):
     cdef readonly Hub hub
     cdef readonly bint closed
     cdef uint8_t listed, settled, known
+    cdef uint8_t held           # received requests wait for time, or until the connection is not stalled
     cdef readonly str reason
     cdef int resume(self) except -1
     cdef int drop_replies(self) except -1

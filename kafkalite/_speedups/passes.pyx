@@ -8,9 +8,11 @@ the end of the pass; an exception of the service costs its connection, never the
 Time is budgeted, so that no connection delays the others for more than a few milliseconds. Rules:
 
 1. A connection parses for at most `connection_budget_ns`, then goes on in a later loop iteration; its requests keep
-   their order. At least one request is served per visit.
+   their order. At least one request is served per visit. Where many connections have requests, each parses for an
+   equal part of `pass_budget_ns` (not below SHARE_MIN_NS), so that all are visited in few iterations.
 2. All connections together receive and parse for at most `pass_budget_ns`, and send and parse on for as long again.
-   What was not reached is visited in the next iteration, before others.
+   What was not reached is visited in the next iteration, before others. Connections that only send come before
+   those with a backlog of requests, but for one of these, which therefore never starve.
 3. The clock is read after each request that was dispatched and after every QUICK_LOOKS (framing) quick ones.
 
 Memory for requests is shared by the rules of `_speedups.shares`.
@@ -38,6 +40,7 @@ cdef enum:
     SHELVES = 40
     ROUNDS_MAX = 16            # how often one pass goes on because sending let connections parse on
     LOOKS = 8                  # connections that are sent to between two looks at the clock
+    SHARE_MIN_NS = 100_000     # a connection parses for as long per visit, however many there are
 
 
 cdef class Limits:
@@ -235,6 +238,13 @@ cdef class Hub:
         self.look()
         self.began_ns = self.now_ns
         self.deadline_ns = self.now_ns + self.limits.pass_budget_ns - self.spent_ns
+        self.share_ns = self.limits.connection_budget_ns
+
+    cdef int share(self, Py_ssize_t count) noexcept:
+        """Divide the time of the running pass by so many connections with requests."""
+        cdef long long equal_ns = max(self.limits.pass_budget_ns // max(count, 1), SHARE_MIN_NS)
+        self.share_ns = min(self.limits.connection_budget_ns, equal_ns)
+        return 0
 
     cdef int look(self) except -1:
         """Read the clock into `now_ns`."""
@@ -258,11 +268,22 @@ cdef class Hub:
         self.scheduled = False
         self.runs += 1
         self.spent_ns = 0
-        if self.deferred:
-            self.active = self.deferred + self.active
-            self.deferred = []
         self.begin()
+        if self.deferred:
+            self.order_visits()
         self.end()
+
+    cdef int order_visits(self) except -1:
+        """Put what was deferred in front, connections with a backlog of requests behind the others, all but one."""
+        cdef list visits = self.deferred + self.active
+        cdef list sending = [], backlogs = []
+        cdef Visited connection
+        self.deferred = []
+        for connection in visits:
+            (backlogs if connection.held else sending).append(connection)
+        self.active = backlogs[:1] + sending + backlogs[1:]
+        self.share(len(backlogs))
+        return 0
 
     cpdef end(self):
         """Close the pass: flush the service, send once per connection, parse on where that made room, close."""

@@ -86,6 +86,21 @@ def test_a_request_that_comes_meanwhile_is_not_behind_all_that_was_pipelined(hub
     assert bytes(hog.connection.sent) == numbered(1000)
 
 
+def test_an_answer_is_not_behind_the_backlogs_of_many_connections(hub, service):
+    hogs, client = [hub.connect() for _ in range(40)], hub.connect()
+    for hog in hogs:
+        arrive(hog, numbered(20))
+    steps = iterations(hub)
+    while any(not hog.connection.sent for hog in hogs):
+        next(steps)
+    arrive(client, frame(b"in a hurry"))
+    next(steps)
+    next(steps)
+    assert bytes(client.connection.sent) == frame(b"in a hurry")
+    assert sum(steps) > 600
+    assert all(bytes(hog.connection.sent) == numbered(20) for hog in hogs)
+
+
 def test_a_single_request_above_the_budget_is_served(hub, service):
     service.answer = lambda body: [service.work(body) for _ in range(50)].pop()
     client = hub.connect()
