@@ -13,9 +13,10 @@ No socket and no event loop are known here. Three drivers use this module (`_spe
 - A service that raises costs the connection it raised for, never the loop.
 - When the peer has closed its side, requests that were received are answered as long as nothing delays them. The
   first answer that is missing at the end of a pass ends the connection, whatever it waits for (records, other members
-  of a group, a job), as the peer has most likely closed both sides. Only a request that pins its frame (Produce, until
-  it is written) is waited for, unless it has set `on_gone`: its memory is in use until then. Apache Kafka
-  (Selector.close) answers no request after it read the end of the stream.
+  of a group, a job), as the peer has most likely closed both sides. Two requests are waited for: one that pins its
+  frame (Produce, until it is written) and has not set `on_gone`, as its memory is in use until then, and one that is
+  served in slices (`Reply.in_progress`). Apache Kafka (Selector.close) answers no request after it read the end of
+  the stream. A connection whose peer has closed its side does not wait for memory, so that its end is received.
 """
 
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -288,7 +289,7 @@ cdef class Frames(Answering):
     cdef int end_where_delayed(self) except -1:
         """Close the connection when its next answer is delayed, and nothing else is left to be received."""
         cdef Reply reply = self.head
-        if reply is None or reply.answered or (reply.pins and reply.gone is None):
+        if reply is None or reply.answered or reply.in_work or (reply.pins and reply.gone is None):
             return 0
         if self.is_stalled() or (self.ended and not self.held):
             self.shut("the peer closed the connection while a request was delayed")
@@ -404,6 +405,7 @@ cdef class Frames(Answering):
         """The peer sends no more; bytes from before may wait in the socket."""
         if not self.hung_up:
             self.hung_up = True
+            self.hub.memory.withdraw(self)  # or the rest would not be received, nor the end of the stream
             self.hub.note(self)
 
     cpdef drain(self):

@@ -19,6 +19,7 @@ cdef class Reply:
     cdef Py_ssize_t size, request_size
     cdef bint answered, closes
     cdef bint pins             # its frame is needed until it is answered
+    cdef bint in_work          # its answer is computed in slices
     cdef object gone
     cpdef send(self, parts)
     cpdef skip(self)

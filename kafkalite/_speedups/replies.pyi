@@ -12,6 +12,7 @@ class Answering(Visited):
 class Reply:
     connection: Connection
     on_gone: Callable[[], object] | None
+    in_progress: bool
     @property
     def done(self) -> bool: ...
     def send(self, parts: bytes | bytearray | memoryview | Sequence[Any]) -> None: ...

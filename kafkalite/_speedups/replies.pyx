@@ -36,6 +36,20 @@ cdef class Reply:
         else:
             self.gone = callback
 
+    @property
+    def in_progress(self):
+        """Whether the service computes the answer in several loop iterations, and waits for no event.
+
+        A connection whose peer has closed its side is not closed before.
+        """
+        return self.in_work
+
+    @in_progress.setter
+    def in_progress(self, bint in_progress):
+        self.in_work = in_progress
+        if not in_progress and not self.answered and not self.connection.closed:
+            self.connection.hub.note(self.connection)  # a request that waits for an event may end it
+
     cpdef send(self, parts):
         """Answer with `parts`: bytes, or a list of bytes-like objects and FileRegions, without the frame's size.
 

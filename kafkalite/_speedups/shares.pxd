@@ -24,6 +24,7 @@ cdef class SharedMemory:
     cdef Py_ssize_t quota(self, Holder holder) noexcept
     cdef int change(self, Holder holder, Py_ssize_t held_bytes) except -1
     cdef bint deny(self, Holder holder) except -1
+    cdef int withdraw(self, Holder holder) except -1
     cdef int forget(self, Holder holder) except -1
     cdef int share_out(self, double now) except -1
     cdef str why_to_end(self, Holder holder, double now)

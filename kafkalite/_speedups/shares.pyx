@@ -84,12 +84,17 @@ cdef class SharedMemory:
         self.held_at_search = self.held_bytes + 1  # search again
         return first
 
-    cdef int forget(self, Holder holder) except -1:
-        """The connection is gone."""
-        self.change(holder, 0)
+    cdef int withdraw(self, Holder holder) except -1:
+        """The connection does not wait for memory any more."""
         if holder.denied:
             holder.denied = False
             self.denied.discard(holder)
+        return 0
+
+    cdef int forget(self, Holder holder) except -1:
+        """The connection is gone."""
+        self.change(holder, 0)
+        self.withdraw(holder)
         if holder is self.preferred:
             self.preferred = None
         return 0

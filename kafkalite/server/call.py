@@ -101,11 +101,13 @@ class Call:
             return
         ended = self.later(partial(self._sliced, then))
         job = self.broker.slicer.run(grouped(steps), ended)
-        if not job.ended and not changes:
-            self.reply.on_gone = job.cancel
+        if not job.ended:
+            self.reply.in_progress = True
+            self.reply.on_gone = None if changes else job.cancel
 
     def _sliced(self, then: Callable[[Any], object], outcome: Outcome) -> None:
         self.reply.on_gone = None
+        self.reply.in_progress = False
         then(outcome.result())
 
     def later(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:

@@ -248,8 +248,10 @@ class Wire:
         async with asyncio.timeout(ANSWER_S):
             while not self._ready:
                 self._hub.passed.clear()
+                closed = self.closed  # `_take` runs a pass, which may send an answer and close
                 self._take()
                 if not self._ready:
+                    assert not closed, "the connection was closed before the answer"
                     await self._hub.passed.wait()
         return self._ready.popleft()
 

@@ -7,6 +7,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from kafkalite.clock import Outcome
+from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.schema import Request
+from kafkalite.slicing import Steps
 from tests.kit.members import beat_join, join, register, sync
 from tests.kit.server import ZSTD, Client, Wire, compressible, outcomes, produce_request
 
@@ -16,6 +21,9 @@ SYNC_VERSION = 5
 CONSUMER_VERSION = 1
 REGISTER_VERSION = 0
 PRODUCE_VERSION = 12
+METADATA_VERSION = 9
+DELETE_TOPICS_VERSION = 6
+NAMES = [f"unknown-{number}" for number in range(600)]  # more than one loop iteration serves
 
 
 async def delay_join(client: Client, wire: Wire) -> None:
@@ -81,3 +89,33 @@ async def test_member_stays_in_its_group_when_the_connection_of_its_delayed_join
     wire.end()
     again = await client.call(join("g", first.member_id, rebalance_timeout_ms=REBALANCE_MS), JOIN_VERSION)
     assert again.error_code == 0 and len(again.members) == 2
+
+
+LOOK_UP = MetadataRequest(
+    topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in NAMES], allow_auto_topic_creation=False
+)
+CHANGE = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in NAMES])
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [(LOOK_UP, METADATA_VERSION), (CHANGE, DELETE_TOPICS_VERSION)],
+    ids=["look-up", "change"],
+)
+async def test_request_served_in_slices_is_answered_after_its_client_closed_its_side(
+    client: Client, wire: Wire, request_: Request, version: int
+) -> None:
+    ended = False
+
+    def others() -> Steps:
+        while not ended:
+            yield
+
+    client.broker.slicer.run(others(), Outcome.result)  # the request's slices take turns with these
+    wire.send((request_, version))
+    wire.end()
+    assert wire.answers() == [] and not wire.closed
+    ended = True
+    answer = await wire.answer()
+    assert len(answer.topics if isinstance(request_, MetadataRequest) else answer.responses) == len(NAMES)
+    assert wire.closed

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import functools
 import inspect
+import socket
 import struct
 
 import pytest
@@ -12,6 +13,8 @@ import uvloop
 from kafkalite._speedups.framing import Limits
 from kafkalite.net.listener import Listener
 from kafkalite.net.transport import TransportHub
+
+RESET = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: close sends RST
 
 
 class Echo:
@@ -72,6 +75,13 @@ async def round_trip(rig, body=b"another-"):
     writer.write(frame(body))
     assert await read_frame(reader) == body
     return writer
+
+
+def leave(client, how):
+    """Close the socket of a client: "closed" sends FIN, "reset" sends RST."""
+    if how == "reset":
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    client.close()
 
 
 DRIVER = contextvars.ContextVar("driver", default="epoll")

@@ -1,10 +1,13 @@
 """The memory for requests: what is counted, and that clients which hold much of it stop no others."""
 
 import asyncio
+import socket
+
+import pytest
 
 from kafkalite._speedups.framing import Limits
 from kafkalite.net.memory import MemoryHub
-from tests.unit.net.rig import Echo, Rig, both_loops, frame, read_frame, round_trip, until
+from tests.unit.net.rig import Echo, Rig, both_loops, frame, leave, read_frame, round_trip, until
 
 LIMIT = 1_000_000
 SHARE = 10_000
@@ -197,4 +200,54 @@ async def test_a_connection_that_waits_for_memory_does_not_spin():
             reply, body = rig.echo.open.pop()
             reply.send(body)
             assert await read_frame(reader) == body
+        writer.close()
+
+
+def test_connection_in_memory_that_waits_for_memory_ends_when_its_peer_closes():
+    echo = parked()
+    hub = MemoryHub(echo, Limits(all_requests_bytes_max=LIMIT, guaranteed_bytes=1))
+    client = hub.connect()
+    client.send(frame(b"x" * LARGE))
+    echo.open[0][0].on_gone = lambda: None  # delayed, as a fetch is
+    client.send(frame(b"second--"))
+    assert client.connection.denied and echo.frames == 1
+    client.end()
+    assert client.connection.closed
+    assert (hub.memory.held_bytes, hub.memory.denied_count) == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["closed", "reset"])
+@both_loops
+async def test_connection_that_waits_for_memory_ends_when_its_peer_leaves(how):
+    """Before, a peer that closed was noticed by the timeout of half-closed connections only."""
+    async with Rig(all_requests_bytes_max=LIMIT, guaranteed_bytes=1) as rig:
+        rig.echo.later = lambda body: True
+        memory = rig.listener.reactor.memory
+        client = socket.create_connection(rig.address)
+        client.settimeout(60.0)
+        await asyncio.to_thread(client.sendall, frame(b"x" * LARGE))
+        await until(lambda: rig.echo.frames == 1)
+        rig.echo.open[0][0].on_gone = lambda: None  # delayed, as a fetch is
+        client.sendall(frame(b"second--"))
+        await until(lambda: memory.denied_count == 1)
+        leave(client, how)
+        await until(lambda: rig.echo.gone)
+        assert (memory.held_bytes, memory.denied_count) == (0, 0)
+
+
+@both_loops
+async def test_requests_that_waited_for_memory_are_served_after_their_peer_closed():
+    """What a peer has sent before it closed is received whatever memory is free: its socket's buffer bounds it."""
+    async with Rig(all_requests_bytes_max=LIMIT, guaranteed_bytes=1) as rig:
+        rig.echo.later = lambda body: True  # without on_gone, as a produce
+        reader, writer = await rig.open()
+        writer.write(frame(b"x" * LARGE))
+        await until(lambda: rig.echo.frames == 1)
+        writer.write(frame(b"second--"))
+        await until(lambda: rig.listener.reactor.memory.denied_count == 1)
+        writer.write_eof()
+        await until(lambda: rig.echo.frames == 2)
+        for reply, _ in rig.echo.open:
+            reply.send(b"answer")
+        assert await reader.read() == frame(b"answer") * 2
         writer.close()

@@ -1,14 +1,11 @@
 """Plain connections over real sockets: order, back-pressure, half close, resets, closing."""
 
 import socket
-import struct
 
 import pytest
 
 from kafkalite._speedups.file import Disk, FileRegion
-from tests.unit.net.rig import Rig, both_loops, frame, read_frame, round_trip, until
-
-RESET = struct.pack("ii", 1, 0)  # SO_LINGER with zero seconds: close sends RST
+from tests.unit.net.rig import Rig, both_loops, frame, leave, read_frame, round_trip, until
 
 
 @both_loops
@@ -197,8 +194,7 @@ async def test_a_reset_closes_the_connection_and_tells_its_replies_once(what):
                 client.sendall(frame(b"12345678") * 120)
         else:
             await until(lambda: rig.echo.connections)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        client.close()
+        leave(client, "reset")
         await until(lambda: rig.echo.gone)
         assert told == ([0, 1, 2, 3, 4] if what != "nothing" else [])
         assert all(reply.done for reply, _ in rig.echo.open)
@@ -224,9 +220,7 @@ async def test_a_peer_that_leaves_while_its_connection_is_stalled_is_noticed(how
         gone = []
         for reply, _ in rig.echo.open:
             reply.on_gone = lambda: gone.append(1)
-        if how == "reset":
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        client.close()
+        leave(client, how)
         await until(lambda: rig.echo.gone)
         assert gone == [1, 1, 1] and rig.echo.frames == 3
 
