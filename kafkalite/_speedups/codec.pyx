@@ -31,7 +31,6 @@ from kafkalite._speedups.plans cimport (
     INT32,
     INT64,
     Op,
-    Place,
     Plan,
     RECORDS,
     STRING,
@@ -46,7 +45,7 @@ from kafkalite._speedups.plans cimport (
     put,
 )
 from kafkalite._speedups.texts cimport STRING_MAX
-from kafkalite._speedups.wire cimport Span, load_u16, load_u32, load_u64, store_u32, take, take_uvarint
+from kafkalite._speedups.wire cimport load_u16, load_u32, load_u64, store_u32, take, take_uvarint
 
 from kafkalite._speedups.encoder import Encoded, encode, encode_elements, encode_parts, encode_request
 from kafkalite._speedups.plans import StructBase
@@ -93,16 +92,6 @@ def set_elements_max(Py_ssize_t count):
     """Set how many array elements one message may hold in all (default 4 million); more are refused on decoding."""
     global elements_limit
     elements_limit = count
-
-
-cdef struct Reader:
-    Span span
-    const uint8_t *start
-    Py_ssize_t elements_left
-    PyObject *source          # what is read from; borrowed
-    PyObject *view            # a memoryview of it, made when the first records are met; owned
-    PyObject *header          # name of the header being read; NULL in a body
-    Place place
 
 
 cdef int fail(Reader *r, str kind, str detail) except -1:
@@ -180,18 +169,26 @@ cdef object read_string(Reader *r, Py_ssize_t n):
         fail(r, "utf-8", f"byte {error.start} of the string is not UTF-8")
 
 
-cdef object read_array(Reader *r, const Op *op, bint flexible):
+cdef Py_ssize_t array_size(Reader *r, const Op *op, bint flexible) except -2:
+    """Read the number of elements of an array, which count from then on; -1 stands for null."""
     cdef Py_ssize_t n = need_size(r, ARRAY, flexible, op.nullable)
-    cdef Py_ssize_t i
-    cdef int level = r.place.depth - 1
-    cdef list found
     if n < 0:
-        return None
+        return n
     if n > r.span.left // op.element_min:
         fail(r, "array length", f"{n} elements do not fit into the {r.span.left} bytes left")
     if n > r.elements_left:
         fail(r, "array length", "the message has more array elements than allowed")
     r.elements_left -= n
+    return n
+
+
+cdef object read_array(Reader *r, const Op *op, bint flexible):
+    cdef Py_ssize_t n = array_size(r, op, flexible)
+    cdef Py_ssize_t i
+    cdef int level = r.place.depth - 1
+    cdef list found
+    if n < 0:
+        return None
     found = PyList_New(n)
     for i in range(n):
         r.place.element[level] = i
@@ -262,6 +259,13 @@ cdef object read_struct(Reader *r, Plan plan):
         op = &plan.ops[i]
         r.place.at[level] = i
         put(owner, op.offset, read_value(r, op, op.code, plan.flexible, op.nullable))
+    end_struct(r, plan, owner, level)
+    return owner
+
+
+cdef int end_struct(Reader *r, Plan plan, object owner, int level) except -1:
+    """Read what follows the fields of a struct, and go back to the struct around it."""
+    cdef int i
     for i in range(plan.absent_count):
         put_default(owner, &plan.absent[i])
     if plan.flexible:
@@ -273,7 +277,7 @@ cdef object read_struct(Reader *r, Plan plan):
         else:
             read_tags(r, plan, owner, level)
     r.place.depth = level
-    return owner
+    return 0
 
 
 cdef int read_tags(Reader *r, Plan plan, object owner, int level) except -1:
@@ -337,11 +341,11 @@ cdef object read_tagged_struct(Reader *r, const Op *op):
     return read_struct(r, <Plan> op.plan)
 
 
-cdef int start_reading(Reader *r, Py_buffer *buffer, object source) except -1:
+cdef int start_reading(Reader *r, Py_buffer *buffer, object source, Py_ssize_t elements_max) except -1:
     PyObject_GetBuffer(source, buffer, PyBUF_SIMPLE)
     r.span.at = r.start = <const uint8_t *> buffer.buf
     r.span.left = buffer.len
-    r.elements_left = elements_limit
+    r.elements_left = elements_max if elements_max >= 0 else elements_limit
     r.source = <PyObject *> source
     r.view = NULL
     r.header = NULL
@@ -349,20 +353,29 @@ cdef int start_reading(Reader *r, Py_buffer *buffer, object source) except -1:
     return 0
 
 
+cdef Plan plan_for(cls, int version):
+    """The plan of a message in a version, which must be one of its own."""
+    cdef Plan plan = plan_of(cls, version)
+    if plan is None:
+        raise DecodeError("version", f"{cls.__name__} has no version {version}")
+    return plan
+
+
+cdef int end_message(Reader *r, cls, int version, bint exact) except -1:
+    if exact and r.span.left:
+        fail(r, "trailing bytes", f"{r.span.left} bytes follow the end of {cls.__name__} v{version}")
+    return 0
+
+
 cpdef object decode(cls, int version, body, bint exact=True, Py_ssize_t elements_max=-1):
     """Decode a whole message; see codec.pyi."""
     cdef Reader r
     cdef Py_buffer buffer
-    cdef Plan plan = plan_of(cls, version)
-    if plan is None:
-        raise DecodeError("version", f"{cls.__name__} has no version {version}")
-    start_reading(&r, &buffer, body)
-    if elements_max >= 0:
-        r.elements_left = elements_max
+    cdef Plan plan = plan_for(cls, version)
+    start_reading(&r, &buffer, body, elements_max)
     try:
         message = read_struct(&r, plan)
-        if exact and r.span.left:
-            fail(&r, "trailing bytes", f"{r.span.left} bytes follow the end of {cls.__name__} v{version}")
+        end_message(&r, cls, version, exact)
         return message
     finally:
         Py_XDECREF(r.view)
@@ -396,8 +409,7 @@ cpdef RequestHeader read_request_header(frame):
     cdef Py_buffer buffer
     cdef RequestHeader header = RequestHeader.__new__(RequestHeader)
     cdef Py_ssize_t n
-    start_reading(&r, &buffer, frame)
-    r.elements_left = HEADER_TAGS_MAX
+    start_reading(&r, &buffer, frame, HEADER_TAGS_MAX)
     r.header = <PyObject *> "header"
     try:
         header.api_key = <int16_t> load_u16(need(&r, 2))
@@ -428,7 +440,7 @@ def read_response_header(cls, int version, frame):
     """Read the header of an answer; see codec.pyi."""
     cdef Reader r
     cdef Py_buffer buffer
-    start_reading(&r, &buffer, frame)
+    start_reading(&r, &buffer, frame, -1)
     r.header = <PyObject *> "header"
     try:
         correlation_id = <int32_t> load_u32(need(&r, 4))

@@ -75,7 +75,7 @@ cdef class Frames(Answering):
         if self.unsent > limits.unsent_bytes_max or self.open_replies >= limits.open_replies_max:
             return True
         # A service may keep a copy of each request it has not answered: with none open, any size passes.
-        if self.requests_bytes >= limits.requests_bytes_max:
+        if self.requests_bytes >= limits.requests_bytes_max or self.paused:
             return True
         return self.pending > 0 and not (<Connection> self).authenticated
 
@@ -219,7 +219,7 @@ cdef class Frames(Answering):
                 self.shut("internal error")
             if not reply.answered and not self.closed:
                 key = load_u16(chunk.data + start + SIZE_BYTES)
-                if hub.pinning[min(key, <uint16_t> KEYS_MAX)]:
+                if hub.pinning[min(key, <uint16_t> KEYS_MAX)] or self.paused:
                     reply.pins = True
                     self.pinned_bytes += size
             start += SIZE_BYTES + size

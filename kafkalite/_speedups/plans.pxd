@@ -47,6 +47,7 @@ cdef struct Place:
 cdef class Plan:
     cdef object cls
     cdef bint flexible
+    cdef bint has_arrays          # among its untagged fields
     cdef int count, tagged_count, absent_count
     cdef Op *ops
     cdef Op *tagged

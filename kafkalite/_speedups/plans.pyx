@@ -58,6 +58,7 @@ cdef class Plan:
         self.tagged_names = tuple([slot.name for slot in layout.tagged])
         self.ops = self.compile(layout.fields, depth)
         self.count = len(layout.fields)
+        self.has_arrays = any([slot.wire.element is not None for slot in layout.fields])
         self.tagged = self.compile(layout.tagged, depth)
         self.tagged_count = len(layout.tagged)
         self.absent = <Op *> calloc(len(layout.absent) + 1, sizeof(Op))

@@ -10,6 +10,7 @@ cdef class Answering(Visited):
     cdef readonly Py_ssize_t unsent, requests_bytes
     cdef Py_ssize_t pinned_bytes   # of requests_bytes, those of requests that pin their frame
     cdef int pending               # requests that are not answered
+    cdef bint paused               # no further request is served: one is being read in steps, in order
 
 
 cdef class Reply:
@@ -24,4 +25,6 @@ cdef class Reply:
     cpdef send(self, parts)
     cpdef skip(self)
     cpdef close(self, str reason)
+    cpdef pause(self)
+    cpdef resume(self, bint pinned)
     cdef int finish(self, Py_ssize_t size) except -1

@@ -98,6 +98,19 @@ cdef class Reply:
             self.connection.reason = reason
         self.finish(0)
 
+    cpdef pause(self):
+        """Serve no further request of this connection until `resume`. To be called while this request is served."""
+        self.connection.paused = True
+
+    cpdef resume(self, bint pinned):
+        """Serve the requests behind this one; `pinned`: what `pause` kept of it counts until it is answered."""
+        cdef Answering connection = self.connection
+        connection.paused = False
+        if self.pins and not pinned and not self.answered and not connection.closed:
+            self.pins = False
+            connection.pinned_bytes -= self.request_size
+        connection.hub.note(connection)
+
     cdef int finish(self, Py_ssize_t size) except -1:
         cdef Answering connection = self.connection
         self.answered = True

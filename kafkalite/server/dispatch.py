@@ -7,12 +7,17 @@ it and closes the connection elsewhere, with one traceback per place in the code
 """
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from kafkalite._speedups.codec import RequestHeader, read_request_header
 from kafkalite._speedups.framing import Reply
+from kafkalite._speedups.stepped import SteppedDecoder
+from kafkalite.clock import Outcome
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
+from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.protocol.schema import Response
 from kafkalite.server.api import Row
 from kafkalite.server.call import Call
@@ -24,6 +29,11 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("kafkalite.server")
 API_VERSIONS = 18
 ELEMENTS_MAX = 201_000  # 100,000 partitions, each in a topic of its own, and what stands beside them
+
+
+LIMITS = frozenset({"array length", "tag count"})  # of `DecodeError.kind`
+ELEMENTS_AT_ONCE = 5_000  # are decoded in one go, in about 2 ms; more in steps
+STEPS_AT_ONCE = 250
 
 
 class Dispatcher:
@@ -52,11 +62,40 @@ class Dispatcher:
 
     def _serve(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> None:
         try:
-            request = row.decode(row.request, version, header.body, False, ELEMENTS_MAX)
+            request = row.decode(row.request, version, header.body, False, ELEMENTS_AT_ONCE)
         except DecodeError as error:
-            self._refuse(reply, row.name, f"{row.name} v{version} does not parse: {error}")
+            if error.kind in LIMITS and len(header.body) > ELEMENTS_AT_ONCE:
+                self._decode_in_steps(reply, row, version, header)
+            else:
+                self._refuse_body(reply, row, version, error)
             return
+        self._handle(Call(self._broker, reply, row.response, version, header), row, request)
+
+    def _decode_in_steps(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> None:
+        """Decode a large request over several loop iterations; the requests behind it wait, so all keep their order.
+
+        The frame is used again after this pass, so it is copied. The copy counts as request memory while it is needed.
+        """
+        body = bytearray(header.body)  # writable, as logs patch batches in place
+        header.release()
         call = Call(self._broker, reply, row.response, version, header)
+        reply.pause()
+        job = self._broker.slicer.run(decoding(row, version, body), call.later(partial(self._decoded, call, row)))
+        if not job.ended:
+            reply.on_gone = job.cancel
+
+    def _decoded(self, call: Call, row: Row, outcome: Outcome) -> None:
+        reply = call.reply
+        reply.on_gone = None
+        reply.resume(row.request is ProduceRequest)
+        if isinstance(outcome.error, DecodeError):
+            self._refuse_body(reply, row, call.version, outcome.error)
+        else:
+            self._handle(call, row, outcome.result())
+            self._broker.replicas.flush()  # no pass writes what it appends
+
+    def _handle(self, call: Call, row: Row, request: Any) -> None:
+        header = call.header
         try:
             response = row.handler(call, request)
             if response is not None:
@@ -75,6 +114,9 @@ class Dispatcher:
         )
         call = Call(self._broker, reply, row.response, 0, header)
         call.answer(ApiVersionsResponse(error_code=KafkaErrorCode.UNSUPPORTED_VERSION, api_keys=[own]))
+
+    def _refuse_body(self, reply: Reply, row: Row, version: int, error: DecodeError) -> None:
+        self._refuse(reply, row.name, f"{row.name} v{version} does not parse: {error}")
 
     def _refuse(self, reply: Reply, site: str, reason: str) -> None:
         peer = reply.connection
@@ -95,6 +137,14 @@ class Dispatcher:
         else:
             call.close("internal error")
         call.failed = True
+
+
+def decoding(row: Row, version: int, body: bytearray) -> Generator[None, None, Any]:
+    """Decode the body of a large request in steps."""
+    decoder: SteppedDecoder[Any] = SteppedDecoder(row.request, version, body, False, ELEMENTS_MAX)
+    while not decoder.advance(STEPS_AT_ONCE):
+        yield
+    return decoder.message
 
 
 def says_errors(response: type[Response], version: int) -> bool:

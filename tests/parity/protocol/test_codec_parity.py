@@ -1,4 +1,4 @@
-"""The Cython codec and its plain twin agree: on good bytes, on damaged bytes, on values that do not fit."""
+"""The Cython codec, at once and in steps, and its plain twin agree: on good and damaged bytes, on unfitting values."""
 
 import random
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalite._speedups import codec
+from kafkalite._speedups.stepped import SteppedDecoder
 from kafkalite.errors import DecodeError, EncodeError
 from kafkalite.protocol import codec as oracle
 from kafkalite.protocol.codec import layout_of
@@ -26,6 +27,19 @@ def verdict(engine: Any, cls: type[Message], version: int, data: bytes) -> Any:
         return error.kind, error.detail, error.position, error.field
 
 
+class InSteps:
+    """An engine that decodes in random numbers of steps."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def decode(self, cls: type[Message], version: int, data: bytes) -> Message | None:
+        decoder: SteppedDecoder[Any] = SteppedDecoder(cls, version, data, True, -1)
+        while not decoder.advance(self._rng.choice((1, 2, 100))):
+            assert decoder.message is None
+        return decoder.message
+
+
 @pytest.mark.parametrize(("cls", "version"), ALL_CASES, ids=ids(ALL_CASES))
 def test_same_verdict_on_good_and_damaged_bytes(cls: type[Message], version: int) -> None:
     rng = random.Random(f"{seed()} {cls.__name__} {version}")
@@ -34,7 +48,9 @@ def test_same_verdict_on_good_and_damaged_bytes(cls: type[Message], version: int
         good = oracle.encode(message, version)
         assert codec.encode(message, version) == good
         for data in (good, *(damaged(rng, good) for _ in range(BAD_PER_MESSAGE))):
-            assert verdict(codec, cls, version, data) == verdict(oracle, cls, version, data), data.hex()
+            expected = verdict(oracle, cls, version, data)
+            assert verdict(codec, cls, version, data) == expected, data.hex()
+            assert verdict(InSteps(rng), cls, version, data) == expected, data.hex()
 
 
 def spoilable(cls: type[Message], version: int) -> bool:

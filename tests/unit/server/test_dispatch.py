@@ -4,12 +4,16 @@ import logging
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from kafkalite._speedups.codec import encode_request
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.api import Row
 from kafkalite.server.dispatch import Dispatcher
 from kafkalite.server.limited_log import LimitedLog
+from kafkalite.slicing import Slicer
+from kafkalite.testing.clock import VirtualClock
 
 FetchTopic = FetchRequest.FetchTopic
 
@@ -24,6 +28,12 @@ class FakeReply:
     def close(self, reason: str) -> None:
         self.reason = reason
 
+    def pause(self) -> None:
+        """Requests behind this one would wait."""
+
+    def resume(self, pinned: bool) -> None:
+        """They are served."""
+
 
 def serve(request: Any, response: type[Any], version: int) -> tuple[list[Any], str]:
     """(requests that reached the handler, why the connection was closed)."""
@@ -33,7 +43,11 @@ def serve(request: Any, response: type[Any], version: int) -> tuple[list[Any], s
     log = LimitedLog(logging.getLogger("kafkalite.test"), cast(Any, clock))
     reply = FakeReply()
     frame = memoryview(encode_request(request, version, 1, None))
-    Dispatcher(cast(Any, None), (row,), log).request(cast(Any, reply), frame)
+    broker = SimpleNamespace(
+        slicer=Slicer(VirtualClock(), lambda _call, error: pytest.fail(repr(error))),
+        replicas=SimpleNamespace(flush=lambda: None),
+    )
+    Dispatcher(cast(Any, broker), (row,), log).request(cast(Any, reply), frame)
     return served, reply.reason
 
 
