@@ -90,6 +90,9 @@ class Call:
     def in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object], *, changes: bool = False) -> None:
         """Run a generator of this request, in several loop iterations where it touches many objects.
 
+        The connection serves its next request when `steps` has ended, so that it has one generator at a time: the
+        memory of half-built responses and the connection's part of the slices do not grow with its pipeline.
+
         Arguments:
             steps: yields after each object. It is closed early when the connection is gone.
             objects: how many it touches, about; at most OBJECTS_MAX are touched at once.
@@ -100,6 +103,7 @@ class Call:
             then(finish(steps))
             return
         ended = self.later(partial(self._sliced, then))
+        self.connection.slicing += 1
         job = self.broker.slicer.run(grouped(steps), ended)
         if not job.ended:
             self.reply.in_progress = True
@@ -107,7 +111,8 @@ class Call:
 
     def _sliced(self, then: Callable[[Any], object], outcome: Outcome) -> None:
         self.reply.on_gone = None
-        self.reply.in_progress = False
+        self.connection.slicing -= 1
+        self.reply.in_progress = False  # visits the connection, whose next request is parsed
         then(outcome.result())
 
     def later(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:

@@ -235,6 +235,22 @@ async def test_request_of_a_closed_connection_ends(full: Client, iterations: Ite
     assert iterations.steps <= taken + 2 * (PARTITIONS + 5)
 
 
+async def test_a_connection_has_one_sliced_request_at_a_time(full: Client, iterations: Iterations, hub: Hub) -> None:
+    """Else the memory of half-built responses grows with the pipeline."""
+    wire, other = Wire(hub), Wire(hub)
+    iterations.slice_all()
+    for each in (wire, other):
+        each.send(*[(metadata(*TOPICS), 12)] * 5)
+    at_once, answers = set(), []
+    async with asyncio.timeout(ANSWER_S):
+        while len(answers) < 10:
+            at_once.add(len(full.broker.slicer._waiting))
+            await asyncio.sleep(0)
+            answers += wire.answers() + other.answers()
+    assert at_once <= {0, 1, 2} and 2 in at_once
+    assert all(answer == answers[0] for answer in answers)
+
+
 async def test_what_a_sliced_request_raises_ends_it(
     full: Client, iterations: Iterations, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
