@@ -6,7 +6,7 @@ import click
 
 from kafkalite._speedups.file import Disk
 from kafkalite.cli.failure import fail
-from kafkalite.cli.logdirs import Target, held, target_of
+from kafkalite.cli.logdirs import Target, held, target_of, unused
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.dryrun import DryDisk
@@ -32,7 +32,7 @@ def truncate(path: Path, to: int | None) -> None:
     if target.only is None:
         fail(f"{path}: not the directory of a partition, for example {path}/orders-0")
     try:
-        with held(Disk(), target.log_dir):
+        with unused(target.log_dir) if to is None else held(Disk(), target.log_dir):
             run(target, target.only, to)
     except (checkpoints.BadCheckpoint, RecoveryError) as error:
         fail(str(error))

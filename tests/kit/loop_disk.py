@@ -77,9 +77,9 @@ class LoopDisk:
             self.unmount()
         self._image.unlink()
 
-    def mount(self) -> None:
+    def mount(self, *, read_only: bool = False) -> None:
         """Attach the image; a journal left by a cut is replayed."""
-        _run("mount", "-o", "loop", str(self._image), str(self.path))
+        _run("mount", "-o", "loop,ro" if read_only else "loop", str(self._image), str(self.path))
 
     def unmount(self) -> None:
         """Detach it, the loop device too. Whoever has files open there must be gone."""
