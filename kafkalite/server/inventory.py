@@ -20,8 +20,7 @@ from kafkalite.storage import checkpoints, names, strays
 from kafkalite.storage.directories import DirectoryError, LogDirectory
 
 NO_IDENTITY = (
-    "is missing; restore it from a backup. A start would give the directory a new id, and the partitions that are "
-    "recorded in it would be offline"
+    "is missing; restore it from a backup. Without the id in it, partitions that are missing here cannot be reported"
 )
 
 

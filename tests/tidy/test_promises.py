@@ -21,7 +21,7 @@ PAGE = """
 def test_every_promise_has_its_test() -> None:
     assert broken(ROOT) == []
     promises = read(ROOT)
-    assert len(promises.cells) == 20 and len(promises.tests) == 14
+    assert len(promises.cells) == 20 and len(promises.tests) == 15
 
 
 @pytest.mark.parametrize(
