@@ -480,13 +480,6 @@ cdef class Disk:
         """fsync what `open_dir` opened. Raises OSError."""
         os.fsync(directory.fd)
 
-    def sync_new(self, files, directories):
-        """Bring new small files, then the directories with their names, to the disk, one after the other."""
-        for file in files:
-            file.sync()
-        for path in directories:
-            self.sync_dir(path)
-
     def free_bytes(self, str path):
         """(free for us, total) bytes of the file system that holds `path`."""
         found = os.statvfs(path)

@@ -21,6 +21,10 @@ class Holds:
         self._held[directory] += 1
         return partial(self._release, directory)
 
+    def is_held(self, directory: str) -> bool:
+        """Whether a job is at work there."""
+        return bool(self._held.get(directory))
+
     def when_free(self, directory: str, then: Callable[[], object]) -> None:
         """Call `then` when no job is at work there, perhaps at once."""
         if self._held[directory]:

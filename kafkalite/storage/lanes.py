@@ -16,7 +16,8 @@ from typing import Protocol
 from kafkalite._speedups.file import Disk, File
 from kafkalite._speedups.syncer import SyncLanes
 from kafkalite.clock import Outcome, Raised, ThreadOffload, call_guarded
-from kafkalite.storage.syncing import Done, FlushPlan, JobSyncer
+from kafkalite.storage.syncing import Done, FlushPlan, JobSyncer, sync_path
+from kafkalite.storage.temporary import TemporaryDisk
 
 LANES = 6  # ten busy files on ext4 get a fifth more syncs than with four; more gain nothing
 SIDE_BY_SIDE = 8  # files from which on threads are worth their start
@@ -114,18 +115,45 @@ class LaneSyncer:
         call_guarded(self._raised, done, (outcome,))
 
 
-def sync_new(disk: Disk, files: Sequence[File], directories: Sequence[str]) -> None:
-    """Job: bring new files, then the directories with their names, to the disk; side by side on the plain disk.
+def sync_new(disk: Disk, paths: Sequence[str], directories: Sequence[str], opened: File | None = None) -> None:
+    """Job: bring new files, then the directories with their names, to the disk; nothing on a temporary disk.
 
-    100 files and directories take about 20 ms so, one after the other more than twice as long. Raises OSError.
+    On the plain disk side by side: 100 files and directories take about 20 ms so, one after the other more than twice
+    as long.
+
+    Arguments:
+        opened: sync everything on the file system by one call instead (2,000 files: 50 to 170 ms, file after file 300
+            to 1,000 ms); a file of it that was opened before the first write, for the errors of `sync_all`.
+
+    Raises OSError.
     """
-    if type(disk) is not Disk or sys.platform != "linux" or len(files) + len(directories) < SIDE_BY_SIDE:
-        disk.sync_new(files, directories)
+    if isinstance(disk, TemporaryDisk) or (opened is not None and _sync_all(opened)):
         return
+    if type(disk) is Disk and sys.platform == "linux" and len(paths) + len(directories) >= SIDE_BY_SIDE:
+        _sync_side_by_side(paths, directories)
+        return
+    for path in paths:
+        sync_path(disk, path)
+    for path in directories:
+        disk.sync_dir(path)
+
+
+def _sync_all(opened: File) -> bool:
+    """Sync the file system; False where that does not report errors, or reports one.
+
+    The error may be that of a file that is none of ours: the sync of each of our own decides.
+    """
+    try:
+        return opened.sync_all()
+    except OSError:
+        return False
+
+
+def _sync_side_by_side(paths: Sequence[str], directories: Sequence[str]) -> None:
     wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     try:
         lanes = SyncLanes(wake, LANES)
-        lanes.begin([], list(files), [os.fsencode(path) for path in directories])
+        lanes.begin([os.fsencode(path) for path in paths], [], [os.fsencode(path) for path in directories])
         lanes.wait()
         error = lanes.result()
         lanes.close()

@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from kafkalite._speedups.file import Disk, File
+from kafkalite._speedups.file import Disk
 from kafkalite.clock import Offload, Outcome
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage import checkpoints, names, retention
+from kafkalite.storage import changes, checkpoints, names, retention
+from kafkalite.storage.changes import CREATE_EMPTY, MAKE_DIRECTORY, RENAME, WRITE_FILE, Change
+from kafkalite.storage.closing import MANY_FILES
 from kafkalite.storage.deletion import Deletions
 from kafkalite.storage.epochs import LeaderEpochCache
 from kafkalite.storage.holds import Holds
@@ -28,6 +30,9 @@ from kafkalite.storage.lanes import sync_new
 from kafkalite.storage.log import Log
 from kafkalite.storage.points import PointFiles
 from kafkalite.storage.segment import Segment
+
+FILES_SYNCED = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA + names.WORK)  # those with contents
+SYNCS_EACH = len(FILES_SYNCED) + 1  # and the directory
 
 Key = tuple[str, int]
 Failures = dict[Key, OSError]
@@ -72,17 +77,24 @@ class LogMaker:
         self._deletions = deletions
         self._files = files
 
-    def create(self, path: str, wanted: Sequence[NewPartition], done: Callable[[Outcome], object]) -> None:
+    def create(
+        self,
+        path: str,
+        wanted: Sequence[NewPartition],
+        done: Callable[[Outcome], object],
+        many_files: int = MANY_FILES,
+    ) -> None:
         """Create the files of new partitions in the log directory `path`.
 
         Arguments:
             done: called with the outcome: the `Failures` of single partitions, or the error of all.
+            many_files: see `create_files`.
         """
         directories = [new.directory(path) for new in wanted]
 
         def create() -> None:
             left = {directory for directory in directories if self._deletions.is_left(directory)}
-            self._offload.run(create_files, self._disk, path, wanted, left, done=created)
+            self._offload.run(create_files, self._disk, path, wanted, left, many_files, done=created)
 
         def created(outcome: Outcome) -> None:
             if outcome.error is None:
@@ -98,10 +110,11 @@ class LogMaker:
 
     def _when_free(self, directories: Sequence[str], then: Callable[[], object]) -> None:
         """Call `then` when no job is at work in any of the directories."""
-        if not directories:
-            then()
-        else:
-            self._holds.when_free(directories[0], partial(self._when_free, directories[1:], then))
+        for at, directory in enumerate(directories):
+            if self._holds.is_held(directory):  # those before it may be held again by then
+                self._holds.when_free(directory, partial(self._when_free, directories[at:], then))
+                return
+        then()
 
     def _forget(
         self, path: str, keys: Iterable[Key], then: Callable[[], object], failed: Callable[[Outcome], object]
@@ -125,65 +138,90 @@ class LogMaker:
         self._files.write_both(path, forgotten)
 
 
-def create_files(disk: Disk, path: str, wanted: Sequence[NewPartition], left: set[str]) -> Failures:
+def create_files(
+    disk: Disk, path: str, wanted: Sequence[NewPartition], left: set[str], many_files: int = MANY_FILES
+) -> Failures:
     """Job: create and sync the files of new partitions in a log directory.
 
     Arguments:
         left: directories in which the files of a deleted log are still there.
+        many_files: from this number on the whole file system is synced by one call.
 
     Returns what failed for single partitions; raises the OSError of a sync, which counts for all.
     """
-    failed: Failures = {}
-    opened: dict[NewPartition, list[File]] = {}
+    opened = disk.open_dir(path)  # before the first write: the sync of everything reports the errors since then
     try:
-        for new in wanted:
-            directory = new.directory(path)
-            try:
-                if directory in left:
-                    retention.remove_directory(disk, directory)
-                opened[new] = _create(disk, directory, new)
-            except OSError as error:
-                failed[new.key] = error
-        sync_new(disk, [file for files in opened.values() for file in files], [])
-        for new, (metadata, _) in opened.items():
-            try:
-                disk.rename(metadata.path, metadata.path.removesuffix(names.WORK))
-            except OSError as error:
-                failed[new.key] = error
-        if opened:
-            sync_new(disk, [], [*(new.directory(path) for new in opened), path])
+        failed: Failures = {}
+        made = _make_directories(disk, path, wanted, left, failed)
+        files = [_files(new.directory(path), new) for new in made]
+        together = len(made) * SYNCS_EACH >= many_files
+        made = _apply_each(disk, made, files, failed, sync_soon=not together)
+        synced = [os.path.join(new.directory(path), name) for new in made for name in FILES_SYNCED]
+        sync_new(disk, synced, [], opened if together else None)
+        renames = [[_last(new.directory(path))] for new in made]
+        made = _apply_each(disk, made, renames, failed)
+        if made:
+            directories = [*(new.directory(path) for new in made), path]
+            sync_new(disk, [], directories, opened if together else None)
+        return failed
     finally:
-        for file in itertools.chain.from_iterable(opened.values()):
-            file.close()
-    return failed
+        opened.close()
 
 
-def _create(disk: Disk, directory: str, new: NewPartition) -> list[File]:
-    """Create the directory, an empty segment, the leader epoch (as Kafka does at becoming leader, which spares the
-    first append the file) and `partition.metadata` under its work name. Returns the last two, metadata first, open.
+def _make_directories(
+    disk: Disk, path: str, wanted: Sequence[NewPartition], left: set[str], failed: Failures
+) -> list[NewPartition]:
+    """The partitions whose directory exists now and has no file of a log."""
+    for new in wanted:
+        if (directory := new.directory(path)) in left:
+            try:
+                retention.remove_directory(disk, directory)
+            except OSError as reason:
+                failed[new.key] = reason
+    wanted = [new for new in wanted if new.key not in failed]
+    errors = changes.apply(disk, [Change(MAKE_DIRECTORY, new.directory(path)) for new in wanted])
+    for index, error in errors.items():
+        try:
+            if not isinstance(error, FileExistsError):
+                raise error
+            _clear(disk, wanted[index].directory(path))
+        except OSError as reason:
+            failed[wanted[index].key] = reason
+    return [new for new in wanted if new.key not in failed]
+
+
+def _apply_each(
+    disk: Disk,
+    wanted: Sequence[NewPartition],
+    each: Sequence[Sequence[Change]],
+    failed: Failures,
+    *,
+    sync_soon: bool = False,
+) -> list[NewPartition]:
+    """Make the changes of each partition, as many for one as for another; the partitions without an error."""
+    errors = changes.apply(disk, list(itertools.chain.from_iterable(each)), sync_soon=sync_soon)
+    for index in sorted(errors, reverse=True):  # of several the first one counts
+        failed[wanted[index // len(each[0])].key] = errors[index]
+    return [new for new in wanted if new.key not in failed]
+
+
+def _files(directory: str, new: NewPartition) -> list[Change]:
+    """An empty segment, the leader epoch (as Kafka writes it at becoming leader: the first append need not), and
+    `partition.metadata` under its work name.
     """
-    if disk.exists(directory):
-        _clear(disk, directory)
-    disk.make_dir(directory)
-    disk.open(os.path.join(directory, names.file_name(0, names.LOG)), create=True).close()
-    epochs = _write(
-        disk, os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT), f"0\n1\n{new.leader_epoch} 0\n".encode()
-    )
-    path = os.path.join(directory, names.PARTITION_METADATA + names.WORK)
-    return [_write(disk, path, checkpoints.topic_id_text(new.topic_id)), epochs]
+    epochs = f"0\n1\n{new.leader_epoch} 0\n".encode()
+    metadata = checkpoints.topic_id_text(new.topic_id)
+    return [
+        Change(CREATE_EMPTY, os.path.join(directory, names.file_name(0, names.LOG))),
+        Change(WRITE_FILE, os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT), epochs),
+        Change(WRITE_FILE, os.path.join(directory, names.PARTITION_METADATA + names.WORK), metadata),
+    ]
 
 
-def _write(disk: Disk, path: str, data: bytes) -> File:
-    """Write a small file, which is not kept where that fails. Raises OSError."""
-    file = disk.open(path, create=True)
-    try:
-        file.truncate(0)
-        file.pwrite(data, 0)
-    except OSError:
-        file.close()
-        disk.remove(path)
-        raise
-    return file
+def _last(directory: str) -> Change:
+    """The rename after which the directory is a partition's."""
+    path = os.path.join(directory, names.PARTITION_METADATA)
+    return Change(RENAME, path + names.WORK, new=path)
 
 
 def _clear(disk: Disk, directory: str) -> None:

@@ -217,7 +217,7 @@ class LogManager(LogDirectories):
                         self._add_created(path, new.key, new.topic_id)
             done(outcome)
 
-        self._maker.create(path, wanted, created)
+        self._maker.create(path, wanted, created, self.many_files)
 
     def _add_created(self, path: str, key: tuple[str, int], topic_id: bytes) -> None:
         self.created[key] = path

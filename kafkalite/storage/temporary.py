@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from kafkalite._speedups.file import Disk, File
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from typing_extensions import Buffer
 
 
@@ -22,7 +20,4 @@ class TemporaryDisk(Disk):
         return super().replace(path, data, sync=False)
 
     def sync_dir(self, path: str) -> None:
-        """Nothing to do."""
-
-    def sync_new(self, files: "Iterable[File]", directories: "Iterable[str]") -> None:
         """Nothing to do."""

@@ -242,7 +242,9 @@ class FaultyDisk(Disk):
 
     def open_dir(self, path: str) -> File:
         self.needs_descriptor(path)
-        return super().open_dir(path)
+        file = FaultyFile(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        file.disk = self  # for `sync_all`
+        return file
 
     def sync_open_dir(self, directory: File) -> None:
         # Names that change while the sync is held need not be covered by it.

@@ -60,8 +60,8 @@ BUGS = (
     Bug(
         "skip directory fsync of a new partition",
         "kafkalite/storage/making.py",
-        "[*(new.directory(path) for new in opened), path]",
-        "[new.directory(path) for new in opened]",
+        "[*(new.directory(path) for new in made), path]",
+        "[new.directory(path) for new in made]",
         f"{CRASHES}[delete_topic-power]",
         "AssertionError",
     ),

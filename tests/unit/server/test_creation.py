@@ -85,6 +85,7 @@ class Rig:
         )
 
     def settle(self) -> list[tuple[int, int]]:
+        self.clock.advance(0)  # a batch begins in the next loop iteration
         while self.creations.drain() or self.offload.drain():
             pass
         self.replicas.flush()
@@ -166,16 +167,37 @@ def test_partitions_with_a_waiting_append_come_first(rig: Rig) -> None:
     partitions = rig.host("t", 3 * BACKGROUND_BATCH)
     rig.append(partitions[-1])
     assert rig.settle() == [(0, 0)]
-    assert rig.directories == {f"t-{len(partitions) - 1}"}
+    assert rig.directories == {"t-0", f"t-{len(partitions) - 1}"}, "and another one for each of them"
+    assert open_segments(rig.data) == [f"t-{len(partitions) - 1}"]
+    rig.pause()
+    assert len(rig.directories) == 2 + BACKGROUND_BATCH
+
+
+def test_appends_of_one_loop_iteration_share_a_batch(rig: Rig) -> None:
+    for partition in rig.host("t", 10):
+        rig.append(partition)
+    assert rig.settle() == [(0, 0)] * 10
+    assert rig.notes.sizes == [10]
 
 
 def test_appends_that_come_while_a_batch_is_created_share_the_next_one(rig: Rig) -> None:
     rig.creations.held = True
-    for partition in rig.host("t", BATCH + 1):
+    partitions = rig.host("t", BATCH + 2)
+    for partition in partitions:
         rig.append(partition)
+        rig.clock.advance(0)
     rig.creations.release()
-    assert rig.settle() == [(0, 0)] * (BATCH + 1)
-    assert rig.notes.sizes == [1, BATCH]
+    assert rig.settle() == [(0, 0)] * (BATCH + 2)
+    assert rig.notes.sizes == [2, BATCH]
+
+
+def test_the_background_waits_while_appends_create_partitions(rig: Rig) -> None:
+    partitions = rig.host("t", 4 * BACKGROUND_BATCH)
+    for count in range(1, 4):
+        rig.clock.advance(BACKGROUND_S * 1000 - 1)
+        rig.append(partitions[-count])
+        assert rig.settle() == [(0, 0)]
+        assert len(rig.directories) == 2 * count, "no batch of the background in between"
 
 
 def test_a_created_partition_is_opened_without_a_job(rig: Rig) -> None:
@@ -194,6 +216,7 @@ def test_other_jobs_do_not_wait_for_creations(rig: Rig) -> None:
     rig.append(partition)
     answered = []
     rig.offload.run(abs, -1, done=lambda outcome: answered.append(outcome.result()))
+    rig.clock.advance(0)
     rig.offload.drain()
     assert (answered, rig.creations.waiting) == ([1], 1)
     rig.creations.release()
