@@ -373,6 +373,14 @@ cdef class Frames(Answering):
             taken += n
         return taken
 
+    def charge(self, Py_ssize_t more):
+        """Count `more` bytes as held by this connection: a driver has received them, and feeds them later.
+
+        Negative: it feeds them now. Ends with the connection.
+        """
+        self.pinned_bytes += more
+        self.recount()
+
     def outgoing(self):
         """What may leave now, in order: a list of bytes and FileRegions (not advanced over)."""
         cdef list runs = []

@@ -17,7 +17,10 @@ def standing_still() -> int:
 
 
 class MemoryConnection(Connection):
-    """The broker's half. `window` is how many bytes the peer takes before it reads."""
+    """The broker's half. `window` is how many bytes the peer takes before it reads.
+
+    `inbox` has the part of a socket's buffer in the kernel, so it does not count as memory for requests.
+    """
 
     def __init__(self, hub: MemoryHub, listener: str, peer: tuple[str, int], window: int | None) -> None:
         super().__init__(hub, listener, peer, ("memory", 0))

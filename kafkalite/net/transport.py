@@ -3,7 +3,9 @@
 Laws: it offers the listener what `_speedups.connection.Reactor` offers. It needs a loop that fills a buffer at once
 after asking for it (uvloop and selector loops do), as all connections receive into one memory. What a transport was
 given counts as sent; above its high-water mark nothing more is given, and the pipeline stalls by its own bounds. Files
-are read piece by piece here, as sendfile does not exist under TLS.
+are read piece by piece here, as sendfile does not exist under TLS. Bytes that arrive while nothing may be received wait
+in `inbox`, count as memory for requests, and pause reading: one receive of OVERFLOW_BYTES at most. Not counted are the
+encrypted bytes that the event loop holds for a paused TLS connection: 256 KiB and one read, its own bound.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite._speedups.framing import Connection, Hub, Limits, Service
-from kafkalite.net.hangups import Hangups
+from kafkalite.net.hangups import Hangups, Watch
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -39,7 +41,8 @@ class TransportConnection(Connection):
     ) -> None:
         super().__init__(hub, listener, *addresses)
         self.transport = transport
-        self.descriptor: int = transport.get_extra_info("socket").fileno()
+        self.socket: socket.socket = transport.get_extra_info("socket")
+        self.watch: Watch | None = None
         self.loop = hub.loop
         self.inbox = bytearray()
         self.writable = True
@@ -74,10 +77,30 @@ class TransportConnection(Connection):
             offset += len(data)
             self.advance(len(data))
 
-    def settle(self) -> None:
-        if self.inbox and not self.stalled:
+    def store(self, data: memoryview) -> None:
+        """Keep bytes that arrived although nothing may be received, and pause reading unless it may go on by now."""
+        self.inbox += data
+        self.charge(len(data))
+        self.touch()
+        self.settle()
+
+    def _feed_inbox(self) -> None:
+        self.charge(-len(self.inbox))  # or they would count twice while they are fed
+        if not self.stalled:
             taken = self.feed(self.inbox)
             del self.inbox[:taken]
+        self.charge(len(self.inbox))
+
+    def peer_left(self, reset: bool) -> None:
+        """The peer has closed its side, or has reset the connection."""
+        if reset:
+            self.close("reset by the peer")
+        else:
+            self.hang_up()
+
+    def settle(self) -> None:
+        if self.inbox:
+            self._feed_inbox()
         if self.inbox:
             self.wait_for_memory()
         elif self.finished and not self.ended:
@@ -91,6 +114,7 @@ class TransportConnection(Connection):
                 self.transport.pause_reading()
 
     def gone(self) -> None:
+        self.inbox.clear()
         if self.transport.get_extra_info("ssl_object") is None and not self.transport.is_closing():
             self._discard_unread()
         self.transport.close()
@@ -99,7 +123,7 @@ class TransportConnection(Connection):
 
     def _discard_unread(self) -> None:
         # Closing with bytes unread resets the connection and may destroy answers that are still under way.
-        fd = self.transport.get_extra_info("socket").fileno()
+        fd = self.socket.fileno()
         try:
             for _ in range(DISCARDS_MAX):
                 if not os.read(fd, OVERFLOW_BYTES):
@@ -135,13 +159,14 @@ class TransportProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         assert self.connection is not None
+        if self.connection.closed:
+            return
         self.connection.active_at = self._hub.loop.time()
         self._hub.begin()
         try:
             if self._overflow is not None:
-                self.connection.inbox += self._overflow[:nbytes]
-                self.connection.touch()
-            elif not self.connection.closed:
+                self.connection.store(self._overflow[:nbytes])
+            else:
                 self.connection.buffer_updated(nbytes)
         finally:
             self._hub.end()
@@ -246,13 +271,15 @@ class TransportHub(Hub):
         assert protocol.connection is not None
         connection = protocol.connection
         self._open[connection] = protocol
-        self._hangups.watch(connection.descriptor, connection.hang_up)
+        connection.watch = self._hangups.watch(connection.socket, connection.peer_left)
         self.welcome(connection)
 
     def forget(self, connection: TransportConnection, linger: asyncio.TimerHandle) -> None:
         """A connection is closed; its transport may still deliver until `linger` ends it."""
         self._open.pop(connection).linger = linger
-        self._hangups.forget(connection.descriptor)
+        if connection.watch is not None:
+            self._hangups.forget(connection.watch)
+            connection.watch = None  # its callback is a reference cycle
         self._left(connection.peer_host)
         if self.on_closed is not None:
             self.on_closed()

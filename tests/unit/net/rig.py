@@ -66,12 +66,12 @@ async def until(condition, timeout_s=60.0):
             await asyncio.sleep(0)
 
 
-async def round_trip(rig, body=b"another-"):
+async def round_trip(rig, body=b"another-", ssl=None):
     """A request on a connection of its own. What was ready before it has been served when its answer is here.
 
     So it is the event to wait for before saying that something did not happen.
     """
-    reader, writer = await rig.open()
+    reader, writer = await rig.open(ssl)
     writer.write(frame(body))
     assert await read_frame(reader) == body
     return writer
@@ -101,8 +101,8 @@ class Rig:
         self.listener = make_listener(self.echo, ssl, **limits)
         self.address = self.listener.bind("127.0.0.1", 0)
 
-    async def open(self):
-        return await asyncio.open_connection(*self.address)
+    async def open(self, ssl=None):
+        return await asyncio.open_connection(*self.address, ssl=ssl)
 
     async def __aenter__(self):
         return self

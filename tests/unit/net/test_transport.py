@@ -1,30 +1,15 @@
 """TLS through the transport driver."""
 
 import asyncio
-import ssl
-import subprocess
 
 import pytest
 
 from kafkalite._speedups.file import Disk, FileRegion
 from kafkalite.net.peer import Peer
+from kafkalite.net.transport import OVERFLOW_BYTES
 from kafkalite.protocol.messages.metadata import MetadataRequest
-from tests.unit.net.rig import Rig, both_loops, frame, read_frame, until
+from tests.unit.net.rig import Rig, both_loops, frame, read_frame, round_trip, until
 from tests.unit.net.test_peer import Speaker
-
-
-@pytest.fixture(scope="session")
-def contexts(tmp_path_factory):
-    """A server and a client context around a certificate that signs itself."""
-    folder = tmp_path_factory.mktemp("tls")
-    command = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost "
-        "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem"
-    )
-    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    return server, ssl.create_default_context(cafile=str(folder / "cert.pem"))
 
 
 @both_loops(drivers=["transport"])
@@ -95,3 +80,29 @@ async def test_a_peer_speaks_tls(contexts):
         Speaker(rig)
         async with Peer(*rig.address, ssl=client) as peer:
             assert (await peer.call(MetadataRequest(topics=[]))).controller_id == 2
+
+
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+@both_loops(drivers=["transport"])
+async def test_bytes_that_wait_for_memory_count_and_are_one_receive_at_most(contexts, with_tls):
+    server, client = contexts if with_tls else (None, None)
+    large = b"x" * 700_000
+    async with Rig(ssl=server, all_requests_bytes_max=1_000_000, guaranteed_bytes=1) as rig:
+        rig.echo.later = lambda body: len(body) == len(large)
+        memory = rig.listener.reactor.memory
+        reader, writer = await rig.open(client)
+        writer.write(frame(large))
+        await until(lambda: rig.echo.frames == 1)
+        connection = rig.echo.connections[0]
+        bodies = [bytes([number % 256]) * 1000 for number in range(1000)]
+        writer.write(b"".join(map(frame, bodies)))
+        await until(lambda: memory.denied_count == 1)
+        others = [await round_trip(rig, ssl=client) for _ in range(5)]
+        assert 0 < len(connection.inbox) <= OVERFLOW_BYTES
+        assert memory.held_bytes == len(large) + len(connection.inbox)
+        rig.echo.open.pop()[0].send(b"answer")
+        assert await read_frame(reader) == b"answer"
+        assert [await read_frame(reader) for _ in bodies] == bodies
+        assert (memory.held_bytes, memory.denied_count, len(connection.inbox)) == (0, 0, 0)
+        for each in (writer, *others):
+            each.close()
