@@ -6,12 +6,11 @@ A run in which any of them goes on for longer than in `make test` says of each t
 """
 
 import re
-from pathlib import Path
 
 import pytest
 
 SEED = re.compile(r"KAFKALITE_SEED=\d+")
-SHORT = {"kills": 15, "cuts": 3, "faults": 1, "lives": 170, "minutes": 10, "fairness_seconds": 0}
+SHORT = {"kills": 15, "cuts": 3, "faults": 1, "lives": 170, "minutes": 10, "fairness_seconds": 60}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,13 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--faults", type=int, default=SHORT["faults"], help="how often each fault of the disk is injected")
     parser.addoption("--lives", type=int, default=SHORT["lives"], help="groups that each simulation lives through")
     parser.addoption("--minutes", type=int, default=SHORT["minutes"], help="virtual minutes of the life of a group")
-    seconds = "how long hostile clients stay beside others; 0: tests/torture/test_fairness.py is not collected"
+    seconds = "how long hostile clients stay beside others"
     parser.addoption("--fairness-seconds", type=int, default=SHORT["fairness_seconds"], help=seconds)
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The fairness rig runs where its seconds are given."""
-    return True if collection_path.name == "test_fairness.py" and not config.getoption("--fairness-seconds") else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -12,14 +12,20 @@ for `--fairness-seconds`, then everything hostile leaves. Judged:
 A time bar on two cores that hostile clients and other tests keep busy is a test of the machine, so the waits are those
 that the broker caused: the time in which its loop thread or the well-behaved process was runnable but had no core is
 taken off (`perf/loads/fairness/waits.py`). What is left are long loop iterations, blocking system calls on the loop and
-waits for the interpreter's lock. The hostile process has the lowest priority, so that it takes the cores only from
-itself. The times with everything are shown beside.
+waits for the interpreter's lock. Two tests plant stalls of 60 ms in the broker's loop, which must exceed the bar; a
+third one takes the core away from the broker, which must not. Each hostile thread uses a tenth of a core on average, so
+that they do not take the cores from the broker. Times with all waits are shown beside, and for the longest waits what
+the hostile clients did and what the broker's loop did (`tests/kit/fairness/watched.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from random import Random
 from threading import Event
@@ -28,10 +34,11 @@ import pytest
 
 from perf.loads.fairness.waits import Wait, summary_ms
 from perf.process import memory
-from tests.kit.brokers import Kafkalite, wait_until
+from tests.kit.brokers import wait_until
 from tests.kit.checker import History, check
 from tests.kit.fairness.hostile import HostileClients
 from tests.kit.fairness.tricks import FRAME_BYTES, TRICKS
+from tests.kit.fairness.watched import STALLS, Iteration, Watched
 from tests.kit.fairness.well_behaved import Steady
 from tests.kit.readers import READERS
 from tests.kit.rig import assert_kept, create_topic, ended
@@ -47,6 +54,7 @@ MIB = 1 << 20
 SPARE_BYTES = 100 * MIB
 REQUESTS_BYTES = 64 * MIB
 ALONE_S = 8.0
+PLANTED_S = 4.0
 NUMBERS = 1 << 24  # of one phase: more than it can send
 AFTER_SHARE = 1.1
 LEAVE_S = 60.0
@@ -59,14 +67,23 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "auto.create.topics.enable": "false",
 }
+ALL_TRICKS = [trick.__name__ for trick in TRICKS]
+BUSY_80_OF_200_MS = """
+import time
+while True:
+    until = time.thread_time() + 0.08
+    while time.thread_time() < until:
+        pass
+    time.sleep(0.12)
+"""
 TOPICS = ("alone", "beside")
 
 
 class Rig:
     """The broker, and its memory and descriptors before the hostile clients."""
 
-    def __init__(self, broker: Kafkalite, random: Random) -> None:
-        self.broker, self.random, self.history = broker, random, History()
+    def __init__(self, broker: Watched, random: Random, tricks: Sequence[str]) -> None:
+        self.broker, self.random, self.tricks, self.history = broker, random, tricks, History()
         self.resident = self.files = self.sockets = 0
 
     async def begin(self) -> None:
@@ -82,7 +99,7 @@ class Rig:
         Path(f"/proc/{self.broker.pid}/clear_refs").write_text("5")  # VmHWM begins again
 
     def hostile(self) -> HostileClients:
-        return HostileClients(self.broker.port, TOPICS[0], str(self.random.random()))
+        return HostileClients(self.broker.port, TOPICS[0], str(self.random.random()), self.tricks)
 
     def steady(self, phase: int) -> Steady:
         return Steady(self.broker.port, self.broker.pid, TOPICS[phase], phase * NUMBERS)
@@ -136,35 +153,84 @@ class Rig:
         return "; ".join([*waits, f"{steady.acks_per_s:.0f} acks/s", resident, f"{sum(hostile.done.values())} visits"])
 
 
-def worst(waits: list[Wait], hostile: HostileClients) -> str:
-    """The longest waits that are not of one stall, and what hostile clients did meanwhile."""
+def worst(waits: list[Wait], hostile: HostileClients, slow: list[Iteration]) -> str:
+    """The longest waits that are not of one stall, and what the hostile clients and the broker's loop did meanwhile."""
     found: list[Wait] = []
     for wait in sorted(waits, key=lambda each: -each.net_s):
         if all(abs(wait.planned - other.planned) > other.wall_s + wait.wall_s for other in found):
             found.append(wait)
         if len(found) == STALLS_SHOWN:
             break
-    return "\n".join(f"{wait.net_s * 1000:.0f} ms beside {', '.join(hostile.beside(wait))}" for wait in found)
+    return "\n".join(
+        f"{wait.net_s * 1000:.0f} ms beside {', '.join(hostile.beside(wait))}: "
+        f"{', '.join(str(each) for each in slow if each.overlaps(wait)) or 'no slow iteration'}"
+        for wait in found
+    )
+
+
+def assert_in_time(steady: Steady) -> None:
+    """The bar of the well-behaved clients' waits."""
+    for what, waits in (("acknowledgements", steady.produced), ("records", steady.consumed)):
+        found = summary_ms(waits)
+        assert found["net_p99"] <= P99_MS_MAX, f"p99 of {what}: {found}"
 
 
 def assert_served(alone: Steady, beside: Steady) -> None:
     """The bars of the well-behaved clients."""
-    for what, waits in (("acknowledgements", beside.produced), ("records", beside.consumed)):
-        found = summary_ms(waits)
-        assert found["net_p99"] <= P99_MS_MAX, f"p99 of {what} beside hostile clients: {found}"
+    assert_in_time(beside)
     assert beside.acks_per_s >= THROUGHPUT_SHARE_MIN * alone.acks_per_s, f"{beside.acks_per_s} of {alone.acks_per_s}"
+
+
+async def undisturbed(broker: Watched, meanwhile: AbstractContextManager[object]) -> Steady:
+    """The well-behaved clients alone at a broker, for a few seconds, while something else goes on."""
+    with ended(broker):
+        await asyncio.to_thread(broker.start)
+        await create_topic(broker.address, TOPICS[0], 1)
+        with meanwhile, Steady(broker.port, broker.pid, TOPICS[0], 0) as steady:
+            await asyncio.to_thread(Event().wait, PLANTED_S)
+    return steady
+
+
+@pytest.mark.parametrize("stall", STALLS)
+async def test_stalls_of_the_loop_exceed_the_bar(tmp_path: Path, stall: str) -> None:
+    steady = await undisturbed(Watched(tmp_path / "broker", SETTINGS, stall), nullcontext())
+    with pytest.raises(AssertionError, match="p99 of acknowledgements"):
+        assert_in_time(steady)
+
+
+async def test_waits_for_a_core_do_not_count(tmp_path: Path) -> None:
+    broker = Watched(tmp_path / "broker", SETTINGS)
+    steady = await undisturbed(broker, without_core(broker))
+    assert summary_ms(steady.produced)["p99"] > P99_MS_MAX
+    assert_in_time(steady)
+
+
+@contextmanager
+def without_core(broker: Watched) -> Iterator[None]:
+    """A process of real-time priority takes the one core of the broker's loop thread, 80 ms of each 200 ms."""
+    core = min(os.sched_getaffinity(0))
+    os.sched_setaffinity(broker.pid, {core})
+    process = subprocess.Popen([sys.executable, "-c", BUSY_80_OF_200_MS])
+    os.sched_setaffinity(process.pid, {core})
+    os.sched_setscheduler(process.pid, os.SCHED_FIFO, os.sched_param(1))
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 async def test_hostile_clients_beside_others(
     random: Random, tmp_path: Path, fairness_seconds: float, record_property: pytest.RecordProperty
 ) -> None:
-    rig = Rig(Kafkalite(tmp_path / "broker", SETTINGS), random)
+    rig = Rig(Watched(tmp_path / "broker", SETTINGS), random, ALL_TRICKS)
     with ended(rig.broker):
         await rig.begin()
         alone = await asyncio.to_thread(rig.alone)
         beside, hostile = await asyncio.to_thread(rig.beside, fairness_seconds)
         said = rig.summary(beside, hostile)
-        print(f"{said}\n{hostile.done}\nended by the broker: {hostile.refused}\n{worst(beside.produced, hostile)}")
+        print(f"{said}\n{hostile.done}\nended by the broker: {hostile.refused}")
+        print(worst(beside.produced, hostile, rig.broker.slow_iterations()))
         record_property("summary", f"fairness: {said}")
         assert set(hostile.done) == {trick.__name__ for trick in TRICKS}
         assert_served(alone, beside)

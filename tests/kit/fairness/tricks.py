@@ -57,6 +57,9 @@ class Visit:
         connection.close()
 
 
+Trick = Callable[[Visit], None]
+
+
 def call(connection: socket.socket, request: bytes) -> bytes:
     """Send a request and return its response, without the size. Raises OSError when the connection ends."""
     connection.sendall(request)
@@ -217,7 +220,7 @@ def garbage(visit: Visit) -> None:
         visit.hold()
 
 
-TRICKS: tuple[Callable[[Visit], None], ...] = (
+TRICKS: tuple[Trick, ...] = (
     half_open,
     parked_fetches,
     slow_reader,
