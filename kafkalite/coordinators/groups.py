@@ -120,6 +120,28 @@ class Groups:
             self.look(group_of(item), partial(query, item), put, partial(put_failed, put, partial(failed, item)))
             yield
 
+    def submit_each(
+        self,
+        group: str,
+        commands: Sequence[Command],
+        failed: Callable[[int], Result],
+        then: Callable[[list[Result]], object],
+    ) -> Generator[None, None, None]:
+        """Run commands in the shard of a group, one in each step; other commands may run between them.
+
+        Arguments:
+            failed: answers what stands for the result of a command whose shard answers an error.
+            then: called with a result for each command, in their order, once all are committed.
+        """
+        shard = self._runtime.shard_for(group)
+        gathered = Gathered(len(commands), then)
+        for at, command in enumerate(commands):
+            put = partial(gathered.put, at)
+            self._runtime.submit(shard, command, Question(put, partial(put_failed, put, failed)))
+            if len(commands) > 1:  # one is written at the end of the pass
+                self._runtime.flush()
+            yield
+
     def walk(
         self, query: Callable[[GroupShard], Iterable[Result | None]], put: Callable[[Result], object]
     ) -> Generator[None, None, Machines]:

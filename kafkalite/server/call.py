@@ -8,6 +8,7 @@ from kafkalite._speedups.codec import RequestHeader, encode_parts, response_head
 from kafkalite._speedups.framing import Connection, Reply
 from kafkalite.clock import Outcome
 from kafkalite.model import Node
+from kafkalite.server.disposal import emptied_request
 from kafkalite.server.elements import Elements
 from kafkalite.slicing import Steps, finish, grouped
 
@@ -27,12 +28,13 @@ class Call:
         response_type: the message class of the answer.
         version: in which the answer is written, the request's.
         header: of the request.
+        large: the request, where it has so many elements that it is freed in slices; else None.
 
     A handler returns the response, or None after it has kept the call to `answer` it later. Whoever goes on with a kept
     call does so in a callback made by `later`, or calls `fail` for whatever is raised there: nobody above would end it.
     """
 
-    __slots__ = ("broker", "failed", "header", "reply", "response_type", "version")
+    __slots__ = ("broker", "failed", "header", "large", "reply", "response_type", "version")
 
     def __init__(
         self, broker: "Broker", reply: Reply, response_type: type[Any], version: int, header: RequestHeader
@@ -43,6 +45,7 @@ class Call:
         self.version = version
         self.header = header
         self.failed = False
+        self.large: Any = None
 
     @property
     def connection(self) -> Connection:
@@ -84,8 +87,28 @@ class Call:
         return Elements(self.response_type, self.version)
 
     def answer_from(self, steps: Steps, objects: int) -> None:
-        """Answer with the response that the generator `steps` returns; as `in_slices`."""
-        self.in_slices(steps, objects, self.answer)
+        """Answer with the response that the generator `steps` returns, the last use of the request; as `in_slices`."""
+        self.in_slices(steps, objects, self.answer if self.large is None else self._answer_large)
+
+    def _answer_large(self, response: Any) -> None:
+        self.answer(response)
+        self.broker.slicer.run(emptied_request(self.large), Outcome.result)
+
+    def in_order(self, steps: Steps, objects: int, then: Callable[[Any], object]) -> None:
+        """As `in_slices` for changes; later requests of the connection are served when `steps` has returned."""
+        if objects <= OBJECTS_MAX and self.large is None:
+            then(finish(steps))
+            return
+        self.reply.pause()
+        self.in_slices(self._resuming(steps), objects, then, changes=True)
+
+    def _resuming(self, steps: Steps) -> Steps:
+        try:
+            result = yield from steps
+            self.broker.replicas.flush()  # no pass writes what was appended
+            return result
+        finally:
+            self.reply.resume(pinned=False)
 
     def in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object], *, changes: bool = False) -> None:
         """Run a generator of this request, in several loop iterations where it touches many objects.
@@ -95,11 +118,11 @@ class Call:
 
         Arguments:
             steps: yields after each object. It is closed early when the connection is gone.
-            objects: how many it touches, about; at most OBJECTS_MAX are touched at once.
+            objects: how many it touches, about; at most OBJECTS_MAX are touched at once, and none of a large request.
             then: called with what `steps` returns. What either of them raises ends the request.
             changes: `steps` changes something, and runs to its end also when the connection is gone.
         """
-        if objects <= OBJECTS_MAX:
+        if objects <= OBJECTS_MAX and self.large is None:
             then(finish(steps))
             return
         ended = self.later(partial(self._sliced, then))

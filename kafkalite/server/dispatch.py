@@ -82,16 +82,19 @@ class Dispatcher:
         reply.pause()
         job = self._broker.slicer.run(decoding(row, version, body), call.later(partial(self._decoded, call, row)))
         if not job.ended:
+            reply.in_progress = True
             reply.on_gone = job.cancel
 
     def _decoded(self, call: Call, row: Row, outcome: Outcome) -> None:
         reply = call.reply
         reply.on_gone = None
+        reply.in_progress = False
         reply.resume(row.request is ProduceRequest)
         if isinstance(outcome.error, DecodeError):
             self._refuse_body(reply, row, call.version, outcome.error)
         else:
-            self._handle(call, row, outcome.result())
+            call.large = outcome.result()
+            self._handle(call, row, call.large)
             self._broker.replicas.flush()  # no pass writes what it appends
 
     def _handle(self, call: Call, row: Row, request: Any) -> None:

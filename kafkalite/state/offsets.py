@@ -256,7 +256,7 @@ class Offsets:
             require_stable: say UNSTABLE_OFFSET_COMMIT where a transaction may still change the offset.
         """
         if wanted is None:
-            wanted = [FetchOf(topic, list(parts)) for topic, parts in self._store.of_group(group).items()]
+            wanted = self.committed_partitions(group)
         unstable = self._pending.partitions(group) if require_stable else frozenset()
         found = []
         for topic, partitions, topic_id in wanted:
@@ -268,6 +268,10 @@ class Offsets:
                 else:
                     found.append(_found(topic, partition, stored.get(partition), topic_id))
         return found
+
+    def committed_partitions(self, group: str) -> list[FetchOf]:
+        """All partitions of which the group has committed an offset."""
+        return [FetchOf(topic, list(parts)) for topic, parts in self._store.of_group(group).items()]
 
     def committed(self, group: str, topic: str, partition: int) -> int:
         """The committed offset of one partition, -1 = nothing is committed."""

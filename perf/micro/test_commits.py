@@ -3,6 +3,7 @@ partition by partition: `pytest perf/micro/test_commits.py`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from kafkalite.coordinators.stored import GroupCodec
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.protocol.packed_commits import decode_commit
 from kafkalite.records import Builder
+from kafkalite.server.elements import Elements
 from kafkalite.server.handlers.offset_commit import answer
+from kafkalite.slicing import finish
 from kafkalite.state.effects import Now
 from kafkalite.state.offsets import Commit, CommitOf
 from tests.kit.packed import VERSION, Partition, Topic
@@ -79,6 +82,7 @@ def test_answer_packed(benchmark: Any) -> None:
 def test_answer_each(benchmark: Any) -> None:
     def encoded() -> object:
         header = response_header(OffsetCommitResponse, VERSION, 7)
-        return encode_parts(answer(REQUEST, {}, iter((0,) * 10)), VERSION, header)
+        elements = partial(Elements, OffsetCommitResponse, VERSION)
+        return encode_parts(finish(answer(REQUEST, {}, iter((0,) * 10), elements)), VERSION, header)
 
     assert benchmark(encoded)

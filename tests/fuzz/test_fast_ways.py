@@ -7,6 +7,7 @@ twentieth of --fuzz-inputs, heartbeats another. Replays from KAFKALITE_SEED.
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,7 +31,9 @@ from kafkalite.protocol.messages.consumer_group_heartbeat import (
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.records import Builder
+from kafkalite.server.elements import Elements
 from kafkalite.server.handlers.offset_commit import answer
+from kafkalite.slicing import finish
 from kafkalite.state.consumer_sessions import Calm, Plain, Session
 from kafkalite.state.group_records import OffsetsCommitted, commits_of
 from tests.kit.packed import PARTITIONS_MAX, place_of, whole, whole_packed
@@ -96,7 +99,8 @@ def check_answer(packed: PackedCommit, request: OffsetCommitRequest, version: in
     """The answer has the bytes that the codec writes."""
     errors = tuple(rng.choice((0, 0, 3, 22)) for _ in range(len(packed)))
     header = response_header(OffsetCommitResponse, version, 77)
-    assert packed.answer(77, errors) == header + encode(answer(request, {}, iter(errors)), version)
+    elements = partial(Elements, OffsetCommitResponse, version)
+    assert packed.answer(77, errors) == header + encode(finish(answer(request, {}, iter(errors), elements)), version)
 
 
 def check_batch(packed: PackedCommit, rng: random.Random) -> None:

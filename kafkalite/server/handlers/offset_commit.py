@@ -3,11 +3,14 @@
 Version notes: up to v4 a retention time of its own; v6 leader epochs; v7 static members; v9 member epochs, and
 GROUP_ID_NOT_FOUND where older ones say ILLEGAL_GENERATION (KIP-848); v10 topics by id. Members of consumer groups need
 v9: UNSUPPORTED_VERSION before. A commit for partitions that do not exist stores nothing for these. The empty group id
-is a group here, as of old. Source: KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.validateOffsetCommit.
+is a group here, as of old. Deviation: a commit of thousands of partitions is several batches, between which other
+requests of the group may be served. Source: KafkaApis.handleOffsetCommitRequest,
+OffsetMetadataManager.validateOffsetCommit.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 
 from kafkalite._speedups.codec import decode
@@ -16,13 +19,16 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.protocol.packed_commits import PackedCommit
 from kafkalite.protocol.schema import ZERO_UUID
-from kafkalite.server.call import Call
+from kafkalite.server.call import OBJECTS_MAX, Call
+from kafkalite.server.elements import Elements
+from kafkalite.server.group_answers import ended
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import Commit, CommitOf, CommitsDone
 
 MEMBER_EPOCH_SINCE = 9
 TOPIC_ID_SINCE = 10
+COMMITS_AT_ONCE = 100  # of a request with more than OBJECTS_MAX partitions
 
 Topic = OffsetCommitResponse.OffsetCommitResponseTopic
 Partition = Topic.OffsetCommitResponsePartition
@@ -36,15 +42,15 @@ packed_commit: Callable[[tuple[str, tuple[()], str, int, str | None, int, int, P
 )
 
 
-def offset_commit(call: Call, request: OffsetCommitRequest | PackedCommit) -> OffsetCommitResponse | None:
+def offset_commit(call: Call, request: OffsetCommitRequest | PackedCommit) -> None:
     """Commit what exists; the answer has every partition of the request, in its order."""
     if not isinstance(request, PackedCommit):
-        return commit_each(call, request)
-    if not located(call, request):  # the frame is there until the pass ends
-        return commit_each(call, decode(OffsetCommitRequest, call.version, call.header.body, exact=False))
-    committing = Committing(call, request)
-    call.broker.groups.submit(request.group_id, committing.command, committing)
-    return None
+        commit_each(call, request)
+    elif not located(call, request):  # the frame is there until the pass ends
+        commit_each(call, decode(OffsetCommitRequest, call.version, call.header.body, exact=False))
+    else:
+        whole = Committing(call, request)
+        call.broker.groups.submit(request.group_id, whole.command, whole)
 
 
 def located(call: Call, request: PackedCommit) -> bool:
@@ -100,40 +106,47 @@ def commit(version: int, shard: GroupShard, wanted: Commit, token: Token, now: N
     return shard.offsets.commit(wanted, token, now)
 
 
-def commit_each(call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
+def commit_each(call: Call, request: OffsetCommitRequest) -> None:
     """Commit what exists of a request that is not in one piece."""
-    commits, refused = wanted_of(call, request)
-    if refused and not commits:
-        return answer(request, refused, iter(()))
+    objects = sum(1 + len(topic.partitions) for topic in request.topics)
+    call.in_order(committing(call, request, objects), objects, ended)
+
+
+def committing(call: Call, request: OffsetCommitRequest, objects: int) -> Generator[None, None, None]:
+    """Commit in parts that are small enough for one loop iteration, and answer once all of them are committed."""
+    commits, refused = yield from wanted_of(call, request)
+    size = OBJECTS_MAX if len(commits) <= OBJECTS_MAX else COMMITS_AT_ONCE
+    parts = [commits[at : at + size] for at in range(0, len(commits), size)]
+    if not commits and not refused:  # the group and its member are checked all the same
+        parts.append([])
     wanted = Commit(
         group=request.group_id,
-        partitions=commits,
         member_id=request.member_id,
         generation=request.generation_id_or_member_epoch,
         group_instance_id=request.group_instance_id,
         retention_ms=request.retention_time_ms,
     )
-    call.broker.groups.submit(
-        request.group_id,
-        lambda shard, token, now: commit(call.version, shard, wanted, token, now),
-        call.awaiting(
-            lambda done: answer(request, refused, errors(call, commits, done)),
-            lambda error: answer(request, refused, iter([error] * len(commits))),
-        ),
-    )
-    return None
+    commands = [partial(commit_part, call.version, wanted._replace(partitions=part)) for part in parts]
+
+    def committed(results: list[CommitsDone]) -> None:
+        outcomes = chain.from_iterable(errors(call, part, done) for part, done in zip(parts, results, strict=True))
+        call.answer_from(answer(request, refused, outcomes, call.elements), objects)
+
+    yield from call.broker.groups.submit_each(request.group_id, commands, CommitsDone, call.later(committed))
 
 
-def wanted_of(call: Call, request: OffsetCommitRequest) -> tuple[list[CommitOf], Refused]:
+def commit_part(version: int, wanted: Commit, shard: GroupShard, token: Token, now: Now) -> Effects:
+    """The command: some partitions of a request."""
+    return commit(version, shard, wanted, token, now)
+
+
+def wanted_of(call: Call, request: OffsetCommitRequest) -> Generator[None, None, tuple[list[CommitOf], Refused]]:
     """What is to be committed, and why the rest is not."""
     commits: list[CommitOf] = []
     refused: Refused = {}
     for at, topic in enumerate(request.topics):
         found, unknown = topic_of(call, topic)
-        if found is None:
-            refused.update(((at, place), unknown) for place in range(len(topic.partitions)))
-            continue
-        name, topic_id, count = found.name, found.topic_id, len(found.partitions)
+        name, topic_id, count = ("", ZERO_UUID, 0) if found is None else of_image(found)
         for place, part in enumerate(topic.partitions):
             index = part.partition_index
             if 0 <= index < count:
@@ -142,14 +155,22 @@ def wanted_of(call: Call, request: OffsetCommitRequest) -> tuple[list[CommitOf],
                     commit_of((name, index, part.committed_offset, epoch, part.committed_metadata, topic_id))
                 )
             else:
-                refused[at, place] = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                refused[at, place] = unknown
+            yield
+        yield
     return commits, refused
 
 
+def of_image(topic: TopicImage) -> tuple[str, bytes, int]:
+    """Name, id and number of partitions."""
+    return topic.name, topic.topic_id, len(topic.partitions)
+
+
 def topic_of(call: Call, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> tuple[TopicImage | None, int]:
-    """A topic of the request, and the error where there is none."""
+    """A topic of the request, and the error of partitions that do not exist."""
     if call.version >= TOPIC_ID_SINCE:
-        return call.broker.image.topics_by_id.get(topic.topic_id), KafkaErrorCode.UNKNOWN_TOPIC_ID
+        found = call.broker.image.topics_by_id.get(topic.topic_id)
+        return found, KafkaErrorCode.UNKNOWN_TOPIC_ID if found is None else KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return call.broker.image.topics.get(topic.name), KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -174,16 +195,20 @@ def error_of(call: Call, done: CommitsDone) -> int:
     return done.error
 
 
-def answer(request: OffsetCommitRequest, refused: Refused, outcomes: Iterator[int]) -> OffsetCommitResponse:
+def answer(
+    request: OffsetCommitRequest, refused: Refused, outcomes: Iterator[int], elements: Callable[[], Elements]
+) -> Generator[None, None, OffsetCommitResponse]:
     """Every partition of the request, with `outcomes` for those that were to be committed."""
-    topics = []
+    topics = elements()
     for at, topic in enumerate(request.topics):
-        partitions = [
-            outcome(part.partition_index, refused.get((at, place)) or next(outcomes) if refused else next(outcomes))
-            for place, part in enumerate(topic.partitions)
-        ]
-        topics.append(Topic(name=topic.name, topic_id=topic.topic_id or ZERO_UUID, partitions=partitions))
-    return OffsetCommitResponse(topics=topics)
+        partitions = elements()
+        for place, part in enumerate(topic.partitions):
+            partitions.add(outcome(part.partition_index, refused.get((at, place)) or next(outcomes)))
+            yield
+        listed = partitions.finish()
+        topics.add(Topic(name=topic.name, topic_id=topic.topic_id or ZERO_UUID, partitions=listed), 1 + len(listed))
+        yield
+    return OffsetCommitResponse(topics=topics.finish())
 
 
 @lru_cache(maxsize=1_024)

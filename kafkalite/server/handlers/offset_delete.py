@@ -1,38 +1,69 @@
 """OffsetDelete, key 47, v0. Removes single offsets of a group whose members do not read the topic (KIP-496).
 
-An error of the group stands for the whole. Partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION, as in Kafka.
+An error of the group stands for the whole. Partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. Many
+partitions are deleted in parts, between which other requests of the group may be served.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import OBJECTS_MAX, Call
+from kafkalite.server.group_answers import ended
+from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import OffsetsDeleted
 
 Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 Partition = Topic.OffsetDeleteResponsePartition
 
 
+Place = tuple[str, int]
+DELETED_AT_ONCE = 50  # of a request with more than OBJECTS_MAX partitions
+
+
 def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
     """Delete the offsets of partitions that exist; the answer has every partition of the request, in its order."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=KafkaErrorCode.INVALID_GROUP_ID, topics=[])
-    asked = [(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    wanted = [place for place in dict.fromkeys(asked) if exists(call, *place)]
-
-    def deleted(done: OffsetsDeleted) -> OffsetDeleteResponse:
-        if done.error:
-            return OffsetDeleteResponse(error_code=done.error, topics=[])
-        return answer(request, dict(zip(wanted, done.errors, strict=True)))
-
-    call.broker.groups.ask(
-        request.group_id,
-        lambda shard, token, _now: shard.offsets.delete(request.group_id, wanted, token),
-        call.answering(deleted),
-        call.answering(lambda error: OffsetDeleteResponse(error_code=error, topics=[])),
-    )
+    objects = sum(1 + len(topic.partitions) for topic in request.topics)
+    call.in_order(deletion(call, request, objects), objects, ended)
     return None
+
+
+def deletion(call: Call, request: OffsetDeleteRequest, objects: int) -> Generator[None, None, None]:
+    """Delete the offsets, and answer once all of it is committed."""
+    wanted = yield from existing(call, request)
+    size = OBJECTS_MAX if len(wanted) <= OBJECTS_MAX else DELETED_AT_ONCE
+    commands = [partial(delete, request.group_id, wanted[at : at + size]) for at in range(0, len(wanted) or 1, size)]
+
+    def deleted(parts: list[OffsetsDeleted]) -> None:
+        error = next((part.error for part in parts if part.error), 0)
+        if error:
+            call.answer(OffsetDeleteResponse(error_code=error, topics=[]))
+        else:
+            errors = [error for part in parts for error in part.errors]
+            call.answer_from(answer(call, request, dict(zip(wanted, errors, strict=True))), objects)
+
+    groups = call.broker.groups
+    yield from groups.submit_each(request.group_id, commands, OffsetsDeleted, call.later(deleted))
+
+
+def delete(group: str, places: Sequence[Place], shard: GroupShard, token: Token, _now: Now) -> Effects:
+    """The command: delete some of the offsets."""
+    return shard.offsets.delete(group, places, token)
+
+
+def existing(call: Call, request: OffsetDeleteRequest) -> Generator[None, None, list[Place]]:
+    """The partitions of the request that exist, each once."""
+    found: dict[Place, None] = {}
+    for topic in request.topics:
+        for part in topic.partitions:
+            if exists(call, topic.name, part.partition_index):
+                found[topic.name, part.partition_index] = None
+            yield
+    return list(found)
 
 
 def exists(call: Call, name: str, index: int) -> bool:
@@ -41,16 +72,18 @@ def exists(call: Call, name: str, index: int) -> bool:
     return topic is not None and 0 <= index < len(topic.partitions)
 
 
-def answer(request: OffsetDeleteRequest, errors: Mapping[tuple[str, int], int]) -> OffsetDeleteResponse:
+def answer(
+    call: Call, request: OffsetDeleteRequest, errors: Mapping[Place, int]
+) -> Generator[None, None, OffsetDeleteResponse]:
     """Every partition of the request, with `errors` for those that existed when it came."""
-    topics = []
+    topics = call.elements()
     for topic in request.topics:
-        partitions = [
-            Partition(
-                partition_index=part.partition_index,
-                error_code=errors.get((topic.name, part.partition_index), KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            )
-            for part in topic.partitions
-        ]
-        topics.append(Topic(name=topic.name, partitions=partitions))
-    return OffsetDeleteResponse(topics=topics)
+        partitions = call.elements()
+        for part in topic.partitions:
+            error = errors.get((topic.name, part.partition_index), KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            partitions.add(Partition(partition_index=part.partition_index, error_code=error))
+            yield
+        listed = partitions.finish()
+        topics.add(Topic(name=topic.name, partitions=listed), 1 + len(listed))
+        yield
+    return OffsetDeleteResponse(topics=topics.finish())

@@ -6,15 +6,15 @@ epochs, STALE_MEMBER_EPOCH where they are not the member's (KIP-848); v10 topics
 told as NOT_COORDINATOR, as by Kafka: older consumers do not know it here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import Any, NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kafkalite.protocol.schema import ZERO_UUID
-from kafkalite.server.call import Call
+from kafkalite.server.call import OBJECTS_MAX, Call
 from kafkalite.server.group_answers import ended
 from kafkalite.state.group_shard import GroupShard
 from kafkalite.state.offsets import FetchOf, Found
@@ -22,6 +22,7 @@ from kafkalite.state.offsets import FetchOf, Found
 TOP_ERROR_SINCE = 2
 GROUPS_SINCE = 8
 TOPIC_ID_SINCE = 10
+PARTITIONS_AT_ONCE = 500
 
 Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 Partition = Topic.OffsetFetchResponsePartition
@@ -29,51 +30,94 @@ Group = OffsetFetchResponse.OffsetFetchResponseGroup
 GroupTopic = Group.OffsetFetchResponseTopics
 GroupPartition = GroupTopic.OffsetFetchResponsePartitions
 GroupAsked = OffsetFetchRequest.OffsetFetchRequestGroup
+Response = Generator[None, None, OffsetFetchResponse]
 
 
 class Asked(NamedTuple):
-    """What is wanted of one group; `wanted` None = everything. `unknown`: topics of ids that do not exist."""
+    """What is wanted of one group; `wanted` None = everything. `unknown`: partitions of topic ids that do not exist."""
 
     group: str
     wanted: list[FetchOf] | None
     member_id: str | None = None
     member_epoch: int = -1
-    unknown: Sequence[Found] = ()
+    unknown: Sequence[FetchOf] = ()
 
 
 class FetchedGroup(NamedTuple):
-    """What was found of one group, or an error for all of it."""
+    """What was found of one group, or an error for all of it. `many`: it is still to be found, in parts."""
 
     asked: Asked
     error: int
     found: Sequence[Found] = ()
+    many: bool = False
+
+
+Query = Callable[[Asked, GroupShard], FetchedGroup]
+Fetched = list[FetchedGroup]
 
 
 def offset_fetch(call: Call, request: OffsetFetchRequest) -> None:
     """Look every group up in its shard."""
-    if call.version < GROUPS_SINCE:
-        topics = request.topics
-        wanted = None if topics is None else [by_name(call, each.name, each.partition_indexes) for each in topics]
-        asked, reply = [Asked(request.group_id, wanted)], one
-    else:
-        # Each group once: an answer may be thousands of times as long as the name that asks for it.
-        once = {each.group_id: each for each in request.groups}
-        asked, reply = [asked_of(call, group) for group in once.values()], many
-    steps = call.broker.groups.look_each(
-        asked,
-        group_of,
-        partial(look, request.require_stable),
-        FetchedGroup,
-        call.answering(lambda fetched: reply(call, fetched)),
-    )
+    steps = asked_of_one(call, request) if call.version < GROUPS_SINCE else asked_of_many(call, request)
+    objects = len(request.topics or ()) + sum(1 + len(group.topics or ()) for group in request.groups)
+    call.in_slices(steps, objects, partial(look_up, call, request.require_stable))
+
+
+def look_up(call: Call, require_stable: bool, asked: list[Asked]) -> None:
+    """Go on with what is wanted of each group."""
+    query = partial(look, require_stable)
+    then = call.later(partial(found_few, call, query))
+    steps = call.broker.groups.look_each(asked, group_of, query, FetchedGroup, then)
     call.in_slices(steps, len(asked), ended)
+
+
+def found_few(call: Call, query: Query, fetched: Fetched) -> None:
+    """Go on with the groups of which many offsets are wanted."""
+    if not any(group.many for group in fetched):
+        answer(call, fetched)
+        return
+    parts = [(at, part) for at, group in enumerate(fetched) if group.many for part in parts_of(group.asked)]
+    then = call.later(partial(found_parts, call, fetched, [at for at, _ in parts]))
+    steps = call.broker.groups.look_each([part for _, part in parts], group_of, query, FetchedGroup, then)
+    call.in_slices(steps, OBJECTS_MAX + 1, ended)
+
+
+def found_parts(call: Call, fetched: Fetched, places: list[int], parts: Fetched) -> None:
+    """Put the parts of groups together. An error of one part is the error of its group."""
+    found: dict[int, list[Found]] = {at: [] for at in places}
+    for at, part in zip(places, parts, strict=True):
+        found[at] += part.found
+        fetched[at] = fetched[at]._replace(error=fetched[at].error or part.error)
+    for at, of_group in found.items():
+        fetched[at] = fetched[at]._replace(found=() if fetched[at].error else of_group)
+    answer(call, fetched)
 
 
 def group_of(asked: Asked) -> str:
     return asked.group
 
 
-def asked_of(call: Call, group: GroupAsked) -> Asked:
+def asked_of_one(call: Call, request: OffsetFetchRequest) -> Generator[None, None, list[Asked]]:
+    """The group of a request up to v7."""
+    if request.topics is None:
+        return [Asked(request.group_id, None)]
+    wanted = []
+    for each in request.topics:
+        wanted.append(by_name(call, each.name, each.partition_indexes))
+        yield
+    return [Asked(request.group_id, wanted)]
+
+
+def asked_of_many(call: Call, request: OffsetFetchRequest) -> Generator[None, None, list[Asked]]:
+    """The groups of a request of v8 or later. Each once: an answer may be thousands of times as long as a name."""
+    asked = []
+    for group in {each.group_id: each for each in request.groups}.values():
+        asked.append((yield from asked_of(call, group)))
+        yield
+    return asked
+
+
+def asked_of(call: Call, group: GroupAsked) -> Generator[None, None, Asked]:
     """One group of a request of v8 or later."""
     if group.topics is None:
         return Asked(group.group_id, None, group.member_id, group.member_epoch)
@@ -84,8 +128,8 @@ def asked_of(call: Call, group: GroupAsked) -> Asked:
         elif (topic := call.broker.image.topics_by_id.get(each.topic_id)) is not None:
             wanted.append(FetchOf(topic.name, each.partition_indexes, topic.topic_id))
         else:
-            error = KafkaErrorCode.UNKNOWN_TOPIC_ID
-            unknown += [Found("", index, error=error, topic_id=each.topic_id) for index in each.partition_indexes]
+            unknown.append(FetchOf("", each.partition_indexes, each.topic_id))
+        yield
     return Asked(group.group_id, wanted, group.member_id, group.member_epoch, unknown)
 
 
@@ -100,73 +144,107 @@ def look(require_stable: bool, asked: Asked, shard: GroupShard) -> FetchedGroup:
     error = shard.kinds.check_fetch(asked.group, asked.member_id, asked.member_epoch)
     if error:
         return FetchedGroup(asked, error)
-    found = shard.offsets.fetch(asked.group, asked.wanted, require_stable=require_stable)
-    return FetchedGroup(asked, 0, [*found, *asked.unknown])
+    wanted = shard.offsets.committed_partitions(asked.group) if asked.wanted is None else asked.wanted
+    if sum(1 + len(each.partitions) for each in islice(wanted, PARTITIONS_AT_ONCE + 1)) > PARTITIONS_AT_ONCE:
+        return FetchedGroup(asked._replace(wanted=wanted), 0, many=True)
+    return FetchedGroup(asked, 0, shard.offsets.fetch(asked.group, wanted, require_stable=require_stable))
 
 
-def one(call: Call, fetched: list[FetchedGroup]) -> OffsetFetchResponse:
+def parts_of(asked: Asked) -> Iterator[Asked]:
+    """The same question in parts that `look` answers at once."""
+    part: list[FetchOf] = []
+    room = PARTITIONS_AT_ONCE
+    for topic, partitions, topic_id in asked.wanted or ():
+        begin = 0
+        while begin < len(partitions):
+            if room < 2:
+                yield asked._replace(wanted=part)
+                part, room = [], PARTITIONS_AT_ONCE
+            some = partitions[begin : begin + room - 1]
+            part.append(FetchOf(topic, some, topic_id))
+            room -= 1 + len(some)
+            begin += len(some)
+    yield asked._replace(wanted=part)
+
+
+def answer(call: Call, fetched: Fetched) -> None:
+    """Answer in slices where there is much to say."""
+    objects = sum(1 + len(group.found) + len(group.asked.unknown) for group in fetched)
+    call.answer_from(one(call, fetched[0]) if call.version < GROUPS_SINCE else many(call, fetched), objects)
+
+
+def one(call: Call, group: FetchedGroup) -> Response:
     """The answer up to v7."""
-    group = fetched[0]
-    found, error = group.found, told(group.error)
+    error = told(group.error)
+    found: Iterable[Found] = group.found
     if error and call.version < TOP_ERROR_SINCE:
-        found = [
-            Found(each.topic, index, error=error) for each in group.asked.wanted or () for index in each.partitions
-        ]
-    topics = [
-        Topic(name=name, partitions=[Partition(**fields(each)) for each in of_topic])
-        for name, of_topic in groupby(found, key=topic_of)
-    ]
+        found = failed_each(group.asked.wanted or (), error)
+    topics = yield from listed(call, found, Topic, Partition)
     return OffsetFetchResponse(topics=topics, error_code=error)
 
 
-def many(call: Call, fetched: list[FetchedGroup]) -> OffsetFetchResponse:
+def many(call: Call, fetched: Fetched) -> Response:
     """The answer from v8 on."""
     groups = []
     for group in fetched:
-        found = with_ids(call, group.found) if call.version >= TOPIC_ID_SINCE else without_ids(group.found)
-        topics = [
-            GroupTopic(name=name, topic_id=topic_id, partitions=[GroupPartition(**fields(each)) for each in of_topic])
-            for (name, topic_id), of_topic in groupby(found, key=place)
-        ]
+        found: Iterable[Found] = group.found
+        if group.asked.unknown and not group.error:
+            found = chain(found, failed_each(group.asked.unknown, KafkaErrorCode.UNKNOWN_TOPIC_ID))
+        topics = yield from listed(call, found, GroupTopic, GroupPartition)
         groups.append(Group(group_id=group.asked.group, topics=topics, error_code=told(group.error)))
+        yield
     return OffsetFetchResponse(groups=groups)
 
 
-def with_ids(call: Call, found: Sequence[Found]) -> list[Found]:
-    """What has an id, or gets that of its topic. Offsets of a topic that is gone cannot be told by id."""
-    named = []
-    for each in found:
-        topic = call.broker.image.topics.get(each.topic) if each.topic_id == ZERO_UUID else None
-        topic_id = each.topic_id if topic is None else topic.topic_id
-        if topic_id != ZERO_UUID:
-            named.append(each._replace(topic_id=topic_id))
-    return named
+def failed_each(asked: Iterable[FetchOf], error: int) -> Iterator[Found]:
+    """Each partition with this error."""
+    return (
+        Found(each.topic, index, error=error, topic_id=each.topic_id) for each in asked for index in each.partitions
+    )
 
 
-def without_ids(found: Sequence[Found]) -> list[Found]:
-    """What is told by name: all of a topic in one piece, whether its id is known or not."""
-    return [each._replace(topic_id=ZERO_UUID) for each in found]
+def listed(
+    call: Call, found: Iterable[Found], topic: type[Any], partition: type[Any]
+) -> Generator[None, None, list[Any]]:
+    """Offsets as the array of the response. Offsets of a topic that is gone cannot be told by id."""
+    topics = call.elements()
+    by_id = call.version >= TOPIC_ID_SINCE
+    for (name, topic_id), of_topic in groupby(found, partial(named, call) if by_id else unnamed):
+        if by_id and topic_id == ZERO_UUID:
+            continue
+        partitions = call.elements()
+        for each in of_topic:
+            partitions.add(
+                partition(
+                    partition_index=each.partition,
+                    committed_offset=each.offset,
+                    committed_leader_epoch=each.leader_epoch,
+                    metadata=each.metadata,
+                    error_code=each.error,
+                )
+            )
+            yield
+        array = partitions.finish()
+        topics.add(
+            topic(name=name, topic_id=topic_id, partitions=array) if by_id else topic(name=name, partitions=array),
+            1 + len(array),
+        )
+    return topics.finish()
 
 
-def place(found: Found) -> tuple[str, bytes]:
-    return found.topic, found.topic_id
+def named(call: Call, found: Found) -> tuple[str, bytes]:
+    """The topic by name and id: an offset without an id gets that of its topic."""
+    if found.topic_id != ZERO_UUID:
+        return found.topic, found.topic_id
+    topic = call.broker.image.topics.get(found.topic)
+    return found.topic, ZERO_UUID if topic is None else topic.topic_id
 
 
-def topic_of(found: Found) -> str:
-    return found.topic
+def unnamed(found: Found) -> tuple[str, bytes]:
+    """The topic by name alone: all of a topic in one piece, whether its id is known or not."""
+    return found.topic, ZERO_UUID
 
 
 def told(error: int) -> int:
     """The error as it is told to consumers of all ages."""
     return KafkaErrorCode.NOT_COORDINATOR if error == KafkaErrorCode.COORDINATOR_NOT_AVAILABLE else error
-
-
-def fields(found: Found) -> dict[str, Any]:
-    """One partition of the answer."""
-    return {
-        "partition_index": found.partition,
-        "committed_offset": found.offset,
-        "committed_leader_epoch": found.leader_epoch,
-        "metadata": found.metadata,
-        "error_code": found.error,
-    }

@@ -203,13 +203,13 @@ async def test_a_topic_that_goes_before_the_answer(orders: Client, monkeypatch: 
     for topic in ("orders", "payments"):
         assert codes(await orders.call(commit("g", topic, {0: 1}, member, 1), 9)) == [0]
     held: list[Callable[[], object]] = []
-    asked, ask = asyncio.Event(), Groups.ask
+    asked, submit_each = asyncio.Event(), Groups.submit_each
 
-    def late(groups: Groups, group: str, command: Any, then: Any, failed: Any) -> None:
-        ask(groups, group, command, lambda done: held.append(lambda: then(done)), failed)
+    def late(groups: Groups, group: str, commands: Any, failed: Any, then: Any) -> Any:
         asked.set()
+        return submit_each(groups, group, commands, failed, lambda done: held.append(lambda: then(done)))
 
-    monkeypatch.setattr(Groups, "ask", late)
+    monkeypatch.setattr(Groups, "submit_each", late)
     request = delete("g", ("later", 0), ("orders", 0), ("payments", 0))
     answer = asyncio.ensure_future(orders.call(request))
     await asked.wait()

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from kafkalite.errors import DecodeError
 from kafkalite.model import ZERO_UUID
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.records import Builder
+from kafkalite.server.elements import Elements
 from kafkalite.server.handlers.offset_commit import answer
+from kafkalite.slicing import finish
 from kafkalite.state.effects import Effects, Now
 from kafkalite.state.group_records import (
     ClassicGroup,
@@ -112,9 +115,10 @@ def test_the_answer_has_the_bytes_of_the_codec(request: OffsetCommitRequest, ver
     assert packed is not None
     errors = tuple(data.draw(st.sampled_from([0, 0, 3, 22])) for _ in range(len(packed)))
     header = response_header(OffsetCommitResponse, version, 77)
-    assert packed.answer(77, errors) == header + encode(answer(request, {}, iter(errors)), version)
+    elements = partial(Elements, OffsetCommitResponse, version)
+    assert packed.answer(77, errors) == header + encode(finish(answer(request, {}, iter(errors), elements)), version)
     same = iter([25] * len(errors))
-    assert packed.answer(77, 25) == header + encode(answer(request, {}, same), version)
+    assert packed.answer(77, 25) == header + encode(finish(answer(request, {}, same, elements)), version)
 
 
 def test_what_is_not_as_usual_has_no_fast_way() -> None:
