@@ -193,6 +193,7 @@ class Groups:
         by_shard: dict[int, list[int]] = {}
         for at, group in enumerate(groups):
             by_shard.setdefault(self._runtime.shard_for(group), []).append(at)
+            yield
         gathered = Gathered[int](len(groups), then)
         for shard, all_places in by_shard.items():
             for begin in range(0, len(all_places), DELETED_AT_ONCE):

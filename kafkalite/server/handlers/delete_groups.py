@@ -1,5 +1,7 @@
 """DeleteGroups, key 42, v0-2. Removes groups without members, with all their offsets (KIP-229)."""
 
+from collections.abc import Generator
+
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kafkalite.server.call import Call
 from kafkalite.server.group_answers import ended
@@ -12,7 +14,15 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> None:
     names = list(dict.fromkeys(request.groups_names))  # each once, as by Kafka
 
     def deleted(errors: list[int]) -> None:
-        results = [Result(group_id=name, error_code=error) for name, error in zip(names, errors, strict=True)]
-        call.answer(DeleteGroupsResponse(results=results))
+        call.answer_from(answer(call, names, errors), len(names))
 
     call.in_slices(call.broker.groups.delete(names, call.later(deleted)), len(names), ended)
+
+
+def answer(call: Call, names: list[str], errors: list[int]) -> Generator[None, None, DeleteGroupsResponse]:
+    """The response, from an error for each group."""
+    results = call.elements()
+    for name, error in zip(names, errors, strict=True):
+        results.add(Result(group_id=name, error_code=error))
+        yield
+    return DeleteGroupsResponse(results=results.finish())

@@ -6,6 +6,8 @@ asks for the first one; unlike Kafka, which lets him ask again, the answer waits
 rejected until transactions are served: see `server.no_transactions`.
 """
 
+from collections.abc import Generator
+
 from kafkalite.errors import KafkaErrorCode, reason_of
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.server.call import Call
@@ -20,20 +22,21 @@ NO_TOPIC = "The topic of the groups cannot be created: {}."
 Coordinator = FindCoordinatorResponse.Coordinator
 
 
-def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | None:
+def find_coordinator(call: Call, request: FindCoordinatorRequest) -> None:
     """Say for every key who coordinates it."""
     if request.key_type == TRANSACTION:
         call.broker.transactional_clients.warn(call, transactional_id(call, request))
-        return answer(call, request, NO_TRANSACTIONS_ERROR, NO_TRANSACTIONS)
+        answer(call, request, NO_TRANSACTIONS_ERROR, NO_TRANSACTIONS)
+        return
     if request.key_type != GROUP:
-        return answer(call, request, KafkaErrorCode.INVALID_REQUEST, NOT_SERVED.format(request.key_type))
+        answer(call, request, KafkaErrorCode.INVALID_REQUEST, NOT_SERVED.format(request.key_type))
+        return
 
     def ready(error: int) -> None:
         reason = reason_of(error) or "the coordinator is shutting down"
-        call.answer(answer(call, request, error, NO_TOPIC.format(reason) if error else None))
+        answer(call, request, error, NO_TOPIC.format(reason) if error else None)
 
     call.broker.groups.ready(call.later(ready))
-    return None
 
 
 def transactional_id(call: Call, request: FindCoordinatorRequest) -> str:
@@ -43,16 +46,25 @@ def transactional_id(call: Call, request: FindCoordinatorRequest) -> str:
     return request.coordinator_keys[0] if request.coordinator_keys else ""
 
 
-def answer(call: Call, request: FindCoordinatorRequest, error: int, reason: str | None) -> FindCoordinatorResponse:
-    """The same for every key: this broker, or why there is none."""
+def answer(call: Call, request: FindCoordinatorRequest, error: int, reason: str | None) -> None:
+    """Answer the same for every key, in slices where they are many."""
+    call.answer_from(described(call, request, error, reason), len(request.coordinator_keys))
+
+
+def described(
+    call: Call, request: FindCoordinatorRequest, error: int, reason: str | None
+) -> Generator[None, None, FindCoordinatorResponse]:
+    """The response: this broker, or why there is none."""
     node_id, host, port = NO_NODE, "", NO_NODE
     if not error:
         own = call.own_node
         node_id, host, port = own.broker_id, own.host, own.port
     if call.version < SEVERAL_KEYS_SINCE:
         return FindCoordinatorResponse(error_code=error, error_message=reason, node_id=node_id, host=host, port=port)
-    coordinators = [
-        Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=reason)
-        for key in request.coordinator_keys
-    ]
-    return FindCoordinatorResponse(coordinators=coordinators)
+    coordinators = call.elements()
+    for key in request.coordinator_keys:
+        coordinators.add(
+            Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=reason)
+        )
+        yield
+    return FindCoordinatorResponse(coordinators=coordinators.finish())

@@ -112,8 +112,9 @@ def asked_topics(
     """Each topic once, then None: an answer may be a thousand times as long as the name that asks for it."""
     seen = set()
     for wanted in asked:
-        key = wanted.name, wanted.topic_id
-        yield None if key in seen else answered(call, image, errors, *key)
+        name, topic_id = wanted.name, wanted.topic_id
+        key = name if topic_id == UNASSIGNED_ID else (name, topic_id)
+        yield None if key in seen else answered(call, image, errors, name, topic_id)
         seen.add(key)
 
 

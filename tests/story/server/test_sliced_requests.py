@@ -11,11 +11,13 @@ import pytest
 from kafkalite.cluster import topics
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest
+from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest
 from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -152,6 +154,8 @@ REQUESTS: list[tuple[Request, int]] = [
     (asked(*EPOCHS, current_leader_epoch=0, leader_epoch=0), 4),
     (asked(*DELETION, offset=1), 2),
     (DescribeProducersRequest(topics=[PRODUCERS(name=name, partition_indexes=[0, 1, 9]) for name in "abca"]), 0),
+    *((FindCoordinatorRequest(key_type=key_type, coordinator_keys=list("gfedcba")), 4) for key_type in (0, 1, 2)),
+    (DeleteGroupsRequest(groups_names=list("gfedcbag")), 2),
     (DescribeLogDirsRequest(topics=None), 4),
     (DescribeLogDirsRequest(topics=[DIRECTORIES(topic=name, partitions=[0, 1, 9]) for name in "bac"]), 4),
 ]
