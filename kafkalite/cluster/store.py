@@ -47,6 +47,7 @@ class ClusterStore:
         self._session = session
         self._notices = Notices(clock.wall_ms)
         self._noted: dict[bytes, dict[int, str]] = defaultdict(dict)
+        self._deleting: set[bytes] = set()  # topic ids whose deletion was asked for and is not durable yet
         self._stated: dict[str, set[int]] = defaultdict(set)
         self._deletions = NodeDeletions(session, clock, self._nodes_gone)
         self._broker_id = -1
@@ -179,7 +180,10 @@ class ClusterStore:
         at_once = remains.few
         operations = remains.operations()[0] if at_once else []
 
+        self._deleting.add(topic.topic_id)
+
         def deleted(error: int) -> None:
+            self._deleting.discard(topic.topic_id)
             if not error:
                 self._stated.pop(topic.name, None)
                 if at_once:
@@ -272,7 +276,8 @@ class ClusterStore:
             directory: the id of the log directory.
         """
         recorded = list(partitions)
-        if any(topic_id in self._deletions for topic_id, _ in recorded):
+        # Such a transaction fails, and until then deletions of the other topics would count on their nodes.
+        if any(topic_id in self._deletions or topic_id in self._deleting for topic_id, _ in recorded):
             then(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
         for topic_id, partition in recorded:

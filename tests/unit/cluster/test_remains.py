@@ -1,18 +1,21 @@
 """Nodes of topics with many partitions: few at a creation, several transactions at a deletion, no half after a kill."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafkalite._speedups.file import Disk
+from kafkalite.clock import Outcome
 from kafkalite.cluster import remains
 from kafkalite.cluster.image import PartitionImage, TopicImage, new_partition
 from kafkalite.cluster.notices import EXPIRATION_MS
 from kafkalite.cluster.store import ClusterStore
 from kafkalite.coordination import journal, layout
 from kafkalite.coordination.embedded import Embedded
+from kafkalite.coordination.tree import Operation
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.testing.clock import VirtualClock
 from kafkalite.testing.disk import FaultyDisk
@@ -159,6 +162,27 @@ def test_no_directory_is_recorded_for_a_deleted_topic(tmp_path: Path) -> None:
     rig.delete(rig.fill(rig.create()))
     rig.store.note_directories([(ID, PARTITIONS)], "here", rig.outcomes.append)
     assert rig.outcomes == [0, 0, 0, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_deletion_does_not_count_on_directories_that_are_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directories of two topics are recorded together while one of them is being deleted, then the other, too."""
+    rig = Rig(tmp_path / "j")
+    first, second = rig.create(partitions=1), rig.create(OTHER, 1, "u")
+    multi, ends = rig.store._session.multi, list[Callable[[], object]]()
+
+    def ended_later(operations: Sequence[Operation], then: Callable[[Outcome], object]) -> None:
+        multi(operations, lambda outcome: ends.append(lambda: then(outcome)))
+
+    monkeypatch.setattr(rig.store._session, "multi", ended_later)
+    rig.delete(first)
+    rig.store.note_directories([(ID, 0), (OTHER, 0)], "here", rig.outcomes.append)
+    rig.delete(second)
+    for end in ends:
+        end()
+    assert sorted(rig.outcomes) == [0, 0, 0, 0, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert rig.outcomes[-1] == 0
 
 
 @pytest.mark.parametrize("failing", range(1, 8))
