@@ -18,6 +18,7 @@ FIGURES = (
     Figure("longest", "longest wait of another client", "ms"),
     Figure("net", "of that without waiting for a core", "ms"),
     Figure("p99", "p99 of its waits", "ms"),
+    Figure("net_p99", "of that without waiting for a core", "ms"),
     Figure("control", "longest wait at the idle control process", "ms"),
     Figure("cpu_s", "CPU of the broker", "s"),
     Figure("load_s", "the load takes", "s"),
@@ -76,7 +77,7 @@ class Hostile(Load):
                 time.sleep(QUIET_S)
             self.after(turn, client)
         found = summary_ms(probe.waits)
-        sample = {key: found[key] for key in ("longest", "net", "p99")}
+        sample = {key: found[key] for key in ("longest", "net", "p99", "net_p99")}
         sample |= {"control": summary_ms(probe.control)["longest"], "cpu_s": cpu.seconds, "load_s": load_s}
         return sample | ({"job_longest": summary_ms(probe.jobs)["longest"]} if probe.jobs else {})
 

@@ -2,7 +2,7 @@
 
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from perf import group_wire
 from perf.brokers.base import Running
@@ -64,29 +64,19 @@ class Client:
         for at in range(0, len(topics), step):
             part = topics[at : at + step]
             self.expect("CreateTopics", wire.created(self.call(wire.create_topics(part, partitions, configs))))
-        self.wait_for_leaders({topics[-1]: [partitions - 1]})
+        self.wait_for_leaders(dict.fromkeys(topics, range(partitions)))
 
     def delete(self, topics: Sequence[str]) -> None:
         self.expect("DeleteTopics", wire.deleted(self.call(wire.delete_topics(topics))))
 
-    def wait_for_leaders(self, partitions: dict[str, list[int]]) -> None:
-        """Wait until ListOffsets of the partitions succeeds; no event announces a leader."""
+    def wait_for_leaders(self, partitions: Mapping[str, Sequence[int]]) -> None:
+        """Wait until ListOffsets of all the partitions succeeds; no event announces a leader."""
         deadline = time.monotonic() + TIMEOUT_S
-        while self._leaderless(partitions):
+        while errors := wire.listed(self.call(wire.list_offsets(partitions))) - {0}:
             if time.monotonic() > deadline:
-                raise VerificationError(f"{self.broker.name}: {partitions} without a leader after {TIMEOUT_S} s")
+                count = sum(map(len, partitions.values()))
+                raise VerificationError(f"{self.broker.name}: no leader of {count} partitions: errors {errors}")
             time.sleep(0.05)
-
-    def _leaderless(self, partitions: dict[str, list[int]]) -> bool:
-        reader = group_wire.Reader(self.call(wire.list_offsets(partitions)), 8)
-        errors = set()
-        for _ in range(reader.int32()):
-            reader.text()
-            for _ in range(reader.int32()):
-                reader.int32()
-                errors.add(reader.int16())
-                reader.take(16)
-        return errors != {0}
 
     def commit(self, groups: Sequence[str], topic: str) -> None:
         """Commit an offset of partition 0 by each group, as clients without members do."""

@@ -11,6 +11,7 @@ from perf.loads.fairness.client import Client
 SESSION_MS = 30_000  # longer than the members take to join
 JOIN_S = 2.0
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
+NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}  # else 200 members join every 3 s
 
 
 class SecondMember(Hostile):
@@ -90,7 +91,7 @@ class SessionsAfterStart(Hostile):
 
     def __init__(self, members: int) -> None:
         title = f"{members:,} classic members expire {SESSION_MS // 1000} s after a start of the broker"
-        super().__init__(f"sessions-{members}", title, brokers=KAFKALITE)
+        super().__init__(f"sessions-{members}", title, brokers=KAFKALITE, settings=NO_DELAY)
         self._members = members
 
     def attack(self, turn: Turn, client: Client) -> None:

@@ -108,7 +108,7 @@ class DeleteMany(Hostile):
         count = turn.scaled(self._partitions, self._partitions // 20)
         name = topic_names("gone", turn, 1)
         client.expect("CreateTopics", wire.created(client.call(wire.create_topics(name, count))))
-        client.wait_for_leaders({name[0]: [count - 1]})
+        client.wait_for_leaders({name[0]: range(count)})
         if self._written:
             fill(client, name[0], count)
 

@@ -171,6 +171,18 @@ def list_offsets(topics: Mapping[str, Sequence[int]]) -> bytes:
     return frame(LIST_OFFSETS, 3, 0, struct.pack(">ib", -1, 0) + array(each), flexible=False)
 
 
+def listed(response: bytes) -> set[int]:
+    """The error codes of a response to `list_offsets`."""
+    reader, found = Reader(response, 8), set()
+    for _ in range(reader.int32()):
+        reader.text()
+        for _ in range(reader.int32()):
+            reader.int32()
+            found.add(reader.int16())
+            reader.take(16)
+    return found
+
+
 # groups
 
 

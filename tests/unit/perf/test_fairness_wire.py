@@ -1,12 +1,18 @@
 """The requests of the hostile loads, read by kio's declarations, which are generated from Apache Kafka's."""
 
+import io
 import struct
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 from kio.index import load_request_schema
-from kio.serial import entity_reader
+from kio.schema.errors import ErrorCode
+from kio.schema.list_offsets.v3 import response as list_offsets
+from kio.schema.types import TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32, i32Timedelta
 
 from perf.loads.fairness import wire
 
@@ -58,6 +64,25 @@ def test_fetch_names_session_and_partitions() -> None:
     request = parsed("fetch.v11")
     assert (request.session_id, request.session_epoch) == (3, 4)
     assert [each.partition for each in request.topics[0].partitions] == [0, 1]
+
+
+def test_errors_of_listed_offsets_are_those_of_all_partitions() -> None:
+    topics = tuple(
+        list_offsets.ListOffsetsTopicResponse(
+            name=TopicName(name),
+            partitions=tuple(
+                list_offsets.ListOffsetsPartitionResponse(partition_index=i32(index), error_code=ErrorCode(code))
+                for index, code in enumerate(codes)
+            ),
+        )
+        for name, codes in (("a", (0, 5)), ("b", (0, 3, 0)))
+    )
+    none = i32Timedelta.parse(timedelta(0))
+    response = io.BytesIO()
+    entity_writer(list_offsets.ListOffsetsResponse)(
+        response, list_offsets.ListOffsetsResponse(throttle_time=none, topics=topics)
+    )
+    assert wire.listed(bytes(4) + response.getvalue()) == {0, 3, 5}
 
 
 def test_pattern_of_consumer_member() -> None:
