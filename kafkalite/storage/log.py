@@ -18,7 +18,7 @@ from kafkalite._speedups.log import LogCore
 from kafkalite._speedups.segment import Cold
 from kafkalite.clock import Random
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage import names, plans, producers, times
+from kafkalite.storage import plans, producers, times
 from kafkalite.storage.epochs import LeaderEpochCache
 from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.segment import Segment
@@ -86,18 +86,6 @@ class Log(LogCore):
         self.synced = min(recovery_point, self.log_end_offset)  # below it all that there is, is on the disk
         self.recovery_point = max(self.synced, self.log_start_offset)
         self.rolls = int(self.active.base_offset > self.synced)  # before this start, and not flushed then
-
-    @classmethod
-    def create(cls, disk: Disk, directory: str, topic: str, partition: int, config: TopicConfig) -> "Log":
-        """A new, empty log; makes the directory. Raises OSError."""
-        disk.make_dir(directory)
-        for name in disk.list(directory):  # a making that was cut short may have been taken for a log meanwhile
-            left = names.parse_file_name(name)
-            if left is not None and left[0] > 0 and disk.size(os.path.join(directory, name)) == 0:
-                disk.remove(os.path.join(directory, name))
-        segment = Segment(0, directory, disk, config).create()
-        epochs = LeaderEpochCache(disk, os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT))
-        return cls(disk, directory, topic, partition, config, [segment], epochs)
 
     @property
     def config(self) -> TopicConfig:

@@ -21,6 +21,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names, swap
 from kafkalite.storage.log import Log
 from kafkalite.storage.segment import Segment
+from tests.kit.logs import new_log
 
 SEGMENT_MIB = int(os.environ.get("KAFKALITE_SEGMENT_MIB", "128"))
 KEYS = 1_000_000
@@ -31,7 +32,7 @@ CONFIG = replace(TopicConfig(), segment_bytes=2**31 - 1)
 
 
 def fill(directory: Path, codec: int) -> Log:
-    log = Log.create(Disk(), str(directory), "t", 0, CONFIG)
+    log = new_log(Disk(), str(directory), "t", 0, CONFIG)
     chance = random.Random(1)
     while log.log_end_offset * 100 < SEGMENT_MIB << 20:
         builder = Builder(1 << 20)

@@ -17,6 +17,7 @@ from kafkalite._speedups.logscan import scan
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.log import Log
 from kafkalite.storage.verify import verify_log
+from tests.kit.logs import new_log
 
 SEGMENT_MIB = int(os.environ.get("KAFKALITE_SEGMENT_MIB", "128"))
 LOOK_UPS = 1_000
@@ -31,7 +32,7 @@ def batch(size: int, timestamp: int = 0, **fields: int) -> bytearray:
 
 
 def fill(directory: Path, record_bytes: int) -> Log:
-    log = Log.create(Disk(), str(directory), "t", 0, CONFIG)
+    log = new_log(Disk(), str(directory), "t", 0, CONFIG)
     number = 0
     while log.size < SEGMENT_MIB << 20:
         for _ in range(PASS_BATCHES):
@@ -50,7 +51,7 @@ def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    return Log.create(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG)
+    return new_log(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG)
 
 
 @pytest.mark.benchmark(group=f"storage: a pass of {PASS_BATCHES} batches of 100 bytes")

@@ -15,6 +15,7 @@ from kafkalite._speedups.file import Disk
 from kafkalite.storage.log import Log
 from kafkalite.storage.recovery import Place, recover
 from kafkalite.storage.verify import verify_log
+from tests.kit.logs import new_log
 from tests.rigs.machine import CONFIG
 from tests.rigs.model import Placed, read_all
 from tests.unit.storage.damage import batch, last_log
@@ -47,7 +48,7 @@ def state(log: Log, window: int) -> tuple[object, ...]:
 
 def sample(directory: Path, rng: random.Random, window: int) -> Sample:
     """A log of several segments, at least five batches in its last one, with a new epoch in the last three."""
-    log = Log.create(Disk(), str(directory), "t", 0, CONFIG)
+    log = new_log(Disk(), str(directory), "t", 0, CONFIG)
     states: list[tuple[object, ...]] = []
     number = 0
     while number < BATCHES or len(log.active.batches()) < TORN + 2:

@@ -17,12 +17,12 @@ from kafkalite._speedups.batches import batches
 from kafkalite._speedups.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.indexes import SegmentCache
-from kafkalite.storage.log import Log
 from kafkalite.storage.recovery import Place, recover
 from kafkalite.storage.removals import Doomed, remove_batch
 from kafkalite.storage.retention import mark_deleted
 from kafkalite.testing.disk import FaultyDisk
 from tests.kit import dump_log, jvm
+from tests.kit.logs import new_log
 from tests.unit.storage.damage import batch, last_log
 
 STORIES = int(os.environ.get("KAFKALITE_STORIES", "12"))
@@ -63,7 +63,7 @@ class Story:
             segment_index_bytes=self.rng.choice([200, 10_000]),
             segment_ms=self.rng.choice([5_000, 2**62]),
         )
-        self.log = Log.create(self.disk, str(self.path), "t", 0, self.config)
+        self.log = new_log(self.disk, str(self.path), "t", 0, self.config)
 
     # Steps.
 

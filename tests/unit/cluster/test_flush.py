@@ -20,6 +20,7 @@ from kafkalite.storage.log import Log
 from kafkalite.storage.syncing import JobSyncer
 from kafkalite.testing.clock import InlineOffload, VirtualClock
 from kafkalite.testing.disk import FaultyDisk
+from tests.kit.logs import new_log
 from tests.unit.storage.damage import batch
 
 STORAGE, GONE = KafkaErrorCode.KAFKA_STORAGE_ERROR, KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -49,7 +50,7 @@ class Rig:
         self.replicas.add(topic)
         self.partitions = topic.partitions
         for partition in self.partitions:
-            log = Log.create(self.disk, str(path / "data" / f"t-{partition.index}"), "t", partition.index, config)
+            log = new_log(self.disk, str(path / "data" / f"t-{partition.index}"), "t", partition.index, config)
             partition.adopt(log)
         self.partition = self.partitions[0]
 

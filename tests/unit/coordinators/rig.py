@@ -29,6 +29,7 @@ from kafkalite.storage.log import Log
 from kafkalite.storage.syncing import JobSyncer
 from kafkalite.testing.clock import InlineOffload, VirtualClock
 from kafkalite.testing.disk import FaultyDisk
+from tests.kit.logs import new_log
 
 M = TypeVar("M", bound=Machine)
 COMPACTED = replace(TopicConfig(), cleanup_policy=("compact",))
@@ -123,7 +124,7 @@ class Rig(Generic[M]):
         for index in range(partitions):
             partition = InternalPartition(OFFSETS.name, bytes(16), index, self.topic_config, self, 0, (1,))
             directory = str(self.path / f"{OFFSETS.name}-{index}")
-            partition.adopt(Log.create(self.disk, directory, OFFSETS.name, index, self.topic_config))
+            partition.adopt(new_log(self.disk, directory, OFFSETS.name, index, self.topic_config))
             topic.partitions.append(partition)
         self.replicas.add(topic)
 

@@ -11,6 +11,7 @@ from kafkalite.records.control import ControlType, Marker, build_marker, control
 from kafkalite.storage import names
 from kafkalite.storage.log import Log
 from kafkalite.storage.segment import Segment
+from tests.kit.logs import new_log
 
 CONFIG = replace(TopicConfig(), segment_bytes=3_000, index_interval_bytes=400, cleanup_policy=("compact",))
 Aborted = tuple[int, int, int, int]
@@ -94,7 +95,7 @@ class History:
 
 def written(directory: Path, seed: int, steps: int, config: TopicConfig = CONFIG) -> History:
     """A log with a random history, all of it in closed segments but for an empty active one."""
-    history = History(Log.create(Disk(), str(directory), "t", 0, config), random.Random(seed))
+    history = History(new_log(Disk(), str(directory), "t", 0, config), random.Random(seed))
     for _ in range(steps):
         history.step()
     history.settle()

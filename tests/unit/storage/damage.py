@@ -12,6 +12,7 @@ from kafkalite.storage.log import Log
 from kafkalite.storage.making import NewPartition
 from kafkalite.storage.manager import LogManager
 from kafkalite.testing.clock import InlineOffload
+from tests.kit.logs import new_log
 
 CONFIG = replace(TopicConfig(), segment_bytes=20_000, index_interval_bytes=1_000)
 HEADER = 61
@@ -27,7 +28,7 @@ def batch(count: int = 3, timestamp: int = 1_000, size: int = 100, value: bytes 
 
 def filled(directory: Path, batches: int = 120, disk: Disk | None = None, config: TopicConfig = CONFIG) -> Log:
     """A log of `batches` batches of three records in several segments and epochs; not closed."""
-    log = Log.create(disk or Disk(), str(directory), "t", 0, config)
+    log = new_log(disk or Disk(), str(directory), "t", 0, config)
     for number in range(batches):
         assert log.append(batch(3, 1_000 * number), None, number // 50) == 3 * number
         if number % 4 == 3:

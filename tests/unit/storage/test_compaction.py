@@ -16,8 +16,8 @@ from kafkalite._speedups.logscan import scan
 from kafkalite._speedups.offsetmap import OffsetMap
 from kafkalite._speedups.records import set_base_offset, set_log_append_time
 from kafkalite.storage import names
-from kafkalite.storage.log import Log
 from kafkalite.storage.segment import Segment
+from tests.kit.logs import new_log
 from tests.unit.storage.cleaning_oracle import CONFIG, History, Kept, Oracle, batches_of, facts, written
 
 SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
@@ -131,7 +131,7 @@ def test_only_the_dirty_part_is_mapped_and_records_behind_it_stay(tmp_path: Path
 
 
 def one_batch(tmp_path: Path, *records: tuple[int, bytes | None, bytes | None], **fields: int) -> History:
-    history = History(Log.create(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG), random.Random(0))
+    history = History(new_log(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG), random.Random(0))
     builder = Builder(1 << 20)
     for record in records:
         builder.append(*record)
@@ -171,7 +171,7 @@ def test_a_horizon_leaves_any_timestamp_as_it_was(tmp_path: Path, timestamp: int
 
 
 def test_log_append_time_stays_what_it_was(tmp_path: Path) -> None:
-    history = History(Log.create(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG), random.Random(0))
+    history = History(new_log(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG), random.Random(0))
     for _ in range(2):
         builder = Builder(1 << 20)
         builder.append(5, b"a", b"1")
@@ -255,7 +255,7 @@ def test_malformed_records_under_a_right_crc_are_uncleanable(tmp_path: Path, cod
     data = bytearray(builder.build(codec))
     data[61] ^= 0x7F
     data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
-    history = History(Log.create(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG), random.Random(0))
+    history = History(new_log(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG), random.Random(0))
     history.append(data)
     segment = history.log.segments[0]
     works = worker()
@@ -303,7 +303,7 @@ def test_every_byte_is_counted_and_throttled(tmp_path: Path) -> None:
 
 def test_a_batch_larger_than_the_buffer_is_read(tmp_path: Path) -> None:
     config = replace(CONFIG, segment_bytes=1 << 20)
-    history = History(Log.create(Disk(), str(tmp_path / "t-0"), "t", 0, config), random.Random(0))
+    history = History(new_log(Disk(), str(tmp_path / "t-0"), "t", 0, config), random.Random(0))
     builder = Builder(1 << 20)
     builder.append(1, b"k", bytes(100_000))
     history.append(builder.build())

@@ -14,6 +14,7 @@ from kafkalite.storage.log import Log
 from kafkalite.storage.syncing import JobSyncer
 from kafkalite.testing.clock import InlineOffload, VirtualClock
 from kafkalite.testing.disk import FaultyDisk
+from tests.kit.logs import new_log
 from tests.unit.storage.damage import CONFIG, batch, filled
 from tests.unit.storage.test_manager import Kit
 
@@ -43,7 +44,7 @@ class Rig:
                 log.fail()
 
     def log(self, name: str = "t-0", root: str = "a") -> Log:
-        log = Log.create(self.disk, str(self.path / root / name), name, 0, CONFIG)
+        log = new_log(self.disk, str(self.path / root / name), name, 0, CONFIG)
         self.logs.append(log)
         return log
 

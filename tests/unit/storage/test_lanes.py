@@ -14,6 +14,7 @@ from kafkalite.storage.lanes import LaneSyncer, syncer_for
 from kafkalite.storage.log import Log
 from kafkalite.storage.syncing import FlushPlan, JobSyncer
 from kafkalite.testing.disk import FaultyDisk
+from tests.kit.logs import new_log
 from tests.unit.storage.damage import CONFIG, batch
 
 ANSWER_S = 120.0
@@ -37,7 +38,7 @@ class Rig:
         self.raised.append(error)
 
     def log(self, name: str, root: str = "a") -> Log:
-        return Log.create(self.disk, os.path.join(self.root(root), name), name, 0, CONFIG)
+        return new_log(self.disk, os.path.join(self.root(root), name), name, 0, CONFIG)
 
     async def run(self, plans: list[FlushPlan], root: str = "a") -> Outcome:
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()

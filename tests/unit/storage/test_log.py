@@ -13,6 +13,7 @@ from kafkalite.storage.indexes import SegmentCache
 from kafkalite.storage.log import Log
 from kafkalite.testing.clock import SeededRandom
 from kafkalite.testing.disk import FaultyDisk
+from tests.kit.logs import new_log
 from tests.unit.storage.damage import CONFIG, batch, filled
 
 
@@ -23,7 +24,7 @@ def disk() -> FaultyDisk:
 
 @pytest.fixture
 def log(tmp_path: Path, disk: FaultyDisk) -> Log:
-    return Log.create(disk, str(tmp_path / "t-0"), "t", 0, CONFIG)
+    return new_log(disk, str(tmp_path / "t-0"), "t", 0, CONFIG)
 
 
 def read_all(log: Log, offset: int = 0, max_bytes: int = 1000) -> list[Batch]:
@@ -118,7 +119,7 @@ def test_a_batch_larger_than_a_segment_is_refused(log: Log) -> None:
 
 
 def test_segments_roll_by_record_time(tmp_path: Path, disk: FaultyDisk) -> None:
-    log = Log.create(disk, str(tmp_path / "t-1"), "t", 1, replace(CONFIG, segment_ms=1_000))
+    log = new_log(disk, str(tmp_path / "t-1"), "t", 1, replace(CONFIG, segment_ms=1_000))
     append(log, batch(1, 5_000), batch(1, 6_000), batch(1, 6_001), batch(1, 7_000), batch(1, 7_001))
     assert [segment.base_offset for segment in log.segments] == [0, 2]
     append(log, batch(1, 100))
@@ -127,7 +128,7 @@ def test_segments_roll_by_record_time(tmp_path: Path, disk: FaultyDisk) -> None:
 
 def test_segments_roll_when_an_index_is_full(tmp_path: Path, disk: FaultyDisk) -> None:
     config = replace(CONFIG, segment_bytes=1 << 30, segment_index_bytes=60, index_interval_bytes=100)
-    log = Log.create(disk, str(tmp_path / "t-1"), "t", 1, config)
+    log = new_log(disk, str(tmp_path / "t-1"), "t", 1, config)
     for number in range(40):
         append(log, batch(1, 1_000 * number))
     assert len(log.segments) > 5
@@ -344,7 +345,7 @@ def test_close_leaves_indexes_snapshot_and_recovery_point(tmp_path: Path, disk: 
 
 
 def test_default_settings_are_kafkas(tmp_path: Path, disk: FaultyDisk) -> None:
-    log = Log.create(disk, str(tmp_path / "d-0"), "d", 0, TopicConfig())
+    log = new_log(disk, str(tmp_path / "d-0"), "d", 0, TopicConfig())
     assert (log.segment_bytes, log.segment_ms, log.index_interval_bytes) == (1 << 30, 604_800_000, 4096)
 
 

@@ -10,6 +10,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.log import Log
 from kafkalite.storage.snapshots import BadSnapshot, read_snapshot, snapshot_offsets, write_packed
 from kafkalite.testing.disk import FaultyDisk
+from tests.kit.logs import new_log
 from tests.unit.storage.damage import CONFIG, batch
 
 OUT_OF_ORDER = -KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -19,7 +20,7 @@ LAST = 2**31 - 1
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    return Log.create(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG)
+    return new_log(Disk(), str(tmp_path / "t-0"), "t", 0, CONFIG)
 
 
 def send(log: Log, sequence: int, count: int = 3, epoch: int = 0, producer: int = 7) -> int:
@@ -74,7 +75,7 @@ def test_producers_do_not_know_each_other(log: Log) -> None:
 
 def test_a_failed_write_forgets_what_it_had_noted(tmp_path: Path) -> None:
     disk = FaultyDisk()
-    log = Log.create(disk, str(tmp_path / "t-0"), "t", 0, CONFIG)
+    log = new_log(disk, str(tmp_path / "t-0"), "t", 0, CONFIG)
     send(log, 0)
     assert log.write() == 0
     disk.fail("write", errno.ENOSPC, path=".log", allowed=5)

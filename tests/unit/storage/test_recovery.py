@@ -13,6 +13,7 @@ from kafkalite.storage.log import Log
 from kafkalite.storage.producers import write_snapshots
 from kafkalite.storage.recovery import Place, Progress, RecoveryError, recover
 from kafkalite.testing.disk import FaultyDisk
+from tests.kit.logs import new_log
 from tests.unit.storage.damage import CONFIG, DAMAGES, batch, filled, last_log
 
 
@@ -310,7 +311,7 @@ def test_the_log_start_comes_back(directory: Path) -> None:
 
 
 def producer_log(path: Path) -> Log:
-    log = Log.create(Disk(), str(path), "t", 0, CONFIG)
+    log = new_log(Disk(), str(path), "t", 0, CONFIG)
     for number in range(8):
         log.append(batch(3, producer_id=7, producer_epoch=1, base_sequence=3 * number), None, 0)
     log.append(batch(2, producer_id=8, producer_epoch=0, base_sequence=0), None, 0)
@@ -365,7 +366,7 @@ def test_a_snapshot_older_than_what_is_read_is_not_believed(tmp_path: Path) -> N
 def test_a_large_batch_outgrows_the_first_chunk(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    log = Log.create(Disk(), str(tmp_path / "t-0"), "t", 0, replace(CONFIG, segment_bytes=1 << 30))
+    log = new_log(Disk(), str(tmp_path / "t-0"), "t", 0, replace(CONFIG, segment_bytes=1 << 30))
     for size in (10, 3 << 20, 10):
         log.append(batch(1, size=size), None, 0)
     assert log.write() == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from kafkalite._speedups.file import Disk
 from kafkalite.records.control import ControlType, Marker, build_marker
 from kafkalite.storage.log import Log
+from tests.kit import logs
 from tests.unit.storage.damage import CONFIG, batch
 
 
@@ -105,4 +106,4 @@ class History:
 
 def new_log(directory: Path, disk: Disk | None = None, *, segment_bytes: int = 20_000) -> Log:
     """An empty log."""
-    return Log.create(disk or Disk(), str(directory), "t", 0, replace(CONFIG, segment_bytes=segment_bytes))
+    return logs.new_log(disk or Disk(), str(directory), "t", 0, replace(CONFIG, segment_bytes=segment_bytes))
