@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.fix_run",
     "tests.fix_leftovers",
     "tests.fix_hung",
+    "tests.fix_foreign",
     "tests.fix_sentinel",
     "tests.fix_collector",
     "tests.fix_fuzz",

@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka as ck
 import pytest
@@ -21,7 +21,7 @@ from tests.compat.clients.model import DEADLINE_S
 from tests.compat.clients.python import KafkaConsumer, TopicPartition
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, commit_all, committed, places, write
-from tests.kit.isolated import closed_later, killable
+from tests.kit.isolated import Isolated, closed_later, killable
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -34,9 +34,62 @@ HERE = "where I was"
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 
+class MemberSeen(NamedTuple):
+    """A member as a description shows it; `given`: topics and partitions of its assignment."""
+
+    client_id: str
+    host: str
+    instance: str | None
+    given: list[tuple[str, int]]
+
+
+class GroupSeen(NamedTuple):
+    """A described group."""
+
+    state: ck.ConsumerGroupState
+    type: ck.ConsumerGroupType
+    assignor: str
+    members: list[MemberSeen]
+
+
+class GroupAdmin:
+    """librdkafka's AdminClient, for `Isolated`."""
+
+    def __init__(self, address: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": address, "log_level": QUIET})
+
+    def listing(self, **filters: Any) -> dict[str, ck.ConsumerGroupState]:
+        """The state of each group."""
+        answer = self._admin.list_consumer_groups(**filters).result(DEADLINE_S)
+        assert not answer.errors
+        return {each.group_id: each.state for each in answer.valid}
+
+    def describe(self, *groups: str) -> dict[str, GroupSeen]:
+        """Describe groups."""
+        asked = self._admin.describe_consumer_groups(list(groups))
+        return {group: self._seen(each.result(DEADLINE_S)) for group, each in asked.items()}
+
+    @staticmethod
+    def _seen(group: Any) -> GroupSeen:
+        members = [
+            MemberSeen(
+                member.client_id,
+                member.host.strip("/"),
+                member.group_instance_id,
+                sorted((each.topic, each.partition) for each in member.assignment.topic_partitions),
+            )
+            for member in group.members
+        ]
+        return GroupSeen(group.state, group.type, group.partition_assignor, members)
+
+    def close(self) -> None:
+        """The client ends with its process."""
+
+
 @pytest.fixture
-def admin(group_address: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": group_address, "log_level": QUIET})
+def admin(group_address: str) -> Iterator[Isolated]:
+    with Isolated(GroupAdmin, group_address) as client:
+        yield client
 
 
 @pytest.fixture
@@ -82,7 +135,7 @@ def kafka_python_commits(address: str, group: str, topic: str) -> tuple[int, str
 def test_commits_without_membership(
     group_address: str,
     crowd: Crowd,
-    admin: AdminClient,
+    admin: Isolated,
     new_group_topic: MakeTopic,
     commit: Callable[[str, str, str], tuple[int, str]],
 ) -> None:
@@ -90,28 +143,19 @@ def test_commits_without_membership(
     topic, group = new_group_topic(), unused_name("simple")
     (*_, fourth, fifth) = write(group_address, topic, partitions=1)
     assert commit(group_address, group, topic) == (3, HERE)
-    described = admin.describe_consumer_groups([group])[group].result(DEADLINE_S)
+    described = admin.describe(group)[group]
     assert (described.state, described.members) == (ck.ConsumerGroupState.EMPTY, [])
-    (listed,) = [each for each in listing(admin) if each.group_id == group]
-    assert listed.state == ck.ConsumerGroupState.EMPTY
+    assert admin.listing()[group] == ck.ConsumerGroupState.EMPTY
     member = crowd.join(EAGER, Wish(group, (topic,)))
     crowd.read([fourth, fifth], member)
     assert member.seen == [fourth, fifth]
 
 
-def listing(admin: AdminClient, **filters: Any) -> list[Any]:
-    answer = admin.list_consumer_groups(**filters).result(DEADLINE_S)
-    assert not answer.errors
-    return list(answer.valid)
+def names(admin: Isolated, **filters: Any) -> set[str]:
+    return set(admin.listing(**filters))
 
 
-def names(admin: AdminClient, **filters: Any) -> set[str]:
-    return {each.group_id for each in listing(admin, **filters)}
-
-
-def test_what_is_shown_of_groups(
-    group_address: str, crowd: Crowd, admin: AdminClient, new_group_topic: MakeTopic
-) -> None:
+def test_what_is_shown_of_groups(group_address: str, crowd: Crowd, admin: Isolated, new_group_topic: MakeTopic) -> None:
     """Listed by state and type, described with members, host, instance and assignment; unknown ones are DEAD."""
     topic = new_group_topic(PARTITIONS)
     classic, consumer, empty = (unused_name(stem) for stem in ("classic", "consumer", "empty"))
@@ -128,31 +172,23 @@ def test_what_is_shown_of_groups(
     assert names(admin, types={types.CONSUMER}) & mine == {consumer}
     assert names(admin, types={types.CLASSIC}) & mine == {classic, empty}
 
-    asked = admin.describe_consumer_groups([classic, consumer, "no-such-group"])
-    told = {group: each.result(DEADLINE_S) for group, each in asked.items()}
-    assert {group: each.state for group, each in told.items()} == {
+    seen = admin.describe(classic, consumer, "no-such-group")
+    assert {group: each.state for group, each in seen.items()} == {
         classic: states.STABLE,
         consumer: states.STABLE,
         "no-such-group": states.DEAD,
     }
-    assert (told[classic].type, told[consumer].type) == (types.CLASSIC, types.CONSUMER)
-    assert (told[classic].partition_assignor, told[consumer].partition_assignor) == ("cooperative-sticky", "uniform")
+    assert (seen[classic].type, seen[consumer].type) == (types.CLASSIC, types.CONSUMER)
+    assert (seen[classic].assignor, seen[consumer].assignor) == ("cooperative-sticky", "uniform")
     for group, instance in ((classic, "one"), (consumer, None)):
-        (member,) = told[group].members
-        assert (member.client_id, member.host.strip("/"), member.group_instance_id) == (
-            "rdkafka",
-            "127.0.0.1",
-            instance,
-        )
-        given = member.assignment.topic_partitions
-        assert sorted((each.topic, each.partition) for each in given) == places(topic)
+        assert seen[group].members == [MemberSeen("rdkafka", "127.0.0.1", instance, places(topic))]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_end_of_offsets_and_groups(
     group_address: str,
     crowd: Crowd,
-    admin: AdminClient,
+    admin: Isolated,
     python_admin: KafkaAdminClient,
     new_group_topic: MakeTopic,
     kind: Any,

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from contextlib import closing
 
-import confluent_kafka as ck
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from tests.compat.clients import Confluent, Record
 from tests.compat.clients.admin import ConfluentAdmin
-from tests.compat.clients.confluent import QUIET
+from tests.compat.clients.confluent import Outgoing, PartitionReader, RecordProducer
 from tests.compat.clients.model import DEADLINE_S, Deadline
 from tests.compat.clients.python import KafkaConsumer, KafkaProducer
 from tests.compat.clients.python import TopicPartition as PythonTopicPartition
 from tests.kit.brokers import wait_until
+from tests.kit.isolated import Isolated
 
 REFRESH_MS = 200
 
@@ -25,21 +25,26 @@ def grow(address: str, topic: str) -> None:
 
 
 def test_seen_by_librdkafka(address: str, topic: str) -> None:
-    settings = {"bootstrap.servers": address, "log_level": QUIET, "topic.metadata.refresh.interval.ms": REFRESH_MS}
-    producer = ck.Producer(settings)
-    consumer = ck.Consumer({**settings, "group.id": "never-joined", "enable.auto.commit": False})
-    with closing(consumer):
-        consumer.assign([ck.TopicPartition(topic, 0, 0)])
-        producer.produce(topic, b"before", partition=0)
-        assert producer.flush(DEADLINE_S) == 0
-        assert consumer.consume(1, DEADLINE_S)[0].value() == b"before"
+    settings = {"bootstrap.servers": address, "topic.metadata.refresh.interval.ms": REFRESH_MS}
+    with Isolated(RecordProducer, settings) as producer, Isolated(PartitionReader, settings, {(topic, 0): 0}) as reader:
+        producer.send(topic, [Outgoing(0, b"before", partition=0)])
+        assert producer.flush(DEADLINE_S)[0] == 0
+        assert read_one(reader) == b"before"
 
         grow(address, topic)
-        wait_until(lambda: len(producer.list_topics(topic).topics[topic].partitions) == 3, "three partitions")
-        producer.produce(topic, b"after", partition=2)
-        assert producer.flush(DEADLINE_S) == 0
-        consumer.incremental_assign([ck.TopicPartition(topic, 2, 0)])
-        assert consumer.consume(1, DEADLINE_S)[0].value() == b"after"
+        wait_until(lambda: producer.partitions(topic) == 3, "three partitions")
+        producer.send(topic, [Outgoing(1, b"after", partition=2)])
+        assert producer.flush(DEADLINE_S)[0] == 0
+        reader.add(topic, 2, 0)
+        assert read_one(reader) == b"after"
+
+
+def read_one(reader: Isolated) -> bytes | None:
+    """The value of the next record."""
+    (record,), errors = reader.consume(1, DEADLINE_S)
+    assert errors == []
+    value: bytes | None = record.value
+    return value
 
 
 async def test_seen_by_aiokafka(address: str, topic: str) -> None:

@@ -10,21 +10,21 @@ import asyncio
 import gc
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Protocol
 
-import confluent_kafka as ck
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from tests.compat.clients import PYTHON_CLIENTS
-from tests.compat.clients.confluent import QUIET, create_topics
+from tests.compat.clients.confluent import Delivery, Outgoing, PartitionReader, RecordProducer, create_topics
 from tests.compat.clients.model import DEADLINE_S, Deadline
 from tests.compat.clients.python import KafkaConsumer, KafkaProducer
 from tests.compat.clients.python import TopicPartition as PythonTopicPartition
 from tests.compat.conftest import unused_name
 from tests.kit.brokers import Broker, broker_under_test
+from tests.kit.isolated import Isolated
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 RECORDS = 3000
@@ -102,30 +102,32 @@ class Story(Protocol):
 
 
 def librdkafka_story(address: str, topic: str, restart: Restart) -> list[int]:
-    settings = {"bootstrap.servers": address, "log_level": QUIET, "reconnect.backoff.max.ms": 500}
-    producer = ck.Producer({**settings, "enable.idempotence": True, "linger.ms": 1, "batch.num.messages": 20})
-    consumer = ck.Consumer({**settings, "group.id": "never-joined", "enable.auto.commit": False})
-    errors: list[ck.KafkaError] = []
+    settings = {"bootstrap.servers": address, "reconnect.backoff.max.ms": 500}
+    idempotent = {**settings, "enable.idempotence": True, "linger.ms": 1, "batch.num.messages": 20}
+    errors: list[str] = []
 
-    def delivered(error: ck.KafkaError | None, message: ck.Message) -> None:
-        if error is not None:
-            errors.append(error)
-        restart.count()
+    def note(delivered: Sequence[Delivery]) -> None:
+        for each in delivered:
+            if each.error:
+                errors.append(each.error)
+            restart.count()
 
     seen: list[int] = []
     deadline = Deadline(f"{RECORDS} records through a restart", 3 * DEADLINE_S)
-    with closing(consumer):
-        consumer.assign([ck.TopicPartition(topic, 0, 0)])
+    with (
+        Isolated(RecordProducer, idempotent) as producer,
+        Isolated(PartitionReader, settings, {(topic, 0): 0}) as reader,
+    ):
         for number in range(RECORDS):
-            producer.produce(topic, str(number).encode(), partition=0, on_delivery=delivered)
-            producer.poll(0.001)
+            note(producer.send(topic, [Outgoing(number, str(number).encode(), partition=0)], 0.001))
         while len(seen) < RECORDS:
             deadline.left()
-            producer.poll(0)
-            for message in consumer.consume(500, 0.1):
-                if message.error() is None:
-                    seen.append(int(message.value()))
-    assert producer.flush(DEADLINE_S) == 0
+            note(producer.poll(0))
+            records, _ = reader.consume(500, 0.1)
+            seen += [int(record.value) for record in records]
+        left, delivered = producer.flush(DEADLINE_S)
+        note(delivered)
+    assert left == 0
     assert not errors
     return seen
 

@@ -25,8 +25,8 @@ from kafkalite.storage.transactions import AbortedTransaction, TransactionIndex
 from tests.compat.clients.confluent import QUIET, create_topics
 from tests.compat.clients.model import DEADLINE_S
 from tests.kit import jvm
-from tests.kit.brokers import ApacheKafka, Broker, Kafkalite
-from tests.kit.isolated import closed_later, killable
+from tests.kit.brokers import ApacheKafka, Kafkalite
+from tests.kit.isolated import closed_later, dropped_later, killable
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")
 TOPIC = "orders"
@@ -40,9 +40,10 @@ Entry = tuple[int, ...]
 class Transactional:
     """A producer with a transactional id, in a transaction or not; `committed` collects what it has committed."""
 
-    def __init__(self, broker: Broker, name: str, committed: list[int]) -> None:
-        settings = {"bootstrap.servers": broker.address, "transactional.id": name, "log_level": QUIET}
+    def __init__(self, address: str, name: str, committed: list[int]) -> None:
+        settings = {"bootstrap.servers": address, "transactional.id": name, "log_level": QUIET}
         self._producer = Producer(settings)
+        dropped_later(self._producer)
         self._producer.init_transactions(DEADLINE_S)
         self._committed = committed
         self._open: list[int] = []
@@ -66,10 +67,11 @@ class Transactional:
         self.active = False
 
 
-def run_transactions(kafka: Broker, chance: random.Random) -> list[int]:
+@killable
+def run_transactions(address: str, chance: random.Random) -> list[int]:
     """Three producers whose transactions overlap, the last one left open; what was committed."""
     committed: list[int] = []
-    producers = [Transactional(kafka, f"writer-{number}", committed) for number in range(3)]
+    producers = [Transactional(address, f"writer-{number}", committed) for number in range(3)]
     ended = value = 0
     while ended < TRANSACTIONS:
         producer = chance.choice(producers)
@@ -94,7 +96,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
     kafka.start()
     try:
         create_topics(kafka.address, TOPIC, configs={"segment.bytes": str(SEGMENT_BYTES)})
-        committed = run_transactions(kafka, random.Random(SEED))
+        committed = run_transactions(kafka.address, random.Random(SEED))
         assert committed_records(kafka.address, len(committed)) == sorted(committed)
         assert kafka.stop() == kafka.clean_exit
     finally:

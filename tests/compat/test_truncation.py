@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.compat.clients.confluent import create_topics
 from tests.compat.clients.truncation import Librdkafka, Process, Watcher, franz, java
 from tests.kit.brokers import Broker, broker_under_test
+from tests.kit.isolated import dropped_later, killable
 
 READ, KEPT, NEW = 100, 50, 120
 SEGMENT = "00000000000000000000.log"
@@ -34,9 +35,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("franz")
 
 
-def produce(broker: Broker, name: str, count: int) -> None:
+@killable
+def produce(address: str, name: str, count: int) -> None:
     """Records of the same size, each in a batch of its own."""
-    producer = Producer({"bootstrap.servers": broker.address, "acks": "all", "batch.num.messages": 1, "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": address, "acks": "all", "batch.num.messages": 1, "linger.ms": 0})
+    dropped_later(producer)
     for number in range(count):
         producer.produce("t", f"{name}{number:03d}".encode(), partition=0)
     assert producer.flush(60) == 0
@@ -55,15 +58,14 @@ def test_a_consumer_notices_that_the_log_was_truncated(client: str, tmp_path: Pa
     if client == "franz-go" and shutil.which("go") is None:
         pytest.skip("no Go")
     with broker_under_test(tmp_path) as broker:
-        admin = AdminClient({"bootstrap.servers": broker.address})
-        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
-        produce(broker, "old", READ)
+        create_topics(broker.address, "t")
+        produce(broker.address, "old", READ)
         with CLIENTS[client](broker, built) as watcher:
             assert [watcher.next() for _ in range(READ)] == [("read", at, f"old{at:03d}") for at in range(READ)]
             broker.kill()
             lose_the_end(broker)
             broker.start()
-            produce(broker, "new", NEW)
+            produce(broker.address, "new", NEW)
             said = watcher.next()
             if said[0] == "truncated":
                 assert said[1] in (KEPT, -1), "librdkafka does not say where"

@@ -9,20 +9,21 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Iterator, Sequence
-from functools import partial
 from random import Random
 from typing import Any
-
-import confluent_kafka as ck
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
 from kafkalite.net.peer import Peer
 from kafkalite.records import Builder, batches
+from tests.compat.clients.confluent import Delivery, Outgoing, RecordProducer
 from tests.kit.checker import DAMAGED, History, Partition
+from tests.kit.isolated import ANSWER_S, CLOSE_S, Isolated
 from tests.kit.server import ALL, NOW_MS, fetch_request, fetched, outcomes, produce_request
 
 DEPTH = 16  # open requests: too few to fill the write buffer, where calls could overtake each other
 BATCH_RECORDS_MAX = 8
+IDEMPOTENT_AT_ONCE = 10
+IDEMPOTENT_OPEN_MAX = 500
 VALUE_BYTES_MAX = 400
 BY_NAME = 12  # the last version of Produce that names topics
 FILLER = bytes(32 + number % 95 for number in range(2 * VALUE_BYTES_MAX))
@@ -192,7 +193,7 @@ class Tail:
 
 
 class IdempotentSender(threading.Thread):
-    """librdkafka with idempotence: one record at a time, until `finish`.
+    """librdkafka with idempotence, in a process that can be killed: some records at a time, until `finish`.
 
     Arguments:
         address, topic, partitions: where to.
@@ -205,60 +206,65 @@ class IdempotentSender(threading.Thread):
     ) -> None:
         super().__init__(name="idempotent")
         self.history = history or History()
-        self._first = first
+        self._numbers = itertools.count(first)
+        self.sent = 0
         self.acks = 0
         self.errors: list[str] = []
         self.failure: BaseException | None = None
         self._topic = topic
         self._partitions = partitions
         self._ending = threading.Event()
-        self._producer = ck.Producer(
-            {
-                "bootstrap.servers": address,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 1,
-                "batch.num.messages": 5,
-                "reconnect.backoff.ms": 5,
-                "reconnect.backoff.max.ms": 50,
-                "retry.backoff.ms": 5,
-                "retry.backoff.max.ms": 50,
-                "log_level": 2,
-            }
-        )
+        self._giving_up = threading.Event()
+        self._settings = {
+            "bootstrap.servers": address,
+            "enable.idempotence": True,
+            "acks": "all",
+            "linger.ms": 1,
+            "batch.num.messages": 5,
+            "reconnect.backoff.ms": 5,
+            "reconnect.backoff.max.ms": 50,
+            "retry.backoff.ms": 5,
+            "retry.backoff.max.ms": 50,
+        }
 
     def run(self) -> None:
         try:
-            for number in itertools.count(self._first):
-                if self._ending.is_set() or self.errors:
-                    break
-                self._send(number)
-            if self._producer.flush(60.0):
-                self.errors.append("not answered at the end")
+            with Isolated(RecordProducer, self._settings) as producer:
+                while not self._ending.is_set() and not self.errors:
+                    self._note(producer.send(self._topic, self._next(), 0.001))
+                    while self.sent - self.acks > IDEMPOTENT_OPEN_MAX and not self.errors and not self._ending.is_set():
+                        self._note(producer.poll(0.05))
+                if self._giving_up.is_set():
+                    producer.purge()
+                left, delivered = producer.flush(60.0)
+                self._note(delivered)
+                if left:
+                    self.errors.append("not answered at the end")
         except BaseException as failure:
             self.failure = failure
             raise
 
-    def _send(self, number: int) -> None:
-        partition = (self._topic, number % self._partitions)
-        self.history.sent("idempotent", partition, [number])
-        noted = partial(self._delivered, number)
-        self._producer.produce(self._topic, value_of(number), partition=partition[1], on_delivery=noted)
-        self._producer.poll(0.001 if number % 10 == 0 else 0)
-        while number - self._first - self.acks > 500 and not self.errors and not self._ending.is_set():
-            self._producer.poll(0.05)
+    def _next(self) -> list[Outgoing]:
+        found = []
+        for number in itertools.islice(self._numbers, IDEMPOTENT_AT_ONCE):
+            index = number % self._partitions
+            self.history.sent("idempotent", (self._topic, index), [number])
+            found.append(Outgoing(number, value_of(number), partition=index))
+        self.sent += len(found)
+        return found
 
-    def _delivered(self, number: int, error: ck.KafkaError | None, message: ck.Message) -> None:
-        if error is not None:
-            self.errors.append(f"{number}: {error}")
-        else:
-            self.acks += 1
-            self.history.acknowledged([number], message.offset())
+    def _note(self, delivered: Sequence[Delivery]) -> None:
+        for each in delivered:
+            if each.error:
+                self.errors.append(f"{each.number}: {each.error}")
+            else:
+                self.acks += 1
+                self.history.acknowledged([each.number], each.offset)
 
     def give_up(self) -> None:
         """End without an answer to everything."""
+        self._giving_up.set()
         self._ending.set()
-        self._producer.purge()
         self._leave()
 
     def finish(self) -> None:
@@ -269,6 +275,5 @@ class IdempotentSender(threading.Thread):
         assert self.errors == []
 
     def _leave(self) -> None:
-        self.join(90.0)
+        self.join(ANSWER_S + 2 * CLOSE_S)  # a process that hangs is killed before that
         assert not self.is_alive()
-        del self._producer  # or it goes on to connect

@@ -4,44 +4,59 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import closing
 
 import confluent_kafka as ck
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from tests.compat.clients.model import Deadline
 from tests.kit.checker import History, Partition
+from tests.kit.isolated import Isolated
 from tests.kit.load import number_of
 
 READ_S = 120.0
+READ_RECORDS = 10_000
 Reader = Callable[[str, str, Sequence[Partition], History], None]
 
 
 def read_by_librdkafka(name: str, address: str, partitions: Sequence[Partition], history: History) -> None:
-    """Read all partitions from the beginning to the end, checking CRCs, as reader `name`."""
-    settings = {
-        "bootstrap.servers": address,
-        "group.id": "never-joined",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "check.crcs": True,
-        "log_level": 2,
-    }
+    """Read all partitions from the beginning to the end, checking CRCs, as reader `name`; in a process of its own."""
+    settings = {"bootstrap.servers": address, "enable.partition.eof": True, "check.crcs": True}
     history.reading(name, partitions)
     left = set(partitions)
     deadline = Deadline(f"{name}: all of {partitions}", READ_S)
-    with closing(ck.Consumer(settings)) as consumer:
-        consumer.assign([ck.TopicPartition(topic, index, 0) for topic, index in partitions])
+    with Isolated(NumberReader, settings, dict.fromkeys(partitions, 0)) as reader:
         while left:
-            for message in consumer.consume(1000, deadline.left(1.0)):
-                place = (message.topic(), message.partition())
-                error = message.error()
-                if error is None:
-                    history.read(name, place, message.offset(), number_of(message.value()))
-                elif error.code() == ck.KafkaError._PARTITION_EOF:
-                    left.discard(place)
-                else:
-                    raise ck.KafkaException(error)
+            found, ended = reader.read(READ_RECORDS, deadline.left(1.0))
+            for place, offset, number in found:
+                history.read(name, place, offset, number)
+            left -= ended
+
+
+class NumberReader:
+    """librdkafka's consumer of numbered records, for `Isolated`."""
+
+    def __init__(self, settings: dict[str, object], offsets: dict[Partition, int]) -> None:
+        never = {"group.id": "never-joined", "enable.auto.commit": False, "log_level": 2}
+        self._consumer = ck.Consumer({**never, **settings})
+        self._consumer.assign([ck.TopicPartition(*place, offset) for place, offset in offsets.items()])
+
+    def read(self, count: int, timeout_s: float) -> tuple[list[tuple[Partition, int, int]], set[Partition]]:
+        """Place, offset and number of at most `count` records, and the partitions that ended. Raises KafkaException."""
+        found, ended = [], set()
+        for message in self._consumer.consume(count, timeout_s):
+            place = (message.topic(), message.partition())
+            error = message.error()
+            if error is None:
+                found.append((place, message.offset(), number_of(message.value())))
+            elif error.code() == ck.KafkaError._PARTITION_EOF:
+                ended.add(place)
+            else:
+                raise ck.KafkaException(error)
+        return found, ended
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
 
 
 def read_by_aiokafka(name: str, address: str, partitions: Sequence[Partition], history: History) -> None:

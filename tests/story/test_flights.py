@@ -8,19 +8,18 @@ itself must find nothing wrong there.
 from __future__ import annotations
 
 import asyncio
-import functools
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
-import confluent_kafka as ck
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from tests.compat.clients.confluent import create_topics
+from tests.compat.clients.confluent import Delivery, Outgoing, RecordProducer, create_topics
 from tests.compat.clients.model import Deadline
 from tests.compat.clients.python import KafkaConsumer
 from tests.compat.clients.python import TopicPartition as PythonTopicPartition
@@ -28,6 +27,7 @@ from tests.compat.disk import batches_on_disk
 from tests.kit import jvm
 from tests.kit.brokers import AGAINST, Broker, broker_under_test
 from tests.kit.flights import FLIGHTS, Acknowledged, Flight, Landed, flights, judge, today
+from tests.kit.isolated import Isolated
 
 TOPIC = "flights"
 PARTITIONS = 12
@@ -35,6 +35,8 @@ IN_FLIGHT_MIN = 1_000
 # So many may be unacknowledged: enough for the kill to hit many requests, few enough to stay in the client's buffer.
 IN_FLIGHT_MAX = 20_000
 STORY_S = 300.0
+FLUSH_S = 200.0  # less than a call of an isolated client may take
+AT_ONCE = 200  # flights that are handed to the producer together
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka.*"),
@@ -43,12 +45,13 @@ pytestmark = [
 
 
 class Tower:
-    """Sends flights and notes what is acknowledged."""
+    """Sends flights and notes what is acknowledged; its producer runs in a process that can be killed."""
 
     def __init__(self, address: str) -> None:
         self.acknowledged = Acknowledged(FLIGHTS)
         self.sent = 0
         self.errors: list[str] = []
+        self._waiting: list[Outgoing] = []
         settings = {
             "bootstrap.servers": address,
             "compression.type": "lz4",
@@ -57,45 +60,58 @@ class Tower:
             "linger.ms": 5,
             "partitioner": "murmur2_random",
             "reconnect.backoff.max.ms": 200,
-            "log_level": 2,
         }
-        self._producer = ck.Producer(settings)
+        self._producer = Isolated(RecordProducer, settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.close()
 
     @property
     def in_flight(self) -> int:
         return self.sent - self.acknowledged.count
 
     def send(self, flight: Flight) -> None:
-        """Hand it to the producer; waits for acknowledgements while too many are in flight."""
-        noted = functools.partial(self._delivered, flight.row)
-        self._producer.produce(TOPIC, flight.value, flight.key, on_delivery=noted, timestamp=flight.timestamp_ms)
-        self.sent += 1
-        self._producer.poll(0)
-        deadline = Deadline("room for more flights", STORY_S)
+        """Hand it to the producer, with others; waits for acknowledgements while too many are in flight."""
+        self._waiting.append(Outgoing(flight.row, flight.value, flight.key, timestamp_ms=flight.timestamp_ms))
+        if len(self._waiting) == AT_ONCE:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        self._note(self._producer.send(TOPIC, self._waiting))
+        self.sent += len(self._waiting)
+        self._waiting.clear()
+        deadline = Deadline("acknowledgements of flights", STORY_S)
         while self.in_flight >= IN_FLIGHT_MAX:
-            self._producer.poll(deadline.left(0.1))
+            self._note(self._producer.poll(deadline.left(0.1)))
 
-    def _delivered(self, row: int, error: ck.KafkaError | None, message: ck.Message) -> None:
-        if error is not None:
-            self.errors.append(f"flight {row}: {error}")
-        else:
-            self.acknowledged.note(row, message.partition(), message.offset())
+    def _note(self, delivered: Sequence[Delivery]) -> None:
+        for each in delivered:
+            if each.error:
+                self.errors.append(f"flight {each.number}: {each.error}")
+            else:
+                self.acknowledged.note(each.number, each.partition, each.offset)
 
-    def hear(self) -> None:
-        """Take in every acknowledgement that has arrived."""
-        while self._producer.poll(0):
-            pass
+    def note_arrived(self) -> None:
+        """Note every acknowledgement that has arrived."""
+        while delivered := self._producer.poll(0):
+            self._note(delivered)
 
     def land_all(self) -> None:
         """Wait until all are acknowledged."""
-        assert self._producer.flush(STORY_S) == 0, "flights in the air"
+        self._hand_over()
+        left, delivered = self._producer.flush(FLUSH_S)
+        self._note(delivered)
+        assert left == 0, "flights in the air"
         assert self.errors == []
 
 
 def kill_in_full_flight(broker: Broker, tower: Tower) -> None:
     """SIGKILL while many are on their way; those that the broker acknowledged before it died are counted first."""
     broker.kill()
-    tower.hear()
+    tower.note_arrived()
     assert tower.in_flight >= IN_FLIGHT_MIN, "nothing to lose: the kill proves nothing"
     broker.start()
 
@@ -104,16 +120,16 @@ def test_a_year_of_flights(tmp_path: Path) -> None:
     schedule = flights() if AGAINST == "kafkalite" else today(flights())
     with broker_under_test(tmp_path / "broker") as broker:
         make_topic(broker)
-        tower = Tower(broker.address)
         kills = [FLIGHTS // 3, 2 * FLIGHTS // 3]
-        for flight in schedule:
-            tower.send(flight)
-            if kills and tower.acknowledged.count >= kills[0]:
-                broker.freeze()  # wherever it is; flights pile up, however fast it was
-                if tower.in_flight > IN_FLIGHT_MAX // 2:
-                    kills.pop(0)
-                    kill_in_full_flight(broker, tower)
-        tower.land_all()
+        with Tower(broker.address) as tower:
+            for flight in schedule:
+                tower.send(flight)
+                if kills and tower.acknowledged.count >= kills[0]:
+                    broker.freeze()  # wherever it is; flights pile up, however fast it was
+                    if tower.in_flight > IN_FLIGHT_MAX // 2:
+                        kills.pop(0)
+                        kill_in_full_flight(broker, tower)
+            tower.land_all()
         assert kills == []
         assert tower.acknowledged.count == FLIGHTS
         ends = ends_of(tower.acknowledged)

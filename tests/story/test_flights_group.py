@@ -6,23 +6,24 @@ living group, which no other broker does: it must say so.
 
 from __future__ import annotations
 
-import functools
+import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
-import confluent_kafka as ck
 import pytest
 from click.testing import CliRunner
 
 from kafkalite.cli.main import main
-from tests.compat.clients.confluent import create_topics
+from tests.compat.clients.confluent import Delivery, Outgoing, RecordProducer, create_topics
 from tests.compat.clients.members import AIO, EAGER, PYTHON, REFUSED, Crowd, Member, Seen, Wish
 from tests.compat.group_kit import committed, doomed, lost_sockets, objects, one_line, places
 from tests.kit.brokers import AGAINST, Broker, broker_under_test
-from tests.kit.flights import FLIGHTS, Flight, flights, today
+from tests.kit.flights import FLIGHTS, flights, today
+from tests.kit.isolated import Isolated
 
 TOPIC = "flights"
 GROUP = "controllers"
@@ -30,6 +31,8 @@ PARTITIONS = 12
 PLACES = places(TOPIC, PARTITIONS)
 JULY = datetime(2013, 7, 1, tzinfo=UTC)
 STORY_S = 300.0
+FLUSH_S = 200.0  # less than a call of an isolated client may take
+AT_ONCE = 1_000  # flights that are handed to the producer together
 SETTINGS = {"group.min.session.timeout.ms": "500"}
 SESSION_MS = 60_000  # longer than any broker needs to come back; who is killed has a short one
 
@@ -56,23 +59,31 @@ class Departures:
             "partitioner": "murmur2_random",
             "queue.buffering.max.messages": FLIGHTS,
             "reconnect.backoff.max.ms": 200,
-            "log_level": 2,
         }
-        self._producer = ck.Producer(settings)
+        self._producer = Isolated(RecordProducer, settings)  # in a process that can be killed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.close()
 
     def send(self, count: int) -> None:
-        """The next so many; returns at once."""
-        for _, flight in zip(range(count), self._schedule, strict=False):
-            noted = functools.partial(self._noted, flight)
-            self._producer.produce(TOPIC, flight.value, flight.key, timestamp=flight.timestamp_ms, on_delivery=noted)
+        """The next so many; returns once the producer has them."""
+        left = itertools.islice(self._schedule, count)
+        while some := [Outgoing(f.row, f.value, f.key, -1, f.timestamp_ms) for f in itertools.islice(left, AT_ONCE)]:
+            self._note(self._producer.send(TOPIC, some))
 
-    def _noted(self, flight: Flight, error: ck.KafkaError | None, message: ck.Message) -> None:
-        assert error is None, error
-        self.landed[Seen(TOPIC, message.partition(), message.offset())] = self._hour[flight.row]
+    def _note(self, delivered: Sequence[Delivery]) -> None:
+        for each in delivered:
+            assert each.error == "", each.error
+            self.landed[Seen(TOPIC, each.partition, each.offset)] = self._hour[each.number]
 
     def land(self) -> Hours:
         """Wait until all that were sent are acknowledged; where all of them are until now."""
-        assert self._producer.flush(STORY_S) == 0, "flights in the air"
+        left, delivered = self._producer.flush(FLUSH_S)
+        self._note(delivered)
+        assert left == 0, "flights in the air"
         return self.landed
 
 
@@ -134,8 +145,7 @@ def assert_delivered(history: list[Seen], wanted: Hours, hours: Hours) -> None:
 def test_a_year_of_flights_for_a_group(tmp_path: Path) -> None:
     with broker_under_test(tmp_path / "broker", SETTINGS) as broker, lost_sockets():
         create_topics(broker.address, TOPIC, partitions=PARTITIONS, configs={"retention.ms": "-1"})
-        with Crowd(broker.address) as crowd:
-            departures = Departures(broker.address)
+        with Crowd(broker.address) as crowd, Departures(broker.address) as departures:
             radar = Radar(crowd)
             a_member_dies(crowd, departures, radar, tmp_path / "history")
             one_joins(crowd, departures, radar)

@@ -8,6 +8,7 @@ import signal
 
 import confluent_kafka as ck
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.kit import isolated
 from tests.kit.isolated import HUNG, Isolated, closed_later, killable
@@ -115,3 +116,19 @@ def test_functions_share_a_process_and_a_killed_one_is_replaced() -> None:
     os.kill(first, signal.SIGKILL)
     isolated._functions[0]._process.join()
     assert process_of(3)[1] != first
+
+
+@killable
+def consumer_closes() -> str:
+    """Create a consumer in the isolated process."""
+    consumer = ck.Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 2})
+    closed_later(consumer.close)
+    return type(consumer).__name__
+
+
+def test_librdkafka_clients_are_created_in_isolated_processes_only() -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+    for cls in (ck.Producer, ck.Consumer, AdminClient):
+        with pytest.raises(AssertionError, match="process that can be killed"):
+            cls(settings)
+    assert consumer_closes() == "Consumer"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -190,6 +192,96 @@ class GroupConsumer:
 
     def close(self) -> None:
         """Leave the group."""
+        self._consumer.close()
+
+
+class Outgoing(NamedTuple):
+    """A record on its way to a broker; `number` names it in its `Delivery`."""
+
+    number: int
+    value: bytes
+    key: bytes | None = None
+    partition: int = -1  # chosen by the partitioner
+    timestamp_ms: int = 0
+
+
+class Delivery(NamedTuple):
+    """What became of a record; `error` is "" for an acknowledged one."""
+
+    number: int
+    partition: int
+    offset: int
+    error: str
+
+
+class RecordProducer:
+    """A producer for `Isolated`: each call returns what was delivered since the one before."""
+
+    def __init__(self, settings: dict[str, object]) -> None:
+        self._producer = ck.Producer({"log_level": QUIET, **settings})
+        self._delivered: list[Delivery] = []
+
+    def _note(self, number: int, error: ck.KafkaError | None, message: ck.Message) -> None:
+        text = "" if error is None else str(error)
+        self._delivered.append(Delivery(number, message.partition(), -1 if error else message.offset(), text))
+
+    def _new(self) -> list[Delivery]:
+        found, self._delivered = self._delivered, []
+        return found
+
+    def send(self, topic: str, records: Sequence[Outgoing], wait_s: float = 0.0) -> list[Delivery]:
+        """Queue records, then wait up to `wait_s` seconds for deliveries. Raises BufferError, KafkaException."""
+        for each in records:
+            noted = partial(self._note, each.number)
+            self._producer.produce(
+                topic, each.value, each.key, each.partition, on_delivery=noted, timestamp=each.timestamp_ms
+            )
+            self._producer.poll(0)
+        self._producer.poll(wait_s)
+        return self._new()
+
+    def poll(self, wait_s: float) -> list[Delivery]:
+        """Wait up to `wait_s` seconds for deliveries."""
+        self._producer.poll(wait_s)
+        return self._new()
+
+    def flush(self, timeout_s: float) -> tuple[int, list[Delivery]]:
+        """Wait until all are delivered; how many are not."""
+        left = self._producer.flush(timeout_s)
+        return left, self._new()
+
+    def purge(self) -> None:
+        """Give up what is not delivered."""
+        self._producer.purge()
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions the topic has, as a broker says."""
+        return len(self._producer.list_topics(topic, DEADLINE_S).topics[topic].partitions)
+
+    def close(self) -> None:
+        """The producer ends with its process."""
+
+
+class PartitionReader:
+    """A consumer of partitions that it is given, without a group, for `Isolated`."""
+
+    def __init__(self, settings: dict[str, object], offsets: dict[tuple[str, int], int]) -> None:
+        never = {"group.id": "never-joined", "enable.auto.commit": False, "log_level": QUIET}
+        self._consumer = ck.Consumer({**never, **settings})
+        self._consumer.assign([ck.TopicPartition(*place, offset) for place, offset in offsets.items()])
+
+    def add(self, topic: str, partition: int, offset: int) -> None:
+        """Read one more partition from an offset on."""
+        self._consumer.incremental_assign([ck.TopicPartition(topic, partition, offset)])
+
+    def consume(self, count: int, timeout_s: float) -> tuple[list[Record], list[ck.KafkaError]]:
+        """At most `count` records, and errors."""
+        messages = self._consumer.consume(count, timeout_s)
+        errors = [message.error() for message in messages if message.error() is not None]
+        return [record_of(message) for message in messages if message.error() is None], errors
+
+    def close(self) -> None:
+        """Close the consumer."""
         self._consumer.close()
 
 

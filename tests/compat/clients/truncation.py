@@ -18,6 +18,7 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.kit import jvm
+from tests.kit.isolated import Isolated
 
 DEADLINE_S = 60.0
 FRANZ = Path(__file__).with_name("franz")
@@ -68,7 +69,23 @@ class Process(Watcher):
 
 
 class Librdkafka(Watcher):
-    """confluent-kafka."""
+    """confluent-kafka, in a process that can be killed."""
+
+    def __init__(self, address: str, reset: str) -> None:
+        self._watching = Isolated(TruncationReader, address, reset)
+
+    def next(self) -> tuple[str, int, str]:
+        said: tuple[str, int, str] = self._watching.next()
+        return said
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watching.close()
+
+
+class TruncationReader:
+    """librdkafka's consumer of one partition, for `Isolated`."""
 
     def __init__(self, address: str, reset: str) -> None:
         settings = {"bootstrap.servers": address, "group.id": "watch", "auto.offset.reset": reset}
@@ -76,6 +93,7 @@ class Librdkafka(Watcher):
         self._consumer.assign([TopicPartition("t", 0, 0)])
 
     def next(self) -> tuple[str, int, str]:
+        """As `Watcher.next`."""
         while True:
             message = self._consumer.poll(DEADLINE_S)
             assert message is not None, "nothing in time"
@@ -88,9 +106,8 @@ class Librdkafka(Watcher):
                 assert "truncation" in error.str(), error
                 return "truncated", -1, ""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close the consumer."""
         self._consumer.close()
 
 
