@@ -156,7 +156,7 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
 def asked_to_end(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     """An event that the first of the signals sets; `REPEATED_S` later they have their default effect.
 
-    Not by `loop.add_signal_handler`: a start that recovers for a minute would hear neither signal before its end. For
+    Not by `loop.add_signal_handler`: a start that recovers for a minute would handle no signal before its end. For
     the same reason the handler itself ends the process when the loop could not restore the default effect in time.
     """
     asked = asyncio.Event()

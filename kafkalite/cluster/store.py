@@ -40,7 +40,7 @@ class ClusterStore:
 
     Arguments:
         session: an open session with the coordination service.
-        clock: tells when notifications expire, and begins the transactions of long deletions.
+        clock: the time at which notifications expire; it begins the transactions of long deletions.
     """
 
     def __init__(self, session: Coordination, clock: Clock) -> None:

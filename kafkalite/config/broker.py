@@ -280,8 +280,8 @@ def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
 def parse_dynamic_values(texts: Mapping[str, str]) -> dict[str, Value]:
     """The values of settings by request; raises ConfigError.
 
-    Settings of security are accepted, unlike in a file: a client configures brokers of any kind, and is not told by a
-    start that fails. They have no effect.
+    Settings of security are accepted, unlike in a file: a client configures brokers of any type, and no
+    start can fail for it. They have no effect.
     """
     values: dict[str, Value] = {}
     for name, text in texts.items():

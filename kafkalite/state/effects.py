@@ -54,7 +54,7 @@ class CancelTimer(NamedTuple):
 
 
 class ResolvePatterns(NamedTuple):
-    """Find the topics that match each pattern of a consumer group; tell by `patterns_resolved` or `patterns_failed`.
+    """Find the topics that match patterns of a consumer group; ends with `patterns_resolved` or `patterns_failed`.
 
     Arguments:
         internal: whether internal topics match, too.

@@ -4,7 +4,7 @@ Laws:
 1. After a clean end only checkpoints and file ends are read; the batches are believed.
 2. Otherwise every batch from the recovery point's segment on is checked; the log ends before the first bad one.
 3. Nothing below the recovery point is cut; an index that is missing or insane is built again from the batches.
-4. What was dropped is told, never silent. What overlaps, or lies behind missing offsets that were not synced, is set
+4. What was dropped is logged. What overlaps, or lies behind missing offsets that were not synced, is set
    aside, not removed: the earlier segment is believed, as nothing is acknowledged as synced beyond a removal or a cut
    that is not on the disk itself.
 5. Producers and transactions are those of the newest snapshot that can be believed and of every batch behind it.

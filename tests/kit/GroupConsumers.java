@@ -187,7 +187,7 @@ public class GroupConsumers {
             try {
                 consumer.commitSync(wanted);
                 tell(name, "committed");
-            } catch (CommitFailedException refused) {
+            } catch (CommitFailedException | RebalanceInProgressException refused) {
                 tell(name, "refused", refused.getMessage());
             }
         }
