@@ -34,7 +34,7 @@ CLASSIC = (
     Key("group.initial.rebalance.delay.ms", INT, 3000, "How long an empty group waits for more members."),
     Key("group.max.size", INT, INT_MAX, "Members of a group.", low=1),
     Key("kafkalite.group.member.memory.max.bytes", LONG, 268_435_456,
-        "Memory for the members of all classic groups and the member ids given out: 1 KiB each and their metadata.",
+        "Memory for all members of the classic protocol and the member ids given out: 1 KiB each and their metadata.",
         low=1),
 )  # fmt: skip
 CONSUMER = (

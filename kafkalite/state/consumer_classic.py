@@ -31,6 +31,7 @@ from kafkalite.state.classic_requests import (
 )
 from kafkalite.state.consumer_classic_table import TRANSITIONS, Ask, standing
 from kafkalite.state.consumer_core import JOIN, REBALANCE, SYNC, GroupsCore, Heard
+from kafkalite.state.consumer_memory import memory_of_member
 from kafkalite.state.consumer_patterns import Watch
 from kafkalite.state.consumer_requests import MigrationPolicy, Refused
 from kafkalite.state.consumer_state import ConsumerGroup, Draft
@@ -162,7 +163,10 @@ class ClassicMembers(GroupsCore):
             return Joined(KafkaErrorCode.MEMBER_ID_REQUIRED, fresh_member_id(request))
         draft, member_id = Draft(before), request.member_id or fresh_member_id(request)
         replaced = _admit(draft, request, member_id, subscription)
-        after = _described(membership.metadata_of(draft.group, member_id), request, subscription)
+        known = membership.metadata_of(draft.group, member_id)
+        after = _described(known, request, subscription)
+        if not self.memory.accepts(memory_of_member(after) - memory_of_member(known)):
+            raise Refused(KafkaErrorCode.GROUP_MAX_SIZE_REACHED, "Members of groups occupy all memory they may.")
         new_names, new_pattern = membership.note(draft, after)
         owned = self._owned(subscription)
         heard = Heard(member_id, request.session_timeout_ms, owned, new_names, new_pattern, replaced)

@@ -21,6 +21,7 @@ from kafkalite.state.consumer_target import refresh_epoch, refresh_target, subsc
 from kafkalite.state.effects import Effects, Now, ResolvePatterns
 from kafkalite.state.embedded_protocol import UNREADABLE, EmbeddedProtocol
 from kafkalite.state.group_records import CONSUMER
+from kafkalite.state.member_memory import ShardMemory
 from kafkalite.state.sessions import look_at_ms
 
 __all__ = ["JOIN", "REBALANCE", "SESSION", "SYNC", "GroupsCore", "Heard", "ToClassic"]
@@ -58,6 +59,7 @@ class GroupsCore:
         embedded: how members of the classic protocol are understood.
 
     Attributes:
+        memory: counts the memory of members of the classic protocol; set to that of the shard before the first record.
         to_classic: set by whoever can make a classic group of one whose last member of the consumer protocol has gone.
     """
 
@@ -78,6 +80,7 @@ class GroupsCore:
         self._readers = ConsumerReaders()
         self._topics_version = 0  # grows with each change of topics
         self._calms: dict[str, Calm] = {}
+        self.memory = ShardMemory()
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
         """What holds for a group."""

@@ -16,6 +16,7 @@ from kafkalite.state.classic_group import Group as ClassicGroup
 from kafkalite.state.classic_members import Member as ClassicMember
 from kafkalite.state.consumer_classic import ClassicMembers
 from kafkalite.state.consumer_core import JOIN, REBALANCE, SESSION, SYNC, Heard
+from kafkalite.state.consumer_memory import growth_by, memory_of_group
 from kafkalite.state.consumer_patterns import NEVER, Watch, take_over
 from kafkalite.state.consumer_reconciliation import MemberState
 from kafkalite.state.consumer_requests import (
@@ -234,6 +235,7 @@ class ConsumerGroups(ClassicMembers):
             deleted = self.groups.pop(group_id, None)
             if deleted is not None:
                 self._readers.forget(deleted)
+                self.memory.charge(-memory_of_group(deleted))
             self._watches.pop(group_id, None)
             return
         group = self.groups.get(group_id)
@@ -241,6 +243,7 @@ class ConsumerGroups(ClassicMembers):
             if isinstance(record, ConsumerGroupTombstone):
                 return
             group = self.groups[group_id] = ConsumerGroup(group_id)
+        self.memory.charge(growth_by(group, record))
         group.apply(self._readers.follow(group, record))
 
 

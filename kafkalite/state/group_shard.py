@@ -84,6 +84,7 @@ class GroupShard:
     ) -> None:
         self.classic = ClassicGroups(classic, ShardMemory(memory))
         self.consumers = consumers
+        consumers.memory = self.classic.memory
         bounds = RegisteredSettings(classic.session_min_ms, classic.session_max_ms, classic.members_max)
         self.registered = RegisteredGroups(bounds, consumers.topics, self)
         self.kinds = GroupKinds(self.classic, consumers, self.registered)

@@ -1,4 +1,4 @@
-"""Bound on the memory that members of classic groups occupy by JoinGroup, over all shards of a broker.
+"""Bound on the memory that members of the classic protocol occupy by JoinGroup, over all shards of a broker.
 
 Counted are members and the member ids that the broker has given out (KIP-394): `MEMBER_BYTES` each, plus their strings
 and the metadata of their protocols. Apache Kafka has no such bound.
