@@ -1,7 +1,9 @@
 """One request that touches as much as a frame can name (B6, B7), and many such requests at once (B3)."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
+from perf.checks import VerificationError
 from perf.loads.base import Turn
 from perf.loads.durable import BOTH
 from perf.loads.fairness import wire
@@ -131,6 +133,19 @@ class DeleteGroups(Hostile):
         return group_names("deleted", turn, turn.scaled(5_000, 250))
 
 
+class UnknownTags(Hostile):
+    """Five requests with unknown tags, each on a connection of its own: kafkalite closes it, Apache Kafka answers."""
+
+    def __init__(self) -> None:
+        super().__init__("unknown-tags", "Metadata with 3 million unknown tags (14 MB)")
+
+    def attack(self, turn: Turn, client: Client) -> None:
+        request = wire.tagged_metadata(turn.scaled(3_000_000, 100_000))
+        for _ in range(5):
+            with Client(turn.broker) as other, suppress(VerificationError, ConnectionError):
+                other.call(request)
+
+
 def _many_names(turn: Turn) -> list[str]:
     return topic_names("unknown", turn, turn.scaled(100_000, 5_000))
 
@@ -198,8 +213,5 @@ LOADS = (
         "list-offsets-100000", "ListOffsets of 100,000 partitions, all but one unknown",
         lambda turn: wire.list_offsets(_parts_of_one(turn)), _one_partition,
     ),
-    Frame(
-        "unknown-tags", "Metadata with 3 million unknown tags (14 MB)",
-        lambda turn: wire.tagged_metadata(turn.scaled(3_000_000, 100_000)),
-    ),
+    UnknownTags(),
 )  # fmt: skip
