@@ -12,7 +12,6 @@ Laws:
    up to a bound, so that one that a later record replaces is never decoded: that is most of a log of commits.
 """
 
-import gc
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,7 @@ from kafkalite.clock import Clock, Offload, Outcome, Timer
 from kafkalite.cluster.cold import ColdReads
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.reads import read
+from kafkalite.collection import PAUSE
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.records import Batch, BatchError, Record
@@ -66,32 +66,6 @@ class Region(Protocol):
     """A run of bytes in a file."""
 
     def read(self) -> bytes: ...
-
-
-class _Collector:
-    """The garbage collector, which rests while anything is loading (law 3)."""
-
-    def __init__(self) -> None:
-        self._loading = 0
-        self._was_on = False
-
-    def rest(self) -> None:
-        if not self._loading:
-            self._was_on = gc.isenabled()
-            gc.disable()
-        self._loading += 1
-
-    def go_on(self) -> None:
-        self._loading -= 1
-        if self._loading:
-            return
-        if gc.get_freeze_count():  # `serve` has frozen what it began with; in a process of others nothing is frozen
-            gc.freeze()
-        if self._was_on:
-            gc.enable()
-
-
-COLLECTOR = _Collector()
 
 
 class Loads:
@@ -172,7 +146,7 @@ class Loading:
         self._begun = True
         self._offset = self._partition.log_start_offset
         self._end = self._partition.high_watermark
-        COLLECTOR.rest()
+        PAUSE.begin()
         self._next()
 
     def stop(self) -> None:
@@ -195,7 +169,7 @@ class Loading:
 
     def _leave(self) -> None:
         if self._begun:
-            COLLECTOR.go_on()
+            PAUSE.end()
         self._loads.ended(self)
 
     def _next(self, brought: Outcome | None = None) -> None:

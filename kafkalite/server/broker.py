@@ -27,6 +27,7 @@ from kafkalite.cluster.producer_ids import ProducerIds
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.cluster.store import ClusterStore
 from kafkalite.cluster.topics import Refusal, Topics, applying
+from kafkalite.collection import PAUSE
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import not_in_force
 from kafkalite.config.keys import SettingValue, setting_texts
@@ -171,7 +172,11 @@ class Broker:
             self.logs.lock()
             await self._open_store()
             await self._agree_on_identity()
-            await self._recover()
+            PAUSE.begin()
+            try:
+                await self._recover()
+            finally:
+                PAUSE.end()
             self._serve(loop)
             self._coordinate(OFFSETS.name)
             await self._listen(loop, inherited)

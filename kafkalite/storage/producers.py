@@ -31,13 +31,18 @@ def snapshot_path(directory: str, offset: int) -> str:
     return os.path.join(directory, names.file_name(offset, names.SNAPSHOT))
 
 
-def load_snapshot(disk: Disk, directory: str, limit: int, state: ProducerState) -> int:
+def load_snapshot(
+    disk: Disk, directory: str, limit: int, state: ProducerState, offsets: Sequence[int] | None = None
+) -> int:
     """Put the newest snapshot at or below `limit` into `state`; answer its offset, 0 where there is none.
 
     Those above `limit` and those that do not read are removed. Raises OSError.
+
+    Arguments:
+        offsets: of the snapshots in the directory, the newest last; it is listed without them.
     """
     state.clear()
-    for offset in reversed(snapshot_offsets(disk, directory)):
+    for offset in reversed(snapshot_offsets(disk, directory) if offsets is None else offsets):
         path = snapshot_path(directory, offset)
         if offset <= limit:
             try:

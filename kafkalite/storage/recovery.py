@@ -108,6 +108,7 @@ class Recovery:
         self._disk = place.disk
         self._producers = ProducerState()
         self._producers_from = 0
+        self._snapshots: list[int] = []  # offsets of those in the directory when it was listed
 
     def run(self) -> Log:
         """The log. Raises RecoveryError, OSError."""
@@ -116,7 +117,9 @@ class Recovery:
         if not segments:  # one is made with the directory: this was never finished, or its files are gone
             raise RecoveryError(f"{place.directory}: has no segment")
         believed = producer_states.readable_until(segments, OFFSET_MAX if place.clean else place.recovery_point)
-        self._producers_from = producer_states.load_snapshot(self._disk, place.directory, believed, self._producers)
+        self._producers_from = producer_states.load_snapshot(
+            self._disk, place.directory, believed, self._producers, self._snapshots
+        )
         epochs = self._epochs(segments)
         kept = self._reach_log_start(self._check(segments))
         log = Log(
@@ -135,12 +138,12 @@ class Recovery:
         """The segments in the directory, after finishing or removing what unfinished work left behind."""
         disk, directory = self._disk, self.place.directory
         try:
-            swap.finish(disk, directory, self.place.config)
+            present = swap.finish(disk, directory, self.place.config)
         except swap.SwapError as error:
             raise RecoveryError(str(error)) from error
         bases: list[tuple[int, str]] = []
         others: list[tuple[int, str]] = []
-        for name in disk.list(directory):
+        for name in present:
             if name.endswith(WORK_SUFFIXES):
                 disk.remove(os.path.join(directory, name))
             elif (found := names.parse_file_name(name)) is not None:
@@ -150,6 +153,7 @@ class Recovery:
             if suffix in SEGMENT_SUFFIXES and base not in known:
                 disk.remove(os.path.join(directory, names.file_name(base, suffix)))
         aborts = {base for base, suffix in others if suffix == names.TXN_INDEX}
+        self._snapshots = sorted(base for base, suffix in others if suffix == names.SNAPSHOT)
         return [self._segment(base, base in aborts) for base in sorted(known)]
 
     def _segment(self, base_offset: int, aborts: bool) -> Segment:
@@ -366,7 +370,8 @@ class Recovery:
         if self._producers_from > log.log_end_offset:
             log.active.transactions.truncate(log.log_end_offset)
             producer_states.rebuild(log.disk, log.directory, log.segments, log.log_end_offset, self._producers)
-        producer_states.remove_stray(log.disk, log.directory, log.bases())
+        if len(self._snapshots) > 1:
+            producer_states.remove_stray(log.disk, log.directory, log.bases())
         log.producers = self._producers
 
 

@@ -62,15 +62,18 @@ def remove(segment: Segment) -> None:
                 segment.disk.remove(name + stage)
 
 
-def finish(disk: Disk, directory: str, config: TopicConfig) -> None:
-    """At start: finish every swap that was ready, remove what was not. Raises SwapError, OSError.
+def finish(disk: Disk, directory: str, config: TopicConfig) -> list[str]:
+    """At start: finish every swap that was ready, remove what was not. Returns the names in the directory afterwards.
+
+    Raises SwapError, OSError.
 
     A `.swap` at or above a `.cleaned` was not ready: the renames of step 2 had not come to their end. An empty one is
     none of ours and replaces nothing.
     """
-    work = work_files(disk.list(directory))
+    present = disk.list(directory)
+    work = work_files(present)
     if not work:
-        return
+        return present
     unready = _unready(work)
     for base in ready(work):
         if not _would_empty(disk, directory, base):
@@ -83,6 +86,7 @@ def finish(disk: Disk, directory: str, config: TopicConfig) -> None:
         else:
             disk.remove(name + stage)
     disk.sync_dir(directory)
+    return disk.list(directory)
 
 
 def _would_empty(disk: Disk, directory: str, base: int) -> bool:

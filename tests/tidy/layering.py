@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.tidy.imports import imports
 
 # Open to all rooms but those of CLOSED; among themselves in this order.
-OPEN = ("_version", "errors", "model", "metrics", "clock", "slicing", "config")
+OPEN = ("_version", "errors", "model", "metrics", "clock", "slicing", "collection", "config")
 CLOSED = {"state": ("errors", "model"), "_speedups": ("errors",)}
 
 ALLOWED: dict[str, tuple[str, ...]] = {
