@@ -97,8 +97,8 @@ class Host(Protocol):
     @property
     def tables(self) -> ClusterTables: ...
 
-    def topic_changed(self, topic: TopicImage) -> None: ...
-    def topic_gone(self, name: str) -> None: ...
+    def topic_changed(self, topic: TopicImage, done: Callable[[Outcome], object]) -> None: ...
+    def topic_gone(self, name: str, done: Callable[[Outcome], object]) -> None: ...
 
 
 class Gather:
@@ -271,10 +271,10 @@ class Topics:
             raise RefusedError(KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED, f"'{name}' is an internal topic.")
         topic = self._existing(name)
 
-        self._store.delete_topic(topic, applying(partial(self._host.topic_gone, name), settle))
+        self._store.delete_topic(topic, applying_later(partial(self._host.topic_gone, name), settle))
 
     def _kept(self, topic: TopicImage, settle: Settle) -> Callable[[int], None]:
-        return applying(partial(self._host.topic_changed, topic), settle)
+        return applying_later(partial(self._host.topic_changed, topic), settle)
 
     # Deciding.
 
@@ -426,6 +426,22 @@ def applying(apply: Callable[[], None], settle: Settle) -> Callable[[int], None]
         if not error:
             attempt(apply, settle)
         settle(Refusal(error, reason_of(error)) if error else None)
+
+    return kept
+
+
+def applying_later(apply: Callable[[Callable[[Outcome], object]], None], settle: Settle) -> Callable[[int], None]:
+    """As `applying`; `apply` may take several loop iterations, and calls what it is given with its outcome."""
+
+    def applied(outcome: Outcome) -> None:
+        attempt(outcome.result, settle)
+        settle(None)
+
+    def kept(error: int) -> None:
+        if error:
+            settle(Refusal(error, reason_of(error)))
+        else:
+            attempt(partial(apply, applied), settle)
 
     return kept
 

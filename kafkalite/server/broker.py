@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kafkalite._speedups.file import Disk
 from kafkalite._speedups.framing import Connection
 from kafkalite._speedups.heartbeats import Heartbeats
-from kafkalite.clock import LoopClock, Random, SystemRandom, ThreadOffload
+from kafkalite.clock import LoopClock, Outcome, Random, SystemRandom, ThreadOffload, outcome_of
 from kafkalite.cluster.cold import ColdReads
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.internal import OFFSETS
@@ -399,17 +399,23 @@ class Broker:
         """What the cluster is now."""
         return self.tables.image
 
-    def topic_changed(self, topic: TopicImage) -> None:
-        """A topic is new or was changed, durably."""
+    def topic_changed(self, topic: TopicImage, done: Callable[[Outcome], object] = Outcome.result) -> None:
+        """A topic is new or was changed, durably; `done` is called once it is hosted so."""
+
+        def hosted(outcome: Outcome) -> None:
+            done(outcome_of(self._topic_hosted, (topic,)) if outcome.error is None else outcome)
+
+        self.hosting.apply(topic, hosted)
+
+    def _topic_hosted(self, topic: TopicImage) -> None:
         self.tables.put(topic)
-        self.hosting.apply(topic)
         self._coordinate(topic.name)
 
-    def topic_gone(self, name: str) -> None:
-        """A topic was deleted, durably."""
+    def topic_gone(self, name: str, done: Callable[[Outcome], object] = Outcome.result) -> None:
+        """A topic was deleted, durably; `done` is called once its files are on their way out."""
         self.tables.remove(name)
         self.descriptions.forget(name)
-        self.hosting.drop(name)
+        self.hosting.drop(name, done)
         if self._coordinates:
             self.group_coordinator.topic_gone(name)
 
@@ -451,7 +457,7 @@ class Broker:
             for line in not_in_force(self.config.dynamic_default if all_brokers else self.config.dynamic, texts):
                 LOGGER.warning("%s", line)
             self.config = BrokerConfig(self.config.static, default, own)
-            self.hosting.configure(self.config, self.tables.topics.values())
+            self.hosting.configure(self.config, self.tables.topics)
             self.listening.configure(self.config)
             self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms
             self._tell_groups()

@@ -8,7 +8,7 @@ directory and no partition that stays offline.
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.image import TopicImage
@@ -145,34 +145,80 @@ class Hosting:
             name, name, self._logs.describe_directory(directory),
         )  # fmt: skip
 
-    def apply(self, topic: TopicImage) -> None:
-        """Host a new topic, or take over what changed of one: configs, more partitions."""
+    def apply(self, topic: TopicImage, done: Callable[[Outcome], object] = Outcome.result) -> None:
+        """Host a new topic, or take over what changed of one: configs, more partitions. Of thousands of partitions in
+        slices; no client sees new partitions before all of them are hosted.
+
+        Arguments:
+            done: called with the outcome. No other change of the topic may begin before.
+        """
         known = self._replicas.find(topic.name, topic.topic_id, by_id=True)
-        if isinstance(known, int):
-            self._create_each(self._hosted(topic).partitions)
-            return
-        known.config = self._config.topic_config(topic.configs)
-        for partition in known.partitions:
-            partition.configure(known.config)
-        added = [self._partition(known, topic, index) for index in range(len(known.partitions), len(topic.partitions))]
+        steps = self._hosting(topic) if isinstance(known, int) else self._changing(known, topic)
+        self._slicer.run(grouped(steps), done)
+
+    def _hosting(self, topic: TopicImage) -> Steps:
+        config = self._config
+        hosted = HostedTopic(topic.name, topic.topic_id, config.topic_config(topic.configs))
+        for index in range(len(topic.partitions)):
+            hosted.partitions.append(self._partition(hosted, topic, index))
+            yield
+        self._replicas.add(hosted)
+        if config is not self._config:  # changed meanwhile, for the topics that were hosted then
+            yield from self._configuring(hosted, topic)
+        self._create_each(hosted.partitions)
+
+    def _changing(self, known: HostedTopic, topic: TopicImage) -> Steps:
+        yield from self._configuring(known, topic)
+        added = []
+        for index in range(len(known.partitions), len(topic.partitions)):
+            added.append(self._partition(known, topic, index))
+            yield
+        for partition in added if added and added[0].config is not known.config else ():
+            partition.configure(known.config)  # changed meanwhile
         known.partitions.extend(added)
         self._create_each(added)
 
-    def drop(self, name: str) -> None:
-        """Stop hosting a topic and delete its files in the background."""
-        for partition in self._replicas.remove(name).partitions:
-            if partition.log is not None:
-                self._logs.delete(partition.log)
-            elif self._creations.drop(partition):
-                continue
-            elif (name, partition.index) not in self.left_alone:
-                self._logs.delete_refused(name, partition.index, partition.config.file_delete_delay_ms)
+    def _configuring(self, known: HostedTopic, topic: TopicImage) -> Steps:
+        known.config = self._config.topic_config(topic.configs)
+        for partition in known.partitions:
+            partition.configure(known.config)  # the newest, also where another change goes on beside this one
+            yield
 
-    def configure(self, config: BrokerConfig, topics: Iterable[TopicImage]) -> None:
-        """Put changed broker settings into force; topics follow where they set nothing themselves."""
+    def drop(self, name: str, done: Callable[[Outcome], object] = Outcome.result) -> None:
+        """Stop hosting a topic at once, and delete its files in the background.
+
+        Arguments:
+            done: called with the outcome once all directories are renamed, of thousands in slices. No topic of this
+                name may be hosted before.
+        """
+        self._slicer.run(grouped(self._dropping(self._replicas.remove(name).partitions)), done)
+
+    def _dropping(self, partitions: Iterable[Partition]) -> Steps:
+        for partition in partitions:
+            self._drop(partition)
+            yield
+
+    def _drop(self, partition: Partition) -> None:
+        if partition.log is not None:
+            self._logs.delete(partition.log)
+        elif not self._creations.drop(partition) and (partition.topic, partition.index) not in self.left_alone:
+            self._logs.delete_refused(partition.topic, partition.index, partition.config.file_delete_delay_ms)
+
+    def configure(self, config: BrokerConfig, topics: Mapping[str, TopicImage]) -> None:
+        """Put changed broker settings into force; topics follow where they set nothing themselves.
+
+        Arguments:
+            topics: by name, as they are; looked at again for each slice.
+        """
         self._config = config
-        for topic in topics:
-            self.apply(topic)
+        self._slicer.run(grouped(self._configuring_all(topics)), Outcome.result)
+
+    def _configuring_all(self, topics: Mapping[str, TopicImage]) -> Steps:
+        for name in list(topics):
+            topic = topics.get(name)
+            known = self._replicas.find(name, b"", by_id=False)
+            if topic is not None and not isinstance(known, int) and known.topic_id == topic.topic_id:
+                yield from self._configuring(known, topic)
 
     def open_log(self, partition: Partition, opened: Callable[[Log | int], None]) -> None:
         """Create the files of a partition where there are none, before those of partitions without appends, and open

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from kafkalite.clock import Outcome
 from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
 from kafkalite.cluster.topics import MorePartitions, NewTopic, Refusal, Topics
 from kafkalite.config.broker import BrokerConfig
@@ -48,16 +49,19 @@ class Cluster:
         self.random = SeededRandom(1)
         self.store = HeldStore()
         self.topics = Topics(self, self.store)
+        self.applied: Callable[[Callable[[Outcome], object]], object] = lambda done: done(Outcome())
 
     @property
     def image(self) -> ClusterImage:
         return self.tables.image
 
-    def topic_changed(self, topic: TopicImage) -> None:
+    def topic_changed(self, topic: TopicImage, done: Callable[[Outcome], object]) -> None:
         self.tables.put(topic)
+        self.applied(done)
 
-    def topic_gone(self, name: str) -> None:
+    def topic_gone(self, name: str, done: Callable[[Outcome], object]) -> None:
         self.tables.remove(name)
+        self.applied(done)
 
     def create(self, *asked: NewTopic, validate_only: bool = False) -> list[Refusal | None]:
         return self._outcomes(lambda then: self.topics.create(list(asked), validate_only=validate_only, then=then))
@@ -278,3 +282,34 @@ def test_a_request_for_too_many_partitions_is_refused_whole(cluster: Cluster) ->
     assert code(cluster.grow(MorePartitions("a", 10_003))) == KafkaErrorCode.POLICY_VIOLATION
     assert len(cluster.image.topics["a"].partitions) == 2
     assert cluster.grow(MorePartitions("a", 5)) == [None]
+
+
+def test_a_change_ends_once_it_is_applied(cluster: Cluster) -> None:
+    """The files of a deleted topic go in slices: a topic of the same name is not created in between."""
+    assert cluster.create(NewTopic("t")) == [None]
+    held: list[Callable[[Outcome], object]] = []
+    cluster.applied = held.append
+    ended: list[str] = []
+    cluster.topics.delete(["t"], then=lambda outcomes: ended.append(f"deleted {outcomes}"))
+    new = [NewTopic("t")]
+    cluster.topics.create(new, validate_only=False, then=lambda outcomes: ended.append(f"created {outcomes}"))
+    assert cluster.store.finish() == "delete t"
+    assert (ended, cluster.store.held, "t" in cluster.image.topics) == ([], [], False)
+    held.pop()(Outcome())
+    assert ended == ["deleted [None]"] and cluster.store.finish() == "create t"
+    held.pop()(Outcome())
+    assert ended == ["deleted [None]", "created [None]"]
+
+
+def test_a_change_that_cannot_be_applied_is_refused_and_the_next_one_begins(cluster: Cluster) -> None:
+    held: list[Callable[[Outcome], object]] = []
+    cluster.applied = held.append
+    ended: list[int] = []
+    cluster.topics.create([NewTopic("t")], validate_only=False, then=lambda outcomes: ended.append(code(outcomes)))
+    cluster.store.finish()
+    cluster.topics.delete(["t"], then=lambda outcomes: ended.append(code(outcomes)))
+    with pytest.raises(ZeroDivisionError):
+        held.pop()(Outcome(error=ZeroDivisionError()))
+    assert ended == [KafkaErrorCode.UNKNOWN_SERVER_ERROR] and cluster.store.finish() == "delete t"
+    held.pop()(Outcome())
+    assert ended == [KafkaErrorCode.UNKNOWN_SERVER_ERROR, 0]

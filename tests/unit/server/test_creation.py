@@ -3,12 +3,11 @@
 import contextlib
 import errno
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kafkalite.clock import Outcome
 from kafkalite.cluster.append import Append
 from kafkalite.cluster.image import PartitionImage, TopicImage
 from kafkalite.cluster.partition import Partition
@@ -128,20 +127,20 @@ def open_segments(data: Path) -> list[str]:
     return sorted(path.parent.name for path in found if path.suffix == ".log" and data in path.parents)
 
 
-def test_an_append_before_the_creation_is_queued_creates_the_files_once(rig: Rig) -> None:
-    def busy() -> Generator[None, None, None]:
-        partitions = rig.host("t", 3)
-        rig.append(partitions[1])
-        rig.append(partitions[2])
-        rig.settle()
-        rig.hosting.drop("t")
-        rig.append(rig.host("t", 3, topic_id=2)[1])
-        rig.settle()
-        assert rig.directories >= {"t-1"}
-        yield
-
-    rig.slicer.run(busy(), Outcome.result)
-    assert sorted(rig.settle()) == [(0, 0)]
+def test_an_append_before_the_creation_is_queued_creates_the_files_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_each, late = rig.hosting._create_each, list[list[Partition]]()
+    monkeypatch.setattr(rig.hosting, "_create_each", lambda partitions: late.append(list(partitions)))
+    partitions = rig.host("t", 3)
+    rig.append(partitions[1])
+    rig.append(partitions[2])
+    rig.settle()
+    rig.hosting.drop("t")
+    rig.append(rig.host("t", 3, topic_id=2)[1])
+    assert rig.settle()[-1:] == [(0, 0)] and rig.directories >= {"t-1"}
+    for queued in late:
+        create_each(queued)
     rig.pause()
     rig.pause()
     assert {name for name in rig.directories if not name.endswith("-delete")} == {"t-0", "t-1", "t-2"}

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from kafkalite.slicing import Slicer
 from kafkalite.storage.manager import LogManager
 from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
 from kafkalite.testing.disk import FaultyDisk
+from tests.kit.costly_clock import CostlyClock
 from tests.kit.server import LZ4, batch, compressible, idempotent
 
 STORAGE = KafkaErrorCode.KAFKA_STORAGE_ERROR
@@ -296,3 +298,34 @@ def test_a_waiter_is_woken_once_by_whatever_comes_first(rig: Rig) -> None:
     waiter.wake()
     rig.clock.advance(10_000)
     assert woken == ["now"] and rig.clock.timers == 0 and not rig.partition.fetch_waiters
+
+
+def test_a_large_topic_is_hosted_changed_and_dropped_in_slices(rig: Rig) -> None:
+    """No step of it keeps the loop from its clients; nothing of a new topic is seen before all of it is hosted."""
+    rig.hosting._slicer = Slicer(CostlyClock(rig.clock), reraise)
+    image = TopicImage("large", bytes(15) + b"L", (PartitionImage((1,), (1,), 1, 0),) * 500, {})
+    ended: list[str] = []
+
+    def iterations(count: int) -> None:
+        for _ in range(count):
+            rig.clock.advance(20)  # each look at the costly clock takes a millisecond
+
+    rig.hosting.apply(image, lambda outcome: ended.append("hosted"))
+    iterations(2)
+    assert isinstance(rig.replicas.find("large", b"", by_id=False), int) and ended == []
+    iterations(100)
+    hosted = rig.replicas.find("large", b"", by_id=False)
+    assert not isinstance(hosted, int) and len(hosted.partitions) == 500 and ended == ["hosted"]
+    grown = replace(image, partitions=image.partitions * 2, configs={"max.message.bytes": "5000"})
+    rig.hosting.apply(grown, lambda outcome: ended.append("grown"))
+    iterations(2)
+    assert len(hosted.partitions) == 500 and ended == ["hosted"]
+    rig.hosting.configure(BrokerConfig({"log.retention.ms": "7000"}), {"large": grown})
+    iterations(300)
+    assert len(hosted.partitions) == 1_000 and ended == ["hosted", "grown"]
+    assert {(one.config.max_message_bytes, one.config.retention_ms) for one in hosted.partitions} == {(5_000, 7_000)}
+    rig.hosting.drop("large", lambda outcome: ended.append("dropped"))
+    assert hosted.partitions[-1].error == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "at once"
+    assert ended == ["hosted", "grown"]
+    iterations(300)
+    assert ended == ["hosted", "grown", "dropped"]
