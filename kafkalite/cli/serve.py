@@ -26,6 +26,7 @@ from kafkalite._speedups.allocator import keep_freed
 from kafkalite._version import VERSION
 from kafkalite.cli.collector import Collector
 from kafkalite.cli.failure import fail
+from kafkalite.collection import PAUSE
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.files import StaticConfig, load
 from kafkalite.config.keys import ConfigError
@@ -137,8 +138,12 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
         asked.set()
 
     broker.on_failed = failed
-    await broker.start(inherited=inherited)
-    Collector().install()
+    PAUSE.begin()  # up to the freeze: the first collection behind a start would walk all that was loaded
+    try:
+        await broker.start(inherited=inherited)
+        Collector().install()
+    finally:
+        PAUSE.end()
     try:
         say_ready(broker)
         notifier.ready(f"accepting on {broker.address}")
