@@ -18,6 +18,8 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+_NUMBER = re.compile(r"[0-9]{1,19}")
+_TOPIC_ID = re.compile(r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?")
 
 Key = tuple[str, int]  # topic and partition
 Offsets = dict[Key, int]
@@ -48,7 +50,7 @@ def _write(disk: Disk, path: str, lines: list[str], sync: bool) -> None:
 
 
 def _number(path: str, text: str, highest: int) -> int:
-    if not re.fullmatch(r"[0-9]{1,19}", text) or int(text) > highest:
+    if not _NUMBER.fullmatch(text) or int(text) > highest:
         raise BadCheckpoint(f"{path}: {text[:40]!r} is not a number from 0 to {highest}")
     return int(text)
 
@@ -110,7 +112,7 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
         text = disk.read_bytes(path).decode(errors="replace")
     except FileNotFoundError:
         return None
-    found = re.fullmatch(r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?", text)
+    found = _TOPIC_ID.fullmatch(text)
     if found is None:
         raise BadCheckpoint(f"{path}: not a version and a topic id")
     return base64.urlsafe_b64decode(found[1] + "==")

@@ -9,7 +9,6 @@ Laws:
 
 import itertools
 import logging
-import os
 
 from kafkalite._speedups.file import Disk, File
 from kafkalite._speedups.index import InsaneIndex, OffsetIndex, TimeIndex
@@ -79,7 +78,7 @@ class Segment(SegmentCore):
 
     def path(self, suffix: str) -> str:
         """Where one of its files is now."""
-        return os.path.join(self.directory, names.file_name(self.base_offset, suffix) + self.suffix)
+        return f"{self.directory}/{self.base_offset:020d}{suffix}{self._suffix}"
 
     def create(self) -> "Segment":
         """Make an empty file, or empty the one a failed roll left. Raises OSError."""
