@@ -8,9 +8,16 @@ import gc
 
 
 class CollectionPause:
-    """Nested pauses of the collector, all on the loop's thread; the last one to end restores it."""
+    """Nested pauses of the collector, all on the loop's thread; the last one to end restores it.
+
+    Attributes:
+        freezes: whether the end of a pause freezes what was loaded. Only `serve` sets it: a program that embeds a
+            broker has its own objects and cycles. `gc.get_freeze_count` would say so, too, but counts all frozen objects
+            one by one: 650 ms of the loop where 50 empty shards are loaded beside 5,000 topics.
+    """
 
     def __init__(self) -> None:
+        self.freezes = False
         self._pauses = 0
         self._was_on = False
 
@@ -22,11 +29,11 @@ class CollectionPause:
         self._pauses += 1
 
     def end(self) -> None:
-        """Collect again, where it was on before. In a process of our own, what was loaded is frozen."""
+        """Collect again, where it was on before; freeze what was loaded if `freezes`."""
         self._pauses -= 1
         if self._pauses:
             return
-        if gc.get_freeze_count():  # `serve` has frozen what it began with; in a process of others nothing is frozen
+        if self.freezes:
             gc.freeze()
         if self._was_on:
             gc.enable()

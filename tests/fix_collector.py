@@ -9,12 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkalite.collection import PAUSE
+
 
 @pytest.fixture
 def collector_restored() -> Iterator[None]:
     """The collector of the test process is afterwards as it was."""
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     yield
+    PAUSE.freezes = False
     gc.unfreeze()
     gc.set_threshold(*thresholds)
     gc.callbacks[:] = callbacks

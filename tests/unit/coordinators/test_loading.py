@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.cli.collector import Collector
 from kafkalite.cluster.append import Append, OwnAppend
 from kafkalite.coordinators.loading import Loading
 from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommitValue, write
@@ -354,18 +355,27 @@ def test_a_commit_of_a_life_is_there_in_the_next_one(tmp_path: Path) -> None:
     assert rig.now(offsets_of("g")) == {("t", 0): 5, ("t", 1): 5, ("t", 2): 5}
 
 
+@pytest.mark.usefixtures("collector_restored")
 @pytest.mark.parametrize("ours", [False, True])
-def test_what_was_loaded_is_frozen_in_a_process_that_froze_its_start(tmp_path: Path, ours: bool) -> None:
+def test_what_was_loaded_is_frozen_in_a_process_with_our_collector(tmp_path: Path, ours: bool) -> None:
     """Else the first collection behind the load looks at all of it; in the process of others nothing is frozen."""
     rig = Rig(tmp_path, groups)
     put(rig, [stored(f"g{at}", 5) for at in range(500)])
     if ours:
-        gc.freeze()
+        Collector().install()
     before = gc.get_freeze_count()
-    try:
-        rig.load()
-        frozen = gc.get_freeze_count() - before
-    finally:
-        gc.unfreeze()
+    rig.load()
+    frozen = gc.get_freeze_count() - before
     assert rig.now(offsets_of("g499")) == {("t", 0): 5}
     assert frozen > 500 if ours else frozen == before == 0
+
+
+def test_the_end_of_a_load_does_not_count_frozen_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`gc.get_freeze_count` walks all of them: 13 ms for each of 50 shards beside 5,000 topics."""
+    counted: list[int] = []
+    count = gc.get_freeze_count
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(count()))
+    rig = Rig(tmp_path, groups, partitions=50)
+    rig.load()
+    assert rig.now(offsets_of("g")) == {}
+    assert not counted
