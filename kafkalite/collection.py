@@ -12,8 +12,8 @@ class CollectionPause:
 
     Attributes:
         freezes: whether the end of a pause freezes what was loaded. Only `serve` sets it: a program that embeds a
-            broker has its own objects and cycles. `gc.get_freeze_count` would say so, too, but counts all frozen objects
-            one by one: 650 ms of the loop where 50 empty shards are loaded beside 5,000 topics.
+            broker has its own objects and cycles. `gc.get_freeze_count` would say so, too, but counts all frozen
+            objects one by one: 650 ms of the loop where 50 empty shards are loaded beside 5,000 topics.
     """
 
     def __init__(self) -> None:
