@@ -47,6 +47,5 @@ cdef class Connection(Frames):
     cdef readonly str peer_host, local_host, listener
     cdef readonly int peer_port, local_port
     cdef public bint authenticated
-    cdef public int slicing    # requests that are served in slices: no other one is parsed meanwhile
     cdef public object state
     cdef object remembered     # what the hub's Quick wants to know when the next request comes

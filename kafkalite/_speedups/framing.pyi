@@ -40,7 +40,6 @@ class Connection(Frames):
     local_port: int
     listener: str
     authenticated: bool
-    slicing: int
     state: Any
     def __init__(
         self, hub: Hub, listener: str = "", peer: tuple[str, int] = ..., local: tuple[str, int] = ...

@@ -8,8 +8,9 @@ No socket and no event loop are known here. Three drivers use this module (`_spe
 - A connection owns memory only for bytes it could not parse yet, and that memory grows with the bytes that arrived.
 - Replies leave in the order of their requests, however they are completed.
 - Above `unsent_bytes_max`, `open_replies_max` or `requests_bytes_max` nothing is parsed or received. Before a
-  connection is authenticated one request at a time is served, and none behind one that is `slicing`: its answer would
-  be built beside the first one's, which comes before it in any case. Memory is shared (`_speedups.shares`).
+  connection is authenticated one request at a time is served, and none behind one that is served in slices: its
+  answer would be built beside the first one's, which leaves before it. Memory for requests is shared
+  (`_speedups.shares`).
 - A connection whose time is used up keeps what it has received, and goes on in a later loop iteration (`passes`).
 - A service that raises costs the connection it raised for, never the loop.
 - When the peer has closed its side, requests that were received are answered as long as nothing delays them. The
@@ -77,8 +78,6 @@ cdef class Frames(Answering):
             return True
         # A service may keep a copy of each request it has not answered: with none open, any size passes.
         if self.requests_bytes >= limits.requests_bytes_max or self.paused:
-            return True
-        if (<Connection> self).slicing:
             return True
         return self.pending > 0 and not (<Connection> self).authenticated
 
@@ -404,7 +403,7 @@ cdef class Frames(Answering):
         return runs
 
     def touch(self):
-        """Have a pass visit this connection: its peer takes bytes again, it was authenticated, or `slicing` ended."""
+        """Have a pass visit this connection: its peer takes bytes again, or it was authenticated."""
         self.hub.note(self)
 
     cpdef eof(self):

@@ -10,7 +10,7 @@ cdef class Answering(Visited):
     cdef readonly Py_ssize_t unsent, requests_bytes
     cdef Py_ssize_t pinned_bytes   # of requests that pin their frame, and those that a driver charges
     cdef int pending               # requests that are not answered
-    cdef bint paused               # no further request is served: one is being read in steps, in order
+    cdef int paused                # requests that are decoded or served in slices: no other one is parsed meanwhile
 
 
 cdef class Reply:

@@ -99,13 +99,16 @@ cdef class Reply:
         self.finish(0)
 
     cpdef pause(self):
-        """Serve no further request of this connection until `resume`. To be called while this request is served."""
-        self.connection.paused = True
+        """Serve no further request of this connection until `resume`; each call needs one.
+
+        Called while this request is received, it also counts as request memory until then.
+        """
+        self.connection.paused += 1
 
     cpdef resume(self, bint pinned):
         """Serve the requests behind this one; `pinned`: what `pause` kept of it counts until it is answered."""
         cdef Answering connection = self.connection
-        connection.paused = False
+        connection.paused -= 1
         if self.pins and not pinned and not self.answered and not connection.closed:
             self.pins = False
             connection.pinned_bytes -= self.request_size

@@ -94,21 +94,17 @@ class Call:
         self.answer(response)
         self.broker.slicer.run(emptied_request(self.large), Outcome.result)
 
-    def in_order(self, steps: Steps, objects: int, then: Callable[[Any], object]) -> None:
-        """As `in_slices` for changes; later requests of the connection are served when `steps` has returned."""
+    def append_in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object]) -> None:
+        """As `in_slices` for changes by appending: what `steps` appended is written before `then` is called."""
         if objects <= OBJECTS_MAX and self.large is None:
             then(finish(steps))
             return
-        self.reply.pause()
-        self.in_slices(self._resuming(steps), objects, then, changes=True)
+        self.in_slices(self._flushing(steps), objects, then, changes=True)
 
-    def _resuming(self, steps: Steps) -> Steps:
-        try:
-            result = yield from steps
-            self.broker.replicas.flush()  # no pass writes what was appended
-            return result
-        finally:
-            self.reply.resume(pinned=False)
+    def _flushing(self, steps: Steps) -> Steps:
+        result = yield from steps
+        self.broker.replicas.flush()  # no pass writes what was appended
+        return result
 
     def in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object], *, changes: bool = False) -> None:
         """Run a generator of this request, in several loop iterations where it touches many objects.
@@ -126,7 +122,7 @@ class Call:
             then(finish(steps))
             return
         ended = self.later(partial(self._sliced, then))
-        self.connection.slicing += 1
+        self.reply.pause()
         job = self.broker.slicer.run(grouped(steps), ended)
         if not job.ended:
             self.reply.in_progress = True
@@ -134,8 +130,8 @@ class Call:
 
     def _sliced(self, then: Callable[[Any], object], outcome: Outcome) -> None:
         self.reply.on_gone = None
-        self.connection.slicing -= 1
-        self.reply.in_progress = False  # visits the connection, whose next request is parsed
+        self.reply.in_progress = False
+        self.reply.resume(pinned=False)
         then(outcome.result())
 
     def later(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:

@@ -109,7 +109,7 @@ def commit(version: int, shard: GroupShard, wanted: Commit, token: Token, now: N
 def commit_each(call: Call, request: OffsetCommitRequest) -> None:
     """Commit what exists of a request that is not in one piece."""
     objects = sum(1 + len(topic.partitions) for topic in request.topics)
-    call.in_order(committing(call, request, objects), objects, ended)
+    call.append_in_slices(committing(call, request, objects), objects, ended)
 
 
 def committing(call: Call, request: OffsetCommitRequest, objects: int) -> Generator[None, None, None]:

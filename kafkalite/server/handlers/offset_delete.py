@@ -28,7 +28,7 @@ def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteRespo
     if not request.group_id:
         return OffsetDeleteResponse(error_code=KafkaErrorCode.INVALID_GROUP_ID, topics=[])
     objects = sum(1 + len(topic.partitions) for topic in request.topics)
-    call.in_order(deletion(call, request, objects), objects, ended)
+    call.append_in_slices(deletion(call, request, objects), objects, ended)
     return None
 
 
