@@ -216,7 +216,7 @@ def encode_topic(node: TopicNode) -> bytes:
     if node.topic_id is not None:
         fields["topic_id"] = uuid_text(node.topic_id)
     for name, assignment in zip(("partitions", "adding_replicas", "removing_replicas"), node[1:], strict=True):
-        fields[name] = {str(partition): list(ids) for partition, ids in assignment.items()}
+        fields[name] = assignment  # JSON has the indexes as strings, tuples as lists
     return dump(fields)
 
 

@@ -27,3 +27,11 @@ def test_added_partitions_continue_the_round() -> None:
     whole = place([1, 2, 3], 6, 2, first_index=1, shift=0)
     later = place([1, 2, 3], 3, 2, first_index=1, shift=1, first_partition=3)
     assert [replicas[0] for replicas in whole[3:]] == [replicas[0] for replicas in later]
+
+
+@pytest.mark.parametrize("first_partition", [0, 4])
+def test_leaders_of_single_replicas_are_those_of_replicated_partitions(first_partition: int) -> None:
+    brokers = [9, 2, 5]
+    single = place(brokers, 7, 1, first_index=1, shift=2, first_partition=first_partition)
+    replicated = place(brokers, 7, 2, first_index=1, shift=2, first_partition=first_partition)
+    assert single == [replicas[:1] for replicas in replicated]
