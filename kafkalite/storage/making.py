@@ -237,15 +237,24 @@ def _clear(disk: Disk, directory: str) -> None:
         disk.remove(path)
 
 
-def open_created(disk: Disk, path: str, key: Key, config: TopicConfig) -> Log:
-    """The log of a created partition, empty, with its files open. Raises OSError."""
+def open_created(disk: Disk, path: str, key: Key, config: TopicConfig, leader_epoch: int | None = None) -> Log:
+    """The log of a created partition, empty, with its files open. Raises OSError.
+
+    Arguments:
+        leader_epoch: with which this process created the files; None: read from them, which takes as long as the rest.
+    """
     directory = os.path.join(path, names.directory_name(*key))
     segment = Segment(0, directory, disk, config)
     segment.file = disk.open(segment.path(names.LOG))
     segment.empty_indexes()
     path = os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT)
+    return Log(disk, directory, *key, config, [segment], _first_epoch(disk, path, leader_epoch))
+
+
+def _first_epoch(disk: Disk, path: str, leader_epoch: int | None) -> LeaderEpochCache:
+    if leader_epoch is not None:
+        return LeaderEpochCache(disk, path, [(leader_epoch, 0)])
     try:
-        epochs = LeaderEpochCache.load(disk, path)
+        return LeaderEpochCache.load(disk, path)
     except checkpoints.BadCheckpoint:  # the first append writes it
-        epochs = LeaderEpochCache(disk, path)
-    return Log(disk, directory, *key, config, [segment], epochs)
+        return LeaderEpochCache(disk, path)

@@ -93,6 +93,7 @@ class LogManager(LogDirectories):
         self._logs: dict[tuple[str, int], Log] = {}
         self._counts: Counter[str] = Counter()  # logs by directory, those under way included
         self.created: dict[tuple[str, int], str] = {}  # log directory of each partition with files and without a log
+        self._first_epochs: dict[tuple[str, int], int] = {}  # of created partitions, unless a start found them
         self.on_created_offline: Callable[[list[tuple[str, int]]], None] | None = None
         self.refused: dict[tuple[str, int], Refused] = {}
         self.strays: list[str] = []  # directories that earlier starts renamed
@@ -213,8 +214,10 @@ class LogManager(LogDirectories):
         def created(outcome: Outcome) -> None:
             if outcome.error is None:
                 for new in wanted:
-                    if new.key not in outcome.value:
-                        self._add_created(path, new.key, new.topic_id)
+                    key = new.key
+                    if key not in outcome.value:
+                        self._add_created(path, key, new.topic_id)
+                        self._first_epochs[key] = new.leader_epoch
             done(outcome)
 
         self._maker.create(path, wanted, created, self.many_files)
@@ -228,7 +231,7 @@ class LogManager(LogDirectories):
         """Look after a created partition as a log from now on. Raises OSError: it stays a created partition."""
         key = topic, partition
         path, topic_id = self.created[key], self.topic_ids[key]
-        log = open_created(self.disk, path, key, config)
+        log = open_created(self.disk, path, key, config, self._first_epochs.get(key))
         self.forget_created(key)
         self.topic_ids[key] = topic_id
         self.add(log)
@@ -237,6 +240,7 @@ class LogManager(LogDirectories):
     def forget_created(self, key: tuple[str, int]) -> str:
         """Look after a created partition no more, its files stay; returns its log directory."""
         path = self.created.pop(key)
+        self._first_epochs.pop(key, None)
         self.topic_ids.pop(key, None)
         self._counts[path] -= 1
         return path

@@ -13,6 +13,8 @@ from kafkalite.storage.making import NewPartition, create_files
 from kafkalite.storage.manager import LogManager
 from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
 from kafkalite.testing.disk import FaultyDisk
+from tests.unit.storage.damage import CONFIG
+from tests.unit.storage.test_manager import Kit
 
 TOPIC_ID = bytes(range(16))
 DIRECTORIES = 1_500  # above the recursion limit of Python
@@ -122,3 +124,23 @@ def test_partitions_wait_for_the_jobs_in_thousands_of_directories(tmp_path: Path
     offload.drain()
     assert [outcome.result() for outcome in outcomes] == [{}] and len(logs.created) == DIRECTORIES
     logs.unlock()
+
+
+def test_a_created_partition_is_opened_without_a_read_of_its_leader_epoch(tmp_path: Path) -> None:
+    """As first appends to thousands of partitions are opened on the loop; after a start the file is read."""
+    kit = Kit(tmp_path).open()
+    kit.manager.create(str(tmp_path), wanted(1), Outcome.result)
+    kit.offload.drain()
+    opened: list[str] = []
+    kit.disk.hook = lambda operation, path: opened.append(path) if operation == "open" else None
+    assert kit.manager.open_created("t", 0, CONFIG).epochs.entries == [(3, 0)]
+    assert opened == [str(tmp_path / "t-0/00000000000000000000.log")]
+
+
+def test_a_created_partition_keeps_its_leader_epoch_over_a_start(tmp_path: Path) -> None:
+    kit = Kit(tmp_path).open()
+    kit.manager.create(str(tmp_path), wanted(1), Outcome.result)
+    kit.offload.drain()
+    again = kit.restart()
+    assert again.manager.open_created("t", 0, CONFIG).epochs.entries == [(3, 0)]
+    again.manager.unlock()
