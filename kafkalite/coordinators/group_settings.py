@@ -1,9 +1,10 @@
 """What the machine of a shard of groups is made from: the broker's settings, those of single groups, and the topics."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Protocol
 
-from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
+from kafkalite.cluster.image import ClusterImage, ClusterTables
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.group import group_values
 from kafkalite.coordinators.embedded import Embedded
@@ -27,6 +28,8 @@ __all__ = ["GroupHost", "GroupSettings", "TopicsNow", "machine", "topics_of"]
 MINUTE_MS = 60_000
 Owned = ConsumerProtocolSubscription.TopicPartition
 Assigned = ConsumerProtocolAssignment.TopicPartition
+# Without the Python frame of `Topic(...)`: a member may be subscribed to thousands of topics.
+_topic: Callable[[tuple[bytes, str, int]], Topic] = partial(tuple.__new__, Topic)
 
 
 class GroupHost(Protocol):
@@ -52,16 +55,13 @@ class TopicsNow:
 
     def by_name(self, name: str) -> Topic | None:
         """The topic of this name, None where there is none."""
-        return seen(self._host.tables.topics.get(name))
+        topic = self._host.tables.topics.get(name)
+        return None if topic is None else _topic((topic.topic_id, topic.name, len(topic.partitions)))
 
     def by_id(self, topic_id: bytes) -> Topic | None:
         """The topic of this id, None where there is none."""
-        return seen(self._host.image.topics_by_id.get(topic_id))
-
-
-def seen(topic: TopicImage | None) -> Topic | None:
-    """A topic as the machines know it."""
-    return None if topic is None else Topic(topic.topic_id, topic.name, len(topic.partitions))
+        topic = self._host.image.topics_by_id.get(topic_id)
+        return None if topic is None else _topic((topic.topic_id, topic.name, len(topic.partitions)))
 
 
 class GroupSettings:

@@ -35,6 +35,7 @@ from kafkalite.state.consumer_memory import memory_of_member
 from kafkalite.state.consumer_patterns import Watch
 from kafkalite.state.consumer_requests import MigrationPolicy, Refused
 from kafkalite.state.consumer_state import ConsumerGroup, Draft
+from kafkalite.state.consumer_topics import SubscribedTopics
 from kafkalite.state.effects import Effects, Now, Token, answered
 from kafkalite.state.embedded_protocol import Subscription
 from kafkalite.state.group_records import CONSUMER, ClassicMemberMetadata, ConsumerGroupMemberMetadata
@@ -94,7 +95,7 @@ class ClassicMembers(GroupsCore):
         if error:
             return answered(token, Done(error))
         draft, watch = Draft(group), self._watches.get(request.group) or Watch()
-        self._refresh(draft, watch, now)
+        self._refresh(draft, SubscribedTopics(draft.group, self.topics), watch, now)
         self._watch(effects, draft.group, watch, now)
         effects.records += draft.records
         member = group.members[request.member_id]

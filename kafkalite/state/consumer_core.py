@@ -17,7 +17,8 @@ from kafkalite.state.consumer_reconciliation import MemberState, Situation, reco
 from kafkalite.state.consumer_requests import ConsumerGroupSettings, Refused, Topics
 from kafkalite.state.consumer_sessions import Calm, Session
 from kafkalite.state.consumer_state import INITIAL_EPOCH, ConsumerGroup, Draft
-from kafkalite.state.consumer_target import refresh_epoch, refresh_target, subscribed_ids
+from kafkalite.state.consumer_target import refresh_epoch, refresh_target
+from kafkalite.state.consumer_topics import SubscribedTopics
 from kafkalite.state.effects import Effects, Now, ResolvePatterns
 from kafkalite.state.embedded_protocol import UNREADABLE, EmbeddedProtocol
 from kafkalite.state.group_records import CONSUMER
@@ -93,19 +94,20 @@ class GroupsCore:
         unresolved = draft.group.members[member_id].subscribed_topic_regex not in {"", *draft.group.patterns}
         # a pattern that is still to be resolved starts an epoch when it is: one assignment instead of two
         bump = draft.group.epoch == INITIAL_EPOCH or heard.new_names or (heard.new_pattern and not unresolved)
-        self._refresh(draft, watch, now, bump=bump)
-        self._reconcile(effects, draft, heard, now)
+        topics = SubscribedTopics(draft.group, self.topics)
+        self._refresh(draft, topics, watch, now, bump=bump)
+        self._reconcile(effects, draft, topics, heard, now)
         if heard.replaced is not None:
             self._forget(effects, group_id, heard.replaced)
         self._keep_session(effects, (group_id, member_id), heard.session_ms, now)
         self._watch(effects, draft.group, watch, now)
 
-    def _refresh(self, draft: Draft, watch: Watch, now: Now, *, bump: bool = False) -> None:
+    def _refresh(self, draft: Draft, topics: SubscribedTopics, watch: Watch, now: Now, *, bump: bool = False) -> None:
         if bump or not watch.topics_seen:
-            refresh_epoch(draft, self.topics, bump=bump)
-        refresh_target(draft, self.topics, self._settings(draft.group.group_id), now)
+            refresh_epoch(draft, topics, bump=bump)
+        refresh_target(draft, topics, self._settings(draft.group.group_id), now)
 
-    def _reconcile(self, effects: Effects, draft: Draft, heard: Heard, now: Now) -> None:
+    def _reconcile(self, effects: Effects, draft: Draft, topics: SubscribedTopics, heard: Heard, now: Now) -> None:
         group, member_id = draft.group, heard.member_id
         resubscribed = heard.new_names or heard.new_pattern
         if group.is_reconciled(member_id) and not resubscribed:
@@ -114,7 +116,7 @@ class GroupsCore:
         situation = Situation(
             target_epoch=group.assignment_epoch,
             target=group.targets.get(member_id, {}),
-            subscribed=subscribed_ids(group, member_id, self.topics),
+            subscribed=topics.ids_of(member_id),
             resubscribed=resubscribed,
             owned=heard.owned,
             owners=group.owners,

@@ -15,6 +15,7 @@ from kafkalite.state.consumer_requests import (
     Topics,
 )
 from kafkalite.state.consumer_state import ConsumerGroup, Draft
+from kafkalite.state.consumer_topics import SubscribedTopics
 from kafkalite.state.group_records import (
     ConsumerGroupCurrentMemberAssignment,
     ConsumerGroupMemberMetadata,
@@ -177,7 +178,7 @@ def remove(draft: Draft, member_ids: Iterable[str], topics: Topics) -> None:
         _bury(draft, member_id)
     _forget_patterns(draft, dict.fromkeys(patterns))
     group = draft.group
-    draft.add(ConsumerGroupMetadata(group.group_id, group.epoch + 1, group.hash_topics(topics)))
+    draft.add(ConsumerGroupMetadata(group.group_id, group.epoch + 1, SubscribedTopics(group, topics).hash()))
 
 
 def _bury(draft: Draft, member_id: str) -> None:

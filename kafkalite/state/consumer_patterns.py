@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kafkalite.state.consumer_requests import ConsumerGroupSettings, Topics
 from kafkalite.state.consumer_state import ConsumerGroup, Draft
 from kafkalite.state.consumer_target import refresh_epoch
+from kafkalite.state.consumer_topics import SubscribedTopics
 from kafkalite.state.effects import Now
 from kafkalite.state.group_records import ConsumerGroupRegularExpression
 
@@ -73,4 +74,4 @@ def take_over(draft: Draft, found: Mapping[str, Collection[str]], version: int, 
         group_id = draft.group.group_id
         draft.add(ConsumerGroupRegularExpression(group_id, pattern, names, version, now.wall_ms))
     if draft.records:
-        refresh_epoch(draft, topics, bump=changed)
+        refresh_epoch(draft, SubscribedTopics(draft.group, topics), bump=changed)

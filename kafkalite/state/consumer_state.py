@@ -4,7 +4,6 @@ Laws: `apply` alone changes it, in life and in replay. A command that needs to s
 a `Draft`. Replay is lenient where Kafka's is: records of a compacted log may speak of members that are gone.
 """
 
-import hashlib
 from collections.abc import Callable
 from copy import copy
 from enum import Enum
@@ -12,7 +11,7 @@ from typing import Any
 
 from kafkalite.state.assignors import Assignment
 from kafkalite.state.consumer_reconciliation import MemberState
-from kafkalite.state.consumer_requests import JOIN_EPOCH, Topics
+from kafkalite.state.consumer_requests import JOIN_EPOCH
 from kafkalite.state.group_records import (
     ConsumerGroupCurrentMemberAssignment,
     ConsumerGroupMemberMetadata,
@@ -125,16 +124,6 @@ class ConsumerGroup:
     def subscribed_patterns(self) -> set[str]:
         """Answer all patterns that anybody in the group is subscribed to."""
         return {member.subscribed_topic_regex for member in self.members.values()} - {""}
-
-    def hash_topics(self, topics: Topics) -> int:
-        """Answer what changes when a subscribed topic comes, goes, grows or is made anew; 0 = there is none.
-
-        Kafka's own hash (KIP-1101) includes racks and is made otherwise: a group that comes from there gets a new
-        target assignment once.
-        """
-        found = sorted(topic for topic in map(topics.by_name, self.subscribed_topics()) if topic is not None)
-        digest = hashlib.blake2b(repr(found).encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "big", signed=True) if found else 0
 
     def apply(self, record: object) -> None:
         """Take over one record of this group."""

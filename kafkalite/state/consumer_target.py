@@ -8,8 +8,9 @@ for.
 from collections import Counter
 
 from kafkalite.state.assignors import ASSIGNORS, Assignment, MemberSpec
-from kafkalite.state.consumer_requests import ConsumerGroupSettings, Topics
+from kafkalite.state.consumer_requests import ConsumerGroupSettings
 from kafkalite.state.consumer_state import ConsumerGroup, Draft
+from kafkalite.state.consumer_topics import SubscribedTopics
 from kafkalite.state.effects import Now
 from kafkalite.state.group_records import (
     ConsumerGroupMetadata,
@@ -18,19 +19,19 @@ from kafkalite.state.group_records import (
     ConsumerGroupTargetAssignmentMetadata,
 )
 
-__all__ = ["assignor_of", "refresh_epoch", "refresh_target", "subscribed_ids"]
+__all__ = ["assignor_of", "refresh_epoch", "refresh_target"]
 
 
-def refresh_epoch(draft: Draft, topics: Topics, *, bump: bool) -> None:
+def refresh_epoch(draft: Draft, topics: SubscribedTopics, *, bump: bool) -> None:
     """Start a new group epoch where the command asks for one, or where the topics have changed."""
-    metadata_hash = draft.group.hash_topics(topics)
+    metadata_hash = topics.hash()
     if bump or metadata_hash != draft.group.metadata_hash:
         draft.add(ConsumerGroupMetadata(draft.group.group_id, draft.group.epoch + 1, metadata_hash))
     if draft.group.has_partition_metadata:
         draft.delete(ConsumerGroupPartitionMetadata)
 
 
-def refresh_target(draft: Draft, topics: Topics, settings: ConsumerGroupSettings, now: Now) -> None:
+def refresh_target(draft: Draft, topics: SubscribedTopics, settings: ConsumerGroupSettings, now: Now) -> None:
     """Make a target assignment for the group epoch, unless there is one, or the last one is too young."""
     group = draft.group
     # a wall clock that was set back must not hold up the group
@@ -44,24 +45,15 @@ def refresh_target(draft: Draft, topics: Topics, settings: ConsumerGroupSettings
     draft.add(ConsumerGroupTargetAssignmentMetadata(group.group_id, group.epoch, now.wall_ms))
 
 
-def _assign(group: ConsumerGroup, topics: Topics, settings: ConsumerGroupSettings) -> dict[str, Assignment]:
-    found = sorted((t for t in map(topics.by_name, group.subscribed_topics()) if t is not None), key=lambda t: t.name)
-    ids: dict[tuple[tuple[str, ...], str], frozenset[bytes]] = {}  # members with the same subscription share one
-    members = {}
-    for member_id, member in group.members.items():
-        subscription = member.subscribed_topic_names, member.subscribed_topic_regex
-        if subscription not in ids:
-            ids[subscription] = subscribed_ids(group, member_id, topics)
-        target = group.targets.get(member_id, {})
-        members[member_id] = MemberSpec(ids[subscription], target, member.instance_id, member.rack_id)
+def _assign(group: ConsumerGroup, topics: SubscribedTopics, settings: ConsumerGroupSettings) -> dict[str, Assignment]:
+    members = {
+        member_id: MemberSpec(
+            topics.ids_of(member_id), group.targets.get(member_id, {}), member.instance_id, member.rack_id
+        )
+        for member_id, member in group.members.items()
+    }
     assign = ASSIGNORS[assignor_of(group, settings)]
-    return assign(members, {topic.topic_id: topic.partitions for topic in found})
-
-
-def subscribed_ids(group: ConsumerGroup, member_id: str, topics: Topics) -> frozenset[bytes]:
-    """Answer the ids of those topics the member is subscribed to which exist."""
-    found = map(topics.by_name, group.topics_of(member_id))
-    return frozenset(topic.topic_id for topic in found if topic is not None)
+    return assign(members, {topic.topic_id: topic.partitions for _, topic in sorted(topics.found.items())})
 
 
 def assignor_of(group: ConsumerGroup, settings: ConsumerGroupSettings) -> str:

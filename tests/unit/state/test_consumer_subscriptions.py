@@ -1,10 +1,13 @@
 """Stories of consumer groups: what members are subscribed to, by name or by pattern, and how topics come and go."""
 
+import hashlib
+from collections import Counter
+
 import pytest
 
 from kafkalite.state.consumer_queries import describe
 from kafkalite.state.consumer_reconciliation import MemberState
-from kafkalite.state.consumer_requests import ConsumerGroupSettings
+from kafkalite.state.consumer_requests import ConsumerGroupSettings, Topic
 from kafkalite.state.consumer_state import ConsumerGroupState
 from kafkalite.state.group_records import (
     ConsumerGroupRegularExpression,
@@ -176,3 +179,39 @@ def test_a_member_that_leaves_takes_its_pattern_along(shard: Shard) -> None:
     shard.answer_questions()
     alice.leave()
     assert not shard.group().patterns
+
+
+class CountedTopics(FakeTopics):
+    """Topics that count how often each is looked up."""
+
+    def __init__(self, **sizes: int) -> None:
+        super().__init__(**sizes)
+        self.lookups: Counter[str] = Counter()
+
+    def by_name(self, name: str) -> Topic | None:
+        self.lookups[name] += 1
+        return super().by_name(name)
+
+
+def test_a_heartbeat_looks_each_topic_up_at_most_once() -> None:
+    """A member that joins a group of 5,000 topics occupied the loop four times as long with four look-ups of each."""
+    topics = CountedTopics(flights=4, weather=3)
+    shard = Shard(topics)
+    alice, bob = Client(shard, "alice", "flights", "weather"), Client(shard, "bob", "weather", "missing")
+    for client in (alice, bob):
+        topics.lookups.clear()
+        client.beat()
+        assert set(topics.lookups.values()) == {1}
+    settle(alice, bob)
+    topics.lookups.clear()
+    bob.leave()
+    assert topics.lookups == {"flights": 1, "weather": 1}
+
+
+def test_hash_of_topics_is_the_one_that_earlier_versions_stored() -> None:
+    """Another hash would start a group epoch in every group after an update of the broker."""
+    shard = Shard(FakeTopics(flights=4, weather=3))
+    Client(shard, "alice", "weather", "flights").beat()
+    topics = sorted(topic for name in ("flights", "weather") if (topic := shard.topics.by_name(name)) is not None)
+    digest = hashlib.blake2b(repr(topics).encode(), digest_size=8).digest()
+    assert shard.group().metadata_hash == int.from_bytes(digest, "big", signed=True)
