@@ -26,12 +26,14 @@ from kafkalite._speedups.allocator import keep_freed
 from kafkalite._version import VERSION
 from kafkalite.cli.collector import Collector
 from kafkalite.cli.failure import fail
+from kafkalite.clock import Outcome
 from kafkalite.collection import PAUSE
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.files import StaticConfig, load
 from kafkalite.config.keys import ConfigError
 from kafkalite.server.broker import Broker, StartError
 from kafkalite.server.logging_setup import LEVELS, set_up_logging
+from kafkalite.server.preloading import import_group_coordinator
 from kafkalite.server.sd_notify import Notifier, ServiceManagerError, inherited_sockets
 
 LOGGER = logging.getLogger("kafkalite.serve")
@@ -148,6 +150,7 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
         say_ready(broker)
         notifier.ready(f"accepting on {broker.address}")
         keep_watchdog(loop, notifier)
+        broker.slicer.run(import_group_coordinator(), Outcome.result)
         await asked.wait()
         notifier.stopping("ending: open requests are answered, partitions flushed")
     finally:
