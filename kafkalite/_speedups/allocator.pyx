@@ -1,4 +1,4 @@
-"""glibc's allocator, told to keep what was freed.
+"""glibc's allocator: it keeps freed memory for the next batches, and gives back the memory of a burst.
 
 Left alone it gives the top of the heap back as soon as 128 KiB (later twice the largest block seen) are free, and takes
 large blocks from the kernel one by one. A buffer of a batch, made and freed for every request, then costs a page fault
@@ -15,8 +15,16 @@ cdef extern from *:
     #else
     static int kl_keep_freed(int mapped_from, int kept) { (void)mapped_from; (void)kept; return 0; }
     #endif
+    #if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+    static int kl_give_back(size_t free_max) {
+        return mallinfo2().fordblks > free_max && malloc_trim(free_max);
+    }
+    #else
+    static int kl_give_back(size_t free_max) { (void)free_max; return 0; }
+    #endif
     """
     int kl_keep_freed(int mapped_from, int kept) nogil
+    int kl_give_back(size_t free_max) nogil
 
 
 def keep_freed(int mapped_from, int kept):
@@ -26,3 +34,14 @@ def keep_freed(int mapped_from, int kept):
         of each thread's heap. Both count for the whole process, from now on.
     """
     return kl_keep_freed(mapped_from, kept) == 1
+
+
+def give_back(size_t free_max):
+    """Give freed pages of all heaps to the kernel where they are more than `free_max` bytes; whether some were given.
+
+    For a job: the heaps are locked for some milliseconds (malloc_trim(3)). Does nothing before glibc 2.33.
+    """
+    cdef int given
+    with nogil:
+        given = kl_give_back(free_max)
+    return given == 1

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 import click
 import uvloop
 
-from kafkalite._speedups.allocator import keep_freed
+from kafkalite._speedups.allocator import give_back, keep_freed
 from kafkalite._version import VERSION
 from kafkalite.cli.collector import Collector
 from kafkalite.cli.failure import fail
@@ -44,6 +44,8 @@ REPEATED_S = 0.5  # how long a repeated signal belongs to the first one
 LOCAL_NAME = "localhost"
 UNPRIVILEGED = 1024  # the first port that anybody may listen on, unless the system says otherwise
 KEPT_BYTES = 8 << 20  # of freed memory, in each thread's heap: the buffers of some batches
+FREE_BYTES_MAX = 2 * KEPT_BYTES  # of freed memory in all heaps: more is left by a burst of large requests
+GIVE_BACK_S = 20.0
 
 Inherited = list[tuple[str, socket.socket]]
 
@@ -151,6 +153,7 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
         notifier.ready(f"accepting on {broker.address}")
         keep_watchdog(loop, notifier)
         broker.slicer.run(import_group_coordinator(), Outcome.result)
+        give_back_freed(loop, broker, asked)
         await asked.wait()
         notifier.stopping("ending: open requests are answered, partitions flushed")
     finally:
@@ -191,6 +194,20 @@ def asked_to_end(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     for ending in ended_by:
         signal.signal(ending, got)
     return asked
+
+
+def give_back_freed(loop: asyncio.AbstractEventLoop, broker: Broker, asked: asyncio.Event) -> None:
+    """Look every GIVE_BACK_S for freed memory that the kernel may have back, until the end is `asked` for.
+
+    Pages that were freed behind a block in use stay resident otherwise: tens of megabytes after a burst.
+    """
+
+    def done(outcome: Outcome) -> None:
+        outcome.result()
+        loop.call_later(GIVE_BACK_S, give_back_freed, loop, broker, asked)
+
+    if not asked.is_set():
+        broker.offload.run(give_back, FREE_BYTES_MAX, done=done)
 
 
 def keep_watchdog(loop: asyncio.AbstractEventLoop, notifier: Notifier) -> None:

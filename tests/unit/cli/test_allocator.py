@@ -44,3 +44,29 @@ def test_a_buffer_that_was_freed_is_used_again() -> None:
     pages = SIZE // 4096
     assert all(count < 4 * pages for count in faults("keep"))
     assert all(count > BUFFERS * pages // 2 for count in faults("give back"))
+
+
+HOLES = 40_000
+FREED = f"""
+import sys
+from pathlib import Path
+from kafkalite._speedups.allocator import give_back, keep_freed
+from kafkalite.cli.serve import FREE_BYTES_MAX, KEPT_BYTES
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+keep_freed(KEPT_BYTES, KEPT_BYTES)
+assert not give_back(FREE_BYTES_MAX), "nothing was freed yet"
+blocks = [bytearray(4096) for _ in range({HOLES})]
+del blocks[:-1]
+before = resident()
+print(before, give_back(FREE_BYTES_MAX), resident())
+"""
+
+
+@pytest.mark.skipif(ENGINE == "asan", reason="the sanitizer has an allocator of its own")
+def test_freed_pages_below_a_block_in_use_are_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True)
+    before, given, after = done.stdout.split()
+    assert given == "True" and int(after) < int(before) - HOLES * 4096 // 2
