@@ -33,7 +33,6 @@ from kafkalite.config.files import StaticConfig, load
 from kafkalite.config.keys import ConfigError
 from kafkalite.server.broker import Broker, StartError
 from kafkalite.server.logging_setup import LEVELS, set_up_logging
-from kafkalite.server.preloading import import_group_coordinator
 from kafkalite.server.sd_notify import Notifier, ServiceManagerError, inherited_sockets
 
 LOGGER = logging.getLogger("kafkalite.serve")
@@ -152,7 +151,6 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
         say_ready(broker)
         notifier.ready(f"accepting on {broker.address}")
         keep_watchdog(loop, notifier)
-        broker.slicer.run(import_group_coordinator(), Outcome.result)
         give_back_freed(loop, broker, asked)
         await asked.wait()
         notifier.stopping("ending: open requests are answered, partitions flushed")

@@ -8,10 +8,12 @@ rejected until transactions are served: see `server.no_transactions`.
 
 from collections.abc import Generator
 
+from kafkalite.clock import Outcome
 from kafkalite.errors import KafkaErrorCode, reason_of
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.server.call import Call
 from kafkalite.server.no_transactions import NO_TRANSACTIONS, NO_TRANSACTIONS_ERROR
+from kafkalite.server.preloading import import_group_coordinator
 
 SEVERAL_KEYS_SINCE = 4
 GROUP, TRANSACTION = 0, 1
@@ -36,7 +38,11 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> None:
         reason = reason_of(error) or "the coordinator is shutting down"
         answer(call, request, error, NO_TOPIC.format(reason) if error else None)
 
-    call.broker.groups.ready(call.later(ready))
+    def imported(outcome: Outcome) -> None:
+        outcome.result()
+        call.broker.groups.ready(call.later(ready))
+
+    call.broker.slicer.run(import_group_coordinator(), call.later(imported))
 
 
 def transactional_id(call: Call, request: FindCoordinatorRequest) -> str:
