@@ -40,6 +40,7 @@ OTHERS = 1_000
 PARTITIONS = 4
 WAIT_S = 60.0  # a guard against hanging, not a bound: the sanitizer on a busy machine takes more than 10 s
 VALUE_BYTES = 300_000  # three to a segment
+READS = 50  # one of which finds a page missing
 
 
 class Cellar:
@@ -339,7 +340,11 @@ def dropped(file: File) -> bool:
 
 
 async def test_the_page_cache_itself(tmp_path: Path) -> None:
-    """No twin: the kernel is told to drop the pages of a log, and says so when it is asked."""
+    """No twin: the kernel is told to drop the pages of a log, and says so when it is asked.
+
+    A read that finds no page has the kernel read ahead. The pages of a fast disk are there before that read returns
+    when another process has the core meanwhile: then no job was needed, and the pages are dropped again.
+    """
     async with running(str(tmp_path / "data")) as client:
         await client.create("old")
         expected = [os.urandom(50_000) for _ in range(40)]
@@ -347,13 +352,15 @@ async def test_the_page_cache_itself(tmp_path: Path) -> None:
             await client.produce("old", batch(value))
         file = hosted(client, "old").log.active.file  # type: ignore[union-attr]
         assert await client.read("old", offset=0) and client.broker.cold_reads.jobs == 0
-        if not dropped(file):
-            pytest.skip("this file system drops no pages, or does not tell")
-        found: list[bytes | None] = []
-        while len(found) < len(expected):
-            found += await client.read("old", offset=len(found))
-        assert found == expected
-        jobs = client.broker.cold_reads.jobs
-        assert jobs >= 1, f"{pages_in_memory(file)} pages were in memory at the end"
+        for _ in range(READS):
+            if not dropped(file):
+                pytest.skip("this file system drops no pages, or does not tell")
+            found: list[bytes | None] = []
+            while len(found) < len(expected):
+                found += await client.read("old", offset=len(found))
+            assert found == expected
+            if jobs := client.broker.cold_reads.jobs:
+                break
+        assert jobs, f"{pages_in_memory(file)} pages were in memory at the end"
         assert await client.read("old", offset=0)
         assert client.broker.cold_reads.jobs == jobs, "what was brought in is in memory"
