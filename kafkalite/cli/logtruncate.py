@@ -11,7 +11,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.dryrun import DryDisk
 from kafkalite.storage.log import Log
-from kafkalite.storage.recovery import OFFSET_MAX, Place, RecoveryError, recover
+from kafkalite.storage.recovery import OFFSET_MAX, Place, Progress, RecoveryError, recover
 
 
 @click.command(
@@ -44,28 +44,52 @@ def run(target: Target, name: str, to: int | None) -> None:
     """Look on a disk that keeps changes to itself, then truncate. Raises BadCheckpoint, RecoveryError, OSError."""
     key = names.parse_directory_name(name)
     assert key is not None, "checked by target_of"
-    found, gaps = loaded(DryDisk(), target, key)
-    start, end = found.log_start_offset, found.log_end_offset
+    found, progress = loaded(DryDisk(), target, key)
     if to is None:
-        path = target.log_dir / name
-        click.echo(f"{name}: the batches from offset {start} to the log end offset {end} are whole")
-        click.echo(f"`kafkalite log truncate {path} --to {end}` keeps them and removes everything behind them")
-        for first, begin in gaps:
-            click.echo(f"offsets {first} to {begin - 1} are missing among them: a segment was lost, readers skip it")
-            click.echo(f"`kafkalite log truncate {path} --to {first}` removes what is behind them, too")
+        show(target.log_dir / name, found, progress)
         return
-    if not start <= to <= end:
-        fail(f"{name}: --to {to} is not between {start} and {end}, the offsets of its whole batches")
+    end = end_of(name, found, to)
     disk = Disk()
-    forget_end(disk, target, key, to)
+    forget_end(disk, target, key, end)
     log, _ = loaded(disk, target, key)
-    log.truncate_to(log.expect_cut(to))
+    log.truncate_to(log.expect_cut(end))
     log.close()
     click.echo(f"{name}: the log end offset is {log.log_end_offset}; the next start begins a new leader epoch")
 
 
-def loaded(disk: Disk, target: Target, key: tuple[str, int]) -> tuple[Log, list[tuple[int, int]]]:
-    """The log up to its first damaged batch, whatever the recovery point says, and its `Progress.gaps`.
+def show(path: Path, found: Log, progress: Progress) -> None:
+    """Print what can be kept of a partition, and what its truncation would drop."""
+    name, start, end = path.name, found.log_start_offset, found.log_end_offset
+    click.echo(f"{name}: the batches from offset {start} to the log end offset {end} are whole")
+    click.echo(f"`kafkalite log truncate {path} --to {end}` keeps them and removes everything behind them")
+    if progress.bytes_dropped:
+        dropped = f"{progress.bytes_dropped} bytes and {progress.segments_dropped} segments"
+        click.echo(f"it would drop {dropped} behind offset {end}; nothing is changed yet")
+    for first, begin in progress.gaps:
+        click.echo(f"offsets {first} to {begin - 1} are missing among them: a segment was lost, readers skip it")
+        click.echo(f"`kafkalite log truncate {path} --to {first}` removes what is behind them, too")
+
+
+def end_of(name: str, log: Log, to: int) -> int:
+    """The log end offset after a truncation to offset `to`: the end of the last batch below it.
+
+    Ends the command where `to` is outside the log or inside a batch. Raises OSError.
+    """
+    start, end = log.expect_cut(log.log_start_offset), log.log_end_offset  # DeleteRecords may split a batch
+    if not start <= to <= end:
+        fail(f"{name}: --to {to} is not between {start} and {end}, the offsets of its whole batches")
+    for segment in reversed([segment for segment in log.segments if segment.base_offset < to]):
+        for _, _, first, last, _, _ in reversed(segment.batches()):
+            if last < to:
+                return int(last) + 1
+            if first < to:
+                choice = f"`--to {first}` drops it, `--to {last + 1}` keeps it"
+                fail(f"{name}: --to {to} lies inside the batch {first}-{last}; {choice} (nothing changed)")
+    return int(log.segments[0].base_offset)
+
+
+def loaded(disk: Disk, target: Target, key: tuple[str, int]) -> tuple[Log, Progress]:
+    """The log up to its first damaged batch, whatever the recovery point says, and what recovery found.
 
     Raises BadCheckpoint, RecoveryError, OSError.
     """
@@ -73,8 +97,7 @@ def loaded(disk: Disk, target: Target, key: tuple[str, int]) -> tuple[Log, list[
     directory = str(target.log_dir / names.directory_name(*key))
     place = Place(disk, directory, *key, TopicConfig(), log_start_offset=starts.get(key, 0), keep_gaps=True)
     place.gaps_until = cleaned_until(disk, target, key)
-    log, progress = recover(place)
-    return log, progress.gaps
+    return recover(place)
 
 
 def cleaned_until(disk: Disk, target: Target, key: tuple[str, int]) -> int:
@@ -86,10 +109,17 @@ def cleaned_until(disk: Disk, target: Target, key: tuple[str, int]) -> int:
     return cleaned.get(key, 0)
 
 
-def forget_end(disk: Disk, target: Target, key: tuple[str, int], to: int) -> None:
-    """Lower the recovery point before anything is removed, and have the next start check the directory."""
+def forget_end(disk: Disk, target: Target, key: tuple[str, int], end: int) -> None:
+    """Lower the recovery point and the log start before anything is removed, and have the next start check the log.
+
+    Arguments:
+        end: the log end offset after the truncation.
+
+    Raises BadCheckpoint, OSError.
+    """
     checkpoints.take_clean_shutdown(disk, str(target.log_dir))
-    path = str(target.log_dir / checkpoints.RECOVERY_POINTS)
-    points = checkpoints.read_offsets(disk, path)
-    if points.get(key, 0) > to:
-        checkpoints.write_offsets(disk, path, {**points, key: to})
+    for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS):
+        path = str(target.log_dir / name)
+        offsets = checkpoints.read_offsets(disk, path)
+        if offsets.get(key, 0) > end:
+            checkpoints.write_offsets(disk, path, {**offsets, key: end})

@@ -26,6 +26,7 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names, swap
 from kafkalite.storage import producers as producer_states
 from kafkalite.storage.checkpoints import LOG_STARTS, BadCheckpoint
+from kafkalite.storage.dryrun import DryDisk
 from kafkalite.storage.epochs import LeaderEpochCache
 from kafkalite.storage.log import Log
 from kafkalite.storage.segment import Segment
@@ -358,7 +359,7 @@ class Recovery:
         found = [*self.progress.epochs_before, *log.epochs.entries, *self.progress.epochs]
         log.epochs.settle(found, log.log_start_offset, log.log_end_offset, lost=self.progress.epochs_lost)
         log.set_epoch(log.epochs.latest)
-        if self.progress.bytes_dropped:
+        if self.progress.bytes_dropped and not isinstance(self.place.disk, DryDisk):  # a command reports what it would
             logger.warning(
                 "%s-%d: dropped %d bytes and %d segments behind offset %d",
                 log.topic, log.partition, self.progress.bytes_dropped, self.progress.segments_dropped,

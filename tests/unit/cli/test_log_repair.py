@@ -184,3 +184,66 @@ def test_the_journal_says_which_topics_are_compacted(tmp_path: Path, policy: str
     assert "are missing" in log("verify", tmp_path).output
     (tmp_path / JOURNAL).write_bytes(b"garbage")
     assert log("dump", tmp_path / "a-0").exit_code == 1
+
+
+async def filled_with_batches(data: Path) -> None:
+    """Topic b with the batches 0-39 and 40-68."""
+    async with running(str(data)) as client:
+        await client.create("b")
+        for size in (40, 29):
+            await client.produce("b", batch(*[b"x"] * size))
+
+
+def files_of(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("to", "first", "last"), [(9, 0, 39), (1, 0, 39), (39, 0, 39), (41, 40, 68), (68, 40, 68)])
+def test_truncate_inside_a_batch_is_refused(tmp_path: Path, to: int, first: int, last: int) -> None:
+    asyncio.run(filled_with_batches(tmp_path))
+    before = files_of(tmp_path)
+    done = log("truncate", tmp_path / "b-0", "--to", to)
+    assert done.exit_code == 2 and done.stdout == "", done.output
+    assert f"--to {to} lies inside the batch {first}-{last}; `--to {first}` drops it" in done.stderr
+    assert f"`--to {last + 1}` keeps it (nothing changed)" in done.stderr and done.stderr.count("\n") == 1
+    assert files_of(tmp_path) == before
+    for end in (last + 1, first):
+        done = log("truncate", tmp_path / "b-0", "--to", end)
+        assert done.exit_code == 0 and f"the log end offset is {end};" in done.stdout, done.output
+
+
+def test_truncate_of_a_log_that_starts_inside_a_batch_lowers_the_log_start(tmp_path: Path) -> None:
+    asyncio.run(filled_with_batches(tmp_path))
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nb 0 20\n")
+    assert "`--to 0` drops it" in log("truncate", tmp_path / "b-0", "--to", 20).stderr
+    assert log("truncate", tmp_path / "b-0", "--to", 0).exit_code == 0
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\nb 0 0\n"
+    assert verify_directory(Disk(), str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_truncate_behind_missing_offsets_lowers_the_recovery_point_to_the_log_end(tmp_path: Path, part: int) -> None:
+    filled_log(tmp_path / "t-0").close()
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=c\n")
+    _, second, third = sorted((tmp_path / "t-0").glob("*.log"))
+    for path in (tmp_path / "t-0").glob(f"{second.stem}.*"):
+        path.unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 360\n")
+    end, begin = int(second.stem), int(third.stem)
+    done = log("truncate", tmp_path / "t-0", "--to", (end, begin - 1, begin)[part])
+    assert done.exit_code == 0 and f"the log end offset is {end};" in done.stdout, done.output
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == f"0\n1\nt 0 {end}\n"
+    assert verify_directory(Disk(), str(tmp_path)) == []
+
+
+def test_truncate_reports_what_it_would_drop_once_and_then_what_it_dropped(
+    damaged: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown = log("truncate", damaged / "b-0")
+    assert caplog.messages == []
+    assert shown.stdout.count("would drop") == 1 and "behind offset 9; nothing is changed yet" in shown.stdout
+    assert log("truncate", damaged / "b-0", "--to", 9).exit_code == 0
+    assert [line for line in caplog.messages if "dropped" in line] == [
+        f"b-0: dropped {shown.stdout.split('would drop ')[1].split(' bytes')[0]} bytes and 0 segments behind offset 9"
+    ]
+    assert "would drop" not in log("truncate", damaged / "b-0").stdout
