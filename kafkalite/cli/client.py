@@ -4,12 +4,12 @@ A command ends with exit code 2 and one line that says what is wrong and what to
 """
 
 import asyncio
+import errno
 import json
 import re
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec
 
@@ -17,8 +17,7 @@ import click
 
 from kafkalite.cli.failure import fail
 from kafkalite.config.listeners import PORT_MAX
-from kafkalite.errors import KafkaConnectionError, KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
-from kafkalite.net.peer import Peer
+from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 CLIENT_ID = "kafkalite-cli"
@@ -30,6 +29,8 @@ NEXT_STEPS: dict[int, str] = {
     KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: "stop its members first, or take another name",
     KafkaErrorCode.INVALID_SESSION_TIMEOUT: "they are group.min.session.timeout.ms and group.max.session.timeout.ms",
 }
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # only writes fail so; commands write only to standard output
 
 P = ParamSpec("P")
 
@@ -59,33 +60,6 @@ def parse_address(address: str) -> tuple[str, int]:
     return found[1] or found[2], int(found[3])
 
 
-@asynccontextmanager
-async def connect(bootstrap: str) -> AsyncIterator[Peer]:
-    """A connection to the first of these brokers that answers. Raises KafkaConnectionError, KafkaTimeoutError."""
-    peer = await first_that_answers([parse_address(address) for address in bootstrap.split(",")])
-    try:
-        yield peer
-    finally:
-        await peer.close()
-
-
-async def first_that_answers(addresses: Sequence[tuple[str, int]], *, report: bool = True) -> Peer:
-    """An open connection; the error of the last one when none answers. `report`: print why others did not answer."""
-    *others, last = addresses
-    for host, port in others:
-        peer = Peer(host, port, client_id=CLIENT_ID)
-        try:
-            await peer.connect()
-        except (KafkaConnectionError, KafkaTimeoutError) as error:
-            if report:
-                click.echo(f"kafkalite: {error}", err=True)
-        else:
-            return peer
-    peer = Peer(*last, client_id=CLIENT_ID)
-    await peer.connect()
-    return peer
-
-
 def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """Turn an async command into a plain one whose failures are one line."""
 
@@ -98,11 +72,18 @@ def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
         except BrokenPipeError:
             raise  # who reads our output has had enough: the command ends without a word
         except OSError as error:
-            fail(error.strerror or str(error))
+            fail(described(error))
         except (asyncio.CancelledError, KeyboardInterrupt) as interrupt:
             raise click.Abort from interrupt
 
     return run
+
+
+def described(error: OSError) -> str:
+    """The file, or standard output where it cannot be written, and the reason."""
+    name = error.filename or ("standard output" if error.errno in NO_SPACE else None)
+    reason = error.strerror or str(error)
+    return f"{name}: {reason}" if name else reason
 
 
 async def interruptible(work: Coroutine[Any, Any, None]) -> None:

@@ -13,12 +13,12 @@ from kafkalite.cli.client import (
     check,
     column_key,
     command_runner,
-    connect,
     json_option,
     next_steps,
     print_rows,
     refusal,
 )
+from kafkalite.cli.connecting import connect
 from kafkalite.cli.failure import fail
 from kafkalite.cli.groupmoves import Moved, commit_moves, must_rest, planned, print_moves, rewind_living
 from kafkalite.cli.groupoffsets import offsets

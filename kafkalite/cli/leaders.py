@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from kafkalite.cli.client import CLIENT_ID, check, first_that_answers, parse_address
+from kafkalite.cli.client import CLIENT_ID, check, parse_address
+from kafkalite.cli.connecting import connect_when_started, first_that_answers
 from kafkalite.cli.failure import fail
 from kafkalite.cli.retries import require
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, RetriableError
@@ -44,7 +45,7 @@ class Leaders:
         self._brokers: dict[int, tuple[str, int]] = {}
 
     async def __aenter__(self) -> "Leaders":
-        self.first = await first_that_answers(self._bootstrap)
+        self.first = await connect_when_started(self._bootstrap)
         return self
 
     async def __aexit__(self, *exc: Any) -> None:

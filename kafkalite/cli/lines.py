@@ -106,10 +106,11 @@ def json_line(text: bytes, number: int) -> Line:
     """A JSON object as a record; ends the command when it is not one, or would not arrive as it was written."""
     try:
         fields = exact_json(text)
+        if isinstance(fields, dict) and (unknown := fields.keys() - KNOWN):
+            keys = f"unknown key{'' if len(unknown) == 1 else 's'} {', '.join(map(json.dumps, sorted(unknown)))}"
+            raise ValueError(f"{keys}; known are {', '.join(KNOWN)}")
         if not isinstance(fields, dict) or "value" not in fields:
             raise ValueError('expected an object with a "value"')
-        if unknown := fields.keys() - KNOWN:
-            raise ValueError(f"unknown {', '.join(sorted(unknown))}; known are {', '.join(KNOWN)}")
         return Line(
             to_bytes(fields.get("key")),
             to_bytes(fields["value"]),
@@ -117,6 +118,8 @@ def json_line(text: bytes, number: int) -> Line:
             read_int(fields, "partition"),
             read_timestamp(fields),
         )
+    except json.JSONDecodeError as error:
+        fail(f"line {number} is not a JSON record: column {error.pos + 1}: {error.msg}")
     except (ValueError, RecursionError) as error:
         fail(f"line {number} is not a JSON record: {error}")
 

@@ -9,11 +9,11 @@ from kafkalite.cli.client import (
     check,
     column_key,
     command_runner,
-    connect,
     json_option,
     print_rows,
     refusal,
 )
+from kafkalite.cli.connecting import connect
 from kafkalite.cli.failure import fail
 from kafkalite.model import uuid_text
 from kafkalite.net.peer import Peer

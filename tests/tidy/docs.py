@@ -3,8 +3,8 @@ of README.md (every ```python block; one with tests in it is run by pytest, with
 that run by themselves, beside a broker; the other ```python blocks there show signatures.
 
 A block runs in a scratch directory with the checkout's own `kafkalite` and `make`. What listens on localhost:9092 for
-the reader listens on a free port here. A command that serves runs until the block ends or says `kill %1`, and has to
-end cleanly then.
+the reader listens on a free port here. A command that serves runs until the block ends, and has to end cleanly then. A
+block with a command in the background is run as one script, as a reader pastes it.
 """
 
 import os
@@ -15,6 +15,9 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +27,6 @@ ADDRESS = "localhost:9092"
 # Too long for a test, or the very run this is part of.
 LEFT_OUT = {"make test", "make bench", "make compare", "make torture"}
 SERVES = re.compile(r"^(?:make run|kafkalite serve)\b(?!.*--help)")
-STOPS = "kill %1"  # as the reader stops what a line that ends with & has begun
 READY = "kafkalite ready on"
 TIMEOUT_S = 120
 
@@ -104,17 +106,35 @@ class Shell:
             host, port = self.address.split(":")
             program = block.program.replace('"localhost", 9092', f'"{host}", {port}')
             (self.scratch / "shown.py").write_text(program)
+        lines = [command.replace(ADDRESS, self.address) for command in block.commands]
+        if any(line.endswith("&") for line in lines):
+            self._paste(lines)
+            return
         try:
-            for command in block.commands:
-                line = command.replace(ADDRESS, self.address)
+            for line in lines:
                 if SERVES.match(line):
                     self._serve(line)
-                elif line == STOPS:
-                    self._stop()
                 else:
                     self._wait_for(line)
         finally:
             self._stop()
+
+    def _paste(self, lines: Sequence[str]) -> None:
+        script = "\n".join(lines)
+        command = ["bash", "-euo", "pipefail", "-c", script]
+        with (
+            tempfile.TemporaryFile("w+") as output,
+            subprocess.Popen(
+                command, cwd=self.scratch, env=self.environ, stdout=output, stderr=output, start_new_session=True
+            ) as shell,
+        ):
+            try:
+                code = shell.wait(TIMEOUT_S)
+            finally:
+                with suppress(ProcessLookupError):  # the script has stopped its servers
+                    os.killpg(shell.pid, signal.SIGKILL)
+            output.seek(0)
+            assert code == 0, f"{script}\nended with {code}:\n{output.read()}"
 
     def _wait_for(self, line: str) -> None:
         script = ["bash", "-euo", "pipefail", "-c", line]

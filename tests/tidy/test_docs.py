@@ -68,6 +68,11 @@ def test_a_planted_failure_of_a_program_is_caught(tmp_path: Path) -> None:
         Shell(ROOT, tmp_path / "test").run(test)
 
 
+def test_a_pasted_block_that_fails_is_caught(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="ended with 3:\nmarked\n"):
+        Shell(ROOT, tmp_path).run(Block("planted", 1, ("sleep 60 &", "echo marked", "(exit 3)", "kill %1")))
+
+
 def test_a_server_that_never_gets_ready_is_caught(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="ended with 2 before it was ready"):
         Shell(ROOT, tmp_path).run(Block("planted", 1, ("kafkalite serve --no-such-option",)))

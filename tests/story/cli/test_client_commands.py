@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.cli.consume import BYTES_MAX
 from kafkalite.testing.thread import BrokerThread
+from tests.kit.jvm import free_port
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
 
 
@@ -126,13 +127,14 @@ def wrong(broker: BrokerThread) -> str:
 @pytest.mark.parametrize(
     ("args", "stdin", "text"),
     [
-        (("--json",), '{"value": 1}\nnot json\n', "line 2 is not a JSON record"),
+        (("--json",), '{"value": 1}\nnot json\n', "line 2 is not a JSON record: column 1: Expecting value"),
         (("--json",), '{"key": 1}\n', 'expected an object with a "value"'),
         (("--json",), '{"value": "", "timestamp": "noon"}\n', "its timestamp is 'noon'"),
         (("--json",), '{"value": "", "headers": "h"}\n', "its headers are neither"),
         (("--json",), '{"value": {"base64": "???"}}\n', "is not a JSON record"),
         (("--json",), '{"value": "", "partition": 7}\n', "has partitions 0 to 0, not 7"),
-        (("--json",), '{"value": "", "vaule": 1}\n', "unknown vaule; known are key, value,"),
+        (("--json",), '{"value": "", "vaule": 1}\n', 'unknown key "vaule"; known are key, value,'),
+        (("--json",), '{"vaule": 1, "kye": 2}\n', 'unknown keys "kye", "vaule"; known are'),
         (("--json",), "[" * 100_000, "is not a JSON record"),
         (("-k", "="), "a=b\nno key\n", "line 2 has no '=' between key and value"),
         (("-p", "1"), "x\n", "has partitions 0 to 0, not 1"),
@@ -191,7 +193,6 @@ def test_a_reader_that_has_had_enough_is_no_error(kafkalite: Run, broker: Broker
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (("topic", "list", "-b", "127.0.0.1:1"), "cannot connect to 127.0.0.1:1"),
         (("topic", "list", "-b", "nowhere"), "'nowhere' is not an address; write HOST:PORT"),
         (("topic", "list", "-b", "127.0.0.1:99999"), "the port is 99999"),
         (("topic", "create", "x", "-c", "retention"), "write KEY=VALUE"),
@@ -216,6 +217,15 @@ def test_the_next_broker_is_tried(kafkalite: Run, broker: BrokerThread) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRON, timeout=TIMEOUT_S)
     assert done.returncode == 0 and "reached" in done.stdout
     assert "cannot connect to 127.0.0.1:1" in done.stderr
+
+
+def test_a_full_output_is_named(kafkalite: Run, broker: BrokerThread) -> None:
+    kafkalite("produce", "full", stdin="one\n")
+    for args in (("consume", "full", "-e"), ("topic", "list")):
+        with open("/dev/full", "wb") as full:
+            command = [*COMMAND, *args, "-b", broker.address]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=ENVIRON, timeout=TIMEOUT_S)
+        assert (done.returncode, done.stderr) == (2, b"kafkalite: standard output: No space left on device\n"), args
 
 
 def test_an_offset_behind_the_end_is_told(kafkalite: Run) -> None:
@@ -258,3 +268,17 @@ def test_a_carriage_return_is_kept_when_asked_for(kafkalite: Run) -> None:
         for topic in ("without-cr", "with-cr")
     ]
     assert values == [["one", "two"], ["one\r", "two\r"]]
+
+
+@pytest.mark.parametrize("args", [("topic", "create", "early", "-p", "3"), ("group", "list"), ("produce", "early")])
+def test_a_command_waits_for_a_broker_that_is_starting(args: tuple[str, ...]) -> None:
+    port = free_port()
+    command = [*COMMAND, *args, "-b", f"127.0.0.1:{port}"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=ENVIRON, text=True, **pipes) as early:
+        assert early.stderr
+        said = early.stderr.readline()
+        with BrokerThread(settings={"listeners": f"PLAINTEXT://127.0.0.1:{port}"}):
+            assert early.wait(TIMEOUT_S) == 0, early.stderr.read()
+    assert said.startswith(f"kafkalite: cannot connect to 127.0.0.1:{port}: Connection refused")
+    assert said.endswith("; retrying for 20 s\n")
