@@ -18,6 +18,9 @@ from kafkalite.server.inventory import compare
 from kafkalite.storage import names
 from kafkalite.storage.directories import LOCK
 
+# Files that only a log directory has.
+OF_LOG_DIRECTORIES = ("meta.properties", "kafkalite.journal")
+
 
 class Target(NamedTuple):
     """A log directory, and the name of the one partition's directory that is meant; None = all."""
@@ -34,9 +37,16 @@ def target_of(path: Path) -> Target:
         if names.parse_directory_name(absolute.name) is None:
             fail(f"{path}: a partition's directory is named like orders-0")
         return Target(absolute.parent, absolute.name)
-    if "meta.properties" not in named and not any(names.parse_directory_name(name) for name in named):
+    if not any(name in OF_LOG_DIRECTORIES or is_partition(absolute / name) for name in named):
         fail(f"{path}: neither the directory of a partition nor one that holds some")
     return Target(absolute, None)
+
+
+def is_partition(path: Path) -> bool:
+    """Whether a path is the directory of a partition, by its name and one of its files. Raises OSError."""
+    if names.parse_directory_name(path.name) is None or not path.is_dir():
+        return False
+    return any(names.parse_file_name(each.name) or each.name == names.PARTITION_METADATA for each in path.iterdir())
 
 
 @contextmanager

@@ -75,3 +75,22 @@ def test_a_directory_in_use_is_refused(data: Path) -> None:
 def test_any_other_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     assert verify(tmp_path / "x").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["verify", "stray", "recover", "dump"])
+def test_a_directory_without_partitions_is_rejected(tmp_path: Path, command: str) -> None:
+    empty, foreign = tmp_path / "empty", tmp_path / "foreign"
+    empty.mkdir()
+    (foreign / "dbus-1").mkdir(parents=True)
+    (foreign / "file-1").write_text("")
+    for path in (empty, foreign):
+        done = CliRunner().invoke(main, ["log", command, str(path)])
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr == f"kafkalite: {path}: neither the directory of a partition nor one that holds some\n"
+
+
+@pytest.mark.parametrize("file", ["meta.properties", "kafkalite.journal"])
+def test_a_log_directory_without_partitions_is_checked(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).write_text("version=0\nbroker.id=1\ncluster.id=c\n" if file == "meta.properties" else "")
+    done = verify(tmp_path)
+    assert (done.exit_code, done.stdout) == (0, "every invariant holds in 0 partitions, 0 segments, 0 bytes\n")
