@@ -10,8 +10,10 @@ leader, and the broker recognises it, so that no record is lost, written twice o
 import asyncio
 import os
 import random
+import signal
 import stat
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,6 +41,7 @@ RECORD_BYTES = 8  # about what a record takes beside its value
 REFRESH_S = 30.0  # how often new partitions are looked for
 TIMEOUT_MS = 30_000
 ACKS_ALL = -1
+TERMINATED = 143  # what a shell reports of a process that SIGTERM ended
 SEQUENCE_MASK = 0x7FFFFFFF
 
 Data = ProduceRequest.TopicProduceData
@@ -120,6 +123,7 @@ async def produce(
         await sender.start()
         if source.isatty():
             click.echo("each line is a record; Ctrl-D ends", err=True)
+        terminated = cancel_on_sigterm()
         try:
             await send_all(source, read, sender, keep_cr=keep_cr)
         except Failure as failure:
@@ -128,8 +132,24 @@ async def produce(
             raise Failure(f"{error}; {sender.report()}") from error
         except asyncio.CancelledError:
             click.echo(f"kafkalite: interrupted; {sender.report()}", err=True)
+            if terminated.is_set():
+                raise click.exceptions.Exit(TERMINATED) from None
             raise
     click.echo(f"sent {sender.sent} record(s) to {topic}", err=True)
+
+
+def cancel_on_sigterm() -> asyncio.Event:
+    """Let SIGTERM cancel the current task. Returns an event that is set then."""
+    terminated, task = asyncio.Event(), asyncio.current_task()
+    assert task is not None
+
+    def cancel() -> None:
+        terminated.set()
+        task.cancel()
+
+    if threading.current_thread() is threading.main_thread():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, cancel)
+    return terminated
 
 
 async def send_all(source: BinaryIO, read: Callable[[bytes, int], Line], sender: "Sender", *, keep_cr: bool) -> None:

@@ -169,15 +169,18 @@ def test_a_topic_that_is_deleted_ends_both(broker: Kafkalite, start: Start) -> N
             continue
 
 
-def test_an_interrupted_produce_says_what_was_acknowledged(broker: Kafkalite, start: Start) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_produce_says_what_was_acknowledged(
+    broker: Kafkalite, start: Start, number: signal.Signals, code: int
+) -> None:
     run(broker, "topic", "create", "t")
     writer, reader = start("produce", "t"), start("consume", "t", "-e", "-f")
     writer.write("one")
     assert reader.line() == "one"
     broker.freeze()
     writer.write("two")
-    writer.process.send_signal(signal.SIGINT)
-    assert writer.process.wait(TIMEOUT_S) == 130
+    writer.process.send_signal(number)
+    assert writer.process.wait(TIMEOUT_S) == code
     assert writer.said.get(timeout=TIMEOUT_S).startswith("kafkalite: interrupted; 1 record(s) were acknowledged")
 
 
