@@ -31,6 +31,7 @@ from kafkalite.collection import PAUSE
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.files import StaticConfig, load
 from kafkalite.config.keys import ConfigError
+from kafkalite.config.kraft import controller_entries
 from kafkalite.server.broker import Broker, StartError
 from kafkalite.server.logging_setup import LEVELS, set_up_logging
 from kafkalite.server.sd_notify import Notifier, ServiceManagerError, inherited_sockets
@@ -110,6 +111,8 @@ def static_config(file: str | None, listen: str | None, data: str | None, settin
             continue
         if places.get(key) == "--set":
             fail(f"{option} and --set {key} say the same thing: give one of them")
+        if key == "listeners":
+            text = ",".join((text, *controller_entries(texts)))
         texts[key], places[key] = text, option
     texts.setdefault("listeners", DEFAULT_LISTENER)
     if "log.dir" not in texts:
@@ -221,6 +224,12 @@ def say_first(config: BrokerConfig) -> None:
     LOGGER.info("data in %s", ", ".join(map(os.path.abspath, config.log_dirs)))
     if idle := config.without_effect():
         LOGGER.info("without effect here: %s", ", ".join(idle))
+    if config.default_replication_factor > 1:
+        LOGGER.warning(
+            "default.replication.factor is %d, and there is one broker: each creation of a topic without a "
+            "replication factor of its own fails with INVALID_REPLICATION_FACTOR; set default.replication.factor=1",
+            config.default_replication_factor,
+        )
     if exposed := [endpoint for endpoint in config.listeners if not is_local(endpoint.host)]:
         LOGGER.warning(
             "nobody is authenticated: whoever reaches %s can read, write and delete everything",

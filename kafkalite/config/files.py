@@ -72,9 +72,16 @@ def read_file(path: str) -> dict[str, str]:
         raise ConfigError("", f"{path}: has a NUL byte, so it is not a configuration file")
     texts = parse_toml(path, data) if path.endswith(".toml") else parse_properties(path, data)
     if texts and not any(map(is_known, texts)):
-        shown = ", ".join(shortened(name) for name in list(texts)[:SHOWN])
-        raise ConfigError("", f"{path}: none of its {len(texts)} keys is a setting of a broker: {shown}")
+        raise ConfigError("", f"{path}: {none_known(list(texts))}")
     return texts
+
+
+def none_known(names: list[str]) -> str:
+    """What is wrong with a file that has only these keys."""
+    shown = ", ".join(map(shortened, names[:SHOWN]))
+    if len(names) == 1:
+        return f"its only key, {shown}, is no setting of a broker"
+    return f"no setting of a broker among its {len(names)} keys: {shown}{', ...' if len(names) > SHOWN else ''}"
 
 
 def is_known(name: str) -> bool:

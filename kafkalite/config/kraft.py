@@ -51,8 +51,22 @@ def is_own(controller: str, values: Mapping[str, Value]) -> bool:
 def controller_listeners(values: Mapping[str, Value]) -> frozenset[str]:
     """Names of the listeners that a KRaft controller would serve."""
     names = values["controller.listener.names"]
-    listed = names.split(",") if isinstance(names, str) else ()
-    return frozenset(name.strip().upper() for name in listed if name.strip())
+    return listed(names if isinstance(names, str) else "")
+
+
+def listed(names: str) -> frozenset[str]:
+    """The names in a text with commas between them, in capitals."""
+    return frozenset(name.strip().upper() for name in names.split(",") if name.strip())
+
+
+def controller_entries(static: Mapping[str, str]) -> tuple[str, ...]:
+    """The entries of `listeners` that are the controller's, by the texts of a configuration.
+
+    `serve --listen` replaces the listeners of the broker; these identify the quorum as this process.
+    """
+    names = listed(static.get("controller.listener.names", ""))
+    entries = (entry.strip() for entry in static.get("listeners", "").split(","))
+    return tuple(entry for entry in entries if listener_name(entry) in names)
 
 
 def listener_name(entry: str) -> str:

@@ -15,8 +15,12 @@ NAMES_PER_LINE = 100  # a request may name 10,000 topics
 def log_created(call: "Call", names: Iterable[str]) -> None:
     """Log the topics that a request has created."""
     topics = call.broker.image.topics
-    shown = (f"{name} ({len(topics[name].partitions)} partitions)" if name in topics else name for name in names)
+    shown = (f"{name} ({_count(len(topics[name].partitions))})" if name in topics else name for name in names)
     _log(call, "created", shown)
+
+
+def _count(partitions: int) -> str:
+    return f"{partitions} partition{'' if partitions == 1 else 's'}"
 
 
 def log_deleted(call: "Call", names: Iterable[str]) -> None:

@@ -228,6 +228,23 @@ def test_the_stock_configuration_of_kafka_4_starts_a_single_broker(serve: Serve,
     assert server.stop() == 0
 
 
+def test_the_stock_configuration_of_kafka_4_starts_with_listen(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text(stock())
+    port = free_port()
+    server = serve("--config", "server.properties", listen=f"127.0.0.1:{port}")
+    assert server.port == port and "CONTROLLER" not in server.log()
+    assert server.stop() == 0
+
+
+def test_a_replication_factor_above_the_number_of_brokers_is_logged_at_the_start(serve: Serve) -> None:
+    (line,) = [
+        line
+        for line in serve("--set", "default.replication.factor=3").log().splitlines()
+        if "WARNING" in line and "default.replication.factor is 3" in line
+    ]
+    assert "INVALID_REPLICATION_FACTOR" in line and line.endswith("set default.replication.factor=1")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
@@ -260,6 +277,7 @@ def test_the_log_in_json(serve: Serve) -> None:
 def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[log\n")
     (tmp_path / "project.toml").write_text('[project]\nname = "x"\na = 1\nb = 2\nc = 3\n')
+    (tmp_path / "one.toml").write_text("key = 1\n")
     for args, text in (
         (("--set", "num.partitions=many"), "num.partitions"),
         (("--set", "num.partitions"), "key=value"),
@@ -270,7 +288,11 @@ def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
         (("--config", "nowhere.properties"), "nowhere.properties"),
         (("--config", "bad.toml"), "bad.toml: not TOML"),
         (("--config", "/bin/ls"), "/bin/ls: has a NUL byte, so it is not a configuration file"),
-        (("--config", "project.toml"), "project.toml: none of its 4 keys is a setting of a broker: project.name"),
+        (
+            ("--config", "project.toml"),
+            "project.toml: no setting of a broker among its 4 keys: project.name, project.a,",
+        ),
+        (("--config", "one.toml"), "one.toml: its only key, key, is no setting of a broker"),
         (("--log-level", "loud"), "'loud' is not one of"),
         (("extra",), "unexpected extra argument (extra). See kafkalite serve --help."),
         (("--listen", "127.0.0.1:0", "--data", ""), "log.dirs: the name of a directory is empty (in --data)"),

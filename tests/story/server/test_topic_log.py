@@ -38,12 +38,12 @@ async def test_a_topic_that_metadata_creates_is_logged(client: Client, caplog: p
     wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("auto", "no/name")]
     for _ in range(2):
         await client.call(MetadataRequest(topics=wanted, allow_auto_topic_creation=True))
-    assert lines(caplog) == [f"client {client.peer._client_id!r} at /127.0.0.1 created topics: auto (1 partitions)"]
+    assert lines(caplog) == [f"client {client.peer._client_id!r} at /127.0.0.1 created topics: auto (1 partition)"]
 
 
 async def test_many_topics_take_several_lines(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     await client.create(*(f"t{number}" for number in range(NAMES_PER_LINE + 1)))
     first, second = lines(caplog)
-    assert first.count(" partitions)") == NAMES_PER_LINE
-    assert second.endswith(f"created topics: t{NAMES_PER_LINE} (1 partitions)")
+    assert first.count(" (1 partition)") == NAMES_PER_LINE
+    assert second.endswith(f"created topics: t{NAMES_PER_LINE} (1 partition)")
