@@ -1,4 +1,4 @@
-"""What the client commands share: where the broker is, one connection for the length of a command, errors as one line.
+"""What the client commands share: options, addresses, tables, errors as one line.
 
 A command ends with exit code 2 and one line that says what is wrong and what to do, never with a traceback.
 """
