@@ -117,7 +117,11 @@ def forget_end(disk: Disk, target: Target, key: tuple[str, int], end: int) -> No
 
     Raises BadCheckpoint, OSError.
     """
-    checkpoints.take_clean_shutdown(disk, str(target.log_dir))
+    log_dir = str(target.log_dir)
+    unclean = checkpoints.read_clean_shutdown(disk, log_dir)
+    if unclean is not None:
+        broker_epoch = checkpoints.read_broker_epoch(disk, log_dir)
+        checkpoints.write_clean_shutdown(disk, log_dir, broker_epoch, {*unclean, key})
     for name in (checkpoints.RECOVERY_POINTS, checkpoints.LOG_STARTS):
         path = str(target.log_dir / name)
         offsets = checkpoints.read_offsets(disk, path)

@@ -78,7 +78,7 @@ def find(disk: Disk, source: str, data: str) -> tuple[list[Candidate], list[str]
 
     Result: them, and the names of directories that are left out. Raises AdoptionError, OSError.
     """
-    clean = disk.exists(os.path.join(source, checkpoints.CLEAN_SHUTDOWN))
+    unclean = checkpoints.read_clean_shutdown(disk, source)
     points, starts, cleaned = _checkpoints(disk, source)
     moved = [name.removesuffix(ADOPTING) for name in disk.list(data) if name.endswith(ADOPTING)]
     found, left_out = [], []
@@ -95,7 +95,7 @@ def find(disk: Disk, source: str, data: str) -> tuple[list[Candidate], list[str]
         except checkpoints.BadCheckpoint as error:
             raise AdoptionError(str(error)) from error
         topic_id = next((one for one in ids if one is not None), None)
-        believed = clean and key in points
+        believed = unclean is not None and key not in unclean and key in points
         candidate = Candidate(
             *key, directory, topic_id, believed, points.get(key, 0), starts.get(key, 0), cleaned.get(key)
         )

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import re
+from collections.abc import Collection
 
 from kafkalite._speedups.file import Disk
 from kafkalite.storage import names
@@ -130,14 +131,30 @@ def topic_id_text(topic_id: bytes) -> bytes:
     return f"version: 0\ntopic_id: {text}".encode()
 
 
-def take_clean_shutdown(disk: Disk, directory: str) -> bool:
-    """Tell whether the directory was left cleanly, and remove the mark, so that a crash from now on is seen."""
+def take_clean_shutdown(disk: Disk, directory: str) -> set[Key] | None:
+    """`read_clean_shutdown`, then remove the mark, so that a crash from now on is detected. Raises OSError."""
+    unclean = read_clean_shutdown(disk, directory)
     path = os.path.join(directory, CLEAN_SHUTDOWN)
-    if not disk.exists(path):
-        return False
-    disk.remove(path)
-    disk.sync_dir(directory)
-    return True
+    if disk.exists(path):
+        disk.remove(path)
+        disk.sync_dir(directory)
+    return unclean
+
+
+def read_clean_shutdown(disk: Disk, directory: str) -> set[Key] | None:
+    """The partitions that the mark of a clean shutdown excludes; None without a mark, or one that does not read.
+
+    Apache Kafka may leave an empty mark. Raises OSError.
+    """
+    try:
+        text = disk.read_bytes(os.path.join(directory, CLEAN_SHUTDOWN))
+    except FileNotFoundError:
+        return None
+    try:
+        mark = json.loads(text) if text else {}
+        return {(str(topic), int(partition)) for topic, partition in mark.get("unclean", ())}
+    except (AttributeError, TypeError, ValueError):
+        return None
 
 
 def read_broker_epoch(disk: Disk, directory: str) -> int:
@@ -148,11 +165,17 @@ def read_broker_epoch(disk: Disk, directory: str) -> int:
     return -1 if found is None else int(found[1])
 
 
-def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int = -1) -> None:
+def write_clean_shutdown(
+    disk: Disk, directory: str, broker_epoch: int = -1, unclean: Collection[Key] = frozenset()
+) -> None:
     """Say that every log of the directory is complete on the disk. Raises OSError.
 
     Arguments:
         broker_epoch: the last flushed zxid of the journal, -1 where it is unknown (CleanShutdownFileHandler.java).
+        unclean: partitions for which that does not hold: the next start checks them. Apache Kafka ignores this field.
     """
-    mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-    disk.write_atomic(os.path.join(directory, CLEAN_SHUTDOWN), mark.encode(), sync=True)
+    mark: dict[str, object] = {"version": 0, "brokerEpoch": broker_epoch}
+    if unclean:
+        mark["unclean"] = sorted(unclean)
+    text = json.dumps(mark, separators=(",", ":"))
+    disk.write_atomic(os.path.join(directory, CLEAN_SHUTDOWN), text.encode(), sync=True)

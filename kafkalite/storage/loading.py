@@ -147,7 +147,8 @@ def _parts(loaded: Loaded, places: Sequence[Place]) -> list[Sequence[Place]]:
 
 def _begin(disk: Disk, path: str, config_of: Callable[[str], TopicConfig]) -> tuple[Loaded, list[Place]]:
     try:
-        loaded = Loaded(path, checkpoints.take_clean_shutdown(disk, path))
+        unclean = checkpoints.take_clean_shutdown(disk, path)
+        loaded = Loaded(path, unclean is not None, unclean=unclean or set())
         return loaded, _places(disk, loaded, config_of)
     except OSError as error:
         raise_without_descriptors(path, error)
@@ -216,7 +217,8 @@ def _places(disk: Disk, loaded: Loaded, config_of: Callable[[str], TopicConfig])
             topic, partition = found
             places.append(
                 Place(
-                    disk, directory, topic, partition, config_of(topic), loaded.clean and found in points,
+                    disk, directory, topic, partition, config_of(topic),
+                    loaded.clean and found in points and found not in loaded.unclean,
                     points.get(found, 0), starts.get(found, 0),
                     gaps_until=OFFSET_MAX if cleaned is None else cleaned.get(found, 0),
                 )

@@ -169,9 +169,10 @@ class LogManager(LogDirectories):
                 sound = [log for log in logs if not log.failed]
                 close_logs(self.disk, sound, self.lock_file(path), self.many_files)
                 self._files.write_now(path, logs)
-                # With it, the next start would trust the end of a failed log, and forget a refused partition.
-                if len(sound) == len(logs) and all(refused.root != path for refused in self.refused.values()):
-                    checkpoints.write_clean_shutdown(self.disk, path, broker_epoch)
+                # With it, the next start would trust the end of a failed log. It checks a refused partition again.
+                if len(sound) == len(logs):
+                    refused = {key for key, each in self.refused.items() if each.root == path}
+                    checkpoints.write_clean_shutdown(self.disk, path, broker_epoch, refused)
             except OSError as error:
                 self.fail(path, error)
 

@@ -223,7 +223,7 @@ def _partitions(
     advance: Advance,
 ) -> Iterator[Violation]:
     """Check partitions; `gaps_until`: below which offset gaps between segments are normal, None for no gap anywhere."""
-    clean = disk.exists(os.path.join(log_dir, checkpoints.CLEAN_SHUTDOWN))
+    unclean = checkpoints.read_clean_shutdown(disk, log_dir)
     ids: dict[str, tuple[bytes, str]] = {}
     for name in sorted(disk.list(log_dir)) if only is None else [only]:
         directory, key = os.path.join(log_dir, name), names.parse_directory_name(name)
@@ -238,7 +238,7 @@ def _partitions(
             below_end=[(n, offsets[n][key]) for n in (HIGH_WATERMARKS, CLEANER_OFFSETS) if key in offsets[n]],
             compacted=until is not None,
             gaps_until=OFFSET_MAX if until is None else until,
-            clean=clean,
+            clean=unclean is not None and key not in unclean,
             advance=advance,
         )
         yield from _same_id(disk, directory, key[0], ids)

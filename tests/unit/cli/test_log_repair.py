@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from kafkalite._speedups.file import Disk
 from kafkalite.cli.main import main
+from kafkalite.cli.serve import start_line
 from kafkalite.server.broker import JOURNAL
 from kafkalite.storage.verify import verify_directory
 from kafkalite.testing.thread import BrokerThread
@@ -247,3 +248,25 @@ def test_truncate_reports_what_it_would_drop_once_and_then_what_it_dropped(
         f"b-0: dropped {shown.stdout.split('would drop ')[1].split(' bytes')[0]} bytes and 0 segments behind offset 9"
     ]
     assert "would drop" not in log("truncate", damaged / "b-0").stdout
+
+
+async def started(data: Path) -> tuple[str, list[int]]:
+    """The line of a start, and the leader epochs of the partitions 0 of topics a and b."""
+    async with running(str(data)) as client:
+        partitions = [client.broker.replicas.partition(topic, b"", 0, by_id=False) for topic in ("a", "b")]
+        return start_line(client.broker), [each.leader_epoch for each in partitions if not isinstance(each, int)]
+
+
+def test_start_after_a_clean_stop_with_an_offline_partition_is_clean(damaged: Path) -> None:
+    line = "loaded 1 partition (clean shutdown), 1 offline: see the errors above"
+    assert [asyncio.run(started(damaged)) for _ in range(3)] == [(line, [0, 0])] * 3
+
+
+def test_start_after_a_truncation_is_clean_and_raises_only_the_leader_epoch_of_the_partition(damaged: Path) -> None:
+    asyncio.run(started(damaged))
+    assert log("truncate", damaged / "b-0", "--to", 7).exit_code == 0
+    line = "loaded 2 partitions (clean shutdown)"
+    assert [asyncio.run(started(damaged)) for _ in range(2)] == [(line, [0, 1])] * 2
+    assert log("truncate", damaged / "b-0", "--to", 6).exit_code == 0
+    assert log("recover", damaged).exit_code == 0
+    assert asyncio.run(started(damaged)) == (line, [0, 2])

@@ -431,3 +431,46 @@ def test_close_after_unlock_writes_nothing(kit: Kit) -> None:
     steps = kit.disk.steps
     kit.manager.close()
     assert kit.disk.steps == steps, "another broker may use the directory"
+
+
+def test_clean_stop_with_a_refused_partition_leaves_the_other_partitions_clean(tmp_path: Path, kit: Kit) -> None:
+    """Only a check of its batches finds this damage: a start that believes the clean mark would serve the partition."""
+    data = tmp_path / "data"
+    kit.create("t", 0, batches=2)
+    kit.create("t", 1, batches=2)
+    kit.manager.close()
+    (data / ".kafka_cleanshutdown").unlink()
+    path = data / "t-0" / "00000000000000000000.log"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    again = kit.restart(clean=False)
+    assert again.loaded[0].refused.keys() == {str(path.parent)}
+    for _ in range(2):
+        again = again.restart()
+        assert again.loaded[0].clean and again.loaded[0].refused.keys() == {str(path.parent)}
+        assert ("t", 1) not in again.loaded[0].unclean
+        assert (data / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 6\nt 1 6\n"
+        assert path.read_bytes() == content
+    again.manager.close()
+    content[100] ^= 1
+    path.write_bytes(content)
+    restored = again.restart(clean=False)
+    assert restored.loaded[0].refused == {} and restored.loaded[0].unclean == {("t", 0)}
+    restored.manager.close()
+    assert (data / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
+    restored.manager.unlock()
+
+
+@pytest.mark.parametrize("mark", ["", '{"version":0,"brokerEpoch":7}', '{"version":0,"unclean":[]}'])
+def test_clean_shutdown_mark_without_unclean_partitions_is_believed(tmp_path: Path, mark: str) -> None:
+    (tmp_path / checkpoints.CLEAN_SHUTDOWN).write_text(mark)
+    assert checkpoints.take_clean_shutdown(Disk(), str(tmp_path)) == set()
+    assert checkpoints.take_clean_shutdown(Disk(), str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("mark", [b"garbage", b"\xff", b"[]", b"1", b'{"unclean":1}', b'{"unclean":[["t"]]}', b"{"])
+def test_damaged_clean_shutdown_mark_is_an_unclean_end(tmp_path: Path, mark: bytes) -> None:
+    (tmp_path / checkpoints.CLEAN_SHUTDOWN).write_bytes(mark)
+    assert checkpoints.take_clean_shutdown(Disk(), str(tmp_path)) is None
+    assert not (tmp_path / checkpoints.CLEAN_SHUTDOWN).exists()
