@@ -230,10 +230,29 @@ def say_first(config: BrokerConfig) -> None:
             "replication factor of its own fails with INVALID_REPLICATION_FACTOR; set default.replication.factor=1",
             config.default_replication_factor,
         )
+    warn_of_other_port(config)
     if exposed := [endpoint for endpoint in config.listeners if not is_local(endpoint.host)]:
         LOGGER.warning(
             "nobody is authenticated: whoever reaches %s can read, write and delete everything",
             ", ".join(map(str, exposed)),
+        )
+
+
+def warn_of_other_port(config: BrokerConfig) -> None:
+    """Log advertised listeners of a file or the environment whose port is not that of --listen: clients connect there.
+
+    No error, as an address translation between clients and broker may change the port.
+    """
+    place = config.places.get("advertised.listeners")
+    if place in (None, "--set") or config.places.get("listeners") != "--listen":
+        return
+    ports = {endpoint.listener: endpoint.port for endpoint in config.listeners}
+    if others := [each for each in config.advertised_listeners if each.port != ports[each.listener]]:
+        LOGGER.warning(
+            "advertised.listeners (in %s) is %s, which has another port than --listen; clients connect there: if that "
+            "is not intended, set advertised.listeners, too",
+            place,
+            ", ".join(map(str, others)),
         )
 
 

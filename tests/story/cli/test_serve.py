@@ -233,7 +233,12 @@ def test_the_stock_configuration_of_kafka_4_starts_with_listen(serve: Serve, tmp
     port = free_port()
     server = serve("--config", "server.properties", listen=f"127.0.0.1:{port}")
     assert server.port == port and "CONTROLLER" not in server.log()
+    (line,) = [line for line in server.log().splitlines() if "WARNING" in line]
+    assert "advertised.listeners (in server.properties) is PLAINTEXT://localhost:9092, which has another port" in line
     assert server.stop() == 0
+    advertised = f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}"
+    server = serve("--config", "server.properties", "--set", advertised, listen=f"127.0.0.1:{port}")
+    assert server.log().count("WARNING") == 1, "the start above"
 
 
 def test_a_replication_factor_above_the_number_of_brokers_is_logged_at_the_start(serve: Serve) -> None:
