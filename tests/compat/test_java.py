@@ -101,7 +101,7 @@ def test_topics_and_configs(broker: Broker, java: JavaTools) -> None:
 
 def test_offsets_and_deleted_records(broker: Broker, java: JavaTools, new_topic: MakeTopic, tmp_path: Path) -> None:
     """kafka-get-offsets by place and time, kafka-delete-records, kafka-log-dirs."""
-    topic = new_topic(partitions=2)
+    topic = new_topic(partitions=2, **{"retention.ms": "-1"})  # the records are of 2023
     records = [Record(b"x", timestamp_ms=START_MS + hour * HOUR_MS) for hour in (0, 3, 2, 1)]
     Confluent().write(broker.address, topic, records)
     these = ["--topic", topic]

@@ -12,8 +12,9 @@ START_MS = 1_700_000_000_000
 
 
 @pytest.fixture
-def hourly(address: str, topic: str) -> str:
+def hourly(address: str, new_topic: MakeTopic) -> str:
     """A topic with 48 records, one an hour, the offset being the hour; in several batches of two codecs."""
+    topic = new_topic(**{"retention.ms": "-1"})  # the records are of 2023
     for first in range(0, 48, 12):
         records = [
             Record(str(hour).encode(), timestamp_ms=START_MS + hour * HOUR_MS) for hour in range(first, first + 12)

@@ -47,8 +47,9 @@ def test_a_header_without_a_value(address: str, topic: str) -> None:
         assert [r.content() for r in reader.read(address, topic, 2)] == [r.content() for r in sent * 2], reader.name
 
 
-def test_custom_timestamps_stay(address: str, topic: str, client: Client) -> None:
+def test_custom_timestamps_stay(address: str, new_topic: MakeTopic, client: Client) -> None:
     """Out of order and far in the past; each is the record's own."""
+    topic = new_topic(**{"retention.ms": "-1"})
     times = [YEAR_2013_MS + hours * 3_600_000 for hours in (0, 48, 24, 48, 1)]
     client.write(address, topic, [Record(b"flight", timestamp_ms=at) for at in times])
     for reader in PYTHON_CLIENTS:
