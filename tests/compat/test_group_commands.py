@@ -80,7 +80,7 @@ def test_a_living_group_is_shown_and_protected(
 
 def test_a_group_without_members_is_moved(group_address: str, group: Run, new_group_topic: MakeTopic) -> None:
     """To an offset, the ends, a time; for all that it has committed, a topic, or some partitions."""
-    topic, name = new_group_topic(2), unused_name("resting")
+    topic, name = new_group_topic(2, **{"retention.ms": "-1"}), unused_name("resting")  # the records are of 1970
     day_ms = 86_400_000
     sent = [Record(b"x", timestamp_ms=n * day_ms, partition=p) for p in range(2) for n in range(1, 5)]
     Confluent().write(group_address, topic, sent)
