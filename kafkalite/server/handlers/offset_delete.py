@@ -17,8 +17,6 @@ from kafkalite.state.offsets import OffsetsDeleted
 
 Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 Partition = Topic.OffsetDeleteResponsePartition
-
-
 Place = tuple[str, int]
 DELETED_AT_ONCE = 50  # of a request with more than OBJECTS_MAX partitions
 

@@ -151,18 +151,18 @@ def look(require_stable: bool, asked: Asked, shard: GroupShard) -> FetchedGroup:
 
 
 def parts_of(asked: Asked) -> Iterator[Asked]:
-    """The same question in parts that `look` answers at once."""
+    """The offsets of one group that are asked for, in parts of at most PARTITIONS_AT_ONCE topics and partitions."""
     part: list[FetchOf] = []
-    room = PARTITIONS_AT_ONCE
+    left = PARTITIONS_AT_ONCE  # in this part; a topic counts as one, too
     for topic, partitions, topic_id in asked.wanted or ():
         begin = 0
         while begin < len(partitions):
-            if room < 2:
+            if left < 2:
                 yield asked._replace(wanted=part)
-                part, room = [], PARTITIONS_AT_ONCE
-            some = partitions[begin : begin + room - 1]
+                part, left = [], PARTITIONS_AT_ONCE
+            some = partitions[begin : begin + left - 1]
             part.append(FetchOf(topic, some, topic_id))
-            room -= 1 + len(some)
+            left -= 1 + len(some)
             begin += len(some)
     yield asked._replace(wanted=part)
 
