@@ -127,9 +127,7 @@ def open_context(call: Call, request: FetchRequest, session: Session | None) -> 
 def open_in_steps(
     call: Call, request: FetchRequest, session: Session | None
 ) -> Generator[None, None, FetchContext | int]:
-    """As `open_context`, for a request with many partitions. Requests that the client pipelines behind this one may
-    see the session before all changes are applied.
-    """
+    """As `open_context`, for a request with many partitions."""
     by_id = call.version >= TOPIC_ID_SINCE
     named: list[Named] = []
     for topic in request.topics:

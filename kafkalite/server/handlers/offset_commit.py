@@ -77,7 +77,7 @@ class Committing:
         """Commit."""
         of = self._request
         wanted = packed_commit((of.group_id, (), of.member_id, of.generation, of.group_instance_id, -1, -1, of))
-        return commit(self._call.version, shard, wanted, token, now)
+        return commit(self._call.version, wanted, shard, token, now)
 
     def answer(self, result: Any) -> None:
         """The machine's `CommitsDone`, committed."""
@@ -97,8 +97,8 @@ class Committing:
             call.fail(raised)
 
 
-def commit(version: int, shard: GroupShard, wanted: Commit, token: Token, now: Now) -> Effects:
-    """The command itself, of either way."""
+def commit(version: int, wanted: Commit, shard: GroupShard, token: Token, now: Now) -> Effects:
+    """The command, for all partitions of a request or some of them."""
     if version < MEMBER_EPOCH_SINCE and speaks_consumer(shard, wanted):
         effects = Effects()
         effects.answer(token, CommitsDone(KafkaErrorCode.UNSUPPORTED_VERSION))
@@ -126,18 +126,13 @@ def committing(call: Call, request: OffsetCommitRequest, objects: int) -> Genera
         group_instance_id=request.group_instance_id,
         retention_ms=request.retention_time_ms,
     )
-    commands = [partial(commit_part, call.version, wanted._replace(partitions=part)) for part in parts]
+    commands = [partial(commit, call.version, wanted._replace(partitions=part)) for part in parts]
 
     def committed(results: list[CommitsDone]) -> None:
         outcomes = chain.from_iterable(errors(call, part, done) for part, done in zip(parts, results, strict=True))
         call.answer_from(answer(request, refused, outcomes, call.elements), objects)
 
     yield from call.broker.groups.submit_each(request.group_id, commands, CommitsDone, call.later(committed))
-
-
-def commit_part(version: int, wanted: Commit, shard: GroupShard, token: Token, now: Now) -> Effects:
-    """The command: some partitions of a request."""
-    return commit(version, shard, wanted, token, now)
 
 
 def wanted_of(call: Call, request: OffsetCommitRequest) -> Generator[None, None, tuple[list[CommitOf], Refused]]:
