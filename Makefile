@@ -10,9 +10,9 @@ PYTEST_ARGS ?=
 
 BIN := .venv/bin
 FOREIGN := tests/kit/foreign.toml
-CYTHON := $(wildcard kafkalite/_speedups/*.pyx kafkalite/_speedups/*.pxd kafkalite/_speedups/*.h \
-	kafkalite/_speedups/src/*.c)
-STUBS := $(subst /,.,$(basename $(wildcard kafkalite/_speedups/*.pyi)))
+CYTHON := $(shell find kafkalite/_speedups -name '*.pyx' -o -name '*.pxd')
+LOADGEN := $(wildcard perf/*.pyx perf/*.pxd)
+STUBS := $(subst /,.,$(basename $(shell find kafkalite/_speedups perf -name '*.pyi')))
 BUILD_EXT = $(BIN)/python setup.py -q build --parallel $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -24,7 +24,7 @@ ENVIRON_asan = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/asan:$(CURDIR) PYTHON
 	LD_PRELOAD=$(shell gcc -print-file-name=libasan.so)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build debug asan bench compare torture lint dist clean
+.PHONY: help run test build loadgen debug asan bench compare torture lint dist clean
 
 help:
 	@sed -n 's/^#: //p' Makefile
@@ -34,12 +34,15 @@ run: build
 	@exec $(BIN)/kafkalite serve $(if $(LISTEN),--listen $(LISTEN)) --data $(DATA)
 
 #: make test      run all tests (ENGINE=c|debug|asan, PYTEST_ARGS=...; with CI=true a skip is an error)
-test: build .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE))
+test: build loadgen .venv/stamp-test $(if $(filter c,$(ENGINE)),,build/stamp-$(ENGINE))
 	KAFKALITE_ENGINE=$(ENGINE) $(ENVIRON_$(ENGINE)) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup \
 		$(if $(filter true,$(CI)),--strict-run) $(PYTEST_ARGS)
 
 #: make build     compile the extensions in place
 build: build/stamp-c .venv/stamp-kafkalite
+
+#: make loadgen   compile the load generator of perf/
+loadgen: build/stamp-loadgen
 
 #: make debug     compile with bounds checks and assertions into build/debug
 debug: build/stamp-debug
@@ -52,23 +55,23 @@ bench: build .venv/stamp-test
 	$(BIN)/python -m pytest perf/micro --benchmark-only --benchmark-group-by=group $(PYTEST_ARGS)
 
 #: make compare   measure kafkalite, Apache Kafka and kfake side by side
-compare: build .venv/stamp-test
+compare: build loadgen .venv/stamp-test
 	$(BIN)/python -m perf compare
 
 #: make torture   the long runs of the fuzz tests and rigs
 torture: build .venv/stamp-test build/stamp-asan
 	KAFKALITE_FIRST_SEED=$${KAFKALITE_FIRST_SEED:-$$(shuf -n 1 -i 1-2000000000)} \
-		$(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --lives 5000 --minutes 30 \
+		$(BIN)/python -m pytest -v -m "fuzz or torture" --fuzz-inputs 10000000 --kills 300 --cuts 60 --faults 50 --simulations 5000 --minutes 30 \
 		--crash-seeds 2000 --flips 10000 --seeded-bugs 9 --fairness-seconds 1800 \
 		--timeout 28800 -o faulthandler_timeout=28860 $(PYTEST_ARGS)
 
 #: make lint      ruff, mypy --strict, stubtest, cython-lint
-lint: build .venv/stamp-test
+lint: build loadgen .venv/stamp-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/stubtest --ignore-disjoint-bases --allowlist tools/stubtest-allowlist.txt $(STUBS)
-	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint $(filter %.pyx %.pxd,$(CYTHON))
+	PYTHONPATH=. $(BIN)/stubtest --ignore-disjoint-bases --allowlist tools/stubtest-allowlist.txt $(STUBS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint $(CYTHON) $(LOADGEN)
 
 #: make dist      build the wheel and the source distribution into dist/
 dist: .venv/stamp-test
@@ -77,7 +80,7 @@ dist: .venv/stamp-test
 #: make clean     remove what the build made (not .venv, not ./data)
 clean:
 	rm -rf build dist *.egg-info
-	find kafkalite -name '*.so' -delete
+	find kafkalite perf -name '*.so' -delete
 
 # --- the environment -------------------------------------------------------------------------------------------------
 
@@ -106,6 +109,10 @@ clean:
 build/stamp-c: setup.py $(CYTHON) .venv/stamp-build
 	$(BIN)/python setup.py -q build_ext --inplace --parallel $(JOBS)
 	@mkdir -p build && touch $@
+
+build/stamp-loadgen: setup.py $(LOADGEN) build/stamp-c
+	KAFKALITE_PERF=1 $(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
 
 build/stamp-debug: setup.py $(CYTHON) $(shell find kafkalite -name '*.py') .venv/stamp-build
 	KAFKALITE_DEBUG=1 $(BUILD_EXT) --build-lib build/debug --build-temp build/temp-debug

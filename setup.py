@@ -2,7 +2,8 @@
 
 Environment: KAFKALITE_DEBUG=1 turns on bounds checks, assertions and line tables;
 KAFKALITE_ASAN=1 adds AddressSanitizer and UBSan to that, and the module with a planted overflow;
-KAFKALITE_ONLY=codec,index builds just these modules (a developer's short cut; `none` builds none).
+KAFKALITE_ONLY=codec,index builds just these modules (a developer's short cut; `none` builds none);
+KAFKALITE_PERF=1 builds the load generator of perf/ instead, which is not shipped.
 The variants go to directories of their own (`make debug`, `make asan`), never in place.
 """
 
@@ -12,7 +13,8 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-ROOT = "kafkalite/_speedups"
+PERF = os.environ.get("KAFKALITE_PERF") == "1"
+ROOT = Path("perf" if PERF else "kafkalite/_speedups")
 ASAN = os.environ.get("KAFKALITE_ASAN") == "1"
 DEBUG = ASAN or os.environ.get("KAFKALITE_DEBUG") == "1"
 ONLY = {name for name in os.environ.get("KAFKALITE_ONLY", "").split(",") if name}
@@ -31,24 +33,20 @@ DIRECTIVES = {
 }
 
 
-def extension(name: str, source: str) -> Extension:
+def extension(source: Path) -> Extension:
     return Extension(
-        name,
-        [source],
-        include_dirs=[ROOT],
+        ".".join(source.with_suffix("").parts).removeprefix("tools."),
+        [str(source)],
         define_macros=[("KAFKALITE_DEBUG", "1")] if DEBUG else [("CYTHON_WITHOUT_ASSERTIONS", "1")],
         extra_compile_args=[*COMPILE, "-fno-strict-aliasing", *SANITIZE],
         extra_link_args=SANITIZE,
-        depends=sorted(map(str, [*Path(ROOT).glob("*.pxd"), *Path(ROOT).glob("*.h")])),
+        depends=sorted(map(str, ROOT.rglob("*.pxd"))),
     )
 
 
 def extensions() -> list[Extension]:
-    names = sorted(path.stem for path in Path(ROOT).glob("*.pyx"))
-    wanted = [
-        extension(f"kafkalite._speedups.{name}", f"{ROOT}/{name}.pyx") for name in names if not ONLY or name in ONLY
-    ]
-    return [*wanted, extension("planted_overflow", "tools/planted_overflow.pyx")] if ASAN else wanted
+    wanted = [extension(path) for path in sorted(ROOT.rglob("*.pyx")) if not ONLY or path.stem in ONLY]
+    return [*wanted, extension(Path("tools/planted_overflow.pyx"))] if ASAN else wanted
 
 
 build_dir = "build/cython-asan" if ASAN else "build/cython-debug" if DEBUG else "build/cython"

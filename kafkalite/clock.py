@@ -1,7 +1,7 @@
 """Time, chance and work outside the loop, as parameters (decision 9 of the design).
 
 Nothing in the package asks the operating system for them; it gets a `Clock`, a `Random` and an `Offload`. Their virtual
-twins are in `kafkalite.testing.clock`.
+twins are in `kafkalite.testing.virtual_clock`.
 
 Laws:
 1. Timeouts and intervals use `monotonic`; what is written into records and files uses `wall_ms`.
@@ -165,7 +165,7 @@ class ClockWatch:
         if abs(jump_ms) > JUMP_MS:
             self._paused_until = monotonic + self.pause_ms / 1000
             LOGGER.warning(
-                "the wall clock jumped by %d s; nothing is deleted for its age in the next %d s",
+                "the wall clock jumped by %d s; time-based retention pauses for %d s",
                 round(jump_ms / 1000), round(self.pause_ms / 1000),
             )  # fmt: skip
         return None if monotonic < self._paused_until else wall_ms
@@ -239,7 +239,7 @@ class LoopClock:
 
     def __init__(self, loop: "AbstractEventLoop", raised: Raised | None = None) -> None:
         self._loop = loop
-        self._raised = raised or partial(tell_loop, loop)
+        self._raised = raised or partial(report_to_loop, loop)
         self._heap = TimerHeap()
         self._armed: TimerHandle | None = None
         self._armed_for = math.inf
@@ -297,7 +297,7 @@ def call_guarded(raised: Raised, callback: Callable[..., object], args: tuple[ob
         raised(callback, error)
 
 
-def tell_loop(loop: "AbstractEventLoop", callback: object, error: BaseException) -> None:
+def report_to_loop(loop: "AbstractEventLoop", callback: object, error: BaseException) -> None:
     """Report to the loop's exception handler, as with a callback of the loop's own."""
     loop.call_exception_handler({"message": f"exception in {callback!r}", "exception": error})
 
@@ -355,7 +355,7 @@ class ThreadOffload:
         prepare: Callable[[], object] | None = None,
     ) -> None:
         self._loop = loop
-        self._raised = raised or partial(tell_loop, loop)
+        self._raised = raised or partial(report_to_loop, loop)
         self._threads_max = threads
         self._name = name
         self._prepare = prepare
@@ -369,7 +369,7 @@ class ThreadOffload:
     def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
         """Call `job(*args)` in a thread, then `done(outcome)` on the loop. Raises RuntimeError after `close`."""
         if self._closed:
-            raise RuntimeError("no job is taken any more")
+            raise RuntimeError("the executor is closed")
         self._open += 1
         if len(self._threads) < min(self._open, self._threads_max):
             self._threads.append(Thread(target=self._serve, name=f"{self._name}-{len(self._threads)}", daemon=True))

@@ -11,15 +11,17 @@ Invariants:
 """
 
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from kafkalite.clock import Clock, Outcome, Raised, call_guarded
 
 BUDGET_S = 0.004
 STEPS_PER_SLICE = 16  # of `grouped`: of some 10 us each
+VISITS_PER_SLICE, VISITS_S = 64, 0.0005  # of `visit_in_slices`: maximum per loop iteration
 
 Steps: TypeAlias = Generator[None, None, Any]
+Item = TypeVar("Item")
 
 
 def finish(steps: Steps) -> Any:
@@ -134,3 +136,35 @@ class Slicer:
         job.ended = True
         if not job.cancelled:
             call_guarded(self._raised, job.done, (outcome,))
+
+
+def visit_in_slices(
+    clock: Clock, items: Sequence[Item], visit: Callable[[Item], object], done: Callable[[], object] | None = None
+) -> None:
+    """Visit every item, at most VISITS_PER_SLICE in VISITS_S per loop iteration: for periodic work over all logs.
+
+    An exception of a visit goes to the caller of its slice; the remaining items are visited all the same.
+
+    Arguments:
+        clock: of the loop; each slice after the first is a timer.
+        items: in the order of their visits.
+        visit: called with each item.
+        done: called after the last visit.
+    """
+
+    def run(at: int) -> None:
+        until = clock.monotonic() + VISITS_S
+        end = min(at + VISITS_PER_SLICE, len(items))
+        try:
+            while at < end:
+                at += 1
+                visit(items[at - 1])
+                if clock.monotonic() > until:
+                    break
+        finally:
+            if at < len(items):
+                clock.call_at(clock.monotonic(), run, at)
+            elif done is not None:
+                done()
+
+    run(0)

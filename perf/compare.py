@@ -17,7 +17,7 @@ from statistics import median
 
 from perf.backing import back_free_memory
 from perf.brokers import Broker, Running
-from perf.loads import Load, Sample, Turn
+from perf.loads import Load, Sample, Trial
 
 Progress = Callable[[str], None]
 
@@ -61,11 +61,11 @@ def _run_load(plan: Plan, load: Load, progress: Progress) -> LoadResult:
     with _directory(plan) as directory, _started(kinds, load, directory) as running:
         for number in range(plan.rounds + 1):
             for kind in _rotated(kinds, number):
-                turn = Turn(kind, directory / kind.name, number, plan.quick, running.get(kind.name))
+                trial = Trial(kind, directory / kind.name, number, plan.quick, running.get(kind.name))
                 if number == 0:
-                    load.prepare(turn)
-                _settle(plan, load, directory)
-                sample = load.run(turn)
+                    load.prepare(trial)
+                _pause(plan, load, directory)
+                sample = load.run(trial)
                 if number:
                     result.samples[kind.name].append(sample)
                 progress(f"{load.name}: {_round(number, plan.rounds)}, {kind.name}: {_short(load, sample)}")
@@ -77,7 +77,7 @@ def _rotated(brokers: Sequence[Broker], number: int) -> list[Broker]:
     return [*brokers[first:], *brokers[:first]]
 
 
-def _settle(plan: Plan, load: Load, directory: Path) -> None:
+def _pause(plan: Plan, load: Load, directory: Path) -> None:
     """Nothing of the turn before may be written back during this one."""
     gc.collect()  # clients of the turn before hold connections and threads until they are collected
     os.sync()

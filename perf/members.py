@@ -115,12 +115,12 @@ class ConsumerMember(Member):
 
     def __init__(self, group: str, topic: str, number: int, connection: socket.socket) -> None:
         super().__init__(group, topic, connection)
-        self._number, self._life = number, 0
+        self._number, self._incarnation = number, 0
         self._begin()
 
     def _begin(self) -> None:
-        self._life += 1
-        self._member = f"member-{self._number:05}-{self._life:05}"  # the names of all have one length
+        self._incarnation += 1
+        self._member = f"member-{self._number:05}-{self._incarnation:05}"  # the names of all have one length
         self.generation, self.owned, self.leaving = -1, [], False
         self._epoch, self._assigned, self._news = 0, dict[bytes, list[int]](), True
 
@@ -166,13 +166,13 @@ class Crowd:
             self._selector.register(member.connection, selectors.EVENT_READ, member)
         self._owners = dict[Member, int]()  # the settled, by generation
 
-    def settle(self) -> None:
+    def wait_until_stable(self) -> None:
         """Ask back to back until all are in one generation and own every partition once. Nothing is under way then."""
         self._owners.clear()
         deadline = time.monotonic() + SECONDS_MAX
         idle = list(self.members)
-        while not self._settled() or len(idle) < len(self.members):
-            if not self._settled():
+        while not self._is_stable() or len(idle) < len(self.members):
+            if not self._is_stable():
                 self._send(idle)
                 idle = []
             ready = [key.data for key, _ in self._selector.select(1.0)]
@@ -186,7 +186,7 @@ class Crowd:
         for member in members:
             member.send()
 
-    def _settled(self) -> bool:
+    def _is_stable(self) -> bool:
         generations = set(self._owners.values())
         if len(self._owners) < len(self.members) or len(generations) > 1 or -1 in generations:
             return False
@@ -197,7 +197,7 @@ class Crowd:
         """A member leaves and comes back as a new one; seconds until all have settled."""
         started = time.perf_counter()
         self.members[number % len(self.members)].leaving = True
-        self.settle()
+        self.wait_until_stable()
         return time.perf_counter() - started
 
     def leave(self) -> None:

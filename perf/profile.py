@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perf.brokers import Broker, BrokerError
-from perf.loads import Load, Turn
+from perf.loads import Load, Trial
 
 
 def profile(broker: Broker, load: Load, *, quick: bool, lines: int, out: Path | None) -> str:
@@ -29,10 +29,10 @@ def profile(broker: Broker, load: Load, *, quick: bool, lines: int, out: Path | 
         data = out or directory / "perf.data"
         running = broker.start(directory / broker.name, load.settings)
         try:
-            load.prepare(Turn(broker, directory, 0, quick, running))
-            load.run(Turn(broker, directory, 0, quick, running))
+            load.prepare(Trial(broker, directory, 0, quick, running))
+            load.run(Trial(broker, directory, 0, quick, running))
             with _recording(running.pid, data):
-                sample = load.run(Turn(broker, directory, 1, quick, running))
+                sample = load.run(Trial(broker, directory, 1, quick, running))
         finally:
             running.stop()
         figures = "\n".join(f"{figure.title}: {sample[figure.key]:,.4g} {figure.unit}" for figure in load.figures)

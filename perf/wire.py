@@ -163,12 +163,12 @@ def paced(pipes: Sequence[Pipe], rate: float, count: int) -> list[float]:
 def _pace(
     of_fd: dict[int, tuple[Pipe, deque[float]]], poll: select.epoll, rate: float, count: int, latencies: list[float]
 ) -> None:
-    turns = list(of_fd.values())
+    connections_in_order = list(of_fd.values())
     planned, started = 0, time.perf_counter()
     while len(latencies) < count:
         now = time.perf_counter()
         while planned < count and started + planned / rate <= now:
-            pipe, waiting = turns[planned % len(turns)]
+            pipe, waiting = connections_in_order[planned % len(connections_in_order)]
             pipe.send(1)
             waiting.append(started + planned / rate)
             planned += 1

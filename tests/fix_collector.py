@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkalite.collection import PAUSE
+from kafkalite.gc_pause import PAUSE
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """How long the rigs of tests/torture go on: `--kills N`, `--cuts N` and `--faults N`, for the whole run, and
 `--fairness-seconds N` for hostile clients beside others; and how many groups each simulation of tests/story/groups
-lives through, for how long: `--lives N` and `--minutes N` of virtual time.
+lives through, for how long: `--simulations N` and `--minutes N` of virtual time.
 
 A run in which any of them goes on for longer than in `make test` says of each test how long it took, and its seed.
 """
@@ -10,14 +10,16 @@ import re
 import pytest
 
 SEED = re.compile(r"KAFKALITE_SEED=\d+")
-SHORT = {"kills": 15, "cuts": 3, "faults": 1, "lives": 170, "minutes": 10, "fairness_seconds": 60}
+SHORT = {"kills": 15, "cuts": 3, "faults": 1, "simulations": 170, "minutes": 10, "fairness_seconds": 60}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=SHORT["kills"], help="how often the broker is killed in all")
     parser.addoption("--cuts", type=int, default=SHORT["cuts"], help="how often the power is cut in all")
     parser.addoption("--faults", type=int, default=SHORT["faults"], help="how often each fault of the disk is injected")
-    parser.addoption("--lives", type=int, default=SHORT["lives"], help="groups that each simulation lives through")
+    parser.addoption(
+        "--simulations", type=int, default=SHORT["simulations"], help="groups that each simulation lives through"
+    )
     parser.addoption("--minutes", type=int, default=SHORT["minutes"], help="virtual minutes of the life of a group")
     seconds = "how long hostile clients stay beside others"
     parser.addoption("--fairness-seconds", type=int, default=SHORT["fairness_seconds"], help=seconds)
@@ -52,9 +54,9 @@ class Progress:
 
 
 @pytest.fixture
-def lives(request: pytest.FixtureRequest) -> int:
+def simulations(request: pytest.FixtureRequest) -> int:
     """How many groups a simulation lives through."""
-    found: int = request.config.getoption("--lives")
+    found: int = request.config.getoption("--simulations")
     return found
 
 

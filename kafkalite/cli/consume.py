@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from kafkalite.cli.client import bootstrap_option, command_runner
+from kafkalite.cli.client_options import bootstrap_option, command_runner
 from kafkalite.cli.failure import fail
-from kafkalite.cli.leaders import EARLIEST, LATEST, READ_COMMITTED, Leaders
-from kafkalite.cli.lines import BASE64_HELP, described
-from kafkalite.cli.retries import Retries, require
+from kafkalite.cli.leader_connections import EARLIEST, LATEST, READ_COMMITTED, LeaderConnections
+from kafkalite.cli.record_lines import BASE64_HELP, described
+from kafkalite.cli.retry import Retry, require
 from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
 from kafkalite.net.peer import Peer
@@ -36,37 +36,35 @@ Aborted = Fetched.AbortedTransaction
     epilog="""\b
 Examples:
   kafkalite consume orders                            wait for new records, until Ctrl-C
-  kafkalite consume orders --from-beginning           what is there now
-  kafkalite consume orders --from-beginning --follow  both
+  kafkalite consume orders --from-beginning           print the existing records
+  kafkalite consume orders --from-beginning --follow  print the existing records and wait for new ones
   kafkalite consume orders --from-beginning -n 10 --json
   kafkalite consume orders --partition 0 --offset 42 -n 1
 
-A broker that restarts is waited for, up to 120 s, and reading continues behind the last record that was printed."""
+If the broker restarts, the command retries for up to 120 s and continues after the last printed record."""
 )
 @click.argument("topic")
-@click.option(
-    "-e", "--from-beginning", is_flag=True, help="Start at the earliest record; without it, at the first new one."
-)
+@click.option("-e", "--from-beginning", is_flag=True, help="Start at the earliest record. Default: only new records.")
 @click.option("-o", "--offset", type=click.IntRange(min=0), help="Start at this offset (with --partition).")
 @click.option("-p", "--partition", type=int, help="Read only this partition.")
 @click.option("-n", "--count", type=click.IntRange(min=1), help="Stop after N records.", metavar="N")
 @click.option("-f", "--follow", is_flag=True, help="Wait for new records, also in new partitions.")
-@click.option("-k", "--key-separator", metavar="TEXT", help="Print the key too, and this between key and value.")
+@click.option("-k", "--key-separator", metavar="TEXT", help="Print the key, TEXT and the value of each record.")
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help=f"An object per record: topic, partition, offset, timestamp, key, value, headers. {BASE64_HELP}",
+    help=f"Print one object per record: topic, partition, offset, timestamp, key, value, headers. {BASE64_HELP}",
 )
 @bootstrap_option
 def command(**options: Any) -> None:
-    """Print the records of TOPIC: what is there now, with --from-beginning or --offset; else what comes from now on."""
+    """Print the records of TOPIC: the existing ones with --from-beginning or --offset, else only new ones."""
     if options["offset"] is not None and options["partition"] is None:
-        fail("--offset belongs to one partition: add --partition")
+        fail("--offset is an offset of one partition: add --partition")
     if options["offset"] is not None and options["from_beginning"]:
-        fail("--offset and --from-beginning are two different beginnings: give one of them")
+        fail("--offset and --from-beginning exclude each other: give one of them")
     if options["as_json"] and options["key_separator"] is not None:
-        fail("--key-separator is for plain lines: an object of --json has its own key")
+        fail("--key-separator and --json exclude each other: a JSON object has its own key")
     consume(**options)
 
 
@@ -82,28 +80,43 @@ async def consume(
     as_json: bool,
     bootstrap: str,
 ) -> None:
-    async with Leaders(bootstrap) as leaders:
+    async with LeaderConnections(bootstrap) as leaders:
         total = await leaders.partitions(topic)
         if partition is not None and not 0 <= partition < total:
             fail(f"{topic} has partitions 0 to {total - 1}, not {partition}")
         chosen = range(total) if partition is None else [partition]
         write = json_writer(topic) if as_json else plain_writer(key_separator)
-        reader = Reader(leaders, topic, write, count, partition)
-        places = [TopicPartition(topic, index) for index in chosen]
-        ends = await leaders.offsets(dict.fromkeys(places, LATEST))
-        starts = await leaders.offsets(dict.fromkeys(places, EARLIEST)) if from_beginning else ends
-        for place in places:
-            reader.positions[place.partition] = starts[place] if offset is None else offset
-            reader.ends[place.partition] = ends[place]
+        reader = PartitionReader(leaders, topic, write, count, partition)
+        topic_partitions = [TopicPartition(topic, index) for index in chosen]
+        ends = await leaders.offsets(dict.fromkeys(topic_partitions, LATEST))
+        starts = await leaders.offsets(dict.fromkeys(topic_partitions, EARLIEST)) if from_beginning else ends
+        for topic_partition in topic_partitions:
+            reader.positions[topic_partition.partition] = starts[topic_partition] if offset is None else offset
+            reader.ends[topic_partition.partition] = ends[topic_partition]
         only_new = not (from_beginning or offset is not None)
-        if offset is not None and not follow and offset >= (end := ends[places[0]]):
-            click.echo(f"{places[0]} ends at offset {end}: --follow waits for what comes", err=True)
+        if offset is not None:
+            await check_offset(leaders, topic_partitions[0], offset, ends[topic_partitions[0]])
+            if offset == ends[topic_partitions[0]] and not follow:
+                click.echo(f"{topic_partitions[0]} ends at offset {offset}: --follow waits for new records", err=True)
         if only_new and sys.stderr.isatty():
-            click.echo("waiting for new records; Ctrl-C ends, --from-beginning shows what is there", err=True)
+            click.echo("waiting for new records; Ctrl-C stops, --from-beginning prints existing records", err=True)
         await reader.run(follow=follow or only_new)
 
 
-class Reader:
+async def check_offset(leaders: LeaderConnections, partition: TopicPartition, offset: int, end: int) -> None:
+    """End the command when the log of a partition does not reach from an offset to `end`, the next one.
+
+    Other consumers apply auto.offset.reset and read from another offset: a script would not notice.
+    """
+    start = (await leaders.offsets({partition: EARLIEST}))[partition]
+    if start <= offset <= end:
+        return
+    first, new = f"--offset {start} starts at the first record", f"--offset {end} --follow waits for new records"
+    step = first if offset < start < end else new
+    fail(f"{partition}: offset {offset} is outside the log (log start offset {start}, log end offset {end}); {step}")
+
+
+class PartitionReader:
     """Reads some partitions of a topic side by side and writes what it finds.
 
     A broker that restarts or hands a partition over is followed: the connection is opened again, the leaders are asked
@@ -120,7 +133,7 @@ class Reader:
 
     def __init__(
         self,
-        leaders: Leaders,
+        leaders: LeaderConnections,
         topic: str,
         write: Callable[[int, Record], bytes],
         count: int | None,
@@ -134,7 +147,7 @@ class Reader:
         self._left = count
         self._fixed = fixed
         self._refresh_at = 0.0
-        self._retries = Retries()
+        self._retries = Retry()
 
     async def run(self, *, follow: bool) -> None:
         """Read until every partition has reached its end, or for ever; until enough records are written in any case.
@@ -168,8 +181,8 @@ class Reader:
         total = await self._leaders.refresh(self._topic)
         new = [TopicPartition(self._topic, index) for index in range(total) if index not in self.positions]
         if follow and self._fixed is None and new:
-            for place, start in (await self._leaders.offsets(dict.fromkeys(new, EARLIEST))).items():
-                self.positions[place.partition] = self.ends[place.partition] = start
+            for topic_partition, start in (await self._leaders.offsets(dict.fromkeys(new, EARLIEST))).items():
+                self.positions[topic_partition.partition] = self.ends[topic_partition.partition] = start
         self._refresh_at = self._now() + REFRESH_S
 
     async def _fetch_all(self, partitions: Sequence[int]) -> list[list[Fetched]]:

@@ -16,23 +16,23 @@ import click
 
 from kafkalite._version import VERSION
 from kafkalite.cli.failure import Failure
-from kafkalite.cli.streams import require_stdout, reserve_standard_fds
+from kafkalite.cli.standard_streams import require_stdout, reserve_standard_fds
 
 WITHOUT_OUTPUT = ("serve", "produce")  # what they print is no result: they run without standard output
 INTERRUPTED = 130  # what a shell says of a process that SIGINT ended
 OUTPUT_CLOSED = 141  # and of one that SIGPIPE ended; 1 would be the result of a check
 
-# What `kafkalite --help` shows of each subcommand; the long text stands in its module.
+# The subcommands in `kafkalite --help`; each module has the full text.
 COMMANDS = {
     "serve": "Run a broker.",
     "topic": "Create, list, describe, alter and delete topics.",
-    "group": "See groups, move them and end them.",
-    "produce": "Send lines or JSON lines from a file or a pipe to a topic.",
-    "consume": "Read a topic as lines or JSON.",
-    "log": "Look into the files of a partition.",
+    "group": "List, inspect, create, reset and delete consumer groups.",
+    "produce": "Send lines or JSON objects from a file or a pipe to a topic.",
+    "consume": "Print the records of a topic as lines or as JSON.",
+    "log": "Inspect, verify and repair the files of partitions, offline.",
 }
 if (Path(__file__).parents[2] / "perf" / "__main__.py").is_file():  # the source checkout, not an installed package
-    COMMANDS["perf"] = "Measure this broker, or compare it with others."
+    COMMANDS["perf"] = "Measure this broker and compare it with others."
 
 
 class LazyGroup(click.Group):
@@ -123,16 +123,17 @@ def as_sentence(said: str) -> str:
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Every command explains itself: kafkalite COMMAND --help.",
+    epilog="Every command has its own help: kafkalite COMMAND --help.",
 )
 @click.version_option(VERSION, message="%(prog)s %(version)s")
 def main() -> None:
-    """A Kafka-wire-compatible broker, and the tools around it.
+    """A Kafka-wire-compatible broker and its tools.
 
     \b
     Examples:
-      kafkalite serve                            a broker on localhost:9092 that keeps its data in ./data
-      kafkalite topic create orders              a topic
-      seq 10 | kafkalite produce orders          ten records
+      kafkalite serve                            run a broker on localhost:9092, with its data in ./data
+      kafkalite topic create orders              create a topic
+      seq 10 | kafkalite produce orders          send ten records
       kafkalite consume orders --from-beginning -n 10
+                                             print ten records
     """

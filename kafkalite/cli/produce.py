@@ -21,12 +21,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 import click
 
-from kafkalite.cli.client import bootstrap_option, command_runner
+from kafkalite.cli.client_options import bootstrap_option, command_runner
 from kafkalite.cli.failure import Failure, fail
-from kafkalite.cli.leaders import Leaders
-from kafkalite.cli.lines import BASE64_HELP, Line, blocks, json_line, plain_reader
-from kafkalite.cli.retries import Retries, require
-from kafkalite.cli.streams import InputFile
+from kafkalite.cli.leader_connections import LeaderConnections
+from kafkalite.cli.record_lines import BASE64_HELP, RecordLine, blocks, json_line, plain_reader
+from kafkalite.cli.retry import Retry, require
+from kafkalite.cli.standard_streams import InputFile
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -47,7 +47,7 @@ SEQUENCE_MASK = 0x7FFFFFFF
 Data = ProduceRequest.TopicProduceData
 
 
-class Batch(NamedTuple):
+class PendingBatch(NamedTuple):
     """A batch to be acknowledged: its bytes, how many records it has."""
 
     data: bytes
@@ -62,8 +62,8 @@ Examples:
   echo '{"key": "a", "value": "b", "headers": {"source": "shell"}}' | kafkalite produce orders --json
   kafkalite consume orders --from-beginning --json | kafkalite produce copy-of-orders --json
 
-A broker that restarts is waited for, up to 120 s; no record is lost, written twice or reordered by that. A command
-that fails or is interrupted says how many records were acknowledged. Records without a key are spread over the
+If the broker restarts, the command retries for up to 120 s; no record is lost, duplicated or reordered. A command
+that fails or is interrupted prints how many records were acknowledged. Records without a key are spread over the
 partitions."""
 )
 @click.argument("topic")
@@ -73,17 +73,15 @@ partitions."""
     "source",
     type=InputFile(),
     default="-",
-    help="Where to read from; standard input if not given.",
+    help="File to read. Default: standard input.",
 )
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help=f"Each line is an object: value, key, headers, partition, timestamp (ms). {BASE64_HELP}",
+    help=f"Read one object per line: value, key, headers, partition, timestamp (ms). {BASE64_HELP}",
 )
-@click.option(
-    "--keep-cr", is_flag=True, help="Keep a carriage return before a line feed; without this option it is removed."
-)
+@click.option("--keep-cr", is_flag=True, help="Keep the carriage return before a line feed. Default: it is removed.")
 @click.option("-k", "--key-separator", metavar="TEXT", help="Separator between key and value of a line.")
 @click.option(
     "-z",
@@ -91,14 +89,14 @@ partitions."""
     type=click.Choice(list(CODECS)),
     default="none",
     show_default=True,
-    help="Codec of the batches.",
+    help="Compression type.",
 )
-@click.option("-p", "--partition", type=int, help="Send everything to this partition.")
+@click.option("-p", "--partition", type=int, help="Send all records to this partition.")
 @bootstrap_option
 def command(**options: Any) -> None:
     """Send each line of a file or a pipe as one record to TOPIC."""
     if options["as_json"] and options["key_separator"] is not None:
-        fail("--key-separator is for plain lines: an object of --json has its own key")
+        fail("--key-separator and --json exclude each other: a JSON object has its own key")
     produce(**options)
 
 
@@ -114,7 +112,7 @@ async def produce(
     bootstrap: str,
 ) -> None:
     read = json_line if as_json else plain_reader(key_separator)
-    async with Leaders(bootstrap) as leaders:
+    async with LeaderConnections(bootstrap) as leaders:
         existing = await leaders.known([topic])
         partitions = await leaders.partitions(topic, may_create=True)
         if topic not in existing:
@@ -122,7 +120,7 @@ async def produce(
         sender = Sender(leaders, topic, partitions, CODECS[compression], partition)
         await sender.start()
         if source.isatty():
-            click.echo("each line is a record; Ctrl-D ends", err=True)
+            click.echo("each line is sent as a record; Ctrl-D ends the input", err=True)
         terminated = cancel_on_sigterm()
         try:
             await send_all(source, read, sender, keep_cr=keep_cr)
@@ -152,7 +150,9 @@ def cancel_on_sigterm() -> asyncio.Event:
     return terminated
 
 
-async def send_all(source: BinaryIO, read: Callable[[bytes, int], Line], sender: "Sender", *, keep_cr: bool) -> None:
+async def send_all(
+    source: BinaryIO, read: Callable[[bytes, int], RecordLine], sender: "Sender", *, keep_cr: bool
+) -> None:
     """Send every line of `source`; see `lines.blocks` for `keep_cr`."""
     number = 0
     with progress(source) as advance:
@@ -179,7 +179,7 @@ class Sender:
 
     def __init__(
         self,
-        leaders: Leaders,
+        leaders: LeaderConnections,
         topic: str,
         partitions: int,
         codec: int,
@@ -196,10 +196,10 @@ class Sender:
         self._sticky = choose(partitions)
         self._sticky_left = STICKY_BYTES
         self._builders: dict[int, Builder] = {}
-        self._open: dict[int, Batch] = {}
+        self._open: dict[int, PendingBatch] = {}
         self._in_doubt = 0
         self._sequences: dict[int, int] = {}
-        self._retries = Retries()
+        self._retries = Retry()
         self._refresh_at = 0.0
 
     async def start(self) -> None:
@@ -222,7 +222,7 @@ class Sender:
         in_doubt = f", {self._in_doubt} more may have been written" if self._in_doubt else ""
         return f"{self.sent} record(s) were acknowledged{in_doubt}"
 
-    async def add(self, line: Line) -> None:
+    async def add(self, line: RecordLine) -> None:
         """Put one record into its partition's batch; sends that batch first when it is full."""
         partition = self._choose(line)
         timestamp_ms = time.time_ns() // 1_000_000 if line.timestamp_ms is None else line.timestamp_ms
@@ -249,7 +249,7 @@ class Sender:
             found = self._builders[partition] = Builder(BATCH_BYTES)
         return found
 
-    def _choose(self, line: Line) -> int:
+    def _choose(self, line: RecordLine) -> int:
         if line.partition is not None:
             return self._checked(line.partition)
         if self._fixed is not None:
@@ -273,7 +273,7 @@ class Sender:
             sequence = self._sequences.get(partition, 0)
             producer_id, epoch = self._producer
             data = builder.build(self._codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-            self._open[partition] = Batch(data, builder.records_count)
+            self._open[partition] = PendingBatch(data, builder.records_count)
             self._sequences[partition] = (sequence + builder.records_count) & SEQUENCE_MASK
         while self._open:
             try:

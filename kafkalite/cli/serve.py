@@ -24,14 +24,14 @@ import uvloop
 
 from kafkalite._speedups.allocator import give_back, keep_freed
 from kafkalite._version import VERSION
-from kafkalite.cli.collector import Collector
 from kafkalite.cli.failure import fail
+from kafkalite.cli.gc_tuning import GcTuning
 from kafkalite.clock import Outcome
-from kafkalite.collection import PAUSE
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.files import StaticConfig, load
 from kafkalite.config.keys import ConfigError
 from kafkalite.config.kraft import controller_entries
+from kafkalite.gc_pause import PAUSE
 from kafkalite.server.broker import Broker, StartError
 from kafkalite.server.logging_setup import LEVELS, set_up_logging
 from kafkalite.server.sd_notify import Notifier, ServiceManagerError, inherited_sockets
@@ -58,26 +58,37 @@ Examples:
   kafkalite serve --config server.properties --set num.partitions=6 --set log.retention.hours=24
   KAFKALITE_NUM_PARTITIONS=6 kafkalite serve --log-json 2> broker.log
 
-A setting of the command line wins over the environment (KAFKALITE_ and the key in capitals, _ for .), that over the
-file, that over Kafka's default."""
+The command line overrides the environment (KAFKALITE_ and the key in upper case, with _ for .), which overrides the
+file, which overrides Kafka's defaults."""
 )
-@click.option("-c", "--config", "file", metavar="FILE", help="server.properties, or TOML when it ends with .toml.")
+@click.option(
+    "-c",
+    "--config",
+    "file",
+    metavar="FILE",
+    help="server.properties, or TOML if the name ends with .toml.",
+)
 @click.option(
     "-l",
     "--listen",
     metavar="HOST:PORT",
-    help="Address to listen on: no host (:9092) is every address, port 0 a free one.  [default: localhost:9092]",
+    help="Address to listen on; no host (:9092): all addresses, port 0: a free port.  [default: localhost:9092]",
 )
-@click.option("-d", "--data", metavar="DIR", help="Where to keep the data.  [default: ./data]")
+@click.option("-d", "--data", metavar="DIR", help="Log directory.  [default: ./data]")
 @click.option(
-    "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting under Kafka's name; may be repeated."
+    "-s",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Broker config, named as in Kafka; may be repeated.",
 )
-@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is logged.")
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Log level.")
 @click.option("--log-json", is_flag=True, help="Log JSON, one object per line.")
 def command(
     file: str | None, listen: str | None, data: str | None, settings: tuple[str, ...], log_level: str, log_json: bool
 ) -> None:
-    """Run a broker until it is told to end (Ctrl-C, or SIGTERM)."""
+    """Run a broker until Ctrl-C or SIGTERM."""
     set_up_logging(log_level, as_json=log_json)
     keep_freed(KEPT_BYTES, KEPT_BYTES)
     raise_open_file_limit()
@@ -105,19 +116,19 @@ def raise_open_file_limit() -> None:
 def static_config(file: str | None, listen: str | None, data: str | None, settings: Iterable[str]) -> StaticConfig:
     """All settings with their places: options, then environment, then file, then what `serve` takes for granted."""
     loaded = load(file, os.environ, settings)
-    texts, places = dict(loaded.texts), dict(loaded.places)
+    texts, origins = dict(loaded.texts), dict(loaded.origins)
     for option, key, text in (("--listen", "listeners", listen and listener(listen)), ("--data", "log.dirs", data)):
         if text is None:
             continue
-        if places.get(key) == "--set":
-            fail(f"{option} and --set {key} say the same thing: give one of them")
+        if origins.get(key) == "--set":
+            fail(f"{option} and --set {key} set the same config: give one of them")
         if key == "listeners":
             text = ",".join((text, *controller_entries(texts)))
-        texts[key], places[key] = text, option
+        texts[key], origins[key] = text, option
     texts.setdefault("listeners", DEFAULT_LISTENER)
     if "log.dir" not in texts:
         texts.setdefault("log.dirs", DEFAULT_DATA)
-    return StaticConfig(texts, places)
+    return StaticConfig(texts, origins)
 
 
 def listener(address: str) -> str:
@@ -134,8 +145,8 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
     asked = asked_to_end(loop)
     say_first(config)
     if len(inherited) > len(config.listeners):
-        text = f"the service manager hands over {len(inherited)} sockets for {len(config.listeners)} listener(s)"
-        raise StartError(f"{text}: name one listener for each in `listeners`")
+        text = f"the service manager passes {len(inherited)} sockets for {len(config.listeners)} listener(s)"
+        raise StartError(f"{text}: set `listeners` to one listener for each socket")
     broker = Broker(config=config)
     failures: list[str] = []
 
@@ -147,7 +158,7 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
     PAUSE.begin()  # up to the freeze: the first collection behind a start would walk all that was loaded
     try:
         await broker.start(inherited=inherited)
-        Collector().install()
+        GcTuning().install()
     finally:
         PAUSE.end()
     try:
@@ -156,12 +167,12 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
         keep_watchdog(loop, notifier)
         give_back_freed(loop, broker, asked)
         await asked.wait()
-        notifier.stopping("ending: open requests are answered, partitions flushed")
+        notifier.stopping("shutting down: completing requests, flushing partitions")
     finally:
         await broker.stop()
     if failures:
         fail(failures[0])
-    LOGGER.info("ended cleanly")
+    LOGGER.info("shut down cleanly")
     notifier.close()
 
 
@@ -198,7 +209,7 @@ def asked_to_end(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
 
 
 def give_back_freed(loop: asyncio.AbstractEventLoop, broker: Broker, asked: asyncio.Event) -> None:
-    """Look every GIVE_BACK_S for freed memory that the kernel may have back, until the end is `asked` for.
+    """Every GIVE_BACK_S, free unused receive buffers and give freed memory to the kernel, until `asked` is set.
 
     Pages that were freed behind a block in use stay resident otherwise: tens of megabytes after a burst.
     """
@@ -208,6 +219,7 @@ def give_back_freed(loop: asyncio.AbstractEventLoop, broker: Broker, asked: asyn
         loop.call_later(GIVE_BACK_S, give_back_freed, loop, broker, asked)
 
     if not asked.is_set():
+        broker.listening.free_unused()
         broker.offload.run(give_back, FREE_BYTES_MAX, done=done)
 
 
@@ -221,19 +233,19 @@ def keep_watchdog(loop: asyncio.AbstractEventLoop, notifier: Notifier) -> None:
 def say_first(config: BrokerConfig) -> None:
     """What is known before the start: version, directories, and where the configuration asks for more than there is."""
     LOGGER.info("kafkalite %s on Python %s, process %d", VERSION, platform.python_version(), os.getpid())
-    LOGGER.info("data in %s", ", ".join(map(os.path.abspath, config.log_dirs)))
+    LOGGER.info("log directories: %s", ", ".join(map(os.path.abspath, config.log_dirs)))
     if idle := config.without_effect():
-        LOGGER.info("without effect here: %s", ", ".join(idle))
+        LOGGER.info("ignored settings: %s", ", ".join(idle))
     if config.default_replication_factor > 1:
         LOGGER.warning(
-            "default.replication.factor is %d, and there is one broker: each creation of a topic without a "
-            "replication factor of its own fails with INVALID_REPLICATION_FACTOR; set default.replication.factor=1",
+            "default.replication.factor is %d, but the cluster has one broker: creating a topic without a replication "
+            "factor fails with INVALID_REPLICATION_FACTOR; set default.replication.factor=1",
             config.default_replication_factor,
         )
     warn_of_other_port(config)
     if exposed := [endpoint for endpoint in config.listeners if not is_local(endpoint.host)]:
         LOGGER.warning(
-            "nobody is authenticated: whoever reaches %s can read, write and delete everything",
+            "no authentication: every client that can connect to %s can read, write and delete all data",
             ", ".join(map(str, exposed)),
         )
 
@@ -243,15 +255,15 @@ def warn_of_other_port(config: BrokerConfig) -> None:
 
     No error, as an address translation between clients and broker may change the port.
     """
-    place = config.places.get("advertised.listeners")
-    if place in (None, "--set") or config.places.get("listeners") != "--listen":
+    origin = config.origins.get("advertised.listeners")
+    if origin in (None, "--set") or config.origins.get("listeners") != "--listen":
         return
     ports = {endpoint.listener: endpoint.port for endpoint in config.listeners}
     if others := [each for each in config.advertised_listeners if each.port != ports[each.listener]]:
         LOGGER.warning(
-            "advertised.listeners (in %s) is %s, which has another port than --listen; clients connect there: if that "
-            "is not intended, set advertised.listeners, too",
-            place,
+            "advertised.listeners (in %s) is %s, with a port other than that of --listen; clients connect to the "
+            "advertised port: unless that is intended, change advertised.listeners",
+            origin,
             ", ".join(map(str, others)),
         )
 
@@ -287,7 +299,9 @@ def why(error: OSError) -> str:
     """What the operating system refused, with the place and what to do."""
     reason = error.strerror or str(error)
     if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
-        return f"{reason}; --listen HOST:PORT takes another address"
+        return f"{reason}; choose another address with --listen HOST:PORT"
     if error.errno == errno.EACCES and error.filename is None:
-        return f"{reason}: ports below {UNPRIVILEGED} are for root; --listen HOST:PORT takes another address"
+        return (
+            f"{reason}: ports below {UNPRIVILEGED} are reserved for root; choose another port with --listen HOST:PORT"
+        )
     return f"{error.filename}: {reason}" if error.filename else reason

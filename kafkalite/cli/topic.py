@@ -4,16 +4,17 @@ import json
 
 import click
 
-from kafkalite.cli.client import (
+from kafkalite.cli.client_options import (
     bootstrap_option,
     check,
     column_key,
     command_runner,
     json_option,
+    next_steps,
     print_rows,
     refusal,
 )
-from kafkalite.cli.connecting import connect
+from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 from kafkalite.model import uuid_text
 from kafkalite.net.peer import Peer
@@ -28,7 +29,9 @@ TOPIC_RESOURCE = 2
 SOURCE_TOPIC = 1
 SET, DELETE = 0, 1
 TIMEOUT_MS = 30_000
-PLACES = ("partition", "leader", "leader epoch", "replicas", "in-sync", "offline")
+# The words of kafka-topics --describe.
+LIST_COLUMNS = ("Topic", "PartitionCount", "ReplicationFactor", "TopicId")
+PARTITION_COLUMNS = ("Partition", "Leader", "LeaderEpoch", "Replicas", "Isr", "OfflineReplicas")
 
 NewTopic = CreateTopicsRequest.CreatableTopic
 Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -56,15 +59,15 @@ Examples:
 """
 )
 @click.argument("topic")
-@click.option("-p", "--partitions", type=int, default=-1, help="How many; the broker's num.partitions if not given.")
+@click.option("-p", "--partitions", type=int, default=-1, help="Number of partitions; default: num.partitions.")
 @click.option(
     "-r",
     "--replication-factor",
     type=int,
     default=-1,
-    help="Replicas of each partition; the broker's default if not given.",
+    help="Replicas of each partition; default: default.replication.factor of the broker.",
 )
-@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A topic config; may be repeated.")
+@click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Topic config; may be repeated.")
 @bootstrap_option
 @command_runner
 async def create(
@@ -109,7 +112,7 @@ async def list_(bootstrap: str, as_json: bool) -> None:
         )
         for topic in sorted(answer.topics, key=lambda topic: topic.name or "")
     ]
-    print_rows(("topic", "partitions", "replicas", "id"), rows, as_json)
+    print_rows(LIST_COLUMNS, rows, as_json)
 
 
 @command.command(
@@ -124,7 +127,7 @@ Examples:
 @json_option
 @command_runner
 async def describe(topic: str, bootstrap: str, as_json: bool) -> None:
-    """Show TOPIC's partitions and the configs set on it."""
+    """Show the partitions of TOPIC and its own configs."""
     async with connect(bootstrap) as peer:
         described = await describe_topic(peer, topic)
         configs = await own_configs(peer, topic)
@@ -133,14 +136,16 @@ async def describe(topic: str, bootstrap: str, as_json: bool) -> None:
         for p in sorted(described.partitions, key=lambda p: p.partition_index)
     ]
     if as_json:
-        partitions = [dict(zip(map(column_key, PLACES), row, strict=True)) for row in rows]
-        about = {"topic": topic, "id": uuid_text(described.topic_id), "configs": dict(configs)}
+        partitions = [dict(zip(map(column_key, PARTITION_COLUMNS), row, strict=True)) for row in rows]
+        about = {"topic": topic, "topic_id": uuid_text(described.topic_id), "configs": dict(configs)}
         click.echo(json.dumps({**about, "partitions": partitions}))
         return
-    click.echo(f"{topic}  id {uuid_text(described.topic_id)}")
+    factor = max((len(p.replica_nodes) for p in described.partitions), default=0)
+    head = f"Topic: {topic}  TopicId: {uuid_text(described.topic_id)}"
+    click.echo(f"{head}  PartitionCount: {len(rows)}  ReplicationFactor: {factor}")
     for key, value in configs:
         click.echo(f"  {key}={value}")
-    print_rows(PLACES, rows, as_json=False)
+    print_rows(PARTITION_COLUMNS, rows, as_json=False)
 
 
 @command.command(
@@ -151,15 +156,15 @@ Examples:
 """
 )
 @click.argument("topic")
-@click.option("-p", "--partitions", type=int, help="The new number of partitions; it can only grow.")
+@click.option("-p", "--partitions", type=int, help="New number of partitions; it cannot be reduced.")
 @click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Set a config; may be repeated.")
-@click.option("-u", "--unset", multiple=True, metavar="KEY", help="Return a config to its default; may be repeated.")
+@click.option("-u", "--unset", multiple=True, metavar="KEY", help="Reset a config to its default; may be repeated.")
 @bootstrap_option
 @command_runner
 async def alter(
     topic: str, partitions: int | None, configs: tuple[str, ...], unset: tuple[str, ...], bootstrap: str
 ) -> None:
-    """Change TOPIC's number of partitions or its configs."""
+    """Change the number of partitions of TOPIC or its configs."""
     if partitions is None and not configs and not unset:
         fail("nothing to alter: give --partitions, --config or --unset")
     changes = [change(key, SET, value) for key, value in map(key_value, configs)]
@@ -168,7 +173,7 @@ async def alter(
         if changes:
             await alter_configs(peer, topic, changes)
         if partitions is not None:
-            await grow(peer, topic, partitions)
+            await grow(peer, topic, partitions, "; the configs were altered" if changes else "")
     click.echo(f"altered {topic}")
 
 
@@ -183,25 +188,26 @@ Examples:
 @bootstrap_option
 @command_runner
 async def delete(topics: tuple[str, ...], bootstrap: str) -> None:
-    """Delete topics with all their records."""
+    """Delete topics and all their records."""
     states = [DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=bytes(16)) for name in topics]
     async with connect(bootstrap) as peer:
         request = DeleteTopicsRequest(topics=states, topic_names=list(topics), timeout_ms=TIMEOUT_MS)
         answer = await peer.call(request)
-    wrong = []
+    wrong, codes = [], []
     for deleted in answer.responses:
         if deleted.error_code:
             wrong.append(refusal(deleted.error_code, deleted.error_message, deleted.name or "topic"))
+            codes.append(deleted.error_code)
         else:
             click.echo(f"deleted {deleted.name}")
     if wrong:
-        fail("; ".join(wrong))
+        fail("; ".join(wrong) + next_steps(codes))
 
 
 def key_value(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not separator or not key:
-        fail(f"{text!r} is no config; write KEY=VALUE, for example retention.ms=86400000")
+        fail(f"{text!r} is not a config; write KEY=VALUE, for example retention.ms=86400000")
     return key, value
 
 
@@ -210,7 +216,7 @@ def change(key: str, operation: int, value: str | None) -> Resource.AlterableCon
 
 
 async def describe_topic(peer: Peer, topic: str) -> MetadataResponse.MetadataResponseTopic:
-    """The topic as the broker sees it; ends the command when there is none of that name."""
+    """The topic's metadata; ends the command if the topic does not exist."""
     wanted = MetadataRequest.MetadataRequestTopic(name=topic)
     answer = await peer.call(MetadataRequest(topics=[wanted], allow_auto_topic_creation=False))
     described: MetadataResponse.MetadataResponseTopic
@@ -236,8 +242,10 @@ async def alter_configs(peer: Peer, topic: str, changes: list[Resource.Alterable
     check(result.error_code, result.error_message, topic)
 
 
-async def grow(peer: Peer, topic: str, partitions: int) -> None:
+async def grow(peer: Peer, topic: str, partitions: int, done: str) -> None:
+    """Add partitions up to this number. Ends the command where they are rejected; `done`: what was changed before."""
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
     answer = await peer.call(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=False))
     (result,) = answer.results
-    check(result.error_code, result.error_message, topic)
+    if result.error_code:
+        fail(refusal(result.error_code, result.error_message, topic) + next_steps([result.error_code]) + done)

@@ -59,7 +59,7 @@ class Append:
         """Copy the batch, because it is needed after the pass that received it."""
         self.batch = memoryview(bytearray(self.batch))
 
-    def refuse(self, error: int, message: str | None = None) -> None:
+    def reject(self, error: int, message: str | None = None) -> None:
         """Finish without having appended anything."""
         self.message = message
         self.base_offset = NO_OFFSET
@@ -70,7 +70,7 @@ class Append:
     def fail(self) -> None:
         """Refuse it because something unforeseen was raised on its way, if it is not finished yet."""
         if self._done is not None:
-            self.refuse(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
+            self.reject(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
 
     def finish(self, error: int = 0) -> None:
         """Tell the outcome; the bytes are no longer needed."""

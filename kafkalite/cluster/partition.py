@@ -19,16 +19,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol
 
+from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.cluster.append import Append, OwnAppend
-from kafkalite.cluster.checks import BatchRules, LoopBudget, admit, inspect_now, inspect_on_loop
-from kafkalite.cluster.waiters import FetchWaiter
+from kafkalite.cluster.purgatory import DelayedFetch
+from kafkalite.cluster.validation import BatchRules, LoopBudget, append_validated, validate_now, validate_on_loop
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import BatchError, Inspection
-from kafkalite.storage.flusher import Flusher
-from kafkalite.storage.log import Log
-from kafkalite.storage.walk import each as each  # for the coordinators, too
+from kafkalite.storage.flush.flusher import Flusher
+from kafkalite.storage.log.log import Log
 
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, gathering more makes the received bytes go cold (measured)
 ACKS_ALL = -1
@@ -36,7 +36,7 @@ ACKS_NONE = 0
 NEVER = 2**63 - 1
 
 
-class Host(Protocol):
+class PartitionHost(Protocol):
     """What a partition needs of the broker that hosts it."""
 
     clock: Clock
@@ -51,7 +51,7 @@ class Host(Protocol):
         """Make the files of a partition that has none yet; `opened` gets the log or a Kafka error code."""
 
 
-class Held:
+class AppendAwaitingFlush:
     """The appends of one pass that wait for the disk.
 
     Arguments:
@@ -95,8 +95,8 @@ class Partition:
         "_stable",
         "_unwritten",
         "config",
+        "delayed_fetches",
         "error",
-        "fetch_waiters",
         "high_watermark",
         "index",
         "isr",
@@ -112,7 +112,7 @@ class Partition:
         topic_id: bytes,
         index: int,
         config: TopicConfig,
-        host: Host,
+        host: PartitionHost,
         leader_epoch: int,
         isr: tuple[int, ...],
         replicas: int = 1,
@@ -127,12 +127,12 @@ class Partition:
         self.log: Log | None = None
         self.error = 0
         self.high_watermark = 0
-        self.fetch_waiters: dict[FetchWaiter, None] = {}
+        self.delayed_fetches: dict[DelayedFetch, None] = {}
         self._host = host
         self._outside = False
         self._queue: deque[Append] = deque()
         self._unwritten: list[Append] = []
-        self._held: deque[Held] = deque()
+        self._held: deque[AppendAwaitingFlush] = deque()
         self._asked = 0  # a sync up to here was asked for
         self._flush_at = NEVER  # the log end from which on appends are held
         self._stable = 0  # the last stable offset when it was last looked at
@@ -169,7 +169,7 @@ class Partition:
         else:
             self._take(append)
 
-    def append_own(self, append: OwnAppend) -> None:
+    def append_internal(self, append: OwnAppend) -> None:
         """Take a batch that the broker made itself, in its turn; as `append`."""
         if self._outside:
             self._queue.append(append)
@@ -179,11 +179,11 @@ class Partition:
     def _take_own(self, append: Append) -> None:
         try:
             if self.error:
-                append.refuse(self.error)
+                append.reject(self.error)
             elif self.log is None:
                 self._open_for(append)
             else:
-                self._admit(append, None)
+                self._append_validated(append, None)
         except Exception:
             append.fail()
             raise
@@ -197,21 +197,21 @@ class Partition:
 
     def _try(self, append: Append) -> None:
         if self.error:
-            append.refuse(self.error)
+            append.reject(self.error)
         elif append.required_acks == ACKS_ALL and len(self.isr) < self._replicas_min:
-            append.refuse(KafkaErrorCode.NOT_ENOUGH_REPLICAS)
+            append.reject(KafkaErrorCode.NOT_ENOUGH_REPLICAS)
         elif self.log is None:
             self._open_for(append)
         else:
-            inspection = inspect_on_loop(append, self._rules, self._host.clock.wall_ms(), self._host.loop_budget)
+            inspection = validate_on_loop(append, self._rules, self._host.clock.wall_ms(), self._host.loop_budget)
             if inspection is None:
-                self._inspect_outside(append)
+                self._validate_in_job(append)
             else:
-                self._admit(append, inspection)
+                self._append_validated(append, inspection)
 
-    def _admit(self, append: Append, inspection: Inspection | BatchError | None) -> None:
+    def _append_validated(self, append: Append, inspection: Inspection | BatchError | None) -> None:
         assert self.log is not None
-        if not admit(append, inspection, self.log, self.leader_epoch):
+        if not append_validated(append, inspection, self.log, self.leader_epoch):
             return
         if not self._unwritten:
             self._host.mark_dirty(self)
@@ -231,13 +231,13 @@ class Partition:
             error = self.log.write()
         finally:
             if error:
-                each(lambda append: append.refuse(error), unwritten)
+                call_each(lambda append: append.reject(error), unwritten)
             else:
                 self._written(unwritten, self.log, size)
 
     def _written(self, appends: list[Append], log: Log, size: int) -> None:
         if log.log_end_offset >= self._flush_at:
-            self._hold(appends, log, size)
+            self._await_flush(appends, log, size)
         else:
             self._readable(appends, log, log.log_end_offset, size)
 
@@ -246,23 +246,26 @@ class Partition:
         log_start_offset = log.log_start_offset
         for append in appends:
             append.log_start_offset = log_start_offset
-        finish = appends[0].finish if len(appends) == 1 else partial(each, Append.finish, appends)
-        all_of(finish, partial(self._readable_grew, size))
+        finish = appends[0].finish if len(appends) == 1 else partial(call_each, Append.finish, appends)
+        call_all(finish, partial(self._readable_grew, size))
 
     def _readable_grew(self, size: int) -> None:
-        if self.log is not None and self.log.unsettled:
-            self._unsettled_grew(size)
-        elif self.fetch_waiters:
-            each(lambda waiter: waiter.grown(size), list(self.fetch_waiters))
+        if self.log is not None and self.log.has_unstable_records:
+            self._unstable_grew(size)
+        elif self.delayed_fetches:
+            call_each(lambda waiter: waiter.bytes_appended(size), list(self.delayed_fetches))
 
-    def _unsettled_grew(self, size: int) -> None:
+    def _unstable_grew(self, size: int) -> None:
         stable, before = self.last_stable_offset, self._stable
         self._stable = stable
-        each(lambda waiter: waiter.grown_unsettled(size, stable_moved=stable > before), list(self.fetch_waiters))
+        call_each(
+            lambda waiter: waiter.unstable_bytes_appended(size, stable_moved=stable > before),
+            list(self.delayed_fetches),
+        )
 
     # Waiting for the disk.
 
-    def _hold(self, appends: list[Append], log: Log, size: int) -> None:
+    def _await_flush(self, appends: list[Append], log: Log, size: int) -> None:
         """Finish these appends when the log is on the disk as far as flush.messages asks."""
         end = log.log_end_offset
         flush = end - max(self._asked, log.recovery_point) >= self.config.flush_messages
@@ -275,27 +278,27 @@ class Partition:
         unanswered = [append for append in appends if append.required_acks == ACKS_NONE]
         if unanswered:
             appends = [append for append in appends if append.required_acks != ACKS_NONE]
-        self._held.append(Held(self._asked, end, size, appends))
+        self._held.append(AppendAwaitingFlush(self._asked, end, size, appends))
         self._flush_at = 0
         if flush:
-            self._host.flusher.ask(log, self._flushed)
-        each(Append.finish, unanswered)
+            self._host.flusher.request_flush(log, self._flushed)
+        call_each(Append.finish, unanswered)
 
     def _flushed(self, error: int) -> None:
         """A round that synced this log is over."""
         if error:
-            self._refuse_held(error)
+            self._reject_awaiting_flush(error)
             return
         assert self.log is not None
         log, free = self.log, []
         while self._held and self._held[0].needs <= log.recovery_point:
             free.append(self._held.popleft())
         self._plan_flush()
-        each(lambda held: self._readable(held.appends, log, held.end, held.size), free)
+        call_each(lambda awaiting: self._readable(awaiting.appends, log, awaiting.end, awaiting.size), free)
 
-    def _refuse_held(self, error: int) -> None:
-        held, self._held = self._held, deque()
-        each(lambda append: append.refuse(error), [append for one in held for append in one.appends])
+    def _reject_awaiting_flush(self, error: int) -> None:
+        awaiting, self._held = self._held, deque()
+        call_each(lambda append: append.reject(error), [append for one in awaiting for append in one.appends])
 
     def _plan_flush(self) -> None:
         """Work out from where on appends are held, so that writing compares one number."""
@@ -313,7 +316,7 @@ class Partition:
 
     def _opened(self, opened: Log | int) -> None:
         if isinstance(opened, int):
-            all_of(partial(self._refuse_queued, opened), self._return)
+            call_all(partial(self._refuse_queued, opened), self._return)
         else:
             self.log = opened
             self._plan_flush()
@@ -322,23 +325,23 @@ class Partition:
     def _refuse_queued(self, error: int) -> None:
         """There is no log to append to; whoever comes later tries again (a full disk may have room then)."""
         queue, self._queue = self._queue, deque()
-        each(lambda append: append.refuse(error), queue)
+        call_each(lambda append: append.reject(error), queue)
 
-    def _inspect_outside(self, append: Append) -> None:
+    def _validate_in_job(self, append: Append) -> None:
         rules, now_ms = self._rules, self._host.clock.wall_ms()
-        self._leave(append, partial(self._host.offload.run, inspect_now, append, rules, now_ms, done=self._inspected))
+        self._leave(append, partial(self._host.offload.run, validate_now, append, rules, now_ms, done=self._validated))
 
-    def _inspected(self, outcome: Outcome) -> None:
+    def _validated(self, outcome: Outcome) -> None:
         append = self._queue.popleft()
-        all_of(partial(self._admit_inspected, append, outcome), self._return)
+        call_all(partial(self._append_in_job_order, append, outcome), self._return)
 
-    def _admit_inspected(self, append: Append, outcome: Outcome) -> None:
+    def _append_in_job_order(self, append: Append, outcome: Outcome) -> None:
         try:
             if self.error:
-                append.refuse(self.error)
+                append.reject(self.error)
             inspection = outcome.result()  # what a job should never raise is reported, after everybody was served
             if not self.error:
-                self._admit(append, inspection)
+                self._append_validated(append, inspection)
         except Exception:
             append.fail()
             raise
@@ -359,7 +362,7 @@ class Partition:
     def _return(self) -> None:
         """Serve what queued up meanwhile, until the next one must leave the loop."""
         self._outside = False
-        all_of(partial(each, self._take_queued, self._queued()), self.write, self._host.flusher.begin)
+        call_all(partial(call_each, self._take_queued, self._queued()), self.write, self._host.flusher.begin)
 
     def _take_queued(self, append: Append) -> None:
         if append.own:
@@ -402,27 +405,22 @@ class Partition:
             return KafkaErrorCode.OFFSET_OUT_OF_RANGE
         if self.log is not None and target > self.log.log_start_offset:
             error = self.log.delete_records_before(target)
-            self.wake_all()
+            self.complete_delayed_fetches()
             return error
         return 0
 
     def close(self, error: int) -> None:
         """Stop serving: everything from now on, queued or waiting, ends with this error code."""
-        if not (self._outside or self._unwritten or self._held or self._queue or self.fetch_waiters):
+        if not (self._outside or self._unwritten or self._held or self._queue or self.delayed_fetches):
             self.error = error  # one of thousands of a deleted topic
             return
         try:
             self.write()
         finally:
             self.error = error
-            refuse_held = partial(self._refuse_held, error)
-            all_of(refuse_held, *(() if self._outside else (self._return,)), self.wake_all)
+            refuse_held = partial(self._reject_awaiting_flush, error)
+            call_all(refuse_held, *(() if self._outside else (self._return,)), self.complete_delayed_fetches)
 
-    def wake_all(self) -> None:
+    def complete_delayed_fetches(self) -> None:
         """Have every parked fetch look again."""
-        each(FetchWaiter.wake, list(self.fetch_waiters))
-
-
-def all_of(*steps: Callable[[], object]) -> None:
-    """Take every step, as `each` does."""
-    each(lambda step: step(), steps)
+        call_each(DelayedFetch.force_complete, list(self.delayed_fetches))

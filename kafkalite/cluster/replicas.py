@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from kafkalite.cluster.checks import LoopBudget
-from kafkalite.cluster.partition import Partition, each
+from kafkalite.callbacks import call_each
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.validation import LoopBudget
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.storage.flusher import Flusher
+from kafkalite.storage.flush.flusher import Flusher
 
 UNKNOWN: int = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 UNKNOWN_ID: int = KafkaErrorCode.UNKNOWN_TOPIC_ID
@@ -66,20 +67,20 @@ class Replicas:
         """Forget a topic; its partitions end with UNKNOWN_TOPIC_OR_PARTITION, parked fetches are answered."""
         topic = self._by_name.pop(name)
         del self._by_id[topic.topic_id]
-        each(lambda partition: partition.close(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION), topic.partitions)
+        call_each(lambda partition: partition.close(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION), topic.partitions)
         return topic
 
-    def wake_all(self) -> None:
+    def complete_delayed_fetches(self) -> None:
         """Have every parked fetch answered with what there is."""
         for topic in self._by_name.values():
             for partition in topic.partitions:
-                partition.wake_all()
+                partition.complete_delayed_fetches()
 
     def mark_dirty(self, partition: Partition) -> None:
         """Have `partition` written at the end of the pass."""
         self._dirty.append(partition)
 
-    def flush(self) -> None:
+    def write_pending(self) -> None:
         """Write every dirty partition with one system call each, then begin to sync those that asked for it. A wake-up
         may dirty others, so it runs until none is. What one raises is raised after all: the bytes of the others are
         valid in this pass only.

@@ -5,20 +5,20 @@ image and to the hosted partitions only after the store has it, so that what a c
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from kafkalite.callbacks import FanIn, SerialExecutor, once
 from kafkalite.clock import Outcome, Random
 from kafkalite.cluster.image import ClusterTables, TopicImage, new_partition
-from kafkalite.cluster.internal import INTERNAL_TOPICS, InternalTopic
-from kafkalite.cluster.turns import Turns
+from kafkalite.cluster.internal_topics import INTERNAL_TOPICS, InternalTopic
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import ConfigError, check_topic_configs
 from kafkalite.errors import KafkaErrorCode, reason_of, shortened
 from kafkalite.slicing import Slicer, Steps, finish
-from kafkalite.state.placement import place
+from kafkalite.state.placement import assign_replicas
 from kafkalite.state.topic_names import complaint, folded, is_internal
 
 LOGGER = logging.getLogger("kafkalite.cluster")
@@ -64,7 +64,7 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class MorePartitions:
+class NewPartitions:
     """A topic that should have `count` partitions in all; `assignments`: broker ids of each new one, or None."""
 
     name: str
@@ -73,8 +73,8 @@ class MorePartitions:
 
 
 Outcomes = Callable[[list[Refusal | None]], None]
-Settle = Callable[[Refusal | None], None]
-Change = Callable[[Settle], None]
+ChangeCompletion = Callable[[Refusal | None], None]
+Change = Callable[[ChangeCompletion], None]
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
@@ -87,7 +87,7 @@ class Store(Protocol):
     def configure_topic(self, name: str, configs: Mapping[str, str], then: Callable[[int], None]) -> None: ...
 
 
-class Host(Protocol):
+class TopicHost(Protocol):
     """The broker around: what it knows, and what it does with a change."""
 
     config: BrokerConfig
@@ -101,45 +101,21 @@ class Host(Protocol):
     def topic_gone(self, name: str, done: Callable[[Outcome], object]) -> None: ...
 
 
-class Gather:
-    """Waits for several outcomes and tells them together, in the order of the questions."""
+class TopicManager:
+    """The topics of a cluster whose controller is this broker. Changes of one topic run one after another."""
 
-    def __init__(self, count: int, then: Outcomes) -> None:
-        self._outcomes: list[Refusal | None] = [None] * count
-        self._open = count
-        self._then = then
-        if not count:
-            then([])
-
-    def refused_all(self, refusal: Refusal | None) -> bool:
-        """Whether there is a refusal that holds for the whole request; then everybody has been told."""
-        if refusal is None:
-            return False
-        for at in range(self._open):
-            self.put(at, refusal)
-        return True
-
-    def put(self, at: int, refusal: Refusal | None) -> None:
-        self._outcomes[at] = refusal
-        self._open -= 1
-        if not self._open:
-            self._then(self._outcomes)
-
-
-class Topics:
-    """The topics of a cluster whose controller is this broker. Changes of one topic take turns."""
-
-    def __init__(self, host: Host, store: Store) -> None:
+    def __init__(self, host: TopicHost, store: Store) -> None:
         self._host = host
         self._store = store
-        self._turns = Turns()
+        self._serial = SerialExecutor()
 
     def create(self, asked: list[NewTopic], *, validate_only: bool, then: Outcomes) -> None:
         """Create topics; `then` gets one outcome each, None = created."""
-        gather = Gather(len(asked), then)
-        if gather.refused_all(excess(map(self._wanted, asked))):
+        refusal = excess(map(self._wanted, asked))
+        if refusal is not None:
+            then([refusal] * len(asked))
             return
-        self._begin([new.name for new in asked], [partial(self._create, new, validate_only) for new in asked], gather)
+        self._begin([new.name for new in asked], [partial(self._create, new, validate_only) for new in asked], then)
 
     def create_on_demand(self, names: list[str], then: Callable[[dict[str, int]], None]) -> None:
         """Create topics that a Metadata request named, if the broker allows it; `then` gets the codes of the failed
@@ -159,12 +135,12 @@ class Topics:
 
         self.create(asked, validate_only=False, then=created)
 
-    def create_internal(self, topic: InternalTopic, then: Settle) -> None:
+    def create_internal(self, topic: InternalTopic, then: ChangeCompletion) -> None:
         """Create an internal topic as its coordinator needs it; `then` gets None, or why it was not."""
 
         def created(outcomes: list[Refusal | None]) -> None:
             if outcomes[0] is None:
-                LOGGER.info("created internal topic %s for its coordinator", topic.name)
+                LOGGER.info("created internal topic %s", topic.name)
                 topic.warn_of_one_replica(self._host.config, len(self._host.tables.brokers))
             then(outcomes[0])
 
@@ -172,24 +148,24 @@ class Topics:
 
     def delete(self, names: list[str], then: Outcomes) -> None:
         """Delete topics that exist; `then` gets one outcome each, None = gone."""
-        gather = Gather(len(names), then)
-        self._begin(names, [partial(self._delete, name) for name in names], gather)
+        self._begin(names, [partial(self._delete, name) for name in names], then)
 
-    def grow(self, asked: list[MorePartitions], *, validate_only: bool, then: Outcomes) -> None:
+    def grow(self, asked: list[NewPartitions], *, validate_only: bool, then: Outcomes) -> None:
         """Add partitions; `then` gets one outcome each, None = grown."""
-        gather = Gather(len(asked), then)
-        if gather.refused_all(excess(map(self._added, asked))):
+        refusal = excess(map(self._added, asked))
+        if refusal is not None:
+            then([refusal] * len(asked))
             return
-        self._begin([more.name for more in asked], [partial(self._grow, more, validate_only) for more in asked], gather)
+        self._begin([more.name for more in asked], [partial(self._grow, more, validate_only) for more in asked], then)
 
-    def configure(self, name: str, change: ConfigChange, *, validate_only: bool, then: Settle) -> None:
+    def configure(self, name: str, change: ConfigChange, *, validate_only: bool, then: ChangeCompletion) -> None:
         """Set a topic's configs to what `change` makes of the present ones; in force once they are durable.
 
         Arguments:
             change: answers the new texts, or raises ConfigError.
             then: gets None when it is done.
         """
-        self._in_turn(name, then, partial(self._configure, name, change, validate_only))
+        self._run_serially(name, then, partial(self._configure, name, change, validate_only))
 
     def _on_demand(self, name: str) -> NewTopic:
         internal = INTERNAL_TOPICS.get(name)
@@ -204,77 +180,72 @@ class Topics:
         default = self._host.config.num_partitions if new.partitions is None else new.partitions
         return new.assignment_count or default
 
-    def _added(self, more: MorePartitions) -> int:
+    def _added(self, more: NewPartitions) -> int:
         topic = self._host.tables.topics.get(more.name)
         return 0 if topic is None else more.count - len(topic.partitions)
 
     # One change, in its turn.
 
-    def _begin(self, names: list[str], changes: list[Change], gather: Gather) -> None:
+    def _begin(self, names: list[str], changes: list[Change], then: Outcomes) -> None:
         """Begin a change of each topic, over several loop iterations where they are many."""
-        steps = self._beginnings(names, changes, gather)
+        steps = self._beginnings(names, changes, FanIn(len(names), then))
         if len(names) <= CHANGES_AT_ONCE:
             finish(steps)
         else:
             self._host.slicer.run(steps, Outcome.result)
 
-    def _beginnings(self, names: list[str], changes: list[Change], gather: Gather) -> Steps:
+    def _beginnings(self, names: list[str], changes: list[Change], outcomes: FanIn[Refusal | None]) -> Steps:
         failure: Exception | None = None
         for at, (name, change) in enumerate(zip(names, changes, strict=True)):
             try:
-                self._in_turn(name, partial(gather.put, at), change)
+                self._run_serially(name, partial(outcomes.put, at), change)
             except Exception as error:  # it has refused this change; the others are not held up by it
                 failure = failure or error
             yield
         if failure is not None:
             raise failure
 
-    def _in_turn(self, name: str, then: Settle, change: Change) -> None:
-        """Have `change` run when no other one of this topic does; it settles once, or raises RefusedError."""
+    def _run_serially(self, name: str, then: ChangeCompletion, change: Change) -> None:
+        """Run `change` when no other change of this topic runs."""
+        run_change(self._serial, folded(name), change, then)  # names that collide are one key
 
-        def step(end: Callable[[], None]) -> None:
-            settle = settling(then, end)
-            attempt(partial(change, settle), settle)
-
-        self._turns.take(folded(name), step)  # colliding names take turns, too
-
-    def _create(self, new: NewTopic, validate_only: bool, settle: Settle) -> None:
+    def _create(self, new: NewTopic, validate_only: bool, complete: ChangeCompletion) -> None:
         topic = self.validated(new)
         if validate_only:
-            settle(None)
+            complete(None)
         else:
-            self._store.create_topic(topic, self._kept(topic, settle))
+            self._store.create_topic(topic, self._configured(topic, complete))
 
-    def _grow(self, more: MorePartitions, validate_only: bool, settle: Settle) -> None:
+    def _grow(self, more: NewPartitions, validate_only: bool, complete: ChangeCompletion) -> None:
         topic = self._grown(more)
         if validate_only:
-            settle(None)
+            complete(None)
         else:
-            self._store.update_topic(topic, self._kept(topic, settle))
+            self._store.update_topic(topic, self._configured(topic, complete))
 
-    def _configure(self, name: str, change: ConfigChange, validate_only: bool, settle: Settle) -> None:
+    def _configure(self, name: str, change: ConfigChange, validate_only: bool, complete: ChangeCompletion) -> None:
         topic = self._existing(name)
         try:
             texts = change(topic.configs)
         except ConfigError as error:
             raise RefusedError(error.code, str(error)) from error
         if validate_only:
-            settle(None)
+            complete(None)
             return
         changed = TopicImage(topic.name, topic.topic_id, topic.partitions, dict(texts))
-        self._store.configure_topic(name, texts, self._kept(changed, settle))
+        self._store.configure_topic(name, texts, self._configured(changed, complete))
 
-    def _delete(self, name: str, settle: Settle) -> None:
+    def _delete(self, name: str, complete: ChangeCompletion) -> None:
         if not self._host.config.delete_topic_enable:
             raise RefusedError(KafkaErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
         if is_internal(name):
             raise RefusedError(KafkaErrorCode.TOPIC_AUTHORIZATION_FAILED, f"'{name}' is an internal topic.")
         topic = self._existing(name)
 
-        self._store.delete_topic(topic, applying_later(partial(self._host.topic_gone, name), settle))
+        self._store.delete_topic(topic, applying_later(partial(self._host.topic_gone, name), complete))
 
-    def _kept(self, topic: TopicImage, settle: Settle) -> Callable[[int], None]:
-        return applying_later(partial(self._host.topic_changed, topic), settle)
+    def _configured(self, topic: TopicImage, complete: ChangeCompletion) -> Callable[[int], None]:
+        return applying_later(partial(self._host.topic_changed, topic), complete)
 
     # Deciding.
 
@@ -282,7 +253,7 @@ class Topics:
         """The topic as it would be created; raises RefusedError."""
         self._check_name(new.name)
         configs = self._checked_configs(new.configs)
-        replicas = self._assigned(new) if new.assignment_count else self._placed(new)
+        replicas = self._assigned(new) if new.assignment_count else self._assigned_replicas(new)
         return TopicImage(new.name, self._host.random.uuid(), tuple(map(new_partition, replicas)), configs)
 
     def _check_name(self, name: str) -> None:
@@ -304,18 +275,18 @@ class Topics:
         except ConfigError as error:
             raise RefusedError(error.code, str(error)) from error
 
-    def _placed(self, new: NewTopic) -> list[tuple[int, ...]]:
+    def _assigned_replicas(self, new: NewTopic) -> list[tuple[int, ...]]:
         config = self._host.config
         count = config.num_partitions if new.partitions is None else new.partitions
         factor = config.default_replication_factor if new.replication_factor is None else new.replication_factor
         if not 1 <= count <= PARTITIONS_MAX:
             raise RefusedError(
                 KafkaErrorCode.INVALID_PARTITIONS,
-                f"Number of partitions was {count}, allowed is 1 to {PARTITIONS_MAX}.",
+                f"Number of partitions was {count}, expected 1 to {PARTITIONS_MAX}.",
             )
-        return self._place(count, factor, 0)
+        return self._assign_replicas(count, factor, 0)
 
-    def _place(self, count: int, factor: int, first_partition: int) -> list[tuple[int, ...]]:
+    def _assign_replicas(self, count: int, factor: int, first_partition: int) -> list[tuple[int, ...]]:
         brokers = self._live()
         if not 1 <= factor <= len(brokers):
             raise RefusedError(
@@ -323,7 +294,9 @@ class Topics:
                 f"Replication factor was {factor}, but {len(brokers)} broker(s) are alive.",
             )
         first_index, shift = self._host.random.below(len(brokers)), self._host.random.below(len(brokers))
-        return place(brokers, count, factor, first_index=first_index, shift=shift, first_partition=first_partition)
+        return assign_replicas(
+            brokers, count, factor, first_index=first_index, shift=shift, first_partition=first_partition
+        )
 
     def _assigned(self, new: NewTopic) -> list[tuple[int, ...]]:
         if new.partitions is not None or new.replication_factor is not None:
@@ -335,7 +308,7 @@ class Topics:
             raise RefusedError(KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned twice.")
         if sorted(new.assignments) != list(range(new.assignment_count)):
             raise RefusedError(
-                KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partitions must be assigned from 0 on without a gap."
+                KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT, "Partitions must be assigned consecutively, starting with 0."
             )
         replicas = [new.assignments[index] for index in range(new.assignment_count)]
         self._check_assignment(replicas, len(replicas[0]))
@@ -353,10 +326,10 @@ class Topics:
             else:
                 continue
             raise RefusedError(
-                KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The replica assignment is not usable: {wrong}."
+                KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The replica assignment is invalid: {wrong}."
             )
 
-    def _grown(self, more: MorePartitions) -> TopicImage:
+    def _grown(self, more: NewPartitions) -> TopicImage:
         topic = self._existing(more.name)
         if is_internal(more.name):  # its records would be looked for in other partitions than they are in
             text = f"The number of partitions of the internal topic '{more.name}' cannot be changed."
@@ -366,7 +339,7 @@ class Topics:
             raise RefusedError(KafkaErrorCode.INVALID_PARTITIONS, no_growth(has, more.count))
         factor = len(topic.partitions[0].replicas)
         if more.assignments is None:
-            replicas = self._place(added, factor, has)
+            replicas = self._assign_replicas(added, factor, has)
         else:
             if len(more.assignments) != added:
                 raise RefusedError(
@@ -387,61 +360,65 @@ class Topics:
         return [broker.broker_id for broker in self._host.tables.brokers]
 
 
-def settling(then: Settle, end: Callable[[], None]) -> Settle:
-    """The end of a change: it tells `then` and gives the turn back.
+def run_change(serial: SerialExecutor, key: Hashable, change: Change, then: ChangeCompletion) -> None:
+    """Run a change after all earlier ones of its key.
 
-    The first call counts. What is raised behind it, by the next change in turn for example, ends this one once more on
-    its way up.
+    Arguments:
+        serial: of the objects that are changed.
+        key: of the object.
+        change: calls its argument with its outcome, or raises RefusedError.
+        then: called once: with None, or with the reason of the refusal.
     """
-    settled = False
 
-    def settle(refusal: Refusal | None) -> None:
-        nonlocal settled
-        if settled:
-            return
-        settled = True
-        try:
-            then(refusal)
-        finally:
-            end()
+    def step(end: Callable[[], None]) -> None:
+        def end_change(refusal: Refusal | None) -> None:
+            try:
+                then(refusal)
+            finally:
+                end()
 
-    return settle
+        complete = once(end_change)  # an exception of the next change, which `end` runs, propagates through this one
+        attempt(partial(change, complete), complete)
+
+    serial.run(key, step)
 
 
-def attempt(change: Callable[[], object], settle: Settle) -> None:
+def attempt(change: Callable[[], object], complete: ChangeCompletion) -> None:
     """Begin a change or go on with it. A RefusedError settles it; so does everything else, which is raised, too."""
     try:
         change()
     except RefusedError as error:
-        settle(error.refusal)
+        complete(error.refusal)
     except Exception:
-        settle(Refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR))
+        complete(Refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR))
         raise
 
 
-def applying(apply: Callable[[], None], settle: Settle) -> Callable[[int], None]:
+def applying(apply: Callable[[], None], complete: ChangeCompletion) -> Callable[[int], None]:
     """What becomes of a change with the store's error code: applied where it is 0, and settled."""
 
     def kept(error: int) -> None:
         if not error:
-            attempt(apply, settle)
-        settle(Refusal(error, reason_of(error)) if error else None)
+            attempt(apply, complete)
+        complete(Refusal(error, reason_of(error)) if error else None)
 
     return kept
 
 
-def applying_later(apply: Callable[[Callable[[Outcome], object]], None], settle: Settle) -> Callable[[int], None]:
+def applying_later(
+    apply: Callable[[Callable[[Outcome], object]], None], complete: ChangeCompletion
+) -> Callable[[int], None]:
     """As `applying`; `apply` may take several loop iterations, and calls what it is given with its outcome."""
 
     def applied(outcome: Outcome) -> None:
-        attempt(outcome.result, settle)
-        settle(None)
+        attempt(outcome.result, complete)
+        complete(None)
 
     def kept(error: int) -> None:
         if error:
-            settle(Refusal(error, reason_of(error)))
+            complete(Refusal(error, reason_of(error)))
         else:
-            attempt(partial(apply, applied), settle)
+            attempt(partial(apply, applied), complete)
 
     return kept
 

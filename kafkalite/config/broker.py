@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, dynamic_key, nearest, refuse_unsafe
 from kafkalite.config.group import check_times
-from kafkalite.config.keys import ConfigError, Standing, Value
+from kafkalite.config.keys import ConfigError, Support, Value
 from kafkalite.config.kraft import check_quorum, members, of_brokers
 from kafkalite.config.listeners import (
     check_advertised,
@@ -22,7 +22,7 @@ from kafkalite.config.listeners import (
     parse_overrides,
     parse_protocol_map,
 )
-from kafkalite.config.table_groups import KINDS, TIMES
+from kafkalite.config.table_groups import GROUP_TYPES, TIMES
 from kafkalite.config.topic import TopicConfig, build_topic_config, topic_default
 from kafkalite.model import Endpoint
 
@@ -35,7 +35,7 @@ class BrokerConfig:
         static: texts by key, from files, environment and command line.
         dynamic_default: texts set by request for all brokers.
         dynamic: texts set by request for this broker.
-        places: where static texts came from, by key, for warnings: a file, a variable, an option.
+        origins: where static texts came from, by key, for warnings: a file, a variable, an option.
 
     Attributes carry the honoured keys' names with underscores, in Kafka's units; `values` has every known key's value.
     Raises ConfigError for a wrong value, for a contradiction, and for what is not supported and safety hangs on.
@@ -44,7 +44,7 @@ class BrokerConfig:
     static: Mapping[str, str] = field(default_factory=dict)
     dynamic_default: Mapping[str, str] = field(default_factory=dict)
     dynamic: Mapping[str, str] = field(default_factory=dict)
-    places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     values: Mapping[str, Value] = field(init=False, repr=False, compare=False)
     synonyms: dict[tuple[str, bool], Any] = field(
@@ -149,7 +149,7 @@ class BrokerConfig:
     def without_effect(self) -> list[str]:
         """Keys of Kafka that are set and have no effect here, for one line at the start."""
         rows = {name: BROKER_KEYS[name] for name in self.static if name in BROKER_KEYS}
-        return sorted(name for name, row in rows.items() if row.standing is Standing.WITHOUT_EFFECT)
+        return sorted(name for name, row in rows.items() if row.standing is Support.WITHOUT_EFFECT)
 
     def unknown(self) -> list[tuple[str, str | None]]:
         """Keys that are set and that nobody knows, each with the known key that is most like it."""
@@ -162,7 +162,7 @@ class BrokerConfig:
             raise ConfigError("broker.id", f"broker.id ({broker_id}) and node.id ({node_id}) must be equal")
         found = broker_id if "broker.id" in self.static else node_id
         if found < -1:
-            raise ConfigError("broker.id", f"Invalid value {found} for configuration broker.id: allowed is -1 or more")
+            raise ConfigError("broker.id", f"Invalid value {found} for configuration broker.id: expected -1 or more")
         return found
 
     def _check_queued(self) -> None:
@@ -178,18 +178,20 @@ class BrokerConfig:
         assert isinstance(one, str)
         found = several if isinstance(several, tuple) else ("",) if "log.dirs" in self.static else (one,)
         if not all(found):
-            raise ConfigError("log.dirs", "log.dirs: the name of a directory is empty")
+            raise ConfigError("log.dirs", "log.dirs: a directory name is empty")
         return found
 
     def _read_listeners(self) -> None:
-        pairs, bound, told = (
+        pairs, bound, advertised_nodes = (
             self.values[name] for name in ("listener.security.protocol.map", "listeners", "advertised.listeners")
         )
         assert isinstance(pairs, tuple) and isinstance(bound, tuple)
         protocols = parse_protocol_map(pairs)
         listeners = parse_listeners("listeners", of_brokers(bound, self.values), protocols)
         check_ports(listeners)
-        advertised = parse_listeners("advertised.listeners", of_brokers(members(told), self.values), protocols)
+        advertised = parse_listeners(
+            "advertised.listeners", of_brokers(members(advertised_nodes), self.values), protocols
+        )
         check_advertised(advertised, listeners)
         object.__setattr__(self, "listeners", listeners)
         object.__setattr__(self, "advertised_listeners", advertised)
@@ -265,7 +267,7 @@ def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
     for name, text in texts.items():
         if not isinstance(text, str):  # of a program that is not checked by a type checker
             raise ConfigError(
-                name, f"{name}: expected a text, got {text!r}; `setting_texts` converts numbers and lists"
+                name, f"{name}: expected a string, got {text!r}; `setting_texts` converts numbers and lists"
             )
         key = BROKER_KEYS.get(name)
         if key is None:
@@ -295,8 +297,8 @@ def parse_dynamic_values(texts: Mapping[str, str]) -> dict[str, Value]:
 IN_ORDER = (
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
     *(
-        (f"group.{kind}.min.{what}", f"group.{kind}.{what}", f"group.{kind}.max.{what}")
-        for kind in KINDS
+        (f"group.{group_type}.min.{what}", f"group.{group_type}.{what}", f"group.{group_type}.max.{what}")
+        for group_type in GROUP_TYPES
         for what, *_ in TIMES
     ),
     *(
@@ -314,8 +316,10 @@ def check_groups(config: BrokerConfig) -> None:
         assert isinstance(below, int) and isinstance(above, int)
         if below > above:
             raise ConfigError(more, f"{more} ({above}) must not be below {less} ({below})")
-    for kind in KINDS:
-        check_times(config.values, f"group.{kind}.session.timeout.ms", f"group.{kind}.heartbeat.interval.ms")
+    for group_type in GROUP_TYPES:
+        check_times(
+            config.values, f"group.{group_type}.session.timeout.ms", f"group.{group_type}.heartbeat.interval.ms"
+        )
     protocols = config.group_coordinator_rebalance_protocols
     if "classic" not in protocols:
         name = "group.coordinator.rebalance.protocols"

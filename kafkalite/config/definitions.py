@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from kafkalite.config.keys import ConfigError, Key, Standing, Update, Value
+from kafkalite.config.keys import ConfigError, Key, Support, Update, Value
 from kafkalite.config.table_dynamic import CLUSTER_WIDE_NAMES, LISTENER_LEVEL, MECHANISM_KEYS, PER_BROKER_NAMES
 from kafkalite.config.table_groups import GROUP_KEYS
 from kafkalite.config.table_security import REFUSED_PREFIXES, SECURITY_KEYS
@@ -70,7 +70,7 @@ def dynamic_key(name: str) -> Key | None:
         mode = Update.CLUSTER_WIDE
     else:
         return None
-    return BROKER_KEYS[base]._replace(name=name, default=None, standing=Standing.WITHOUT_EFFECT, update=mode)
+    return BROKER_KEYS[base]._replace(name=name, default=None, standing=Support.WITHOUT_EFFECT, update=mode)
 
 
 def refuse_unsafe(name: str, text: str, value: Value, key: Key | None) -> None:
@@ -78,12 +78,10 @@ def refuse_unsafe(name: str, text: str, value: Value, key: Key | None) -> None:
     if key is None:
         unsafe = name.startswith(REFUSED_PREFIXES)
     else:
-        unsafe = key.standing is Standing.REFUSED and value != key.default and bool(text.strip())
+        unsafe = key.standing is Support.REFUSED and value != key.default and bool(text.strip())
     if unsafe:
-        instead = (
-            "" if key is None or key.default in (None, "", ()) else f"; only {key.text(key.default)!r} is possible"
-        )
-        raise ConfigError(name, f"{name} is not supported, and ignoring it would not be safe{instead}")
+        instead = "" if key is None or key.default in (None, "", ()) else f"; it must be {key.text(key.default)!r}"
+        raise ConfigError(name, f"{name} is not supported, and ignoring it is unsafe{instead}")
 
 
 def markdown() -> str:

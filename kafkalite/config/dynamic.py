@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafkalite.config.broker import BrokerConfig, parse_dynamic_values
 from kafkalite.config.definitions import BROKER_KEYS, TOPIC_KEYS, dynamic_key, nearest
 from kafkalite.config.group import GROUP_CONFIG_KEYS, check_group_configs, group_values
-from kafkalite.config.keys import ConfigError, Key, Standing, Type, Update, Value
+from kafkalite.config.keys import ConfigError, Key, Support, Type, Update, Value
 from kafkalite.config.table_dynamic import LISTENER_ONLY
 from kafkalite.errors import KafkaErrorCode
 
@@ -156,14 +156,14 @@ def broker_synonyms(config: BrokerConfig, name: str, *, with_default: bool) -> t
 
 
 def find_synonyms(config: BrokerConfig, key: Key, with_default: bool) -> list[SettingSynonym]:
-    places = (
+    origins = (
         (config.dynamic, Source.DYNAMIC_BROKER),
         (config.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
         (config.static, Source.STATIC_BROKER),
     )
     found = [
         SettingSynonym(key.name, None if key.sensitive else texts[key.name], source)
-        for texts, source in places
+        for texts, source in origins
         if key.name in texts
     ]
     if with_default and key.default is not None:
@@ -289,7 +289,7 @@ def not_in_force(before: Mapping[str, str], texts: Mapping[str, str]) -> list[st
         key = dynamic_key(name)
         if name in AT_START:
             said.append(f"{name} is stored and takes effect with the next start of the broker")
-        elif key is not None and key.standing is not Standing.HONOURED:
+        elif key is not None and key.standing is not Support.HONOURED:
             said.append(f"{name} is stored and has no effect in this version")
     return said
 

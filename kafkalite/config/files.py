@@ -27,15 +27,15 @@ class StaticConfig:
     """Texts by key, and the place each came from."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
-    places: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     def broker_config(self) -> BrokerConfig:
         """The snapshot; raises ConfigError that names the key, what is allowed and the place."""
         try:
-            return BrokerConfig(dict(self.texts), places=dict(self.places))
+            return BrokerConfig(dict(self.texts), origins=dict(self.origins))
         except ConfigError as error:
-            place = self.places.get(error.key)
-            raise ConfigError(error.key, f"{error} (in {place})" if place else str(error), error.code) from error
+            origin = self.origins.get(error.key)
+            raise ConfigError(error.key, f"{error} (in {origin})" if origin else str(error), error.code) from error
 
 
 def load(
@@ -50,16 +50,16 @@ def load(
     Raises ConfigError for what cannot be read.
     """
     texts: dict[str, str] = {}
-    places: dict[str, str] = {}
+    origins: dict[str, str] = {}
     sources = [
         *([(file, read_file(file))] if file is not None else []),
         *((name, {key: text}) for name, key, text in from_environment(environment or {})),
         ("--set", dict(map(split_setting, settings))),
     ]
-    for place, found in sources:
+    for origin, found in sources:
         texts.update(found)
-        places.update(dict.fromkeys(found, place))
-    return StaticConfig(texts, places)
+        origins.update(dict.fromkeys(found, origin))
+    return StaticConfig(texts, origins)
 
 
 def read_file(path: str) -> dict[str, str]:
@@ -69,7 +69,7 @@ def read_file(path: str) -> dict[str, str]:
     except OSError as error:
         raise ConfigError("", f"{path}: {error.strerror}") from error
     if b"\0" in data:
-        raise ConfigError("", f"{path}: has a NUL byte, so it is not a configuration file")
+        raise ConfigError("", f"{path}: not a configuration file: it contains a NUL byte")
     texts = parse_toml(path, data) if path.endswith(".toml") else parse_properties(path, data)
     if texts and not any(map(is_known, texts)):
         raise ConfigError("", f"{path}: {none_known(list(texts))}")
@@ -146,7 +146,7 @@ def toml_text(path: str, key: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         return str(value)
-    raise ConfigError(key, f"{path}: {key}: a {type(value).__name__} is no value of a key")
+    raise ConfigError(key, f"{path}: {key}: a value of type {type(value).__name__} is not supported")
 
 
 # Properties, as java.util.Properties.load reads them.
@@ -161,8 +161,8 @@ def parse_properties(path: str, data: bytes) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, line in logical_lines(text):
         key, value = split_property(line)
-        place = f"{path}, line {number}"
-        found[unescape(place, key)] = unescape(place, value)
+        origin = f"{path}, line {number}"
+        found[unescape(origin, key)] = unescape(origin, value)
     return found
 
 
@@ -197,7 +197,7 @@ def split_property(line: str) -> tuple[str, str]:
     return line[:end], rest
 
 
-def unescape(place: str, text: str) -> str:
+def unescape(origin: str, text: str) -> str:
     """Resolve backslashes; raises ConfigError for a broken \\uXXXX."""
     if "\\" not in text:
         return text
@@ -211,7 +211,7 @@ def unescape(place: str, text: str) -> str:
             at += 1
             if char == "u":
                 if not HEX4.fullmatch(text[at : at + 4]):
-                    raise ConfigError("", f"{place}: \\u needs four hexadecimal digits")
+                    raise ConfigError("", f"{origin}: \\u needs four hexadecimal digits")
                 char = chr(int(text[at : at + 4], 16))
                 at += 4
             else:

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["GROUP_CONFIG_KEYS", "check_group_configs", "group_values"]
 
 KEYS = (
-    Key("consumer.assignment.interval.ms", Type.INT, 1000, "Time between two assignments of a consumer group.",
+    Key("consumer.assignment.interval.ms", Type.INT, 1000,
+        "Minimum time between two assignments of a consumer group, in ms.",
         low=0, synonyms=(Synonym("group.consumer.assignment.interval.ms"),)),
-    Key("consumer.heartbeat.interval.ms", Type.INT, 5000, "How often members of a consumer group report.",
+    Key("consumer.heartbeat.interval.ms", Type.INT, 5000,
+        "How often members of a consumer group send heartbeats, in ms.",
         low=1, synonyms=(Synonym("group.consumer.heartbeat.interval.ms"),)),
-    Key("consumer.session.timeout.ms", Type.INT, 45_000, "A member's session in a consumer group.",
+    Key("consumer.session.timeout.ms", Type.INT, 45_000,
+        "Time without a heartbeat after which a member of a consumer group is removed, in ms.",
         low=1, synonyms=(Synonym("group.consumer.session.timeout.ms"),)),
 )  # fmt: skip
 GROUP_CONFIG_KEYS: Mapping[str, Key] = {key.name: key for key in KEYS}
@@ -62,9 +65,7 @@ def check_group_configs(config: "BrokerConfig", texts: Mapping[str, str | None])
         if name in LIMITS and text is not None:
             low, high = limits(config, name)
             if not low <= value <= high:
-                raise ConfigError(
-                    name, f"{name} must be between {low} and {high}, as the broker allows; it was {value}"
-                )
+                raise ConfigError(name, f"{name} is {value}, the broker allows {low} to {high}")
     left = {name: text for name, text in texts.items() if text is not None}
     check_times(group_values(config, left), "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
     return left

@@ -30,7 +30,7 @@ class Type(enum.IntEnum):
     PASSWORD = 9
 
 
-class Standing(enum.Enum):
+class Support(enum.Enum):
     """What becomes of a key here."""
 
     HONOURED = "honoured as Kafka means it"
@@ -92,7 +92,7 @@ class Key(NamedTuple):
     high: float = math.inf
     allowed: tuple[str, ...] = ()
     any_case: bool = False
-    standing: Standing = Standing.HONOURED
+    standing: Support = Support.HONOURED
     update: Update = Update.READ_ONLY
     synonyms: tuple[Synonym, ...] = ()
 
@@ -177,7 +177,7 @@ def setting_text(name: str, value: SettingValue) -> str:
         return str(value)
     if isinstance(value, list | tuple) and all(isinstance(member, str) for member in value):
         return ",".join(value)
-    raise ConfigError(name, f"{name}: expected a text, a number, a boolean or a list of texts, got {value!r}")
+    raise ConfigError(name, f"{name}: expected a string, a number, a boolean or a list of strings, got {value!r}")
 
 
 BOOLEANS: Mapping[str, bool] = {"true": True, "false": False}

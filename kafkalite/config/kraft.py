@@ -20,16 +20,16 @@ def check_quorum(static: Mapping[str, str], values: Mapping[str, Value]) -> None
     """
     roles = members(values["process.roles"])
     if roles and "broker" not in roles:
-        raise refused(static, "process.roles", "process.roles has no broker, and a controller alone serves no client")
+        raise refused(static, "process.roles", "process.roles lacks broker: a controller alone serves no clients")
     for key in QUORUMS:
         controllers = members(values[key])
         if len(controllers) > 1:
-            raise refused(static, key, f"{key} names {len(controllers)} controllers, and this version runs one broker")
+            raise refused(static, key, f"{key} names {len(controllers)} controllers, this version runs one broker")
         if controllers and "controller" not in roles:
             reason = f"{key} is {controllers[0]}, and process.roles does not make this process the controller"
             raise refused(static, key, reason)
         if controllers and not is_own(controllers[0], values):
-            raise refused(static, key, f"{key} is {controllers[0]}, which is no listener of this process's controller")
+            raise refused(static, key, f"{key} is {controllers[0]}, which is not a controller listener of this process")
 
 
 def members(value: Value) -> tuple[str, ...]:

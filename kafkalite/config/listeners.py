@@ -29,7 +29,7 @@ def parse_listeners(key: str, entries: Sequence[str], protocols: Mapping[str, st
     endpoints = tuple(parse_listener(key, entry, protocols) for entry in entries)
     names = [endpoint.listener for endpoint in endpoints]
     if len(set(names)) != len(names):
-        raise ConfigError(key, f"{key}: each listener needs a name of its own, {', '.join(names)} do not have one")
+        raise ConfigError(key, f"{key}: listener names must be unique, got {', '.join(names)}")
     return endpoints
 
 
@@ -39,15 +39,15 @@ def parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Endpoi
     if match is None or int(match[4]) > PORT_MAX:
         raise ConfigError(
             key,
-            f"{key}: {entry!r} is not NAME://HOST:PORT with a port of 0 to {PORT_MAX}",
+            f"{key}: {entry!r} is not NAME://HOST:PORT with a port from 0 to {PORT_MAX}",
         )
     name = match[1].upper()
     protocol = protocols.get(name)
     if protocol is None:
-        raise ConfigError(key, f"{key}: listener.security.protocol.map says no protocol for the listener {name}")
+        raise ConfigError(key, f"{key}: listener.security.protocol.map has no protocol for the listener {name}")
     if protocol not in SUPPORTED:
         raise ConfigError(
-            key, f"{key}: the listener {name} speaks {protocol}, which is not supported; only {', '.join(SUPPORTED)} is"
+            key, f"{key}: the listener {name} uses {protocol}, which is not supported; use {', '.join(SUPPORTED)}"
         )
     return Endpoint(name, match[2] if match[2] is not None else match[3], int(match[4]), protocol)
 
@@ -56,7 +56,7 @@ def check_ports(listeners: Sequence[Endpoint]) -> None:
     """Two listeners may share a port only as one IPv4 and one IPv6 address (KIP-797); raises ConfigError."""
     key = "listeners"
     if not listeners:
-        raise ConfigError(key, f"{key}: at least one listener is needed")
+        raise ConfigError(key, f"{key}: at least one listener is required")
     for at, one in enumerate(listeners):
         for other in listeners[:at]:
             if one.port and one.port == other.port and (":" in one.host) == (":" in other.host):
@@ -68,11 +68,9 @@ def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoin
     key, names = "advertised.listeners", {endpoint.listener for endpoint in listeners}
     for endpoint in advertised:
         if endpoint.listener not in names:
-            raise ConfigError(
-                key, f"{key}: {endpoint} has a name that none of listeners has ({', '.join(sorted(names))})"
-            )
+            raise ConfigError(key, f"{key}: {endpoint} does not name one of the listeners ({', '.join(sorted(names))})")
         if endpoint.host in EVERYWHERE:
-            raise ConfigError(key, f"{key}: {endpoint} tells clients no address they could connect to")
+            raise ConfigError(key, f"{key}: clients cannot connect to {endpoint}; give a host name or an address")
 
 
 def parse_overrides(text: str) -> dict[str, int]:
@@ -82,6 +80,6 @@ def parse_overrides(text: str) -> dict[str, int]:
     for member in filter(None, (part.strip() for part in text.split(","))):
         host, colon, count = member.rpartition(":")
         if not (colon and host and count.isascii() and count.isdigit() and len(count) <= 10) or int(count) > INT_MAX:
-            raise ConfigError(name, f"Invalid value {member!r} for configuration {name}: allowed is HOST:COUNT")
+            raise ConfigError(name, f"Invalid value {member!r} for configuration {name}: expected HOST:COUNT")
         limits[host.strip("[]")] = int(count)
     return limits

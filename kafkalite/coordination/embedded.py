@@ -19,12 +19,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from kafkalite._speedups.file import Disk, File
+from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.clock import Clock, Offload, Outcome
 from kafkalite.coordination import journal
 from kafkalite.coordination.backend import Then
 from kafkalite.coordination.errors import ConnectionLossError, CoordinationError, SessionExpiredError
-from kafkalite.coordination.tree import ANY_VERSION, Change, Create, Delete, Operation, Set, Tree, Watcher
+from kafkalite.coordination.tree import ANY_VERSION, Create, Delete, Operation, Set, Tree, TreeChange, Watcher
 
 LOGGER = logging.getLogger("kafkalite.coordination")
 
@@ -94,7 +94,7 @@ class JournalFile:
             raise SyncFailedError(self._path) from error
 
 
-class Embedded:
+class EmbeddedCoordination:
     """A coordination service of one process.
 
     Arguments:
@@ -122,8 +122,8 @@ class Embedded:
         self._durable = self.tree.zxid - len(self._owed)
         self._compact_at = COMPACT_BYTES
         self._unwritten: list[Entry] = []
-        self._taken_back: list[Change] | None = []  # None: a session began or ended, that cannot be taken back
-        self._writing: list[Change] | None = None
+        self._taken_back: list[TreeChange] | None = []  # None: a session began or ended, that cannot be taken back
+        self._writing: list[TreeChange] | None = None
         self._busy = False
         self._waiting: deque[tuple[int, Callable[[Outcome], object], Outcome]] = deque()
         self._delivering = False
@@ -137,7 +137,7 @@ class Embedded:
         clock: Clock,
         offload: Offload | None = None,
         check: Callable[[Tree], object] | None = None,
-    ) -> "Embedded":
+    ) -> "EmbeddedCoordination":
         """Read the journal at `path`, or begin one; raises OSError, or JournalError with one line naming the file.
 
         Arguments:
@@ -199,7 +199,7 @@ class Embedded:
         except CoordinationError as error:
             self._answer(then, Outcome(error=error))
             return
-        self._tell_watchers()
+        self._notify_watchers()
         self._waiting.append((self.tree.zxid, then, Outcome(pick(list(results)))))
         self._changed(journal.KIND_MULTI, journal.encode_multi(operations, session, now_ms))
 
@@ -221,7 +221,7 @@ class Embedded:
         del self._sessions[session_id]
         self.tree.close_session(session_id)
         self._taken_back = None
-        self._tell_watchers()
+        self._notify_watchers()
         self._waiting.append((self.tree.zxid, then, Outcome()))
         self._changed(journal.KIND_CLOSE, journal.SESSION.pack(session_id))
 
@@ -296,7 +296,7 @@ class Embedded:
         self._waiting.append((self.tree.zxid, then, outcome))
         self._deliver()
 
-    def _tell_watchers(self) -> None:
+    def _notify_watchers(self) -> None:
         for watcher, event in self.tree.take_fired():
             self._waiting.append((self.tree.zxid, lambda outcome, w=watcher, e=event: w(e), Outcome()))  # type: ignore[misc]
 
@@ -318,7 +318,7 @@ class Embedded:
 class EmbeddedSession:
     """One session with an `Embedded`; made by its `connect`."""
 
-    def __init__(self, service: Embedded, session_id: int, on_lost: Callable[[], object] | None) -> None:
+    def __init__(self, service: EmbeddedCoordination, session_id: int, on_lost: Callable[[], object] | None) -> None:
         self._service = service
         self._session_id = session_id
         self._on_lost = on_lost
@@ -423,14 +423,14 @@ def open_journal(
     try:
         tree, size, torn = journal.load(data)
     except journal.JournalError as error:
-        raise journal.JournalError(f"{path}: {error}") from error
+        raise journal.JournalError(f"{path}: {error}; {error.next_step}") from error
     if check is not None:
         check(tree)
     file = JournalFile(disk, path, disk.open(path), size)
     if torn:
         file.cut(size)
         LOGGER.warning(
-            "%s: its last %s bytes were an unfinished write and are removed. After a crash that is normal: no change "
+            "%s: the last %s bytes are an incomplete write and were removed. After a crash that is normal: no change "
             "in them was acknowledged. A copy is partial: stop the broker, and restore the whole log directory",
             path, f"{torn:,}",
         )  # fmt: skip

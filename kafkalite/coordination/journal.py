@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkalite.coordination.errors import CoordinationError
-from kafkalite.coordination.tree import Check, Create, Delete, Node, Operation, Set, Tree
+from kafkalite.coordination.tree import Check, Create, Delete, Operation, Set, Tree, TreeNode
 
 FORMAT_VERSION = 1
 HEADER = struct.Struct("<6sH")
@@ -39,7 +39,15 @@ CREATE, SET, DELETE, CHECK, EPHEMERAL, SEQUENCE = 1, 2, 3, 4, 0x10, 0x20
 
 
 class JournalError(Exception):
-    """A journal that cannot be used; one line that says why."""
+    """A journal that cannot be used; one line that says why. `next_step`: what an operator does."""
+
+    next_step = "restore it from a backup"
+
+
+class JournalFormatError(JournalError):
+    """A journal in a format that this version does not know."""
+
+    next_step = "use the version of kafkalite that wrote it, or a newer one"
 
 
 # Writing.
@@ -99,7 +107,7 @@ def sized(data: bytes) -> bytes:
 # Reading.
 
 
-class Loaded(NamedTuple):
+class LoadedJournal(NamedTuple):
     """A journal read back: the tree, how many bytes of the file hold it, and how many behind them were torn."""
 
     tree: Tree
@@ -107,7 +115,7 @@ class Loaded(NamedTuple):
     torn: int
 
 
-class Record(NamedTuple):
+class JournalRecord(NamedTuple):
     """A record that is whole."""
 
     kind: int
@@ -117,7 +125,7 @@ class Record(NamedTuple):
     end: int
 
 
-def load(data: bytes) -> Loaded:
+def load(data: bytes) -> LoadedJournal:
     """Read a journal; raises JournalError when something acknowledged is missing, or when it is no journal at all."""
     at = check_header(data)
     tree, at = load_snapshot(data, at)
@@ -125,11 +133,11 @@ def load(data: bytes) -> Loaded:
         found = read_record(data, at)
         if found is None:
             if proves_loss(data, at, tree.zxid):
-                raise JournalError(f"damaged at byte {at}, while synced transactions follow")
+                raise JournalError(f"damaged at byte {at}, before synced transactions")
             break
         replay(tree, found, at)
         at = found.end
-    return Loaded(tree, at, len(data) - at)
+    return LoadedJournal(tree, at, len(data) - at)
 
 
 def check_header(data: bytes) -> int:
@@ -140,7 +148,7 @@ def check_header(data: bytes) -> int:
     if magic != MAGIC:
         raise JournalError("not a journal of this broker")
     if version != FORMAT_VERSION:
-        raise JournalError(f"written in format {version}, this broker knows {FORMAT_VERSION}")
+        raise JournalFormatError(f"format version {version} is not supported, expected {FORMAT_VERSION}")
     return HEADER.size
 
 
@@ -156,16 +164,16 @@ def load_snapshot(data: bytes, at: int) -> tuple[Tree, int]:
         if found.kind == KIND_SNAPSHOT_END:
             finish_snapshot(tree, body, count, found.zxid)
             return tree, at
-        place_node(tree, body)
+        insert_node(tree, body)
         count += 1
 
 
-def place_node(tree: Tree, body: "Body") -> None:
+def insert_node(tree: Tree, body: "Body") -> None:
     """Put one node of a snapshot into the tree."""
     czxid, mzxid, pzxid, ctime, mtime, version, creates, owner = body.take(NODE)
     path, data = body.path(), body.sized()
     body.end()
-    node = Node(data, owner, czxid, ctime)
+    node = TreeNode(data, owner, czxid, ctime)
     node.mzxid, node.pzxid, node.mtime, node.version, node.creates = mzxid, pzxid, mtime, version, creates
     if path == "/":
         tree.root = node
@@ -173,7 +181,7 @@ def place_node(tree: Tree, body: "Body") -> None:
     parent_path, _, name = path.rpartition("/")
     parent = tree.find(parent_path or "/")
     if parent is None or name in parent.children:
-        raise JournalError(f"the snapshot has no place for {path!r}")
+        raise JournalError(f"the snapshot has no parent of {path!r}")
     parent.children[name] = node
     if owner:
         tree.sessions.setdefault(owner, set()).add(path)
@@ -185,13 +193,13 @@ def finish_snapshot(tree: Tree, body: "Body", count: int, zxid: int) -> None:
     sessions = {body.take(SESSION)[0] for _ in range(min(session_count, len(body.data)))}
     body.end()
     if expected != count or len(sessions) != session_count or not sessions.issuperset(tree.sessions):
-        raise JournalError("the snapshot does not hold together")
+        raise JournalError("the snapshot is inconsistent")
     for session in sessions:
         tree.sessions.setdefault(session, set())
     tree.zxid = zxid
 
 
-def replay(tree: Tree, found: Record, at: int) -> None:
+def replay(tree: Tree, found: JournalRecord, at: int) -> None:
     """Do one transaction again; raises JournalError when it does not fit the tree."""
     if found.zxid != tree.zxid + 1:
         raise JournalError(f"transaction {found.zxid} at byte {at} follows {tree.zxid}")
@@ -202,7 +210,7 @@ def replay(tree: Tree, found: Record, at: int) -> None:
             operations = [body.operation() for _ in range(min(count, len(body.data)))]
             body.end()
             if len(operations) != count:
-                raise JournalError(f"transaction {found.zxid} at byte {at} is cut")
+                raise JournalError(f"transaction {found.zxid} at byte {at} is truncated")
             tree.multi(operations, session, now_ms)
         elif found.kind == KIND_OPEN:
             body.end()
@@ -212,13 +220,13 @@ def replay(tree: Tree, found: Record, at: int) -> None:
             body.end()
             tree.close_session(session)
         else:
-            raise JournalError(f"record of unknown kind {found.kind} at byte {at}")
+            raise JournalError(f"unknown record type {found.kind} at byte {at}")
     except CoordinationError as error:
-        raise JournalError(f"transaction {found.zxid} at byte {at} does not fit the tree: {error}") from error
+        raise JournalError(f"transaction {found.zxid} at byte {at} cannot be applied: {error}") from error
     tree.take_fired()
 
 
-def read_record(data: bytes, at: int) -> Record | None:
+def read_record(data: bytes, at: int) -> JournalRecord | None:
     """The record at `at`, or None when there is no whole one."""
     if len(data) - at < RECORD.size:
         return None
@@ -230,7 +238,7 @@ def read_record(data: bytes, at: int) -> Record | None:
     if checksum(payload) != crc:
         return None
     kind, zxid, durable = PAYLOAD.unpack_from(payload)
-    return Record(kind, zxid, durable, payload[PAYLOAD.size :], start + length)
+    return JournalRecord(kind, zxid, durable, payload[PAYLOAD.size :], start + length)
 
 
 def proves_loss(data: bytes, at: int, zxid: int) -> bool:
@@ -253,7 +261,7 @@ class Body:
     def take(self, layout: struct.Struct) -> tuple[int, ...]:
         """The next numbers."""
         if len(self.data) - self._at < layout.size:
-            raise JournalError(f"the record at byte {self._where} is cut")
+            raise JournalError(f"the record at byte {self._where} is truncated")
         values = layout.unpack_from(self.data, self._at)
         self._at += layout.size
         return values
@@ -262,7 +270,7 @@ class Body:
         """The next bytes behind their length."""
         (size,) = self.take(LENGTH)
         if size > len(self.data) - self._at:
-            raise JournalError(f"the record at byte {self._where} is cut")
+            raise JournalError(f"the record at byte {self._where} is truncated")
         self._at += size
         return self.data[self._at - size : self._at]
 
@@ -290,4 +298,4 @@ class Body:
     def end(self) -> None:
         """Nothing may be left."""
         if self._at != len(self.data):
-            raise JournalError(f"the record at byte {self._where} is longer than what it says")
+            raise JournalError(f"the record at byte {self._where} has bytes after its last field")

@@ -81,17 +81,17 @@ class Check(NamedTuple):
 Operation: TypeAlias = Create | Set | Delete | Check
 
 
-class Created(NamedTuple):
+class CreatedNode(NamedTuple):
     """The node that was made: its path with the sequence number, and its Stat."""
 
     path: str
     stat: Stat
 
 
-Result: TypeAlias = Created | Stat | None  # of Create, of Set, of Delete and Check
+Result: TypeAlias = CreatedNode | Stat | None  # of Create, of Set, of Delete and Check
 
 
-class Event(NamedTuple):
+class WatchEvent(NamedTuple):
     """What a watch tells: one of the kinds below, and the path it was set on."""
 
     kind: str
@@ -99,10 +99,10 @@ class Event(NamedTuple):
 
 
 CREATED, DELETED, CHANGED, CHILDREN = "created", "deleted", "changed", "children"
-Watcher: TypeAlias = Callable[[Event], object]
+Watcher: TypeAlias = Callable[[WatchEvent], object]
 
 
-class Node:
+class TreeNode:
     """A node; its name is the key in its parent."""
 
     __slots__ = ("children", "creates", "ctime", "czxid", "data", "mtime", "mzxid", "owner", "pzxid", "version")
@@ -114,7 +114,7 @@ class Node:
         self.ctime = self.mtime = now_ms
         self.version = 0
         self.creates = 0
-        self.children: dict[str, Node] = {}
+        self.children: dict[str, TreeNode] = {}
 
     def stat(self) -> Stat:
         """The node's Stat now."""
@@ -139,9 +139,9 @@ class Tree:
 
     def __init__(self) -> None:
         self.zxid = 0
-        self.root = Node(b"", NO_SESSION, 0, 0)
+        self.root = TreeNode(b"", NO_SESSION, 0, 0)
         self.sessions: dict[int, set[str]] = {}
-        self.fired: list[tuple[Watcher, Event]] = []
+        self.fired: list[tuple[Watcher, WatchEvent]] = []
         self._data_watches: dict[str, dict[Watcher, int]] = {}
         self._child_watches: dict[str, dict[Watcher, int]] = {}
 
@@ -166,7 +166,7 @@ class Tree:
         add_watch(self._child_watches, path, watch, session)
         return sorted(node.children), node.stat()
 
-    def walk(self) -> Iterator[tuple[str, Node]]:
+    def walk(self) -> Iterator[tuple[str, TreeNode]]:
         """Every node with its path, parents before children."""
         waiting = [("/", self.root)]
         while waiting:
@@ -178,7 +178,7 @@ class Tree:
     # Changing.
 
     def multi(
-        self, operations: Sequence[Operation], session: int, now_ms: int, taken_back: list["Change"] | None = None
+        self, operations: Sequence[Operation], session: int, now_ms: int, taken_back: list["TreeChange"] | None = None
     ) -> list[Result]:
         """Do all operations or none.
 
@@ -191,7 +191,7 @@ class Tree:
         """
         if session not in self.sessions:
             raise SessionExpiredError()
-        change = Change(self, self.zxid + 1, session, now_ms)
+        change = TreeChange(self, self.zxid + 1, session, now_ms)
         results: list[Result] = []
         for at, operation in enumerate(operations):
             try:
@@ -206,7 +206,7 @@ class Tree:
             taken_back.append(change)
         return results
 
-    def undo(self, changes: list["Change"]) -> None:
+    def undo(self, changes: list["TreeChange"]) -> None:
         """Take back the last transactions, which must be exactly these; what their watches told stays told."""
         for change in reversed(changes):
             assert change.zxid == self.zxid, "only the last transaction can be taken back"
@@ -226,29 +226,29 @@ class Tree:
         for watches in (self._data_watches, self._child_watches):
             drop_watches(watches, session)
         self.zxid += 1
-        change = Change(self, self.zxid, session, 0)
+        change = TreeChange(self, self.zxid, session, 0)
         for path in sorted(self.sessions[session]):
             change.do(Delete(path))
         del self.sessions[session]
         self._fire(change.events)
 
-    def take_fired(self) -> list[tuple[Watcher, Event]]:
+    def take_fired(self) -> list[tuple[Watcher, WatchEvent]]:
         """The watches that fired since the last call, with what they tell."""
         fired, self.fired = self.fired, []
         return fired
 
     # Looking up.
 
-    def find(self, path: str) -> Node | None:
+    def find(self, path: str) -> TreeNode | None:
         """The node of a well-formed path, or None."""
-        node: Node | None = self.root
+        node: TreeNode | None = self.root
         for name in path.split("/")[1:] if path != "/" else ():
             if node is None:
                 return None
             node = node.children.get(name)
         return node
 
-    def node(self, path: str) -> Node:
+    def node(self, path: str) -> TreeNode:
         """The node of any path; raises BadArgumentsError or NoNodeError."""
         check_path(path)
         node = self.find(path)
@@ -256,7 +256,7 @@ class Tree:
             raise NoNodeError(path)
         return node
 
-    def _fire(self, events: list[Event]) -> None:
+    def _fire(self, events: list[WatchEvent]) -> None:
         for event in events:
             watchers: dict[Watcher, int] = {}
             if event.kind != CHILDREN:
@@ -266,11 +266,11 @@ class Tree:
             self.fired += [(watcher, event) for watcher in watchers]
 
 
-class Change:
+class TreeChange:
     """One transaction under way: it can be taken back until it is done."""
 
     def __init__(self, tree: Tree, zxid: int, session: int, now_ms: int) -> None:
-        self.events: list[Event] = []
+        self.events: list[WatchEvent] = []
         self._tree = tree
         self.zxid = zxid
         self._session = session
@@ -283,7 +283,7 @@ class Change:
             return self._create(operation)
         node = self._tree.node(operation.path)
         if operation.version not in (ANY_VERSION, node.version):
-            raise BadVersionError(operation.path, detail=f"{node.version}, not {operation.version}")
+            raise BadVersionError(operation.path, detail=f"the version is {node.version}, expected {operation.version}")
         if isinstance(operation, Set):
             return self._set(operation, node)
         if isinstance(operation, Delete):
@@ -295,7 +295,7 @@ class Change:
         for step in reversed(self._undo):
             step()
 
-    def _create(self, operation: Create) -> Created:
+    def _create(self, operation: Create) -> CreatedNode:
         path, data = operation.path, operation.data
         check_path(path + "0" if operation.sequence else path)
         check_data(path, data)
@@ -311,7 +311,7 @@ class Change:
         if name in parent.children or path == "/":
             raise NodeExistsError(path)
         owner = self._session if operation.ephemeral else NO_SESSION
-        node = Node(data, owner, self.zxid, self._now_ms)
+        node = TreeNode(data, owner, self.zxid, self._now_ms)
         ephemerals = self._tree.sessions[self._session]
         before = parent.pzxid
 
@@ -327,10 +327,10 @@ class Change:
         if owner:
             ephemerals.add(path)
         self._undo.append(undo)
-        self.events += [Event(CREATED, path), Event(CHILDREN, parent_path or "/")]
-        return Created(path, node.stat())
+        self.events += [WatchEvent(CREATED, path), WatchEvent(CHILDREN, parent_path or "/")]
+        return CreatedNode(path, node.stat())
 
-    def _set(self, operation: Set, node: Node) -> Stat:
+    def _set(self, operation: Set, node: TreeNode) -> Stat:
         check_data(operation.path, operation.data)
         before = node.data, node.version, node.mzxid, node.mtime
 
@@ -339,12 +339,12 @@ class Change:
 
         node.data, node.version, node.mzxid, node.mtime = operation.data, node.version + 1, self.zxid, self._now_ms
         self._undo.append(undo)
-        self.events.append(Event(CHANGED, operation.path))
+        self.events.append(WatchEvent(CHANGED, operation.path))
         return node.stat()
 
-    def _delete(self, path: str, node: Node) -> None:
+    def _delete(self, path: str, node: TreeNode) -> None:
         if path == "/":
-            raise BadArgumentsError(path, detail="the root stays")
+            raise BadArgumentsError(path, detail="the root cannot be deleted")
         if node.children:
             raise NotEmptyError(path)
         parent_path, _, name = path.rpartition("/")
@@ -363,7 +363,7 @@ class Change:
         if ephemerals is not None:
             ephemerals.discard(path)
         self._undo.append(undo)
-        self.events += [Event(DELETED, path), Event(CHILDREN, parent_path or "/")]
+        self.events += [WatchEvent(DELETED, path), WatchEvent(CHILDREN, parent_path or "/")]
 
 
 def add_watch(watches: dict[str, dict[Watcher, int]], path: str, watch: Watcher | None, session: int) -> None:
@@ -385,7 +385,7 @@ def drop_watches(watches: dict[str, dict[Watcher, int]], session: int) -> None:
 def check_data(path: str, data: bytes) -> None:
     """Raise BadArgumentsError for more than a node may hold."""
     if len(data) > DATA_BYTES_MAX:
-        raise BadArgumentsError(path, detail=f"{len(data)} bytes are more than {DATA_BYTES_MAX}")
+        raise BadArgumentsError(path, detail=f"the data has {len(data)} bytes, the limit is {DATA_BYTES_MAX}")
 
 
 def check_path(path: str) -> None:

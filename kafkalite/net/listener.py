@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkalite._speedups.connection import Reactor
-from kafkalite._speedups.framing import Limits, Service
+from kafkalite._speedups.net.epoll import Reactor
+from kafkalite._speedups.net.framing import Limits, Service
 
 if TYPE_CHECKING:
     from kafkalite.net.transport import TransportHub
@@ -34,10 +34,10 @@ SWEEP_S_MAX = 30.0
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
-class Door:
+class ListenerSocket:
     """One listening socket."""
 
-    def __init__(self, listening: socket.socket, name: str, accepting: Callable[[Door], None]) -> None:
+    def __init__(self, listening: socket.socket, name: str, accepting: Callable[[ListenerSocket], None]) -> None:
         self.socket = listening
         self.name = name
         self._accepting = accepting
@@ -89,10 +89,10 @@ class Listener:
         self.reactor = reactor if reactor is not None else Reactor(loop, service, self.limits)
         self.reactor.on_closed = self._closed
         self._loop = loop
-        self._doors: list[Door] = []
+        self._doors: list[ListenerSocket] = []
         self._connections_max = self.limits.connections_max
         self._connections_per_ip_max = self.limits.connections_per_ip_max
-        self._paused = self._full = self._exhausted = self._told = False
+        self._paused = self._full = self._exhausted = self._reported = False
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._rest: asyncio.TimerHandle | None = None
         self._drained: asyncio.Event | None = None
@@ -105,7 +105,7 @@ class Listener:
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Host and port of every listening socket."""
-        return [door.socket.getsockname()[:2] for door in self._doors]
+        return [listener_socket.socket.getsockname()[:2] for listener_socket in self._doors]
 
     def bind(self, host: str, port: int, name: str = "PLAINTEXT") -> tuple[str, int]:
         """Listen on `host`:`port` (0 = a free port) under the listener's `name`.
@@ -137,9 +137,9 @@ class Listener:
         self._sockets.set_buffers(listening)
         # Accepted sockets inherit it: no system call for each of them.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        door = Door(listening, name, self._accept)
-        self.reactor.watch(listening.fileno(), door, self._resting)
-        self._doors.append(door)
+        listener_socket = ListenerSocket(listening, name, self._accept)
+        self.reactor.watch(listening.fileno(), listener_socket, self._resting)
+        self._doors.append(listener_socket)
         host, port = listening.getsockname()[:2]
         return host, port
 
@@ -165,9 +165,9 @@ class Listener:
         for timer in (self._sweep, self._rest):
             if timer is not None:
                 timer.cancel()
-        for door in self._doors:
-            self.reactor.unwatch(door.socket.fileno())
-            door.socket.close()
+        for listener_socket in self._doors:
+            self.reactor.unwatch(listener_socket.socket.fileno())
+            listener_socket.socket.close()
         self._doors.clear()
         self._drained = asyncio.Event()
         for connection in self.reactor.connections():
@@ -192,17 +192,17 @@ class Listener:
         return self._paused or self._full or self._exhausted
 
     def _mute(self) -> None:
-        for door in self._doors:
-            self.reactor.mute(door.socket.fileno(), self._resting)
+        for listener_socket in self._doors:
+            self.reactor.mute(listener_socket.socket.fileno(), self._resting)
 
-    def _accept(self, door: Door) -> None:
+    def _accept(self, listener_socket: ListenerSocket) -> None:
         for _ in range(ACCEPTS_MAX):
             if self.reactor.connections_count >= self._connections_max:
                 self._full = True
                 self._mute()
                 return
             try:
-                accepted, peer = door.socket.accept()
+                accepted, peer = listener_socket.socket.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionAbortedError:
@@ -210,15 +210,15 @@ class Listener:
             except OSError as error:
                 if error.errno not in EXHAUSTED:
                     raise
-                self._shed(door, error)
+                self._accept_and_close(listener_socket, error)
                 return
-            self._told = False
-            self._take(accepted, peer, door.name)
+            self._reported = False
+            self._take(accepted, peer, listener_socket.name)
 
     def _take(self, accepted: socket.socket, peer: tuple[Any, ...], name: str) -> None:
         if accepted.fileno() >= self._refuse_from:
             accepted.close()
-            self.reactor.tell(
+            self.reactor.log_limited(
                 "descriptors",
                 f"connection of {peer[0]} refused: {self._refuse_from} file descriptors are open, the rest up to "
                 f"RLIMIT_NOFILE is kept for logs; raise the limit (ulimit -n, LimitNOFILE=)",
@@ -234,17 +234,17 @@ class Listener:
         local_host = local[0].removeprefix("::ffff:") if "." in local[0] else local[0]
         self.reactor.adopt(accepted.detach(), name, (host, peer[1]), (local_host, local[1]))
 
-    def _shed(self, door: Door, error: OSError) -> None:
-        if not self._told:
-            self._told = True
-            LOGGER.error("cannot accept connections: %s; trying again as descriptors come free", error.strerror)
+    def _accept_and_close(self, listener_socket: ListenerSocket, error: OSError) -> None:
+        if not self._reported:
+            self._reported = True
+            LOGGER.error("cannot accept connections: %s; retrying when file descriptors become free", error.strerror)
         if self._spare >= 0:
             os.close(self._spare)
             self._spare = -1
             try:
-                door.socket.accept()[0].close()
+                listener_socket.socket.accept()[0].close()
             except OSError as failure:
-                LOGGER.debug("the waiting connection could not be taken: %s", failure)
+                LOGGER.debug("cannot accept the pending connection: %s", failure)
         self._reopen_spare()
         self._exhausted = True
         self._mute()
@@ -255,7 +255,7 @@ class Listener:
             try:
                 self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
             except OSError as error:
-                LOGGER.debug("no spare descriptor: %s", error)
+                LOGGER.debug("cannot open the spare file descriptor: %s", error)
 
     def _rested(self) -> None:
         if self._rest is not None:

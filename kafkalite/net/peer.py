@@ -16,7 +16,7 @@ import sys
 from collections import deque
 from typing import Any, NamedTuple, cast
 
-from kafkalite._speedups.codec import decode, encode_request, read_response_header
+from kafkalite._speedups.codec.codec import decode, encode_request, read_response_header
 from kafkalite._version import VERSION
 from kafkalite.errors import DecodeError, KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_for
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -25,10 +25,11 @@ from kafkalite.protocol.schema import Request, Response
 FRAME_BYTES_MAX = 100 << 20
 SIZE_BYTES = 4
 CORRELATION_ID_MAX = 0x7FFFFFFF
+NO_ANSWER = " before the first answer; is it a broker's port, without TLS and below max.connections?"
 _ATTEMPT = re.compile(r"\[Errno (\d+)\]")
 
 
-class Waiting(NamedTuple):
+class PendingCall(NamedTuple):
     """A request on its way and who waits for its answer."""
 
     correlation_id: int
@@ -96,7 +97,8 @@ class Peer:
                 await self._negotiate()
         except TimeoutError as error:
             await self.close()
-            raise KafkaTimeoutError(f"{self._wire.name} did not answer in {self._connect_timeout_s} s") from error
+            text = f"{self._wire.name} did not answer in {self._connect_timeout_s} s; is a broker there, and reachable?"
+            raise KafkaTimeoutError(text) from error
         except OSError as error:
             await self.close()
             if isinstance(error, KafkaConnectionError):
@@ -122,7 +124,7 @@ class Peer:
         if highest < max(served[0], request.versions[0]):
             raise error_for(
                 KafkaErrorCode.UNSUPPORTED_VERSION,
-                f"{self._wire.name} serves {name} v{served[0]}-{served[1]}, we speak v{request.versions[0]}-"
+                f"{self._wire.name} serves {name} v{served[0]}-{served[1]}, this client v{request.versions[0]}-"
                 f"{request.versions[1]}",
             )
         return highest
@@ -142,7 +144,7 @@ class Peer:
         version = self.version(type(request), version_max)
         return await self._within(self._call(request, version), timeout_s, type(request).__name__)
 
-    async def tell(self, request: Request, *, timeout_s: float | None = None, version_max: int | None = None) -> None:
+    async def send(self, request: Request, *, timeout_s: float | None = None, version_max: int | None = None) -> None:
         """Send a request that gets no answer (Produce with acks=0); returns when the socket took it."""
         version = self.version(type(request), version_max)
         frame = encode_request(request, version, self._next_id(), self._client_id)
@@ -157,9 +159,9 @@ class Peer:
             raise KafkaTimeoutError(f"{self._wire.name} did not answer {what} in {limit_s} s") from error
 
     async def _call(self, request: Request, version: int) -> Any:
-        return await self._wire.ask(
+        return await self._wire.call(
             encode_request(request, version, self._next_id(), self._client_id),
-            Waiting(
+            PendingCall(
                 self._correlation_id,
                 response_class(type(request)),
                 version,
@@ -190,11 +192,12 @@ class _Wire(asyncio.Protocol):
         self.name = name
         self.transport: asyncio.Transport | None = None
         self._frame_bytes_max = frame_bytes_max
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[PendingCall] = deque()
         self._buffer = bytearray()
         self._writable = asyncio.Event()
         self._lost = asyncio.Event()
         self._reason = "the connection was closed"
+        self._hint = NO_ANSWER  # what follows the reason
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -212,7 +215,7 @@ class _Wire(asyncio.Protocol):
             raise KafkaConnectionError(f"{self.name}: {self._reason}")
         self.transport.writelines((len(frame).to_bytes(SIZE_BYTES, "big"), frame))
 
-    async def ask(self, frame: bytes, waiting: Waiting) -> Any:
+    async def call(self, frame: bytes, waiting: PendingCall) -> Any:
         await self._writable.wait()
         if self.transport is None:
             raise KafkaConnectionError(f"{self.name}: {self._reason}")
@@ -253,6 +256,7 @@ class _Wire(asyncio.Protocol):
         if not self._waiting or self._waiting[0].correlation_id != correlation_id:
             self._fail(f"an answer to {correlation_id}, which was not the next one asked")
             return
+        self._hint = ""
         waiting = self._waiting.popleft()
         if waiting.answer.done():
             return
@@ -266,14 +270,15 @@ class _Wire(asyncio.Protocol):
             waiting.answer.set_exception(error)
 
     def _fail(self, reason: str) -> None:
-        self._reason = reason
+        self._reason, self._hint = reason, ""
         if self.transport is not None:
             self.transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
         if error is not None:
-            self._reason = str(error)
+            self._reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        self._reason += self._hint
         for waiting in self._waiting:
             if not waiting.answer.done():
                 waiting.answer.set_exception(KafkaConnectionError(f"{self.name}: {self._reason}"))

@@ -19,8 +19,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from kafkalite._speedups.framing import Connection, Hub, Limits, Service
-from kafkalite.net.hangups import Hangups, Watch
+from kafkalite._speedups.net.framing import Connection, Hub, Limits, Service
+from kafkalite.net.peer_close import PeerCloseDetector, PeerCloseWatch
 
 if TYPE_CHECKING:
     import ssl as ssl_module
@@ -42,7 +42,7 @@ class TransportConnection(Connection):
         super().__init__(hub, listener, *addresses)
         self.transport = transport
         self.socket: socket.socket = transport.get_extra_info("socket")
-        self.watch: Watch | None = None
+        self.watch: PeerCloseWatch | None = None
         self.loop = hub.loop
         self.inbox = bytearray()
         self.writable = True
@@ -82,7 +82,7 @@ class TransportConnection(Connection):
         self.inbox += data
         self.charge(len(data))
         self.touch()
-        self.settle()
+        self.update_interest()
 
     def _feed_inbox(self) -> None:
         self.charge(-len(self.inbox))  # or they would count twice while they are fed
@@ -98,7 +98,7 @@ class TransportConnection(Connection):
         else:
             self.hang_up()
 
-    def settle(self) -> None:
+    def update_interest(self) -> None:
         if self.inbox:
             self._feed_inbox()
         if self.inbox:
@@ -178,7 +178,7 @@ class TransportProtocol(asyncio.BufferedProtocol):
         self._hub.begin()
         try:
             self.connection.hang_up()
-            self.connection.settle()
+            self.connection.update_interest()
         finally:
             self._hub.end()
         return not with_tls
@@ -218,7 +218,7 @@ class TransportHub(Hub):
         self._open: dict[TransportConnection, TransportProtocol] = {}
         self._hosts: Counter[str] = Counter()
         self._shaking: set[asyncio.Task[None]] = set()
-        self._hangups = Hangups(loop)
+        self._hangups = PeerCloseDetector(loop)
         self.several_passes = True
         self._doors: dict[int, Callable[[], None]] = {}
 
@@ -251,7 +251,7 @@ class TransportHub(Hub):
         try:
             await self.loop.connect_accepted_socket(lambda: protocol, connected, ssl=self._ssl)
         except OSError as error:  # ssl.SSLError and every failure of the socket are OSErrors
-            LOGGER.info("%s:%d: the connection failed before its first request: %s", *peer, error)
+            LOGGER.info("%s:%d: connection failed before the first request: %s", *peer, error)
 
     def _shaken(
         self, connected: socket.socket, protocol: TransportProtocol, host: str, task: asyncio.Task[None]
@@ -272,7 +272,7 @@ class TransportHub(Hub):
         connection = protocol.connection
         self._open[connection] = protocol
         connection.watch = self._hangups.watch(connection.socket, connection.peer_left)
-        self.welcome(connection)
+        self.accept_connection(connection)
 
     def forget(self, connection: TransportConnection, linger: asyncio.TimerHandle) -> None:
         """A connection is closed; its transport may still deliver until `linger` ends it."""
@@ -289,19 +289,19 @@ class TransportHub(Hub):
         if not self._hosts[host]:
             del self._hosts[host]
 
-    def watch(self, fd: int, door: Callable[[], None], muted: bool = False) -> None:
-        self._doors[fd] = door
+    def watch(self, fd: int, listener_socket: Callable[[], None], muted: bool = False) -> None:
+        self._doors[fd] = listener_socket
         self.mute(fd, muted)
 
     def mute(self, fd: int, muted: bool) -> None:
         if muted:
             self.loop.remove_reader(fd)
         else:
-            self.loop.add_reader(fd, self._knock, self._doors[fd])
+            self.loop.add_reader(fd, self._on_readable, self._doors[fd])
 
-    def _knock(self, door: Callable[[], None]) -> None:
+    def _on_readable(self, listener_socket: Callable[[], None]) -> None:
         try:
-            door()
+            listener_socket()
         except Exception as error:  # a reader that raises would be called again for ever
             self.fault("accept", error)
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeVar, Union, dataclass_transform, get_args, get_origin
 
-from kafkalite._speedups.codec import StructBase, register_request
+from kafkalite._speedups.codec.codec import StructBase, register_request
 from kafkalite.errors import DecodeError as DecodeError
 from kafkalite.errors import EncodeError as EncodeError
 
@@ -171,7 +171,7 @@ def _parse(annotation: Any) -> tuple[Wire, bool]:
         return Wire("array", 4, element), False
     if isinstance(annotation, StructMeta):
         return Wire("struct", 0, struct=annotation), False  # type: ignore[arg-type]
-    raise TypeError(f"{annotation!r} is no type of the wire")
+    raise TypeError(f"{annotation!r} is not a wire type")
 
 
 def _declare(name: str, annotation: Any, value: Any) -> Field:

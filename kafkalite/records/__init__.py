@@ -6,8 +6,9 @@ of the tests; no other room imports them. This package hands the codecs to the e
 other rooms use.
 """
 
-from kafkalite._speedups.batches import Batch, Builder, Record, batches
-from kafkalite._speedups.records import (
+from kafkalite._speedups.records.batch_scan import BatchLocation, Scan, scan_batches
+from kafkalite._speedups.records.batches import Batch, Builder, Record, batches
+from kafkalite._speedups.records.validator import (
     BatchError,
     Inspection,
     inspect,
@@ -18,15 +19,14 @@ from kafkalite._speedups.records import (
     set_max_timestamp,
     use_codecs,
 )
-from kafkalite._speedups.scan import BatchPlace, Scan, scan_batches
-from kafkalite.records import codecs
+from kafkalite.records import compression
 
-use_codecs(codecs.compress, codecs.decompress)
+use_codecs(compression.compress, compression.decompress)
 
 __all__ = [
     "Batch",
     "BatchError",
-    "BatchPlace",
+    "BatchLocation",
     "Builder",
     "Inspection",
     "Record",

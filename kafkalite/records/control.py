@@ -8,8 +8,8 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from kafkalite._speedups.batches import Builder, Record
-from kafkalite._speedups.records import BatchError
+from kafkalite._speedups.records.batches import Builder, Record
+from kafkalite._speedups.records.validator import BatchError
 
 KEY = struct.Struct(">hh")
 MARKER = struct.Struct(">hi")

@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkalite._speedups.records import BatchError
-from kafkalite.records import codecs
-from kafkalite.records.codecs import Data
+from kafkalite._speedups.records.validator import BatchError
+from kafkalite.records import compression
+from kafkalite.records.compression import Data
 
 FRAME = struct.Struct(">qiIbb")  # offset, size, CRC, magic, attributes
 TIMESTAMP = struct.Struct(">q")
@@ -112,9 +112,9 @@ class LegacyEntry:
         if self.value is None:
             raise BatchError(CORRUPT_MESSAGE, "a compressed entry has no value")
         data = self.value
-        if self.magic == 0 and self.codec == codecs.LZ4:
+        if self.magic == 0 and self.codec == compression.LZ4:
             data = with_right_lz4_checksum(data)
-        inner = list(entries(codecs.decompress(self.codec, data, self.decompressed_max)))
+        inner = list(entries(compression.decompress(self.codec, data, self.decompressed_max)))
         if not inner or any(entry.codec or entry.magic != self.magic for entry in inner):
             raise BatchError(CORRUPT_MESSAGE, "a compressed entry holds none, or such as cannot be in it")
         return inner

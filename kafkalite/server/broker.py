@@ -16,53 +16,53 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from kafkalite._speedups.file import Disk
-from kafkalite._speedups.framing import Connection
-from kafkalite._speedups.heartbeats import Heartbeats
+from kafkalite._speedups.net.framing import Connection
+from kafkalite._speedups.net.heartbeats import Heartbeats
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import LoopClock, Outcome, Random, SystemRandom, ThreadOffload, outcome_of
-from kafkalite.cluster.cold import ColdReads
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, ClusterTables, TopicImage
-from kafkalite.cluster.internal import OFFSETS
+from kafkalite.cluster.internal_topics import OFFSETS
+from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.cluster.producer_ids import ProducerIds
+from kafkalite.cluster.read_ahead import ReadAhead
 from kafkalite.cluster.replicas import Replicas
-from kafkalite.cluster.store import ClusterStore
-from kafkalite.cluster.topics import Refusal, Topics, applying
-from kafkalite.collection import PAUSE
+from kafkalite.cluster.topics import Refusal, TopicManager, applying
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import not_in_force
 from kafkalite.config.keys import SettingValue, setting_texts
-from kafkalite.coordination.embedded import Embedded
+from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.journal import JournalError
-from kafkalite.coordination.layout import CLUSTER_ID, LayoutError, decode_cluster_id
 from kafkalite.coordination.tree import Tree
+from kafkalite.coordination.znodes import CLUSTER_ID, ZnodeError, decode_cluster_id
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.gc_pause import PAUSE
 from kafkalite.metrics import Registry
 from kafkalite.model import Endpoint, Node, uuid_text
 from kafkalite.server.api import ROWS
 from kafkalite.server.config_resources import ConfigResources
 from kafkalite.server.dispatch import Dispatcher
-from kafkalite.server.handlers.described import Descriptions
-from kafkalite.server.hosting import Hosting
-from kafkalite.server.journal_age import older_journal
-from kafkalite.server.leader_epochs import raise_leader_epochs
-from kafkalite.server.limited_log import LimitedLog
-from kafkalite.server.listening import Listening
+from kafkalite.server.epoch_bump import raise_leader_epochs
+from kafkalite.server.hosted_partitions import HostedPartitions
+from kafkalite.server.journal_check import older_journal
+from kafkalite.server.listeners import Listeners
 from kafkalite.server.no_transactions import TransactionalClients
+from kafkalite.server.partition_description import PartitionDescriptions
+from kafkalite.server.rate_limited_log import RateLimitedLog
 from kafkalite.server.service import BrokerService
 from kafkalite.slicing import Slicer
 from kafkalite.state.fetch_sessions import FetchSessions
-from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
-from kafkalite.storage.cleaning import be_nice
-from kafkalite.storage.directories import FORMAT, DirectoryError, Identity
-from kafkalite.storage.lanes import ROUNDS, syncer_for
-from kafkalite.storage.log import Log
+from kafkalite.storage.compaction.cleaner import CleanerConfig, LogCleaner
+from kafkalite.storage.compaction.cleaning_jobs import be_nice
+from kafkalite.storage.dirs.log_directory import FORMAT, DirectoryError, Identity
+from kafkalite.storage.dirs.temporary import TemporaryDisk
+from kafkalite.storage.flush.fsync_batch import BATCHES_MAX, syncer_for
+from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
-from kafkalite.storage.temporary import TemporaryDisk
 
 if TYPE_CHECKING:
-    from kafkalite.coordinators.group_coordinator import GroupCoordinator
-    from kafkalite.coordinators.groups import Groups
+    from kafkalite.coordinators.group.coordinator import GroupCoordinator
+    from kafkalite.coordinators.group.service import GroupService
 
 LOGGER = logging.getLogger("kafkalite.server")
 SESSION_ID_MAX = 2**31 - 1
@@ -111,7 +111,7 @@ class Broker:
         self.replicas = Replicas()
         self.metrics = Registry()
         self.on_failed: Callable[[str], None] | None = None
-        self._service: Embedded | None = None
+        self._service: EmbeddedCoordination | None = None
 
     async def __aenter__(self) -> "Broker":
         await self.start()
@@ -132,7 +132,7 @@ class Broker:
     def addresses(self) -> list[Endpoint]:
         """Where each listener accepts."""
         if not hasattr(self, "listening"):
-            raise RuntimeError("the broker accepts nowhere before its start: `async with broker:`, or `start` it")
+            raise RuntimeError("the broker is not started: use `async with broker:` or `start()`")
         return self.listening.addresses
 
     @property
@@ -145,29 +145,29 @@ class Broker:
         loop = asyncio.get_running_loop()
         if hasattr(self, "logs"):  # partitions, settings and numbers would be those of before
             raise RuntimeError(
-                "a broker starts once: make another `Broker`, with the same directory where it is to go on"
+                "a broker starts only once: create another `Broker`, with the same directory to keep its data"
             )
         for name, near in self.config.unknown():
-            place = f" (in {self.config.places[name]})" if name in self.config.places else ""
-            LOGGER.warning("unknown key %s%s is ignored%s", name, place, f": did you mean {near}?" if near else "")
+            origin = f" (in {self.config.origins[name]})" if name in self.config.origins else ""
+            LOGGER.warning("unknown key %s%s is ignored%s", name, origin, f": did you mean {near}?" if near else "")
         if self._temporary is not None:
             os.mkdir(self._temporary, 0o700)
         self.clock = LoopClock(loop, self._raised)
         self.slicer = Slicer(self.clock, self._raised)
         self.offload = ThreadOffload(loop, raised=self._raised)
         # Syncs that acknowledgements wait for: no other job keeps them waiting, nor one log directory the others.
-        jobs = ThreadOffload(loop, ROUNDS * len(self.config.log_dirs), raised=self._raised, name="kafkalite-sync")
+        jobs = ThreadOffload(loop, BATCHES_MAX * len(self.config.log_dirs), raised=self._raised, name="kafkalite-sync")
         self.syncs = syncer_for(self.disk, self.config.log_dirs, loop, jobs, self._raised)
         # Thousands of partitions take seconds to create or delete: no other job waits behind them.
         self._creations = ThreadOffload(loop, len(self.config.log_dirs), self._raised, name="kafkalite-create")
         self._removals = ThreadOffload(loop, 1, self._raised, name="kafkalite-remove", prepare=be_nice)
-        self._log = LimitedLog(LOGGER, self.clock)
+        self._log = RateLimitedLog(LOGGER, self.clock)
         self.logs = LogManager(
             self.disk, self.config.log_dirs, self.clock, self.offload, self.random,
             syncs=self.syncs, creations=self._creations, removals=self._removals, on_offline=self._logs_offline,
         )  # fmt: skip
         self.replicas.flusher = self.logs.flusher
-        self.cold_reads = ColdReads(self.offload, holds=self.logs.holds)
+        self.read_ahead = ReadAhead(self.offload, holds=self.logs.holds)
         try:
             self.logs.lock()
             await self._open_store()
@@ -181,7 +181,7 @@ class Broker:
             self._coordinate(OFFSETS.name)
             await self._listen(loop, inherited)
             self.store.finish_deletions()
-        except (DirectoryError, JournalError, LayoutError) as error:
+        except (DirectoryError, JournalError, ZnodeError) as error:
             self._release()
             raise StartError(str(error)) from error
         except BaseException:
@@ -202,12 +202,12 @@ class Broker:
             self._release()
 
     async def _end(self, grace_s: float) -> None:
-        self.replicas.wake_all()  # parked fetches are answered now; their clients would hold up the drain
+        self.replicas.complete_delayed_fetches()  # their clients would delay the drain
         self._ending = True
         if self._coordinates:
             self.group_coordinator.close()  # and so are parked joins
         await self.listening.close(grace_s)
-        self.replicas.flush()
+        self.replicas.write_pending()
         self.hosting.close()
         self._creations.close()
         self.logs.finish_flushes()
@@ -224,7 +224,7 @@ class Broker:
         try:
             await self.store.close()
         except CoordinationError as error:  # a full disk, say: no reason to leave the logs unclosed
-            LOGGER.warning("the session could not be ended, the next start does it: %s", error)
+            LOGGER.warning("cannot close the session, the next start closes it: %s", error)
 
     # Steps of the start.
 
@@ -232,7 +232,7 @@ class Broker:
         self._known = self.logs.identity()
         first = self.logs.directories()[0]
         if not self.logs.is_online(first):
-            raise StartError(f"{first}: cannot be used, and holds the journal of the cluster's state")
+            raise StartError(f"{first}: cannot be used, but contains the journal of the cluster metadata")
         in_memory = self._temporary is not None
         path = os.path.join(self.config.log_dirs[0], JOURNAL)
         if self._known is not None and not in_memory and not self.disk.exists(path):
@@ -242,11 +242,11 @@ class Broker:
         if self._known is not None:
             self.logs.check(Identity(self._known.cluster_id, self.broker_id))
         if in_memory:
-            self._service = Embedded(self.clock)
+            self._service = EmbeddedCoordination(self.clock)
         else:
-            self._service = Embedded.open(self.disk, path, self.clock, self.offload, self._check_tree)
+            self._service = EmbeddedCoordination.open(self.disk, path, self.clock, self.offload, self._check_tree)
         self._session = self._service.connect(on_lost=self._coordination_lost)
-        self.store = ClusterStore(self._session, self.clock)
+        self.store = MetadataStore(self._session, self.clock)
         await self.store.prepare()
 
     def _no_journal(self, directory: str, owner: Identity) -> str:
@@ -282,13 +282,15 @@ class Broker:
         topics = await raise_leader_epochs(self.store, topics, self.logs, self.loaded, self._session.multi_later)
         node = Node(self.broker_id, "", 0, self.config.broker_rack)
         self.tables = ClusterTables(self.cluster_id, self.broker_id, (node,), topics)
-        self.hosting = Hosting(self.config, self.clock, self.offload, self.slicer, self.replicas, self.logs, self.store)
+        self.hosting = HostedPartitions(
+            self.config, self.clock, self.offload, self.slicer, self.replicas, self.logs, self.store
+        )
         self.hosting.load(topics, self.store.noted_directory, await self.store.load_notices())
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.topics = Topics(self, self.store)
+        self.topics = TopicManager(self, self.store)
         self.configs = ConfigResources(self)
-        self.descriptions = Descriptions()
+        self.descriptions = PartitionDescriptions()
         self.producer_ids = ProducerIds(self.store.take_producer_ids)
         self.transactional_clients = TransactionalClients()
         self._ending = False
@@ -319,7 +321,7 @@ class Broker:
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, inherited: Sequence[tuple[str, socket.socket]]) -> None:
         """Accept connections at every address, or at none."""
-        self.listening = Listening(loop, BrokerService(self.dispatcher, self.replicas, self.heartbeats), self.config)
+        self.listening = Listeners(loop, BrokerService(self.dispatcher, self.replicas, self.heartbeats), self.config)
         try:
             self.listening.open(list(inherited))
         except BaseException:
@@ -373,11 +375,11 @@ class Broker:
     def _coordination_lost(self) -> None:
         """The journal could not be synced: what the cluster is can no longer be kept, nor believed (law 11)."""
         text = f"the journal of the cluster's state failed: {self._service and self._service.failure!r}"
-        LOGGER.critical("%s; all log directories go offline, restart the broker", text)
+        LOGGER.critical("%s; all log directories are offline: restart the broker", text)
         if self.on_failed is not None:
             self.on_failed(text)
         for path in self.logs.directories():
-            self.logs.fail(path, OSError(text))
+            self.logs.take_offline(path, OSError(text))
 
     def _logs_offline(self, logs: list[Log]) -> None:
         """The directory of these logs failed: their partitions say so from now on."""
@@ -420,19 +422,19 @@ class Broker:
             self.group_coordinator.topic_gone(name)
 
     @property
-    def groups(self) -> "Groups":
+    def groups(self) -> "GroupService":
         """The groups this broker coordinates."""
         return self.group_coordinator.groups
 
     @cached_property
     def group_coordinator(self) -> "GroupCoordinator":
         """Made on first use: what it imports would be a sixth of a start, and many brokers never have a group."""
-        from kafkalite.coordinators.group_coordinator import GroupCoordinator
+        from kafkalite.coordinators.group.coordinator import GroupCoordinator
 
         made = GroupCoordinator(self)
         speaks_consumer = "consumer" in self.config.group_coordinator_rebalance_protocols
-        consumer = made.groups.consumer_beat if speaks_consumer else None
-        self.heartbeats.ask(classic=made.groups.beat, consumer=consumer, monotonic=self.clock.monotonic)
+        consumer = made.groups.fast_consumer_heartbeat if speaks_consumer else None
+        self.heartbeats.register_callbacks(classic=made.groups.fast_heartbeat, consumer=consumer)
         if self._ending:
             made.close()
         return made
@@ -460,7 +462,6 @@ class Broker:
             self.hosting.configure(self.config, self.tables.topics)
             self.listening.configure(self.config)
             self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms
-            self._tell_groups()
 
         self.store.configure_broker(None if all_brokers else self.broker_id, texts, applying(configured, then))
 
@@ -472,14 +473,8 @@ class Broker:
                 self.group_configs[group] = dict(texts)
             else:
                 self.group_configs.pop(group, None)
-            self._tell_groups()
 
         self.store.configure_group(group, texts, applying(configured, then))
-
-    def _tell_groups(self) -> None:
-        """Settings of groups may have changed."""
-        if self._coordinates:
-            self.group_coordinator.settings_changed()
 
 
 def temporary_path() -> str:

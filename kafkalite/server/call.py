@@ -4,12 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from kafkalite._speedups.codec import RequestHeader, encode_parts, response_header
-from kafkalite._speedups.framing import Connection, Reply
+from kafkalite._speedups.codec.codec import RequestHeader, encode_parts, response_header
+from kafkalite._speedups.net.framing import Connection, Reply
+from kafkalite.callbacks import Completion
 from kafkalite.clock import Outcome
 from kafkalite.model import Node
-from kafkalite.server.disposal import emptied_request
-from kafkalite.server.elements import Elements
+from kafkalite.server.deferred_free import emptied_request
+from kafkalite.server.response_arrays import ResponseArray
 from kafkalite.slicing import Steps, finish, grouped
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ class Call:
             self.reply.close("internal error: the answer cannot be encoded")
             raise
 
-    def elements(self) -> Elements:
+    def elements(self) -> ResponseArray:
         """Collects an array of the response, in pieces that are encoded at once where it is large."""
-        return Elements(self.response_type, self.version)
+        return ResponseArray(self.response_type, self.version)
 
     def answer_from(self, steps: Steps, objects: int) -> None:
         """Answer with the response that the generator `steps` returns, the last use of the request; as `in_slices`."""
@@ -103,7 +104,7 @@ class Call:
 
     def _flushing(self, steps: Steps) -> Steps:
         result = yield from steps
-        self.broker.replicas.flush()  # no pass writes what was appended
+        self.broker.replicas.write_pending()  # no pass writes what was appended
         return result
 
     def in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object], *, changes: bool = False) -> None:
@@ -121,7 +122,7 @@ class Call:
         if objects <= OBJECTS_MAX and self.large is None:
             then(finish(steps))
             return
-        ended = self.later(partial(self._sliced, then))
+        ended = self.guarded(partial(self._sliced, then))
         self.reply.pause()
         job = self.broker.slicer.run(grouped(steps), ended)
         if not job.ended:
@@ -134,7 +135,7 @@ class Call:
         self.reply.resume(pinned=False)
         then(outcome.result())
 
-    def later(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:
+    def guarded(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:
         """`callback`, which goes on with this call after its handler has returned; what it raises ends the request."""
 
         def guarded(*args: Arguments.args, **named: Arguments.kwargs) -> None:
@@ -145,54 +146,31 @@ class Call:
 
         return guarded
 
-    def awaiting(self, make: Callable[[Any], Any], failed: Callable[[int], Any]) -> "Awaiting":
-        """Who waits for what becomes of a command of a group; told it, it answers with the response of `make` or, for
-        an error, of `failed`.
+    def completion(self, respond: Callable[[Any], Any], refuse: Callable[[int], Any]) -> Completion[Any]:
+        """A pending response: the completion of a command of a group. What is raised ends the request, as in `later`.
+
+        Arguments:
+            respond: returns the response for the result of the command, or None when it answers the call later.
+            refuse: returns the response for a Kafka error code.
         """
-        return Awaiting(self, make, failed)
+        return Completion(partial(self._answer_with, respond), partial(self._answer_with, refuse))
 
-    def answering(self, make: Callable[[Any], Any]) -> Callable[[Any], None]:
-        """A callback that answers with the response that `make` makes of what it is told."""
-        return self.later(partial(self._answer_made, make))
-
-    def _answer_made(self, make: Callable[[Any], Any], told: object) -> None:
-        self.answer(make(told))
+    def _answer_with(self, respond: Callable[[Any], Any], result: object) -> None:
+        try:
+            response = respond(result)
+            if response is not None:
+                self.answer(response)
+        except Exception as error:
+            self.fail(error)
 
     def fail(self, error: Exception) -> None:
         """End a request in which something unforeseen was raised, as one whose handler raised it; never raises it."""
         self.broker.dispatcher.unforeseen(self, error)
 
-    def no_answer(self) -> None:
+    def no_response(self) -> None:
         """This request gets no answer (Produce with acks=0)."""
         self.reply.skip()
 
     def close(self, reason: str) -> None:
         """Close the connection after the earlier answers have left."""
         self.reply.close(reason)
-
-
-class Awaiting:
-    """A call that a command of a group goes on with: `coordinators.runtime.Waiting` in one piece, for requests that
-    come by the thousand. What is raised ends the request, as in `Call.later`.
-    """
-
-    __slots__ = ("_call", "_failed", "_make")
-
-    def __init__(self, call: Call, make: Callable[[Any], Any], failed: Callable[[int], Any]) -> None:
-        self._call = call
-        self._make = make
-        self._failed = failed
-
-    def answer(self, result: object) -> None:
-        """The command's answer, committed."""
-        try:
-            self._call.answer(self._make(result))
-        except Exception as error:
-            self._call.fail(error)
-
-    def fail(self, error: int) -> None:
-        """There is no answer."""
-        try:
-            self._call.answer(self._failed(error))
-        except Exception as raised:
-            self._call.fail(raised)

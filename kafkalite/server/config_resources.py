@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.cluster.topics import Refusal, RefusedError, attempt, settling
-from kafkalite.cluster.turns import Turns
+from kafkalite.callbacks import SerialExecutor
+from kafkalite.cluster.topics import Refusal, RefusedError, run_change
 from kafkalite.config.dynamic import (
     Alteration,
     ConfigError,
@@ -43,7 +43,7 @@ class ConfigResources:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._turns = Turns()
+        self._serial = SerialExecutor()
 
     def describe(self, kind: int, name: str, keys: Iterable[str] | None) -> list[Setting]:
         """Every setting of a resource, or those named; raises RefusedError."""
@@ -97,49 +97,36 @@ class ConfigResources:
             self._broker.topics.configure(name, of_topic, validate_only=validate_only, then=then)
             return
         if kind == GROUP:
-            self._turns.take((GROUP, name), partial(self._change_group, name, of_group, validate_only, then))
+            run_change(self._serial, (GROUP, name), partial(self._change_group, name, of_group, validate_only), then)
             return
         try:
             self._check_broker(kind, name)
         except RefusedError as error:
             then(error.refusal)
             return
-        self._turns.take(BROKER, partial(self._change_broker, name == ALL_BROKERS, of_broker, validate_only, then))
+        change = partial(self._change_broker, name == ALL_BROKERS, of_broker, validate_only)
+        run_change(self._serial, BROKER, change, then)
 
-    def _change_group(
-        self, name: str, of_group: GroupChange, validate_only: bool, then: Then, end: Callable[[], None]
-    ) -> None:
-        settle = settling(then, end)
+    def _change_group(self, name: str, of_group: GroupChange, validate_only: bool, then: Then) -> None:
+        check_group(name)
+        try:
+            texts = of_group(self._broker.group_configs.get(name, {}))
+        except ConfigError as error:
+            raise RefusedError(error.code, str(error)) from error
+        if validate_only:
+            then(None)
+        else:
+            self._broker.configure_group(name, texts, then=then)
 
-        def change() -> None:
-            check_group(name)
-            try:
-                texts = of_group(self._broker.group_configs.get(name, {}))
-            except ConfigError as error:
-                raise RefusedError(error.code, str(error)) from error
-            if validate_only:
-                settle(None)
-            else:
-                self._broker.configure_group(name, texts, then=settle)
-
-        attempt(change, settle)
-
-    def _change_broker(
-        self, all_brokers: bool, of_broker: BrokerChange, validate_only: bool, then: Then, end: Callable[[], None]
-    ) -> None:
-        settle = settling(then, end)
-
-        def change() -> None:
-            try:
-                texts = of_broker(all_brokers)
-            except ConfigError as error:
-                raise RefusedError(error.code, str(error)) from error
-            if validate_only:
-                settle(None)
-            else:
-                self._broker.configure_broker(texts, all_brokers=all_brokers, then=settle)
-
-        attempt(change, settle)
+    def _change_broker(self, all_brokers: bool, of_broker: BrokerChange, validate_only: bool, then: Then) -> None:
+        try:
+            texts = of_broker(all_brokers)
+        except ConfigError as error:
+            raise RefusedError(error.code, str(error)) from error
+        if validate_only:
+            then(None)
+        else:
+            self._broker.configure_broker(texts, all_brokers=all_brokers, then=then)
 
     def _check_topic(self, name: str) -> None:
         if name not in self._broker.image.topics:
@@ -150,7 +137,7 @@ class ConfigResources:
         if kind != BROKER:
             raise RefusedError(
                 KafkaErrorCode.INVALID_REQUEST,
-                f"Configs of resource type {kind} are not kept here; topics (2), brokers (4) and groups (32) are.",
+                f"Resource type {kind} has no configs; supported are topics (2), brokers (4) and groups (32).",
             )
         if name not in (own, ALL_BROKERS):
             raise RefusedError(

@@ -11,9 +11,9 @@ from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalite._speedups.codec import RequestHeader, read_request_header
-from kafkalite._speedups.framing import Reply
-from kafkalite._speedups.stepped import SteppedDecoder
+from kafkalite._speedups.codec.codec import RequestHeader, read_request_header
+from kafkalite._speedups.codec.incremental_decoder import IncrementalDecoder
+from kafkalite._speedups.net.framing import Reply
 from kafkalite.clock import Outcome
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
@@ -21,7 +21,7 @@ from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.protocol.schema import Response
 from kafkalite.server.api import Row
 from kafkalite.server.call import Call
-from kafkalite.server.limited_log import LimitedLog, place_of
+from kafkalite.server.rate_limited_log import RateLimitedLog, site_of
 
 if TYPE_CHECKING:
     from kafkalite.server.broker import Broker
@@ -39,7 +39,7 @@ STEPS_AT_ONCE = 250
 class Dispatcher:
     """Serves frames by the rows of the table."""
 
-    def __init__(self, broker: "Broker", rows: tuple[Row, ...], log: LimitedLog) -> None:
+    def __init__(self, broker: "Broker", rows: tuple[Row, ...], log: RateLimitedLog) -> None:
         self.rows = rows
         self._broker = broker
         self._by_key = {row.api_key: row for row in rows}
@@ -55,21 +55,23 @@ class Dispatcher:
         row = self._by_key.get(header.api_key)
         if row is None:
             self._refuse(reply, "key", f"request key {header.api_key} is not served")
-        elif row.version_min <= (version := header.api_version) <= row.version_max:
-            self._serve(reply, row, version, header)
-        else:
+            return
+        version = header.api_version
+        if not row.version_min <= version <= row.version_max:
             self._refuse_version(reply, row, header)
-
-    def _serve(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> None:
+            return
         try:
             request = row.decode(row.request, version, header.body, False, ELEMENTS_AT_ONCE)
         except DecodeError as error:
-            if error.kind in LIMITS and len(header.body) > ELEMENTS_AT_ONCE:
-                self._decode_in_steps(reply, row, version, header)
-            else:
-                self._refuse_body(reply, row, version, error)
-            return
-        self._handle(Call(self._broker, reply, row.response, version, header), row, request)
+            self._not_decoded(reply, row, header, error)
+        else:
+            self._handle(Call(self._broker, reply, row.response, version, header), row, request)
+
+    def _not_decoded(self, reply: Reply, row: Row, header: RequestHeader, error: DecodeError) -> None:
+        if error.kind in LIMITS and len(header.body) > ELEMENTS_AT_ONCE:
+            self._decode_in_steps(reply, row, header.api_version, header)
+        else:
+            self._refuse_body(reply, row, header.api_version, error)
 
     def _decode_in_steps(self, reply: Reply, row: Row, version: int, header: RequestHeader) -> None:
         """Decode a large request over several loop iterations; the requests behind it wait, so all keep their order.
@@ -80,7 +82,7 @@ class Dispatcher:
         header.release()
         call = Call(self._broker, reply, row.response, version, header)
         reply.pause()
-        job = self._broker.slicer.run(decoding(row, version, body), call.later(partial(self._decoded, call, row)))
+        job = self._broker.slicer.run(decoding(row, version, body), call.guarded(partial(self._decoded, call, row)))
         if not job.ended:
             reply.in_progress = True
             reply.on_gone = job.cancel
@@ -95,7 +97,7 @@ class Dispatcher:
         else:
             call.large = outcome.result()
             self._handle(call, row, call.large)
-            self._broker.replicas.flush()  # no pass writes what it appends
+            self._broker.replicas.write_pending()  # no pass writes what it appends
 
     def _handle(self, call: Call, row: Row, request: Any) -> None:
         header = call.header
@@ -131,7 +133,7 @@ class Dispatcher:
     def unforeseen(self, call: Call, error: Exception) -> None:
         """A bug of ours: say so in the log, and in the answer when this version has a top-level error code."""
         name = call.response_type.__name__.removesuffix("Response")
-        site = f"unforeseen {name} {place_of(error)}"
+        site = f"unforeseen {name} {site_of(error)}"
         self._log(logging.ERROR, site, "%s v%d failed", name, call.version, exc_info=error)
         if call.reply.done:
             return
@@ -144,7 +146,7 @@ class Dispatcher:
 
 def decoding(row: Row, version: int, body: bytearray) -> Generator[None, None, Any]:
     """Decode the body of a large request in steps."""
-    decoder: SteppedDecoder[Any] = SteppedDecoder(row.request, version, body, False, ELEMENTS_MAX)
+    decoder: IncrementalDecoder[Any] = IncrementalDecoder(row.request, version, body, False, ELEMENTS_MAX)
     while not decoder.advance(STEPS_AT_ONCE):
         yield
     return decoder.message

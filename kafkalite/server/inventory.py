@@ -7,17 +7,18 @@ import os
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Clock
 from kafkalite.cluster.image import TopicImage
-from kafkalite.cluster.store import ClusterStore
-from kafkalite.coordination import journal, layout
-from kafkalite.coordination.embedded import Embedded
-from kafkalite.coordination.layout import LayoutError
+from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.coordination import journal, znodes
+from kafkalite.coordination.embedded import EmbeddedCoordination
+from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.server.broker import JOURNAL
-from kafkalite.server.journal_age import older_journal
-from kafkalite.storage import checkpoints, names, strays
-from kafkalite.storage.directories import DirectoryError, LogDirectory
+from kafkalite.server.journal_check import older_journal
+from kafkalite.storage import checkpoints, names
+from kafkalite.storage.dirs import stray_partitions
+from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 
 NO_IDENTITY = (
     "is missing; restore it from a backup. Without the id in it, partitions that are missing here cannot be reported"
@@ -32,7 +33,7 @@ async def compare(disk: Disk, clock: Clock, log_dir: str) -> list[str]:
     path = os.path.join(log_dir, JOURNAL)
     found = [
         f"{one.directory}: a stray; `kafkalite log stray {log_dir}` adopts or deletes it"
-        for one in strays.find(disk, log_dir)
+        for one in stray_partitions.find(disk, log_dir)
     ]
     if not disk.exists(path):
         return found
@@ -41,11 +42,14 @@ async def compare(disk: Disk, clock: Clock, log_dir: str) -> list[str]:
         identity = LogDirectory(disk, log_dir).identity()
         if identity is None:
             return [*found, f"{os.path.join(log_dir, checkpoints.META_PROPERTIES)}: {NO_IDENTITY}"]
-        service = Embedded(clock, loaded.tree)
-        store = ClusterStore(service.connect(), clock)
+        zxid = loaded.tree.zxid  # a session, as below, begins with a transaction of its own
+        service = EmbeddedCoordination(clock, loaded.tree)
+        store = MetadataStore(service.connect(), clock)
         store.register(identity.broker_id)
         topics = await store.topics()
-    except (journal.JournalError, LayoutError) as error:
+    except journal.JournalError as error:
+        return [*found, f"{path}: {error}; {error.next_step}"]
+    except ZnodeError as error:
         return [*found, f"{path}: {error}; restore it from a backup"]
     except DirectoryError as error:
         return [*found, str(error)]
@@ -54,7 +58,7 @@ async def compare(disk: Disk, clock: Clock, log_dir: str) -> list[str]:
             f"its last {loaded.torn:,} bytes are an unfinished write; after a crash that is normal, a copy is partial"
         )
         found.append(f"{path}: {text}")
-    found += older_journal(disk, path, loaded.tree.zxid)
+    found += older_journal(disk, path, zxid)
     return [*found, *_unknown(disk, log_dir, topics), *_missing(disk, log_dir, topics, store)]
 
 
@@ -68,19 +72,19 @@ def compacted_topics(disk: Disk, log_dir: str) -> set[str]:
         return set()
     try:
         configs = dict(_topic_configs(disk.read_bytes(path)))
-    except (journal.JournalError, LayoutError):
+    except (journal.JournalError, ZnodeError):
         return set()
     return {topic for topic, found in configs.items() if "compact" in found.get("cleanup.policy", "").split(",")}
 
 
 def _topic_configs(data: bytes) -> Iterator[tuple[str, dict[str, str]]]:
     tree = journal.load(data).tree
-    topics = tree.find(layout.TOPIC_CONFIGS)
+    topics = tree.find(znodes.TOPIC_CONFIGS)
     for name in topics.children if topics is not None else ():
-        path = f"{layout.TOPIC_CONFIGS}/{name}"
+        path = f"{znodes.TOPIC_CONFIGS}/{name}"
         node = tree.find(path)
         if node is not None:
-            yield unquote(name), layout.decode_configs(path, node.data)
+            yield unquote(name), znodes.decode_configs(path, node.data)
 
 
 def _unknown(disk: Disk, log_dir: str, topics: list[TopicImage]) -> list[str]:
@@ -100,7 +104,7 @@ def _unknown(disk: Disk, log_dir: str, topics: list[TopicImage]) -> list[str]:
     return found
 
 
-def _missing(disk: Disk, log_dir: str, topics: list[TopicImage], store: ClusterStore) -> list[str]:
+def _missing(disk: Disk, log_dir: str, topics: list[TopicImage], store: MetadataStore) -> list[str]:
     properties = disk.read_bytes(os.path.join(log_dir, checkpoints.META_PROPERTIES)).decode(errors="replace")
     own = next((line[13:] for line in properties.splitlines() if line.startswith("directory.id=")), "")
     found = []

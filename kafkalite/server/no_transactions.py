@@ -41,6 +41,6 @@ class TransactionalClients:
         LOGGER.warning(
             "client %r at %s: transactional.id %r is rejected: this version has no transactions",
             call.client_id,
-            call.client_host,
+            call.connection.peer_host,
             transactional_id,
         )

@@ -84,7 +84,7 @@ class Notifier:
         try:
             self._socket.send("\n".join(lines).encode())
         except OSError as error:
-            log.warning("the service manager did not take %r: %s", lines, error)
+            log.warning("cannot notify the service manager of %r: %s", lines, error)
 
 
 def inherited_sockets(environ: MutableMapping[str, str] = os.environ) -> list[tuple[str, socket.socket]]:
@@ -102,7 +102,7 @@ def inherited_sockets(environ: MutableMapping[str, str] = os.environ) -> list[tu
     if names == [""]:
         names = [""] * count
     if len(names) != count:
-        raise ServiceManagerError(f"LISTEN_FDNAMES names {len(names)} descriptors, LISTEN_FDS says {count}")
+        raise ServiceManagerError(f"LISTEN_FDNAMES names {len(names)} descriptors, LISTEN_FDS is {count}")
     return [(name, _adopt(FIRST_INHERITED_FD + i)) for i, name in enumerate(names)]
 
 

@@ -10,20 +10,20 @@ import os
 from collections.abc import Sequence
 
 from kafkalite.cluster.image import TopicImage
-from kafkalite.cluster.store import ClusterStore
+from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.coordination.backend import Coordination
 from kafkalite.model import uuid_text
-from kafkalite.server.adoption import Adopted, Adoption
 from kafkalite.server.broker import JOURNAL
-from kafkalite.storage import adoption
-from kafkalite.storage.adoption import ADOPTING, AdoptionError, Candidate
-from kafkalite.storage.strays import Stray, forget
+from kafkalite.server.topic_adoption import AdoptedTopic, TopicAdoption
+from kafkalite.storage import partition_adoption
+from kafkalite.storage.dirs.stray_partitions import Stray, forget
+from kafkalite.storage.partition_adoption import ADOPTING, AdoptionError, Candidate
 
 
-class StrayAdoption(Adoption):
+class StrayAdoption(TopicAdoption):
     """Adopts strays of a log directory, which is locked."""
 
-    async def adopt(self, strays: Sequence[Stray]) -> Adopted:
+    async def adopt(self, strays: Sequence[Stray]) -> AdoptedTopic:
         """Adopt these strays, all or none of them where one conflicts with another or with a topic.
 
         Raises AdoptionError, DirectoryError, JournalError, LayoutError, OSError.
@@ -34,13 +34,13 @@ class StrayAdoption(Adoption):
         return await self._with_store(lambda session, store, broker: self._adopt_strays(session, store, broker, strays))
 
     async def _adopt_strays(
-        self, session: Coordination, store: ClusterStore, broker_id: int, strays: Sequence[Stray]
+        self, session: Coordination, store: MetadataStore, broker_id: int, strays: Sequence[Stray]
     ) -> None:
         topics = {topic.name: topic for topic in await store.topics()}
-        candidates = adoption.of_strays(list(strays))
+        candidates = partition_adoption.of_strays(list(strays))
         self._check(candidates, topics)
         for candidate in candidates:
-            adoption.fetch(self._disk, candidate, self._data, move=True, advance=lambda _bytes: None)
+            partition_adoption.fetch(self._disk, candidate, self._data, move=True, advance=lambda _bytes: None)
         await self._make_ready(session, store, broker_id, candidates, topics)
         for candidate in candidates:
             forget(self._disk, os.path.join(self._data, candidate.name))
@@ -57,10 +57,10 @@ class StrayAdoption(Adoption):
                 raise AdoptionError(f"{one.source}: {text}")
             names.add(one.name)
             if ids.setdefault(one.topic, one.topic_id) != one.topic_id:
-                raise AdoptionError(f"{one.source}: another stray of topic {one.topic} has another topic id; name one")
-            self._check_place(one, topics.get(one.topic))
+                raise AdoptionError(f"{one.source}: strays of topic {one.topic} have different ids; name one")
+            self._check_assignment(one, topics.get(one.topic))
 
-    def _check_place(self, one: Candidate, topic: TopicImage | None) -> None:
+    def _check_assignment(self, one: Candidate, topic: TopicImage | None) -> None:
         assert one.topic_id is not None
         if topic is not None and topic.topic_id != one.topic_id:
             raise AdoptionError(

@@ -31,4 +31,4 @@ def log_deleted(call: "Call", names: Iterable[str]) -> None:
 def _log(call: "Call", done: str, names: Iterable[str]) -> None:
     rest = iter(names)
     while some := list(islice(rest, NAMES_PER_LINE)):
-        LOGGER.info("client %r at %s %s topics: %s", call.client_id, call.client_host, done, ", ".join(some))
+        LOGGER.info("client %r at %s %s topics: %s", call.client_id, call.connection.peer_host, done, ", ".join(some))

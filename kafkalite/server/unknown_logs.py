@@ -17,12 +17,13 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Set
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.cluster.replicas import Replicas
-from kafkalite.storage import checkpoints, strays
-from kafkalite.storage.log import Log
-from kafkalite.storage.manager import LogManager, Refused
-from kafkalite.storage.trouble import is_transient
+from kafkalite.storage import checkpoints
+from kafkalite.storage.dirs import stray_partitions
+from kafkalite.storage.disk_errors import is_transient
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.manager import LogManager, RejectedLog
 
 LOGGER = logging.getLogger("kafkalite.server")
 NAMED_MAX = 5  # strays named in a line
@@ -79,32 +80,32 @@ class UnknownLogs:
         elif self._is_hosted(key, topic_id):
             return
         elif topic_id in self._deleted:
-            LOGGER.info("%s: its topic was deleted before the last end; deleting the files", log.directory)
+            LOGGER.info("%s: the topic was deleted before the last shutdown; deleting the files", log.directory)
             self._logs.delete(log)
         elif self._is_recorded(key, log.root):
             self._logs.leave_alone(log)
             self.left_alone.add(key)
             LOGGER.error(
-                "%s-%d is offline: %s has not the id of its topic; nothing is changed. Restore the directory from a "
-                "backup, or move it away and delete the topic",
+                "%s-%d is offline: %s has the id of another topic; the files are unchanged. Restore the directory from "
+                "a backup, or move it away and delete the topic",
                 *key, os.path.join(log.directory, "partition.metadata"),
             )  # fmt: skip
         else:
             self._set_stray(key, log.root, log)
 
-    def _refused(self, key: Key, refused: Refused) -> None:
+    def _refused(self, key: Key, refused: RejectedLog) -> None:
         """A partition that could not be loaded; it stays where it is while its topic may be a hosted one."""
         try:
             topic_id = checkpoints.read_topic_id(self._logs.disk, refused.directory)
         except (checkpoints.BadCheckpoint, OSError):
             topic_id = None
         if topic_id is None and isinstance(self._replicas.partition(key[0], b"", key[1], by_id=False), int):
-            LOGGER.error("%s: not served, nothing is changed: %s", refused.directory, refused.reason)
+            LOGGER.error("%s: not served, the files are unchanged: %s", refused.directory, refused.reason)
             self.left_alone.add(key)  # a topic of this name may be created later
         if topic_id is None or self._is_hosted(key, topic_id):
             return
         if topic_id in self._deleted:
-            LOGGER.info("%s: its topic was deleted before the last end; deleting the files", refused.directory)
+            LOGGER.info("%s: the topic was deleted before the last shutdown; deleting the files", refused.directory)
             self._logs.delete_refused(*key, self._delay_ms)
         elif not self._is_recorded(key, refused.root):
             LOGGER.error("%s: cannot be loaded: %s", refused.directory, refused.reason)
@@ -124,8 +125,8 @@ class UnknownLogs:
         if log.size:
             self.left_alone.add((log.topic, log.partition))
             LOGGER.warning(
-                "%s: has records and no partition.metadata, so its topic is unknown; not served, nothing is changed. "
-                "Restore that file from a backup, or move the directory away",
+                "%s: has records but no partition.metadata, so the topic is unknown; not served, the files are "
+                "unchanged. Restore that file from a backup, or move the directory away",
                 log.directory,
             )
 
@@ -133,12 +134,12 @@ class UnknownLogs:
         try:
             self._logs.set_stray(key, self._cleaned_until(key, root))
         except OSError as error:
-            LOGGER.error("%s-%d in %s: cannot be renamed to a stray, not served: %s", *key, root, error)
+            LOGGER.error("%s-%d in %s: cannot rename it to a stray, not served: %s", *key, root, error)
             self.left_alone.add(key)
             if log is not None:
                 self._logs.leave_alone(log)
             if not is_transient(error):
-                self._logs.note(root, error)
+                self._logs.report_disk_error(root, error)
         else:
             self._renamed_in.add(root)
 
@@ -156,7 +157,7 @@ class UnknownLogs:
         try:
             self._logs.disk.sync_dir(root)
         except OSError as error:
-            self._logs.note(root, error)
+            self._logs.report_disk_error(root, error)
 
 
 def report_strays(disk: Disk, directories: Iterable[str]) -> None:
@@ -176,6 +177,6 @@ def report_strays(disk: Disk, directories: Iterable[str]) -> None:
 
 def _bytes_in(disk: Disk, directory: str) -> int:
     try:
-        return strays.bytes_in(disk, directory)
+        return stray_partitions.bytes_in(disk, directory)
     except OSError:
         return 0  # only counted for the report

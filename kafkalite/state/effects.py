@@ -70,7 +70,7 @@ class Effects:
     """What one command led to, in order.
 
     Arguments:
-        records: typed records of `group_records`, for one batch.
+        records: typed records of `groups/records`, for one batch.
         answers: results by token; every token is answered exactly once, by this command or by a later one.
         timers: what to set and to cancel.
         questions: what the machine needs to know from outside; asked when the records are applied.

@@ -37,10 +37,10 @@ class SessionPartition:
         "current_leader_epoch",
         "fetch_offset",
         "handle",
-        "high_watermark_told",
+        "high_watermark_sent",
         "last_fetched_epoch",
         "log_start_offset",
-        "log_start_told",
+        "log_start_sent",
         "max_bytes",
         "partition",
         "topic",
@@ -52,15 +52,15 @@ class SessionPartition:
         self.topic_id = topic_id
         self.partition = partition
         self.handle: object | None = None
-        self.high_watermark_told = -1
-        self.log_start_told = -1
+        self.high_watermark_sent = -1
+        self.log_start_sent = -1
         self.current_leader_epoch = -1
         self.fetch_offset = 0
         self.last_fetched_epoch = -1
         self.log_start_offset = -1
         self.max_bytes = 0
 
-    def ask(
+    def update_request(
         self,
         fetch_offset: int,
         max_bytes: int,
@@ -83,17 +83,17 @@ class SessionPartition:
             error
             or records_bytes
             or urgent
-            or high_watermark != self.high_watermark_told
-            or log_start_offset != self.log_start_told
+            or high_watermark != self.high_watermark_sent
+            or log_start_offset != self.log_start_sent
         )
 
-    def told(self, error: int, high_watermark: int, log_start_offset: int) -> None:
+    def update_response(self, error: int, high_watermark: int, log_start_offset: int) -> None:
         """Note what the answer said; after an error the next answer must speak of this partition again."""
-        self.high_watermark_told = -1 if error else high_watermark
-        self.log_start_told = log_start_offset
+        self.high_watermark_sent = -1 if error else high_watermark
+        self.log_start_sent = log_start_offset
 
 
-class Session:
+class FetchSession:
     """One client's fetch: its partitions in the order in which they are served."""
 
     __slots__ = ("by_id", "counted", "created_ms", "epoch", "id", "last_used_ms", "partitions")
@@ -128,15 +128,15 @@ class FetchSessions:
         self._new_id = new_id
         self._partitions_max = partitions_max
         self._partitions = 0
-        self._sessions: dict[int, Session] = {}  # least recently used first
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
 
-    def resume(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> Session | int:
+    def resume(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession | int:
         """Find the session that an incremental request continues, or the error code that the client must get."""
         session = self._sessions.get(session_id)
         if session is None:
@@ -155,14 +155,14 @@ class FetchSessions:
         kept = dict(partitions)
         if not kept or not self._make_room(len(kept), now_ms):
             return SESSION_NONE
-        session = Session(self._fresh_id(), by_id, now_ms)
+        session = FetchSession(self._fresh_id(), by_id, now_ms)
         session.epoch = 1
         session.partitions = kept
         self._sessions[session.id] = session
         self.recount(session)
         return session.id
 
-    def recount(self, session: Session) -> bool:
+    def recount(self, session: FetchSession) -> bool:
         """Count the partitions that a session has now.
 
         Returns whether the session still exists: it is closed if it grew beyond the bound.
@@ -203,11 +203,11 @@ class FetchSessions:
         self.close(victim.id)
         return True
 
-    def _idle(self, now_ms: int) -> Session | None:
+    def _idle(self, now_ms: int) -> FetchSession | None:
         idlest = next(iter(self._sessions.values()), None)
         return idlest if idlest is not None and now_ms - idlest.last_used_ms > EVICTION_MS else None
 
-    def _smaller(self, partitions: int, now_ms: int) -> Session | None:
+    def _smaller(self, partitions: int, now_ms: int) -> FetchSession | None:
         old = [s for s in self._sessions.values() if now_ms - s.created_ms > EVICTION_MS]
         smallest = min(old, key=lambda s: len(s.partitions), default=None)
         return smallest if smallest is not None and len(smallest.partitions) < partitions else None

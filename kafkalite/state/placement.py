@@ -7,7 +7,7 @@ by one each time all brokers have led once, so that a lost broker's load spreads
 from collections.abc import Sequence
 
 
-def place(
+def assign_replicas(
     brokers: Sequence[int],
     partitions: int,
     replication_factor: int,
@@ -32,14 +32,14 @@ def place(
             alone[(first_index + partition) % count]
             for partition in range(first_partition, first_partition + partitions)
         ]
-    placed = []
+    assigned = []
     for partition in range(first_partition, first_partition + partitions):
         if partition > 0 and partition % count == 0:
             shift += 1
         leader = (first_index + partition) % count
         followers = [_follower(leader, shift, nth, count) for nth in range(replication_factor - 1)]
-        placed.append(tuple(ordered[index] for index in (leader, *followers)))
-    return placed
+        assigned.append(tuple(ordered[index] for index in (leader, *followers)))
+    return assigned
 
 
 def _follower(leader: int, shift: int, nth: int, count: int) -> int:

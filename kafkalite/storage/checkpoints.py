@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Collection
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage import names
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -24,7 +24,7 @@ _TOPIC_ID = re.compile(r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?")
 
 Key = tuple[str, int]  # topic and partition
 Offsets = dict[Key, int]
-Points = dict[Key, tuple[int, int]]  # recovery point and log start
+OffsetsByPartition = dict[Key, tuple[int, int]]  # recovery point and log start
 
 
 class BadCheckpoint(ValueError):
@@ -40,9 +40,9 @@ def _entries(disk: Disk, path: str) -> list[list[str]]:
     except UnicodeDecodeError as error:
         raise BadCheckpoint(f"{path}: not text") from error
     if not lines or lines[0] != "0":
-        raise BadCheckpoint(f"{path}: not of version 0")
+        raise BadCheckpoint(f"{path}: expected version 0")
     if len(lines) < 2 or lines[1] != str(len(lines) - 2):
-        raise BadCheckpoint(f"{path}: {len(lines) - 2} entries, but another count on line 2")
+        raise BadCheckpoint(f"{path}: {len(lines) - 2} entries, but line 2 has another count")
     return [line.split(" ") for line in lines[2:]]
 
 
@@ -96,7 +96,7 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
             raise BadCheckpoint(f"{path}: {' '.join(fields)!r} is not epoch, offset")
         entry = _number(path, fields[0], INT32_MAX), _number(path, fields[1], INT64_MAX)
         if entries and (entry[0] <= entries[-1][0] or entry[1] < entries[-1][1]):
-            raise BadCheckpoint(f"{path}: epochs must grow")
+            raise BadCheckpoint(f"{path}: epochs must increase")
         entries.append(entry)
     return entries
 

@@ -15,44 +15,45 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Clock, Offload, Outcome, Random
 from kafkalite.config.topic import TopicConfig
 from kafkalite.model import uuid_text
-from kafkalite.storage import checkpoints, names, strays
-from kafkalite.storage.cleaner import LogCleaner
-from kafkalite.storage.closing import MANY_FILES, close_logs
-from kafkalite.storage.deletion import Deletions
-from kafkalite.storage.directories import DirectoryError
-from kafkalite.storage.directory_set import LogDirectories
-from kafkalite.storage.exclusion import Exclusion
-from kafkalite.storage.flusher import Flusher
-from kafkalite.storage.holds import Holds
-from kafkalite.storage.indexes import SegmentCache
-from kafkalite.storage.loading import Loaded, load_directories
-from kafkalite.storage.log import Log
-from kafkalite.storage.making import LogMaker, NewPartition, open_created
-from kafkalite.storage.points import PointFiles
-from kafkalite.storage.syncing import JobSyncer, Syncer
-from kafkalite.storage.trouble import is_transient, lacks_descriptors
+from kafkalite.storage import checkpoints, names
+from kafkalite.storage.checkpoint_writer import CheckpointWriter
+from kafkalite.storage.compaction.cleaner import LogCleaner
+from kafkalite.storage.dirs import stray_partitions
+from kafkalite.storage.dirs.directory_set import DirectorySet
+from kafkalite.storage.dirs.log_directory import DirectoryError
+from kafkalite.storage.dirs_in_use import DirectoriesInUse
+from kafkalite.storage.disk_errors import is_transient, lacks_descriptors
+from kafkalite.storage.flush.flusher import Flusher
+from kafkalite.storage.flush.flushes_in_progress import FlushesInProgress
+from kafkalite.storage.housekeeping import Housekeeping
+from kafkalite.storage.log.flush_job import JobSyncer, Syncer
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.segment_cache import SegmentCache
+from kafkalite.storage.log_closing import MANY_FILES, close_logs
+from kafkalite.storage.log_creation import LogCreator, NewPartition, open_created
+from kafkalite.storage.log_deletion import LogDeleter
+from kafkalite.storage.recovery.load_logs import LoadedDirectory, load_directories
 from kafkalite.storage.truncation import Truncation
-from kafkalite.storage.upkeep import Upkeep
 
 NOTED_S = 60.0
 CLOSED_FILES = 8  # closed segments that are unloaded where there are no descriptors, for the next attempt
 logger = logging.getLogger(__name__)
 
 
-class Refused(NamedTuple):
+class RejectedLog(NamedTuple):
     """A partition that could not be loaded: its log directory, its own directory, what the checkpoints say, and why."""
 
     root: str
     directory: str
-    points: tuple[int, int]
+    checkpoint_offsets: tuple[int, int]
     reason: str
 
 
-class LogManager(LogDirectories):
+class LogManager(DirectorySet):
     """The logs of one broker.
 
     Arguments:
@@ -87,7 +88,7 @@ class LogManager(LogDirectories):
         self.many_files = MANY_FILES
         self.cleaner: LogCleaner | None = None
         self.topic_ids: dict[tuple[str, int], bytes | None] = {}
-        self.holds = Holds()
+        self.holds = DirectoriesInUse()
         self._clock = clock
         self._random = random
         self._logs: dict[tuple[str, int], Log] = {}
@@ -95,29 +96,35 @@ class LogManager(LogDirectories):
         self.created: dict[tuple[str, int], str] = {}  # log directory of each partition with files and without a log
         self._first_epochs: dict[tuple[str, int], int] = {}  # of created partitions, unless a start found them
         self.on_created_offline: Callable[[list[tuple[str, int]]], None] | None = None
-        self.refused: dict[tuple[str, int], Refused] = {}
+        self.refused: dict[tuple[str, int], RejectedLog] = {}
         self.strays: list[str] = []  # directories that earlier starts renamed
         self._noted: dict[tuple[str, int | None], float] = {}  # when an error of a directory was last logged
         self._duplicates = 0  # of logs that were forgotten
-        self._files = PointFiles(disk, offload, self._settled)
-        self._deletions = Deletions(disk, clock, removals or offload, random, self.holds, self.note)
-        self._maker = LogMaker(disk, creations or offload, self.holds, self._deletions, self._files)
+        self._files = CheckpointWriter(disk, offload, self._job_ended)
+        self._deletions = LogDeleter(disk, clock, removals or offload, random, self.holds, self.report_disk_error)
+        self._maker = LogCreator(disk, creations or offload, self.holds, self._deletions, self._files)
         # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
         jobs = JobSyncer(disk, offload)
         flusher = partial(
-            Flusher, disk, clock, fail=self.fail, holds=self.holds, exclusion=Exclusion(), retried=self.note
+            Flusher,
+            disk,
+            clock,
+            fail=self.take_offline,
+            holds=self.holds,
+            exclusion=FlushesInProgress(),
+            retried=self.report_disk_error,
         )
         self.flusher = flusher(syncs or jobs)
         unhurried = flusher(jobs)
         self._closed = flusher(jobs, active=False)
         self._flushers = self.flusher, unhurried, self._closed
-        self.upkeep = Upkeep(
+        self.upkeep = Housekeeping(
             self, disk, clock, offload, removals or offload, unhurried=unhurried, closed=self._closed, files=self._files
         )
 
     # Start and end.
 
-    def load(self, config_of: Callable[[str], TopicConfig], threads: int = 2) -> list[Loaded]:
+    def load(self, config_of: Callable[[str], TopicConfig], threads: int = 2) -> list[LoadedDirectory]:
         """Recover every log of every directory, `threads` at a time in each; blocks. `config_of`: of a topic name.
 
         Answers what was found, for the lines at start. Raises DirectoryError; an OSError takes its directory offline.
@@ -126,24 +133,24 @@ class LogManager(LogDirectories):
         for loaded in results:
             for log in loaded.logs:
                 if self.find(log.topic, log.partition) is not None or (log.topic, log.partition) in self.created:
-                    raise DirectoryError(f"{log.directory}: this partition is in another log directory, too")
+                    raise DirectoryError(f"{log.directory}: the partition is also in another log directory")
                 self.topic_ids[log.topic, log.partition] = loaded.topic_ids.get(log.directory)
                 self.add(log)
             for key, topic_id in loaded.created.items():
                 if self.find(*key) is not None or key in self.created:
                     directory = os.path.join(loaded.path, names.directory_name(*key))
-                    raise DirectoryError(f"{directory}: this partition is in another log directory, too")
+                    raise DirectoryError(f"{directory}: the partition is also in another log directory")
                 self._add_created(loaded.path, key, topic_id)
             self._deletions.directories(loaded.to_delete)
-            for key, points in loaded.points_of_refused.items():
+            for key, offsets in loaded.checkpoints_of_rejected.items():
                 directory = os.path.join(loaded.path, names.directory_name(*key))
-                self.refused[key] = Refused(loaded.path, directory, points, loaded.refused[directory])
+                self.refused[key] = RejectedLog(loaded.path, directory, offsets, loaded.rejected[directory])
             self.strays += loaded.strays
-            self._files.others[loaded.path].update(loaded.points_of_refused)
+            self._files.others[loaded.path].update(loaded.checkpoints_of_rejected)
             for key in loaded.gone:
                 self._files.note_deleted(loaded.path, key)
             if loaded.error is not None:
-                self.fail(loaded.path, loaded.error)
+                self.take_offline(loaded.path, loaded.error)
         self.see_one_online()
         return results
 
@@ -174,7 +181,7 @@ class LogManager(LogDirectories):
                     refused = {key for key, each in self.refused.items() if each.root == path}
                     checkpoints.write_clean_shutdown(self.disk, path, broker_epoch, refused)
             except OSError as error:
-                self.fail(path, error)
+                self.take_offline(path, error)
 
     # Look-ups.
 
@@ -311,11 +318,11 @@ class LogManager(LogDirectories):
         """
         log, refused = self._logs.get(key), self.refused.get(key)
         if log is not None:
-            root, directory, points = log.root, log.directory, (log.synced, log.log_start_offset)
+            root, directory, offsets = log.root, log.directory, (log.synced, log.log_start_offset)
         else:
             assert refused is not None, "asked for a partition that has files"
-            root, directory, points = refused.root, refused.directory, refused.points
-        renamed = strays.rename(self.disk, directory, key, points, self._random.bytes(16).hex(), cleaned)
+            root, directory, offsets = refused.root, refused.directory, refused.checkpoint_offsets
+        renamed = stray_partitions.rename(self.disk, directory, key, offsets, self._random.bytes(16).hex(), cleaned)
         if log is not None:
             self.forget(log, touch=False)
             log.fail()  # nothing of it is written any more: a log of the same name may come
@@ -331,12 +338,12 @@ class LogManager(LogDirectories):
 
     def flush_closed(self, log: Log, done: Callable[[int], object]) -> None:
         """Flush the closed segments of a log as a job; `done` receives 0 or a Kafka error code."""
-        self._closed.ask(log, done)
+        self._closed.request_flush(log, done)
         self._closed.begin()
 
     def _rolled(self, log: Log) -> None:
         """Flush the segment that was closed and write its producer snapshot, in the background (UnifiedLog.roll)."""
-        self._closed.ask(log)
+        self._closed.request_flush(log)
         self._closed.begin_soon()
 
     def remove_later(self, log: Log, paths: list[str]) -> None:
@@ -366,31 +373,31 @@ class LogManager(LogDirectories):
 
     # Trouble.
 
-    def note(self, path: str, error: OSError) -> None:
+    def report_disk_error(self, path: str, error: OSError) -> None:
         """Something failed in a directory: a line a minute where it will pass, else the directory goes offline."""
         if not is_transient(error):
-            self.fail(path, error)
+            self.take_offline(path, error)
             return
         if lacks_descriptors(error):
             self.cache.unload(CLOSED_FILES)
         now = self._clock.monotonic()
         if now - self._noted.get((path, error.errno), -NOTED_S) >= NOTED_S:
             self._noted[path, error.errno] = now
-            logger.error("%s: cannot write, the broker goes on and tries again: %s", path, error)
+            logger.error("%s: write failed, retrying: %s", path, error)
 
-    def _settled(self, path: str, outcome: Outcome) -> None:
+    def _job_ended(self, path: str, outcome: Outcome) -> None:
         if isinstance(outcome.error, OSError):
-            self.note(path, outcome.error)
+            self.report_disk_error(path, outcome.error)
         elif outcome.error is not None:
             raise outcome.error
 
     def _log_failed(self, log: Log, error: OSError) -> None:
         if log.failed and not lacks_descriptors(error):  # what it wrote could not be cut away
-            self.fail(log.root, error)
+            self.take_offline(log.root, error)
         else:
-            self.note(log.root, error)
+            self.report_disk_error(log.root, error)
 
-    def fail(self, path: str, error: OSError) -> None:
+    def take_offline(self, path: str, error: OSError) -> None:
         """Take a directory offline, for good."""
         if not self.mark_offline(path, error):
             return

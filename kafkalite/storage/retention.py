@@ -11,11 +11,11 @@ Sources: UnifiedLog.deleteOldSegments, LocalLog.deleteSegmentFiles.
 import itertools
 import os
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage import names
-from kafkalite.storage.log import Log
-from kafkalite.storage.segment import Segment
-from kafkalite.storage.trouble import is_transient
+from kafkalite.storage.disk_errors import is_transient
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.segment import Segment
 
 
 def expired(log: Log, now_ms: int | None, high_watermark: int) -> int:
@@ -83,7 +83,7 @@ def remove_directory(disk: Disk, path: str) -> None:
         return
 
 
-def remove_in_place(disk: Disk, directory: str, deleted: str) -> None:
+def remove_now(disk: Disk, directory: str, deleted: str) -> None:
     """Job: remove the directory of a partition on a disk that had no room to rename it to `deleted`. Raises OSError.
 
     What goes first makes room, so that the new name is tried again. Until then a segment and the topic id stay: a start

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Protocol
 
 from kafkalite.clock import Outcome
-from kafkalite.storage.log import Log
-from kafkalite.storage.points import PointFiles
+from kafkalite.storage.checkpoint_writer import CheckpointWriter
+from kafkalite.storage.log.log import Log
 
 
-class Logs(Protocol):
+class TruncatedLogs(Protocol):
     """What truncation needs of the log manager."""
 
     def find(self, topic: str, partition: int) -> Log | None: ...
@@ -35,7 +35,7 @@ class Truncation:
     """
 
     def __init__(
-        self, cuts: Mapping[Log, int], files: PointFiles, logs: Logs, done: Callable[[Outcome], object]
+        self, cuts: Mapping[Log, int], files: CheckpointWriter, logs: TruncatedLogs, done: Callable[[Outcome], object]
     ) -> None:
         self._cuts = {log: offset for log, offset in cuts.items() if offset < log.log_end_offset}
         self._files = files
@@ -48,7 +48,7 @@ class Truncation:
         """Begin; `done` may be called before this returns."""
         for log in list(self._cuts):
             try:
-                self._cuts[log] = log.expect_cut(self._cuts[log])
+                self._cuts[log] = log.begin_truncation(self._cuts[log])
                 self._files.note(log)
             except OSError as error:
                 del self._cuts[log]
@@ -77,7 +77,7 @@ class Truncation:
         except OSError as error:
             self._failed(log, error)
         finally:
-            log.expect_no_cut()
+            log.end_truncation()
 
     def _failed(self, log: Log, error: OSError) -> None:
         self._error = self._error or error

@@ -14,7 +14,7 @@ class Kafkalite(Broker):
     title = "kafkalite"
 
     def missing(self) -> str | None:
-        for module in ("kafkalite._speedups.connection", "kafkalite.server.broker", "kafkalite.cli.serve"):
+        for module in ("kafkalite._speedups.net.epoll", "kafkalite.server.broker", "kafkalite.cli.serve"):
             if importlib.util.find_spec(module) is None:
                 return f"{module} is not built: run `make build`"
         return None

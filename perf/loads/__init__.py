@@ -16,9 +16,9 @@ from perf.loads import (
     rdkafka,
     requests,
 )
-from perf.loads.base import Figure, Load, Sample, Turn
+from perf.loads.base import Figure, Load, Sample, Trial
 
-__all__ = ["GROUPS", "LOADS", "Figure", "Load", "Sample", "Turn"]
+__all__ = ["GROUPS", "LOADS", "Figure", "Load", "Sample", "Trial"]
 
 _ALL = (
     *rdkafka.LOADS,

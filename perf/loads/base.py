@@ -24,7 +24,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Trial:
     """One run of a load: the kind of broker, a directory for this broker and load, the round (0 = warm-up)."""
 
     kind: Broker
@@ -63,11 +63,11 @@ class Load(ABC):
         """Why it cannot run here, or None."""
         return None
 
-    def prepare(self, turn: Turn) -> None:  # noqa: B027 - most loads need nothing
+    def prepare(self, trial: Trial) -> None:  # noqa: B027 - most loads need nothing
         """Once per broker, before the warm-up: data that every round reads."""
 
     @abstractmethod
-    def run(self, turn: Turn) -> Sample:
+    def run(self, trial: Trial) -> Sample:
         """One round. Raises VerificationError if anything that was sent is not there."""
 
 
@@ -89,9 +89,9 @@ class CpuMeter:
 class FreshTopic:
     """A topic for the length of a `with` block, deleted after it so that rounds do not fill the disk."""
 
-    def __init__(self, turn: Turn, load: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
-        self.name, self.partitions, self.configs = f"{load}-{turn.round}", partitions, configs
-        self.topics = Topics(turn.broker)
+    def __init__(self, trial: Trial, load: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+        self.name, self.partitions, self.configs = f"{load}-{trial.round}", partitions, configs
+        self.topics = Topics(trial.broker)
 
     def __enter__(self) -> "FreshTopic":
         self.topics.create([self.name], self.partitions, self.configs)

@@ -12,7 +12,7 @@ from pathlib import Path
 from kafkalite.records import Builder
 from perf.brokers.base import Running
 from perf.checks import TIMEOUT_S, Topics, VerificationError
-from perf.loads.base import Figure, Load, Sample, Turn, quantiles_ms
+from perf.loads.base import Figure, Load, Sample, Trial, quantiles_ms
 from perf.loads.durable import BOTH, send
 from perf.loads.requests import BATCH
 from perf.process import cpu_seconds
@@ -50,16 +50,16 @@ class Compaction(Load):
     starts_broker = True
     brokers = BOTH
 
-    def run(self, turn: Turn) -> Sample:
-        directory = turn.directory / f"compaction-{turn.round}"
-        broker = turn.kind.start(directory, SETTINGS)
+    def run(self, trial: Trial) -> Sample:
+        directory = trial.directory / f"compaction-{trial.round}"
+        broker = trial.kind.start(directory, SETTINGS)
         try:
-            return self._measure(turn, broker, directory)
+            return self._measure(trial, broker, directory)
         finally:
             broker.kill()
 
-    def _measure(self, turn: Turn, broker: Running, directory: Path) -> Sample:
-        keys, times = turn.scaled(1_000_000, 100_000), 11
+    def _measure(self, trial: Trial, broker: Running, directory: Path) -> Sample:
+        keys, times = trial.scaled(1_000_000, 100_000), 11
         batches = keyed_batches(keys)
         topics = Topics(broker)
         topics.create([TOPIC], 1, {"segment.bytes": str(SEGMENT_BYTES), "min.cleanable.dirty.ratio": "0.01"})

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from kafkalite.records import Builder
 from perf.brokers.base import Running
 from perf.checks import Topics, VerificationError
-from perf.loads.base import CpuMeter, Figure, FreshTopic, Load, Sample, Turn
+from perf.loads.base import CpuMeter, Figure, FreshTopic, Load, Sample, Trial
 from perf.loads.rdkafka import build_missing, read_back
 from perf.loads.requests import BATCH
 from perf.process import cpu_seconds
@@ -25,7 +25,7 @@ def send(broker: Running, topic: str, batches: Sequence[tuple[int, bytes]], coun
 
     Raises VerificationError.
     """
-    loadgen = importlib.import_module("kafkalite._speedups.loadgen")
+    loadgen = importlib.import_module("perf.loadgen")
     requests = [produce(topic, partition, batch)[4:] for partition, batch in batches]
     error_at = produce_error_at(topic)
     try:
@@ -49,13 +49,13 @@ class Synced(Load):
     def missing(self) -> str | None:
         return build_missing()
 
-    def run(self, turn: Turn) -> Sample:
-        count, partitions = turn.scaled(self._count, self._count // 10), min(self._connections, 10)
-        with FreshTopic(turn, self.name, partitions, {"flush.messages": "1"}) as topic:
+    def run(self, trial: Trial) -> Sample:
+        count, partitions = trial.scaled(self._count, self._count // 10), min(self._connections, 10)
+        with FreshTopic(trial, self.name, partitions, {"flush.messages": "1"}) as topic:
             batches = [(partition, BATCH) for partition in range(partitions)]
-            with CpuMeter(turn.broker) as cpu:
-                seconds = send(turn.broker, topic.name, batches, count, self._connections)
-            read_back(turn, topic, count)
+            with CpuMeter(trial.broker) as cpu:
+                seconds = send(trial.broker, topic.name, batches, count, self._connections)
+            read_back(trial, topic, count)
         return {"acks_per_s": count / seconds, "cpu_us": cpu.seconds / count * 1e6}
 
 
@@ -82,24 +82,24 @@ class Restart(Load):
     def _end(self, broker: Running) -> None:
         (broker.kill if self._kill else broker.stop)()
 
-    def _partitions_of(self, turn: Turn) -> int:
-        return turn.scaled(self._partitions, max(self._partitions // 10, 4))
+    def _partitions_of(self, trial: Trial) -> int:
+        return trial.scaled(self._partitions, max(self._partitions // 10, 4))
 
-    def _batches(self, turn: Turn) -> int:
-        return max(turn.scaled(self._size, self._size // 10) // len(self._batch), self._partitions_of(turn))
+    def _batches(self, trial: Trial) -> int:
+        return max(trial.scaled(self._size, self._size // 10) // len(self._batch), self._partitions_of(trial))
 
-    def prepare(self, turn: Turn) -> None:
-        broker, partitions = turn.kind.start(turn.directory), self._partitions_of(turn)
+    def prepare(self, trial: Trial) -> None:
+        broker, partitions = trial.kind.start(trial.directory), self._partitions_of(trial)
         Topics(broker).create([self.topic], partitions)
         batches = [(partition, self._batch) for partition in range(partitions)]
-        send(broker, self.topic, batches, self._batches(turn), 16)
+        send(broker, self.topic, batches, self._batches(trial), 16)
         self._end(broker)
 
-    def run(self, turn: Turn) -> Sample:
-        broker = turn.kind.start(turn.directory)
+    def run(self, trial: Trial) -> Sample:
+        broker = trial.kind.start(trial.directory)
         sample = {"start_ms": broker.start_seconds * 1000, "cpu_ms": cpu_seconds(broker.pid) * 1000}
-        records = int.from_bytes(self._batch[57:61], "big") * self._batches(turn)
-        topics, partitions = Topics(broker), self._partitions_of(turn)
+        records = int.from_bytes(self._batch[57:61], "big") * self._batches(trial)
+        topics, partitions = Topics(broker), self._partitions_of(trial)
         try:
             topics.led(self.topic, partitions)  # Apache Kafka answers ApiVersions before it leads
             topics.expect(self.topic, partitions, records)

@@ -2,7 +2,7 @@
 
 from perf.brokers.base import Running
 from perf.checks import Topics, VerificationError
-from perf.loads.base import CpuMeter, Figure, Load, Sample, Turn
+from perf.loads.base import CpuMeter, Figure, Load, Sample, Trial
 from perf.loads.durable import BOTH
 from perf.loads.membership import AT_ONCE
 from perf.loads.rdkafka import LINGER_MS, PARTITIONS, build_missing, drive
@@ -37,28 +37,28 @@ class JavaConsumer(Load):
     def missing(self) -> str | None:
         return jvm.java_missing() or build_missing()
 
-    def prepare(self, turn: Turn) -> None:
-        records = self._records(turn)
-        topics = Topics(turn.broker)
+    def prepare(self, trial: Trial) -> None:
+        records = self._records(trial)
+        topics = Topics(trial.broker)
         topics.create([self.name], PARTITIONS)
-        drive(turn.broker, "produce", self.name, records, 100, "none", "all", LINGER_MS)
+        drive(trial.broker, "produce", self.name, records, 100, "none", "all", LINGER_MS)
         topics.expect(self.name, PARTITIONS, records)
 
-    def run(self, turn: Turn) -> Sample:
-        records = self._records(turn)
-        with CpuMeter(turn.broker) as cpu:
-            told = consumer_performance(turn.broker, self.name, f"{self.name}-{turn.round}", records)
-        if told["data.consumed.in.nMsg"] != records:
-            raise VerificationError(f"{turn.broker.name}: {records} records are there, the tool read {told}")
+    def run(self, trial: Trial) -> Sample:
+        records = self._records(trial)
+        with CpuMeter(trial.broker) as cpu:
+            reported = consumer_performance(trial.broker, self.name, f"{self.name}-{trial.round}", records)
+        if reported["data.consumed.in.nMsg"] != records:
+            raise VerificationError(f"{trial.broker.name}: {records} records are there, the tool read {reported}")
         return {
-            "records_per_s": told["nMsg.sec"],
-            "fetched_per_s": told["fetch.nMsg.sec"],
-            "rebalance_ms": told["rebalance.time.ms"],
+            "records_per_s": reported["nMsg.sec"],
+            "fetched_per_s": reported["fetch.nMsg.sec"],
+            "rebalance_ms": reported["rebalance.time.ms"],
             "cpu_s_per_m": cpu.seconds / records * 1e6,
         }
 
-    def _records(self, turn: Turn) -> int:
-        return turn.scaled(5_000_000, 500_000)
+    def _records(self, trial: Trial) -> int:
+        return trial.scaled(5_000_000, 500_000)
 
 
 LOADS = (JavaConsumer(),)

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from perf.checks import VerificationError
-from perf.loads.base import LATENCY_FIGURES, FreshTopic, Load, Sample, Turn, quantiles_ms
+from perf.loads.base import LATENCY_FIGURES, FreshTopic, Load, Sample, Trial, quantiles_ms
 from perf.loads.rdkafka import build_missing, read_back
 
 if TYPE_CHECKING:  # `--help` works where confluent_kafka is not installed
@@ -21,16 +21,16 @@ class AckLatency(Load):
     def missing(self) -> str | None:
         return build_missing()
 
-    def run(self, turn: Turn) -> Sample:
+    def run(self, trial: Trial) -> Sample:
         from confluent_kafka import Producer
 
-        count = turn.scaled(5_000, 1_000)
-        settings = {"bootstrap.servers": turn.broker.address, "linger.ms": 0, "acks": "all"}
-        with FreshTopic(turn, self.name, 1) as topic:
+        count = trial.scaled(5_000, 1_000)
+        settings = {"bootstrap.servers": trial.broker.address, "linger.ms": 0, "acks": "all"}
+        with FreshTopic(trial, self.name, 1) as topic:
             producer = Producer({**settings, "enable.metrics.push": False})
             send(producer, topic.name)  # the first waits for connections and metadata and is not counted
             seconds = [send(producer, topic.name) for _ in range(count)]
-            read_back(turn, topic, count + 1)
+            read_back(trial, topic, count + 1)
         return quantiles_ms(seconds)
 
 

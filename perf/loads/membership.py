@@ -9,7 +9,7 @@ from functools import partial
 from perf import group_wire as wire
 from perf.brokers.base import Running
 from perf.checks import Topics, VerificationError
-from perf.loads.base import CpuMeter, Figure, Load, Sample, Turn, quantiles_ms
+from perf.loads.base import CpuMeter, Figure, Load, Sample, Trial, quantiles_ms
 from perf.loads.durable import BOTH
 from perf.members import Crowd, crowd
 from perf.wire import Pipe, paced
@@ -33,16 +33,18 @@ class Rebalance(Load):
         self.name, self._kind = f"rebalance-{kind}", kind
         self.title = f"{TITLES[kind]}: 100 members on 1,000 partitions, heartbeats back to back, one leaves and comes"
 
-    def prepare(self, turn: Turn) -> None:
-        Topics(turn.broker).create([self.name], self._partitions(turn))
+    def prepare(self, trial: Trial) -> None:
+        Topics(trial.broker).create([self.name], self._partitions(trial))
 
-    def run(self, turn: Turn) -> Sample:
-        members, changes = turn.scaled(100, 20), turn.scaled(20, 5)
-        group = f"{self.name}-{turn.round}"
-        with closing(crowd(self._kind, turn.broker, group, self.name, members, self._partitions(turn))) as all_members:
-            with CpuMeter(turn.broker) as forming:
-                all_members.settle()
-            with CpuMeter(turn.broker) as changing:
+    def run(self, trial: Trial) -> Sample:
+        members, changes = trial.scaled(100, 20), trial.scaled(20, 5)
+        group = f"{self.name}-{trial.round}"
+        with closing(
+            crowd(self._kind, trial.broker, group, self.name, members, self._partitions(trial))
+        ) as all_members:
+            with CpuMeter(trial.broker) as forming:
+                all_members.wait_until_stable()
+            with CpuMeter(trial.broker) as changing:
                 seconds = [all_members.change(number) for number in range(changes)]
         return {
             "cpu_ms": changing.seconds / changes * 1000,
@@ -50,8 +52,8 @@ class Rebalance(Load):
             "elapsed_ms": quantiles_ms(seconds)["p50"],
         }
 
-    def _partitions(self, turn: Turn) -> int:
-        return turn.scaled(1_000, 100)
+    def _partitions(self, trial: Trial) -> int:
+        return trial.scaled(1_000, 100)
 
 
 class IdleMembers(Load):
@@ -66,36 +68,36 @@ class IdleMembers(Load):
         self.name, self._kind = f"idle-{kind}", kind
         self.title = f"5,000 members (quick: 500) of {TITLES[kind]}s, 100 in each, a heartbeat every 3 s"
 
-    def prepare(self, turn: Turn) -> None:
-        Topics(turn.broker).create([self.name], self.in_group)
+    def prepare(self, trial: Trial) -> None:
+        Topics(trial.broker).create([self.name], self.in_group)
 
-    def run(self, turn: Turn) -> Sample:
-        count = turn.scaled(5_000, 500)
+    def run(self, trial: Trial) -> Sample:
+        count = trial.scaled(5_000, 500)
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard < count + 200:
             raise VerificationError(f"the limit of open files is {hard}: too low for {count} members")
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         low = os.open(os.devnull, os.O_RDONLY)  # a low number for `paced`, so that no two beats coincide
         with ThreadPoolExecutor(self.at_once) as pool:  # one after the other, 50 groups take Apache Kafka half a minute
-            crowds = list(pool.map(partial(self._settled, turn), range(count // self.in_group)))
-        pipes = [self._pipe(turn.broker, crowd, at) for crowd in crowds for at in range(self.in_group)]
-        beats = count * turn.scaled(3, 1)
+            crowds = list(pool.map(partial(self._is_stable, trial), range(count // self.in_group)))
+        pipes = [self._pipe(trial.broker, crowd, at) for crowd in crowds for at in range(self.in_group)]
+        beats = count * trial.scaled(3, 1)
         os.close(low)
-        with CpuMeter(turn.broker) as cpu:
+        with CpuMeter(trial.broker) as cpu:
             seconds = quantiles_ms(paced(pipes, count / self.interval_s, beats))
         for each in crowds:
             each.leave()
             each.close()
         if seconds["p50"] > self.interval_s * 1000:
-            raise VerificationError(f"{turn.broker.name}: heartbeats are answered too late")
+            raise VerificationError(f"{trial.broker.name}: heartbeats are answered too late")
         elapsed = beats / count * self.interval_s
         return {"core_percent": cpu.seconds / elapsed * 100, "cpu_us": cpu.seconds / beats * 1e6}
 
-    def _settled(self, turn: Turn, number: int) -> Crowd:
+    def _is_stable(self, trial: Trial, number: int) -> Crowd:
         made = crowd(
-            self._kind, turn.broker, f"{self.name}-{turn.round}-{number:03}", self.name, self.in_group, self.in_group
+            self._kind, trial.broker, f"{self.name}-{trial.round}-{number:03}", self.name, self.in_group, self.in_group
         )
-        made.settle()
+        made.wait_until_stable()
         return made
 
     def _pipe(self, broker: Running, of: Crowd, at: int) -> Pipe:

@@ -14,7 +14,7 @@ from contextlib import closing
 from perf import group_wire as wire
 from perf.brokers.base import Running
 from perf.checks import Topics, VerificationError
-from perf.loads.base import LATENCY_FIGURES, CpuMeter, Figure, Load, Sample, Turn, quantiles_ms
+from perf.loads.base import LATENCY_FIGURES, CpuMeter, Figure, Load, Sample, Trial, quantiles_ms
 from perf.loads.durable import BOTH
 from perf.members import commit_all, find
 from perf.process import cpu_seconds, memory
@@ -45,7 +45,7 @@ def prepare(broker: Running, groups: Sequence[str]) -> None:
 
 def commit_many(broker: Running, groups: Sequence[str], count: int, connections: int, depth: int) -> float:
     """Commit `count` times, group after group, each time higher offsets; seconds. Raises VerificationError."""
-    loadgen = importlib.import_module("kafkalite._speedups.loadgen")
+    loadgen = importlib.import_module("perf.loadgen")
     rounds = max(count // len(groups), 1)
     requests = [
         wire.offset_commit(group, TOPIC, offsets(1_000 + number * PARTITIONS))[4:]
@@ -88,14 +88,14 @@ class Commits(Load):
     settings = SHARDS
     brokers = BOTH
 
-    def prepare(self, turn: Turn) -> None:
-        prepare(turn.broker, names(100))
+    def prepare(self, trial: Trial) -> None:
+        prepare(trial.broker, names(100))
 
-    def run(self, turn: Turn) -> Sample:
-        count = turn.scaled(60_000, 20_000)
-        with CpuMeter(turn.broker) as cpu:
-            seconds = commit_many(turn.broker, names(100), count, 10, 5)
-        expect_commits(turn.broker, names(100), 1_000)
+    def run(self, trial: Trial) -> Sample:
+        count = trial.scaled(60_000, 20_000)
+        with CpuMeter(trial.broker) as cpu:
+            seconds = commit_many(trial.broker, names(100), count, 10, 5)
+        expect_commits(trial.broker, names(100), 1_000)
         return {
             "commits_per_s": count / seconds,
             "commits_per_cpu_s": count / cpu.seconds,
@@ -111,17 +111,17 @@ class Fetches(Load):
     brokers = BOTH
     connections, rate = 10, 2_000.0
 
-    def prepare(self, turn: Turn) -> None:
-        prepare(turn.broker, names(100))
+    def prepare(self, trial: Trial) -> None:
+        prepare(trial.broker, names(100))
 
-    def run(self, turn: Turn) -> Sample:
-        count, groups = turn.scaled(20_000, 6_000), names(100)
-        pipes = [self._pipe(turn.broker, groups[number :: self.connections]) for number in range(self.connections)]
-        with CpuMeter(turn.broker) as cpu:
+    def run(self, trial: Trial) -> Sample:
+        count, groups = trial.scaled(20_000, 6_000), names(100)
+        pipes = [self._pipe(trial.broker, groups[number :: self.connections]) for number in range(self.connections)]
+        with CpuMeter(trial.broker) as cpu:
             seconds = paced(pipes, self.rate, count)
         for pipe in pipes:
             pipe.socket.close()
-        expect_commits(turn.broker, groups, 0)
+        expect_commits(trial.broker, groups, 0)
         return {**quantiles_ms(seconds), "cpu_us": cpu.seconds / count * 1e6}
 
     def _pipe(self, broker: Running, groups: Sequence[str]) -> Pipe:
@@ -139,9 +139,9 @@ class OffsetMemory(Load):
     starts_broker = True
     brokers = BOTH
 
-    def run(self, turn: Turn) -> Sample:
-        groups = names(turn.scaled(10_000, 1_000))
-        broker = turn.kind.start(turn.directory / f"memory-{turn.round}", self.settings)
+    def run(self, trial: Trial) -> Sample:
+        groups = names(trial.scaled(10_000, 1_000))
+        broker = trial.kind.start(trial.directory / f"memory-{trial.round}", self.settings)
         try:
             prepare(broker, names(200))  # whatever a first commit in a shard brings in
             commit_many(broker, names(200), 400, 1, 1)
@@ -169,18 +169,18 @@ class OffsetRestart(Load):
     starts_broker = True
     brokers = BOTH
 
-    def _groups(self, turn: Turn) -> list[str]:
-        return names(turn.scaled(10_000, 1_000))
+    def _groups(self, trial: Trial) -> list[str]:
+        return names(trial.scaled(10_000, 1_000))
 
-    def prepare(self, turn: Turn) -> None:
-        broker, groups = turn.kind.start(turn.directory, self.settings), self._groups(turn)
+    def prepare(self, trial: Trial) -> None:
+        broker, groups = trial.kind.start(trial.directory, self.settings), self._groups(trial)
         prepare(broker, groups)
         commit_many(broker, groups, 9 * len(groups), 10, 5)
         expect_commits(broker, groups, 1_000)
         broker.stop()
 
-    def run(self, turn: Turn) -> Sample:
-        broker, groups = turn.kind.start(turn.directory, self.settings), self._groups(turn)
+    def run(self, trial: Trial) -> Sample:
+        broker, groups = trial.kind.start(trial.directory, self.settings), self._groups(trial)
         spawned = time.monotonic() - broker.start_seconds  # what is done before exec is not the broker's
         with closing(connect(broker.host, broker.port)) as connection:
             self._wait_loaded(connection, groups[:200])

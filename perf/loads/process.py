@@ -7,13 +7,13 @@ import time
 
 from perf.brokers.base import Running
 from perf.checks import Topics, VerificationError
-from perf.loads.base import Figure, Load, Sample, Turn
+from perf.loads.base import Figure, Load, Sample, Trial
 from perf.loads.rdkafka import LINGER_MS, PARTITIONS, build_missing, drive
 from perf.process import memory
 from perf.wire import api_versions, call
 
 MB = 1_000_000
-SETTLE_S = 1.0
+PAUSE_S = 1.0
 
 
 class Start(Load):
@@ -24,8 +24,8 @@ class Start(Load):
     figures = (Figure("start_ms", "start", "ms"),)
     starts_broker = True
 
-    def run(self, turn: Turn) -> Sample:
-        broker = turn.kind.start(turn.directory / f"start-{turn.round}")
+    def run(self, trial: Trial) -> Sample:
+        broker = trial.kind.start(trial.directory / f"start-{trial.round}")
         broker.stop()
         shutil.rmtree(broker.directory)
         return {"start_ms": broker.start_seconds * 1000}
@@ -44,9 +44,9 @@ class Resident(Load):
     def missing(self) -> str | None:
         return build_missing()
 
-    def run(self, turn: Turn) -> Sample:
-        records = turn.scaled(10_000_000, 1_000_000)
-        broker = turn.kind.start(turn.directory / f"memory-{turn.round}")
+    def run(self, trial: Trial) -> Sample:
+        records = trial.scaled(10_000_000, 1_000_000)
+        broker = trial.kind.start(trial.directory / f"memory-{trial.round}")
         try:
             sample = self._measure(broker, records)
         finally:
@@ -55,7 +55,7 @@ class Resident(Load):
         return sample
 
     def _measure(self, broker: Running, records: int) -> Sample:
-        time.sleep(SETTLE_S)  # what a start leaves to be done must be over, and says nothing when it is
+        time.sleep(PAUSE_S)  # what a start leaves to be done must be over, and says nothing when it is
         idle = memory(broker.pid)
         topics = Topics(broker)
         topics.create([self.name], PARTITIONS)
@@ -72,13 +72,13 @@ class IdleConnections(Load):
     figures = (Figure("kib_per_connection", "per connection", "KiB"),)
     starts_broker = True
 
-    def run(self, turn: Turn) -> Sample:
-        count = turn.scaled(5_000, 1_000)
+    def run(self, trial: Trial) -> Sample:
+        count = trial.scaled(5_000, 1_000)
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard < count + 200:
             raise VerificationError(f"the limit of open files is {hard}: too low for {count} connections")
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        broker = turn.kind.start(turn.directory / f"connections-{turn.round}")
+        broker = trial.kind.start(trial.directory / f"connections-{trial.round}")
         try:
             sample = self._measure(broker, count)
         finally:
@@ -88,10 +88,10 @@ class IdleConnections(Load):
 
     def _measure(self, broker: Running, count: int) -> Sample:
         with self._connect(broker):  # the first brings in what any connection needs
-            time.sleep(SETTLE_S)
+            time.sleep(PAUSE_S)
             before = memory(broker.pid).resident
             connections = [self._connect(broker) for _ in range(count)]
-            time.sleep(SETTLE_S)
+            time.sleep(PAUSE_S)
             after = memory(broker.pid).resident
         alive = sum(1 for connection in connections if call(connection, api_versions(2)))
         for connection in connections:

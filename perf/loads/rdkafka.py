@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perf.brokers.base import Running, cache_directory
 from perf.checks import Topics, VerificationError
-from perf.loads.base import CpuMeter, Figure, FreshTopic, Load, Sample, Turn
+from perf.loads.base import CpuMeter, Figure, FreshTopic, Load, Sample, Trial
 
 SOURCE = Path(__file__).parent.parent / "rdkafka_load.c"
 PARTITIONS = 4
@@ -64,10 +64,10 @@ def build_missing() -> str | None:
     return None if Path("/usr/include/librdkafka/rdkafka.h").exists() else "not installed: librdkafka-dev"
 
 
-def read_back(turn: Turn, topic: FreshTopic, records: int) -> None:
+def read_back(trial: Trial, topic: FreshTopic, records: int) -> None:
     """Raises VerificationError unless the topic says that it holds so many records, and gives them."""
     topic.expect(records)
-    drive(turn.broker, "consume", topic.name, records, partitions=topic.partitions)
+    drive(trial.broker, "consume", topic.name, records, partitions=topic.partitions)
 
 
 class RdkafkaProduce(Load):
@@ -83,12 +83,12 @@ class RdkafkaProduce(Load):
     def missing(self) -> str | None:
         return build_missing()
 
-    def run(self, turn: Turn) -> Sample:
-        records = turn.scaled(self._records, self._quick)
-        with FreshTopic(turn, self.name, PARTITIONS) as topic:
-            with CpuMeter(turn.broker) as cpu:
-                result = drive(turn.broker, "produce", topic.name, records, self._size, self._codec, "all", LINGER_MS)
-            read_back(turn, topic, records)
+    def run(self, trial: Trial) -> Sample:
+        records = trial.scaled(self._records, self._quick)
+        with FreshTopic(trial, self.name, PARTITIONS) as topic:
+            with CpuMeter(trial.broker) as cpu:
+                result = drive(trial.broker, "produce", topic.name, records, self._size, self._codec, "all", LINGER_MS)
+            read_back(trial, topic, records)
         return figures(result, cpu.seconds)
 
 
@@ -103,17 +103,17 @@ class RdkafkaConsume(Load):
     def missing(self) -> str | None:
         return build_missing()
 
-    def prepare(self, turn: Turn) -> None:
-        records = turn.scaled(self._records, self._quick)
-        topics = Topics(turn.broker)
+    def prepare(self, trial: Trial) -> None:
+        records = trial.scaled(self._records, self._quick)
+        topics = Topics(trial.broker)
         topics.create([self.name], PARTITIONS)
-        drive(turn.broker, "produce", self.name, records, self._size, "none", "all", LINGER_MS)
+        drive(trial.broker, "produce", self.name, records, self._size, "none", "all", LINGER_MS)
         topics.expect(self.name, PARTITIONS, records)
 
-    def run(self, turn: Turn) -> Sample:
-        records = turn.scaled(self._records, self._quick)
-        with CpuMeter(turn.broker) as cpu:
-            result = drive(turn.broker, "consume", self.name, records)
+    def run(self, trial: Trial) -> Sample:
+        records = trial.scaled(self._records, self._quick)
+        with CpuMeter(trial.broker) as cpu:
+            result = drive(trial.broker, "consume", self.name, records)
         return figures(result, cpu.seconds)
 
 

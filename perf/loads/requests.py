@@ -5,7 +5,7 @@ import importlib.util
 import time
 
 from perf.checks import VerificationError
-from perf.loads.base import LATENCY_FIGURES, CpuMeter, Figure, FreshTopic, Load, Sample, Turn, quantiles_ms
+from perf.loads.base import LATENCY_FIGURES, CpuMeter, Figure, FreshTopic, Load, Sample, Trial, quantiles_ms
 from perf.loads.rdkafka import build_missing, read_back
 from perf.wire import Pipe, batch_of_one, paced, produce, produce_error_at
 
@@ -22,24 +22,24 @@ class Requests(Load):
         self._connections, self._depth = connections, depth
 
     def missing(self) -> str | None:
-        found = importlib.util.find_spec("kafkalite._speedups.loadgen")
-        return build_missing() if found else "kafkalite._speedups.loadgen is not built: run `make build`"
+        found = importlib.util.find_spec("perf.loadgen")
+        return build_missing() if found else "perf.loadgen is not built: run `make loadgen`"
 
-    def run(self, turn: Turn) -> Sample:
-        loadgen = importlib.import_module("kafkalite._speedups.loadgen")
-        count = turn.scaled(200_000, 40_000)
-        with FreshTopic(turn, self.name, self._connections) as topic:
+    def run(self, trial: Trial) -> Sample:
+        loadgen = importlib.import_module("perf.loadgen")
+        count = trial.scaled(200_000, 40_000)
+        with FreshTopic(trial, self.name, self._connections) as topic:
             requests = [produce(topic.name, partition, BATCH)[4:] for partition in range(self._connections)]
             error_at = produce_error_at(topic.name)
             try:
-                with CpuMeter(turn.broker) as cpu:
+                with CpuMeter(trial.broker) as cpu:
                     result = loadgen.run(
-                        turn.broker.host, turn.broker.port, requests, self._connections, self._depth, count=count,
+                        trial.broker.host, trial.broker.port, requests, self._connections, self._depth, count=count,
                         error_at=error_at,
                     )  # fmt: skip
             except (RuntimeError, OSError) as error:
-                raise VerificationError(f"{turn.broker.name}: {self.name}: {error}") from error
-            read_back(turn, topic, count)
+                raise VerificationError(f"{trial.broker.name}: {self.name}: {error}") from error
+            read_back(trial, topic, count)
         return {"requests_per_s": count / result["seconds"], "cpu_us": cpu.seconds / count * 1e6}
 
 
@@ -52,16 +52,16 @@ class FanOut(Load):
     def missing(self) -> str | None:
         return build_missing()
 
-    def run(self, turn: Turn) -> Sample:
-        count = turn.scaled(100_000, 15_000)
-        with FreshTopic(turn, self.name, self.partitions) as topic:
+    def run(self, trial: Trial) -> Sample:
+        count = trial.scaled(100_000, 15_000)
+        with FreshTopic(trial, self.name, self.partitions) as topic:
             pipes = [
-                Pipe(turn.broker.host, turn.broker.port, self._requests(topic.name, number))
+                Pipe(trial.broker.host, trial.broker.port, self._requests(topic.name, number))
                 for number in range(self.connections)
             ]
-            with CpuMeter(turn.broker) as cpu:
+            with CpuMeter(trial.broker) as cpu:
                 seconds = paced(pipes, self.rate, count)
-            read_back(turn, topic, count + len(pipes))
+            read_back(trial, topic, count + len(pipes))
             for pipe in pipes:
                 pipe.socket.close()
         return {**quantiles_ms(seconds), "cpu_us": cpu.seconds / count * 1e6}

@@ -11,7 +11,7 @@ import sys
 
 import uvloop
 
-from kafkalite._speedups.framing import Limits
+from kafkalite._speedups.net.framing import Limits
 from kafkalite.net.listener import Listener
 
 PADDING = bytes(56)

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from kio.serial import entity_reader
 
-from kafkalite._speedups import codec
-from kafkalite.protocol import codec as oracle
+from kafkalite._speedups.codec import codec
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.metadata import MetadataResponse
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
+from tests.oracles import codec as oracle
 from tests.unit.protocol.kio_twin import kio_class
 
 BATCH = bytes(range(256)) * 4

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.codec import decode, encode, encode_parts, response_header
-from kafkalite._speedups.packed_commits import PackedCommit
-from kafkalite.coordinators.stored import GroupCodec
+from kafkalite._speedups.codec.codec import decode, encode, encode_parts, response_header
+from kafkalite._speedups.groups.offset_commit_request import PackedCommit
+from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from kafkalite.protocol.packed_commits import decode_commit
 from kafkalite.records import Builder
-from kafkalite.server.elements import Elements
 from kafkalite.server.handlers.offset_commit import answer
+from kafkalite.server.offset_commit_decoder import decode_commit
+from kafkalite.server.response_arrays import ResponseArray
 from kafkalite.slicing import finish
 from kafkalite.state.effects import Now
-from kafkalite.state.offsets import Commit, CommitOf
+from kafkalite.state.groups.offsets.manager import Commit, PartitionCommit
 from tests.kit.packed import VERSION, Partition, Topic
 from tests.unit.coordinators.rig import groups
 
@@ -27,7 +27,7 @@ NOW = Now(1_000, 1_700_000_000_000)
 PARTS = [Partition(partition_index=at, committed_offset=1_000 + at, committed_metadata="") for at in range(10)]
 REQUEST = OffsetCommitRequest(group_id="group-00000", member_id="", topics=[Topic(name="offsets", partitions=PARTS)])
 BODY = memoryview(encode(REQUEST, VERSION))
-EACH = Commit("group-00000", [CommitOf("offsets", at, 1_000 + at, -1, "", TOPIC_ID) for at in range(10)])
+EACH = Commit("group-00000", [PartitionCommit("offsets", at, 1_000 + at, -1, "", TOPIC_ID) for at in range(10)])
 
 
 def piece() -> PackedCommit:
@@ -65,7 +65,7 @@ def test_apply(benchmark: Any, way: str) -> None:
 
 @pytest.mark.parametrize("way", WANTED)
 def test_batch(benchmark: Any, way: str) -> None:
-    codec, records = GroupCodec(), groups().offsets.commit(WANTED[way], None, NOW).records
+    codec, records = GroupRecordSerde(), groups().offsets.commit(WANTED[way], None, NOW).records
 
     def batch() -> bytes:
         builder = Builder(1 << 20)
@@ -82,7 +82,7 @@ def test_answer_packed(benchmark: Any) -> None:
 def test_answer_each(benchmark: Any) -> None:
     def encoded() -> object:
         header = response_header(OffsetCommitResponse, VERSION, 7)
-        elements = partial(Elements, OffsetCommitResponse, VERSION)
+        elements = partial(ResponseArray, OffsetCommitResponse, VERSION)
         return encode_parts(finish(answer(REQUEST, {}, iter((0,) * 10), elements)), VERSION, header)
 
     assert benchmark(encoded)

@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.batches import Builder
-from kafkalite._speedups.cleaning import Rules, Transactions
-from kafkalite._speedups.compaction import Worker
-from kafkalite._speedups.file import Disk
-from kafkalite._speedups.offsetmap import OffsetMap
+from kafkalite._speedups.compaction.compactor import Worker
+from kafkalite._speedups.compaction.input import RetentionRules, Transactions
+from kafkalite._speedups.compaction.offset_map import OffsetMap
+from kafkalite._speedups.records.batches import Builder
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage import names, swap
-from kafkalite.storage.log import Log
-from kafkalite.storage.segment import Segment
+from kafkalite.storage import names
+from kafkalite.storage.log import segment_swap
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.segment import Segment
 from tests.kit.logs import new_log
 
 SEGMENT_MIB = int(os.environ.get("KAFKALITE_SEGMENT_MIB", "128"))
@@ -79,9 +80,9 @@ def test_clean(benchmark, full: Log) -> None:
         target = Segment(0, full.directory, Disk(), CONFIG)
         target.suffix = names.CLEANED
         target.create()
-        rules = Rules(2_000, 86_400_000, full.log_end_offset, [])
+        rules = RetentionRules(2_000, 86_400_000, full.log_end_offset, [])
         works.clean_segment(segment.opened, segment.size, 0, target, rules, Transactions([]), 4096, True)
         target.finish()
-        swap.remove(target)
+        segment_swap.remove(target)
 
     benchmark.pedantic(clean, rounds=3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalite._speedups.framing import Connection, Hub, Limits
+from kafkalite._speedups.net.framing import Connection, Hub, Limits
 
 REQUESTS = 1000
 ANSWER = bytes(64)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalite.records import Batch, Builder, inspect, scan_batches, set_log_append_time
-from kafkalite.records import batch as plain
+from tests.oracles import batches as plain
 from tests.unit.records.clients import aiokafka_records
 
 VALUE_BYTES = 100

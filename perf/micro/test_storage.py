@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.batches import Builder
-from kafkalite._speedups.file import Disk
-from kafkalite._speedups.logscan import scan
+from kafkalite._speedups.records.batches import Builder
+from kafkalite._speedups.storage.file import Disk
+from kafkalite._speedups.storage.recovery_scan import scan
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage.log import Log
-from kafkalite.storage.verify import verify_log
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.verify.verify import verify_log
 from tests.kit.logs import new_log
 
 SEGMENT_MIB = int(os.environ.get("KAFKALITE_SEGMENT_MIB", "128"))
@@ -91,12 +91,12 @@ def test_look_up(benchmark, full: Log, by: str) -> None:
 
 
 @pytest.mark.benchmark(group=f"storage: {LOOK_UPS} reads of 1 MiB in memory")
-@pytest.mark.parametrize("place", ["end", "older"])
+@pytest.mark.parametrize("position", ["end", "older"])
 @pytest.mark.parametrize("wait", [True, False], ids=["may wait", "asks the page cache"])
-def test_read(benchmark, full: Log, place: str, wait: bool) -> None:
+def test_read(benchmark, full: Log, position: str, wait: bool) -> None:
     end = full.log_end_offset
     # Behind the last 8 MiB of the active segment every read is preceded by probes of its region.
-    offset = end - (1 << 20) // 20_000 if place == "end" else 1
+    offset = end - (1 << 20) // 20_000 if position == "end" else 1
 
     def read() -> None:
         for _ in range(LOOK_UPS):

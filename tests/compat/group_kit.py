@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.compat.clients import Confluent, Record, doomed_member
 from tests.compat.clients.confluent import QUIET
-from tests.compat.clients.members import REFUSED, Kind, Member, Place, Seen
+from tests.compat.clients.members import REFUSED, Kind, Member, Seen, TopicPartition
 from tests.compat.clients.model import DEADLINE_S
 from tests.kit.brokers import wait_until
 from tests.kit.isolated import closed_later, dropped_later, killable
@@ -35,7 +35,7 @@ LOADING = (
 )
 
 
-def places(topic: str, partitions: int = PARTITIONS) -> list[Place]:
+def partitions_of(topic: str, partitions: int = PARTITIONS) -> list[TopicPartition]:
     return [(topic, partition) for partition in range(partitions)]
 
 
@@ -47,24 +47,26 @@ def write(address: str, topic: str, first: int = 0, partitions: int = PARTITIONS
 
 
 @killable
-def committed(address: str, group: str, wanted: list[Place]) -> dict[Place, int]:
+def committed(address: str, group: str, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
     """The group's offsets, as a consumer asks for them that has not joined; waits while the coordinator loads.
 
     (librdkafka's AdminClient crashes when it is told that the coordinator is loading.)
     """
     settings = {"bootstrap.servers": address, "group.id": group, "log_level": QUIET}
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     outsider = ck.Consumer(settings)
     closed_later(outsider.close)
 
     def answered() -> bool:
         try:
-            told = outsider.committed([ck.TopicPartition(*place) for place in wanted], DEADLINE_S)
+            received = outsider.committed(
+                [ck.TopicPartition(*topic_partition) for topic_partition in wanted], DEADLINE_S
+            )
         except ck.KafkaException as error:
             if error.args[0].code() in LOADING:
                 return False
             raise
-        found.update({(each.topic, each.partition): each.offset for each in told})
+        found.update({(each.topic, each.partition): each.offset for each in received})
         return True
 
     wait_until(answered, f"the offsets of {group}")
@@ -80,7 +82,7 @@ def member_ids(address: str, groups: Sequence[str]) -> dict[str, set[str]]:
     return {group: {member.member_id for member in each.result(DEADLINE_S).members} for group, each in asked.items()}
 
 
-def commit_all(members: list[Member], wanted: list[Place], end: int = EACH) -> None:
+def commit_all(members: list[Member], wanted: list[TopicPartition], end: int = EACH) -> None:
     """Have the members of a group commit until they have come to the end of each partition, and the broker knows.
 
     A commit that meets a rebalance is refused (a busy machine may begin one at any time) and repeated, as users do.
@@ -96,10 +98,10 @@ def commit_all(members: list[Member], wanted: list[Place], end: int = EACH) -> N
     wait_until(done, f"{group} is at {end} everywhere")
 
 
-def evenly_shared(members: Sequence[Member], wanted: list[Place]) -> bool:
+def evenly_shared(members: Sequence[Member], wanted: list[TopicPartition]) -> bool:
     """Whether each place has one owner, and all have as many. Before that a partition may still be taken from who has
     read it and not committed."""
-    owned = sorted(place for member in members for place in member.assigned)
+    owned = sorted(topic_partition for member in members for topic_partition in member.assigned)
     return owned == wanted and len({len(member.assigned) for member in members}) == 1
 
 

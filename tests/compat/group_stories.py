@@ -17,7 +17,7 @@ from tests.compat.group_kit import (
     evenly_shared,
     objects,
     one_line,
-    places,
+    partitions_of,
     write,
 )
 from tests.kit.brokers import AGAINST
@@ -25,14 +25,14 @@ from tests.kit.brokers import AGAINST
 MEMBERS = 3
 
 
-def restarted_in_turn(crowd: Crowd, kind: Kind, topic: str) -> None:
+def restarted_one_by_one(crowd: Crowd, kind: Kind, topic: str) -> None:
     """Members of a running group go and come back one after the other; each record is read, and none twice."""
-    wish, everything = Wish(unused_name("rolling"), (topic,)), places(topic)
+    wish, everything = Wish(unused_name("rolling"), (topic,)), partitions_of(topic)
     members = [crowd.join(kind, wish) for _ in range(MEMBERS)]
     crowd.wait(lambda: evenly_shared(members, everything), "an even share")
-    for turn in range(MEMBERS):
-        crowd.read(write(crowd.address, topic, turn * EACH), *crowd.members)
-        commit_all(members, everything, (turn + 1) * EACH)
+    for step in range(MEMBERS):
+        crowd.read(write(crowd.address, topic, step * EACH), *crowd.members)
+        commit_all(members, everything, (step + 1) * EACH)
         members.pop(0).leave()
         members.append(crowd.join(kind, wish))
         crowd.wait(lambda: evenly_shared(members, everything), "an even share again")
@@ -47,22 +47,22 @@ def what_comes_later(crowd: Crowd, kind: Kind, first: str) -> None:
     """Two members by a pattern; their topic of two partitions grows, and another one that matches is made."""
     wish = Wish(unused_name("later"), pattern=f"^{first}.*")
     members = [crowd.join(kind, wish)]
-    crowd.share(places(first, 2), *members)
+    crowd.share(partitions_of(first, 2), *members)
     members.append(crowd.join(kind, wish))
-    crowd.share(places(first, 2), *members)
+    crowd.share(partitions_of(first, 2), *members)
     with ConfluentAdmin(crowd.address) as admin:
         admin.grow(first, 4)
     other = f"{first}-too"
     create_topics(crowd.address, other, f"not-{first}", partitions=2)
-    crowd.share(places(first, 4) + places(other, 2), *members)
+    crowd.share(partitions_of(first, 4) + partitions_of(other, 2), *members)
 
 
-def rewound_while_it_lives(crowd: Crowd, kind: Kind, topic: str, group: Run) -> None:
+def rewound_while_active(crowd: Crowd, kind: Kind, topic: str, group: Run) -> None:
     """Two members, one of them static, have committed everything; their group is rewound, and nobody restarted.
 
     Apache Kafka refuses to.
     """
-    records, everything = write(crowd.address, topic), places(topic)
+    records, everything = write(crowd.address, topic), partitions_of(topic)
     wish = Wish(unused_name("rewound"), (topic,))
     members = [crowd.join(kind, wish), crowd.join(kind, replace(wish, instance="one"))]
     crowd.share(everything, *members)
@@ -72,7 +72,7 @@ def rewound_while_it_lives(crowd: Crowd, kind: Kind, topic: str, group: Run) -> 
         assert "does not move a living group" in one_line(group(*args, code=2))
         return
     read_before = [len(member.seen) for member in members]
-    moved = [(each["before"], each["after"]) for each in objects(group(*args))]
+    moved = [(each["prior_offset"], each["new_offset"]) for each in objects(group(*args))]
     assert moved == [(EACH, 2)] * PARTITIONS
 
     def again() -> set[Seen]:
@@ -91,7 +91,7 @@ def anothers_partitions_are_not_committed(crowd: Crowd, kind: Kind, topic: str) 
 
     The one that asked hears that its epoch is old. Apache Kafka takes all of them.
     """
-    wish, everything = Wish(unused_name("commit"), (topic,)), places(topic)
+    wish, everything = Wish(unused_name("commit"), (topic,)), partitions_of(topic)
     first, second = crowd.join(kind, wish), crowd.join(kind, wish)
     crowd.share(everything, first, second)
     crowd.read(write(crowd.address, topic), first, second)
@@ -103,7 +103,9 @@ def anothers_partitions_are_not_committed(crowd: Crowd, kind: Kind, topic: str) 
         assert (refused, stands) == (None, dict.fromkeys(everything, 2))
     else:
         assert refused is not None and "epoch" in refused
-        assert stands == {place: 2 if place in first.assigned else EACH for place in everything}
+        assert stands == {
+            topic_partition: 2 if topic_partition in first.assigned else EACH for topic_partition in everything
+        }
     more = write(crowd.address, topic, EACH)
     crowd.read(more, first, second)
     commit_all([first, second], everything, 2 * EACH)

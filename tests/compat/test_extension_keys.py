@@ -27,7 +27,7 @@ BEAT = HeartbeatPlusRequest(group_id="Zürich", consumer_id="me", generation_id=
 RECORDS = [Record(b"one", b"k", (("h", b"1"),)), Record(b"two", None, (("h", b"2"),))]
 
 
-def beat(_call: Call, request: HeartbeatPlusRequest) -> HeartbeatPlusResponse:
+def fast_heartbeat(_call: Call, request: HeartbeatPlusRequest) -> HeartbeatPlusResponse:
     assert request == BEAT
     return HeartbeatPlusResponse(error_code=KafkaErrorCode.REBALANCE_IN_PROGRESS, generation_id=5)
 
@@ -36,7 +36,7 @@ def beat(_call: Call, request: HeartbeatPlusRequest) -> HeartbeatPlusResponse:
 def extended(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerThread]:
     """A broker with a topic that answers HeartbeatPlus."""
     rows = {row.api_key: row for row in server.ROWS}
-    rows[KEY] = Row(HeartbeatPlusRequest, HeartbeatPlusResponse, beat, "Read Group")
+    rows[KEY] = Row(HeartbeatPlusRequest, fast_heartbeat)
     monkeypatch.setattr(server, "ROWS", tuple(rows.values()))
     with BrokerThread() as running:
         running.create_topic("orders")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.cli.group.commands import LAG_COLUMNS
 from tests.compat.clients import Confluent, Record
 from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, KINDS, PYTHON, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
@@ -20,10 +21,10 @@ from tests.compat.group_kit import (
     committed,
     objects,
     one_line,
-    places,
+    partitions_of,
     write,
 )
-from tests.compat.group_stories import rewound_while_it_lives
+from tests.compat.group_stories import rewound_while_active
 
 HOUR_MS = 3_600_000
 # How a kind's client calls itself, and how its partitions are given out.
@@ -45,8 +46,8 @@ def test_a_living_group_is_shown_and_protected(
     old_ms = int(time.time() * 1000) - HOUR_MS
     Confluent().write(group_address, topic, [Record(b"x", timestamp_ms=old_ms + n, partition=n % 2) for n in range(6)])
     member = crowd.join(kind, Wish(name, (topic,)))
-    crowd.share(places(topic, 2), member)
-    commit_all([member], places(topic, 2), 3)
+    crowd.share(partitions_of(topic, 2), member)
+    commit_all([member], partitions_of(topic, 2), 3)
     Confluent().write(group_address, topic, [Record(b"y", timestamp_ms=old_ms + n) for n in range(4)])
 
     (listed,) = [each for each in objects(group("list", "--json")) if each["group"] == name]
@@ -55,27 +56,29 @@ def test_a_living_group_is_shown_and_protected(
     assert name in group("list", "--state", "Stable", "--type", how).stdout
     assert name not in group("list", "--state", "Empty").stdout
 
-    (told,) = objects(group("describe", name, "--json"))
+    (received,) = objects(group("describe", name, "--json"))
     client, assignor = SHOWN[kind]
-    assert (told["state"], told["type"], told["assignor"]) == ("Stable", how, assignor)
-    (shown,) = told["members"]
-    assert shown["client"].startswith(client)
+    assert (received["state"], received["type"], received["assignor"]) == ("Stable", how, assignor)
+    (shown,) = received["members"]
+    assert shown["client_id"].startswith(client)
     assert (shown["host"], shown["assignment"]) == ("127.0.0.1", [[topic, 0], [topic, 1]])
-    first, second = told["partitions"]
-    assert (first["committed"], first["log_end"], first["lag"], first["member"]) == (3, 7, 4, shown["member"])
-    assert (second["committed"], second["log_end"], second["lag"], second["lag_seconds"]) == (3, 3, 0, 0)
+    first, second = received["partitions"]
+    assert (first["current_offset"], first["log_end_offset"], first["lag"]) == (3, 7, 4)
+    assert first["consumer_id"] == shown["consumer_id"]
+    assert (second["current_offset"], second["log_end_offset"], second["lag"], second["lag_seconds"]) == (3, 3, 0, 0)
     assert 3600 <= first["lag_seconds"] < 3600 + 300
     text = group("describe", name).stdout
-    assert f"{name}: {how} group, Stable, " in text and "lag seconds" in text and client in text
+    assert f"{name}: type {how}, state Stable, " in text and client in text
+    assert text.splitlines()[1].split() == list(LAG_COLUMNS)
 
-    assert "has members (it is Stable)" in one_line(group("reset", name, "--to", "earliest", code=2))
+    assert "has members (state Stable)" in one_line(group("reset", name, "--to", "earliest", code=2))
     line = f"{topic},0,1\n"
     assert "has members" in one_line(group("offsets", "import", "--group", name, "--dry-run", stdin=line, code=2))
     refused = one_line(group("delete", name, code=2))
     assert refused.endswith("the group has members (NON_EMPTY_GROUP); stop its members first")
     plan = objects(group("rewind", name, "--to", "earliest", "--dry-run", "--json"))
-    assert [(each["before"], each["after"]) for each in plan] == [(3, 0), (3, 0)]
-    assert committed(group_address, name, places(topic, 2)) == dict.fromkeys(places(topic, 2), 3)
+    assert [(each["prior_offset"], each["new_offset"]) for each in plan] == [(3, 0), (3, 0)]
+    assert committed(group_address, name, partitions_of(topic, 2)) == dict.fromkeys(partitions_of(topic, 2), 3)
 
 
 def test_a_group_without_members_is_moved(group_address: str, group: Run, new_group_topic: MakeTopic) -> None:
@@ -86,29 +89,36 @@ def test_a_group_without_members_is_moved(group_address: str, group: Run, new_gr
     Confluent().write(group_address, topic, sent)
 
     def moved(*args: str) -> list[tuple[int, Any, int]]:
-        return [(each["partition"], each["before"], each["after"]) for each in objects(group(*args, "--json"))]
+        return [
+            (each["partition"], each["prior_offset"], each["new_offset"]) for each in objects(group(*args, "--json"))
+        ]
 
-    assert "has committed nothing" in one_line(group("reset", name, "--to", "latest", code=2))
+    assert "has no committed offsets" in one_line(group("reset", name, "--to", "latest", code=2))
     assert moved("reset", name, "--to", "latest", "--topic", f"{topic}:1", "--dry-run") == [(1, None, 4)]
-    assert "(GROUP_ID_NOT_FOUND); kafkalite group list" in one_line(group("describe", name, code=2))
+    assert "(GROUP_ID_NOT_FOUND); `kafkalite group list`" in one_line(group("describe", name, code=2))
     refused = one_line(group("rewind", name, "--to", "latest", "--topic", topic, code=2))
-    assert "there is no such group (GROUP_ID_NOT_FOUND)" in refused, "a slip of the pen makes no group"
+    assert "the group does not exist (GROUP_ID_NOT_FOUND)" in refused, "a slip of the pen makes no group"
     assert moved("reset", name, "--to", "latest", "--topic", topic) == [(0, None, 4), (1, None, 4)]
     assert moved("rewind", name, "--to", "1", "--topic", f"{topic}:0") == [(0, 4, 1)]
     assert moved("rewind", name, "--to", "1970-01-04") == [(0, 1, 2), (1, 4, 2)]
     assert moved("reset", name, "--to", "1970-01-04T00:00:00.001+00:00") == [(0, 2, 3), (1, 2, 3)]
     assert moved("reset", name, "--to", f"@{day_ms}") == [(0, 3, 0), (1, 3, 0)]
     assert moved("reset", name, "--to", "2020-01-01") == [(0, 0, 4), (1, 0, 4)], "nothing is so late: the end"
+    assert moved("reset", name, "--to", "start") == [(0, 4, 0), (1, 4, 0)]
+    assert moved("reset", name, "--to", "+3") == [(0, 0, 3), (1, 0, 3)]
+    assert moved("reset", name, "--to", "-3") == [(0, 3, 1), (1, 3, 1)]
+    assert moved("reset", name, "--to", "-99") == [(0, 1, 0), (1, 1, 0)], "limited to the log"
+    assert moved("reset", name, "--to", "end") == [(0, 0, 4), (1, 0, 4)]
     assert moved("reset", name, "--to", "99") == [(0, 4, 4), (1, 4, 4)], "an offset outside the log is its end"
-    assert committed(group_address, name, places(topic, 2)) == dict.fromkeys(places(topic, 2), 4)
+    assert committed(group_address, name, partitions_of(topic, 2)) == dict.fromkeys(partitions_of(topic, 2), 4)
     text = group("rewind", name, "--to", "earliest").stdout
     assert [line.split() for line in text.splitlines()] == [
-        ["topic", "partition", "before", "after"],
-        [topic, "0", "4", "0"],
-        [topic, "1", "4", "0"],
+        ["GROUP", "TOPIC", "PARTITION", "PRIOR-OFFSET", "NEW-OFFSET"],
+        [name, topic, "0", "4", "0"],
+        [name, topic, "1", "4", "0"],
     ]
     assert group("delete", name).stdout == f"deleted {name}\n"
-    assert "(GROUP_ID_NOT_FOUND); kafkalite group list" in one_line(group("delete", name, code=2))
+    assert "(GROUP_ID_NOT_FOUND); `kafkalite group list`" in one_line(group("delete", name, code=2))
 
 
 def test_offsets_leave_and_come_back(
@@ -130,7 +140,7 @@ def test_offsets_leave_and_come_back(
 
     file = tmp_path / "offsets.csv"
     file.write_text(as_csv)
-    assert "which group" in one_line(group("offsets", "import", str(file), code=2))
+    assert "do not name a group" in one_line(group("offsets", "import", str(file), code=2))
     said = group("offsets", "import", str(file), "--group", two, "--dry-run").stdout
     assert [line.split() for line in said.splitlines()[1:]] == [
         [two, topic, "0", "-", "3"],
@@ -138,14 +148,14 @@ def test_offsets_leave_and_come_back(
     ]
     assert "(GROUP_ID_NOT_FOUND)" in one_line(group("offsets", "export", two, code=2))
     group("offsets", "import", str(file), "--group", two)
-    assert committed(group_address, two, places(topic, 2)) == {(topic, 0): 3, (topic, 1): 4}
+    assert committed(group_address, two, partitions_of(topic, 2)) == {(topic, 0): 3, (topic, 1): 4}
 
     both = group("offsets", "export", one, two, "--csv").stdout
     assert both.splitlines() == [f"{name},{topic},{p},{p + 3}" for name in (one, two) for p in (0, 1)]
     group("reset", one, "--to", "latest")
-    assert committed(group_address, one, places(topic, 2)) == dict.fromkeys(places(topic, 2), EACH)
+    assert committed(group_address, one, partitions_of(topic, 2)) == dict.fromkeys(partitions_of(topic, 2), EACH)
     group("offsets", "import", stdin=both)
-    assert committed(group_address, one, places(topic, 2)) == {(topic, 0): 3, (topic, 1): 4}
+    assert committed(group_address, one, partitions_of(topic, 2)) == {(topic, 0): 3, (topic, 1): 4}
 
 
 WRONG = [
@@ -155,13 +165,13 @@ WRONG = [
     (("describe", "nobody"), "GROUP_ID_NOT_FOUND"),
     (("describe", "x" * 40_000), "too many for a string"),
     (("delete", "nobody", "somebody"), "somebody: there is no such group"),
-    (("reset", "nobody", "--to", "soon", "--topic", "{topic}"), "'soon' is no place to go to"),
+    (("reset", "nobody", "--to", "soon", "--topic", "{topic}"), "'soon' is not a valid position"),
     (("rewind", "nobody", "--topic", "{topic}"), "Missing option '--to'"),
-    (("reset", "nobody", "--to", "latest"), "nobody has committed nothing"),
+    (("reset", "nobody", "--to", "latest"), "nobody has no committed offsets"),
     (("rewind", "nobody", "--to", "latest", "--topic", "{topic}"), "GROUP_ID_NOT_FOUND"),
     (("reset", "nobody", "--to", "latest", "--topic", "{topic}-not"), "UNKNOWN_TOPIC_OR_PARTITION"),
     (("reset", "nobody", "--to", "latest", "--topic", "{topic}:1"), "has partitions 0 to 0, not 1"),
-    (("reset", "nobody", "--to", "latest", "--topic", "{topic}:"), "names no partitions"),
+    (("reset", "nobody", "--to", "latest", "--topic", "{topic}:"), "does not name partitions"),
     (("offsets", "export", "nobody"), "GROUP_ID_NOT_FOUND"),
 ]
 
@@ -174,9 +184,9 @@ def test_bad_input_takes_one_line(group: Run, new_group_topic: MakeTopic, args: 
 
 IMPORTS = [
     (b"", "nothing to import"),
-    (b"{topic},0\n", "line 1 is no committed offset"),
-    (b"{topic},0,1\n{topic},0,-1\n", "line 2 is no committed offset"),
-    (b"{topic},0,1\n\xff\xfe\n", "no text in UTF-8"),
+    (b"{topic},0\n", "line 1 is not a committed offset"),
+    (b"{topic},0,1\n{topic},0,-1\n", "line 2 is not a committed offset"),
+    (b"{topic},0,1\n\xff\xfe\n", "not UTF-8 text"),
     (b"{topic},7,1\n", "UNKNOWN_TOPIC_OR_PARTITION"),
     (b"{topic}-not,0,1\n", "UNKNOWN_TOPIC_OR_PARTITION"),
 ]
@@ -194,4 +204,4 @@ def test_a_bad_import_takes_one_line(
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_living_group_is_rewound(crowd: Crowd, group: Run, new_group_topic: MakeTopic, kind: Kind) -> None:
     """The members drop what they have, read again from there, and commit."""
-    rewound_while_it_lives(crowd, kind, new_group_topic(PARTITIONS), group)
+    rewound_while_active(crowd, kind, new_group_topic(PARTITIONS), group)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, KINDS, PYTHON, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, commit_all, doomed, places, write
-from tests.compat.group_stories import anothers_partitions_are_not_committed, restarted_in_turn, what_comes_later
+from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, commit_all, doomed, partitions_of, write
+from tests.compat.group_stories import anothers_partitions_are_not_committed, restarted_one_by_one, what_comes_later
 
 # How librdkafka says that another member has its name; the other two libraries only go on trying.
 FENCED = {EAGER: "fenced", COOPERATIVE: "fenced", CONSUMER: "instance ID is still used"}
@@ -27,7 +27,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 def test_members_come_and_go(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
     """Every partition has one owner whoever joins or leaves; the next ones go on behind what was committed."""
     topic, group = new_group_topic(PARTITIONS), unused_name("group")
-    first_records, everything = write(group_address, topic), places(topic)
+    first_records, everything = write(group_address, topic), partitions_of(topic)
     wish = Wish(group, (topic,))
     first = crowd.join(kind, wish)
     crowd.share(everything, first)
@@ -52,7 +52,7 @@ def test_members_come_and_go(group_address: str, crowd: Crowd, kind: Kind, new_g
 def test_kinds_of_client_share_a_group(crowd: Crowd, new_group_topic: MakeTopic) -> None:
     """librdkafka, aiokafka and kafka-python agree on `range`; each of them leads once."""
     topic, group = new_group_topic(PARTITIONS), unused_name("mixed")
-    everything = places(topic)
+    everything = partitions_of(topic)
     for kinds in ((EAGER, AIO, PYTHON), (AIO, PYTHON, EAGER), (PYTHON, EAGER, AIO)):
         members = [crowd.join(kinds[0], Wish(group, (topic,)))]
         crowd.share(everything, *members)
@@ -65,7 +65,7 @@ def test_kinds_of_client_share_a_group(crowd: Crowd, new_group_topic: MakeTopic)
 def test_a_dead_member_is_replaced(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
     """Killed without a word, it loses its partitions when its session is over."""
     topic, group = new_group_topic(PARTITIONS), unused_name("death")
-    everything = places(topic)
+    everything = partitions_of(topic)
     survivor = crowd.join(kind, Wish(group, (topic,), session_ms=SHORT_MS))
     crowd.share(everything, survivor)
     with doomed(kind, group_address, group, topic) as other:
@@ -79,7 +79,7 @@ def test_a_dead_member_is_replaced(group_address: str, crowd: Crowd, kind: Kind,
 def test_static_members(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
     """One that comes back finds its partitions again and nobody noticed; of two with one name, one is fenced."""
     topic, group = new_group_topic(PARTITIONS), unused_name("static")
-    records, everything = write(group_address, topic), places(topic)
+    records, everything = write(group_address, topic), partitions_of(topic)
     one, two = (Wish(group, (topic,), instance=name) for name in ("one", "two"))
     first = crowd.join(kind, one)
     crowd.share(everything, first)
@@ -102,7 +102,7 @@ def test_static_members(group_address: str, crowd: Crowd, kind: Kind, new_group_
 
 def test_members_are_restarted_in_turn(crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
     """Each record is read once."""
-    restarted_in_turn(crowd, kind, new_group_topic(PARTITIONS))
+    restarted_one_by_one(crowd, kind, new_group_topic(PARTITIONS))
 
 
 def test_what_comes_later(crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:

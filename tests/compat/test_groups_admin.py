@@ -20,7 +20,7 @@ from tests.compat.clients.members import CONSUMER, COOPERATIVE, EAGER, KINDS, Cr
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.clients.python import KafkaConsumer, TopicPartition
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, commit_all, committed, places, write
+from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, commit_all, committed, partitions_of, write
 from tests.kit.isolated import Isolated, closed_later, killable
 
 with warnings.catch_warnings():
@@ -111,23 +111,23 @@ def librdkafka_commits(address: str, group: str, topic: str) -> tuple[int, str]:
 
 
 def aiokafka_commits(address: str, group: str, topic: str) -> tuple[int, str]:
-    place = AioTopicPartition(topic, 0)
+    topic_partition = AioTopicPartition(topic, 0)
 
     async def commit() -> tuple[int, str]:
         async with AIOKafkaConsumer(bootstrap_servers=address, group_id=group, enable_auto_commit=False) as consumer:
-            consumer.assign([place])
-            await consumer.commit({place: AioOffset(3, HERE)})
-            return await consumer.committed(place), HERE  # it does not show the metadata
+            consumer.assign([topic_partition])
+            await consumer.commit({topic_partition: AioOffset(3, HERE)})
+            return await consumer.committed(topic_partition), HERE  # it does not show the metadata
 
     return asyncio.run(commit())
 
 
 def kafka_python_commits(address: str, group: str, topic: str) -> tuple[int, str]:
-    place = TopicPartition(topic, 0)
+    topic_partition = TopicPartition(topic, 0)
     with closing(KafkaConsumer(bootstrap_servers=address, group_id=group, enable_auto_commit=False)) as consumer:
-        consumer.assign([place])
-        consumer.commit({place: OffsetAndMetadata(3, HERE, -1)})
-        found = consumer.committed(place, metadata=True)
+        consumer.assign([topic_partition])
+        consumer.commit({topic_partition: OffsetAndMetadata(3, HERE, -1)})
+        found = consumer.committed(topic_partition, metadata=True)
         return found.offset, found.metadata
 
 
@@ -161,8 +161,8 @@ def test_what_is_shown_of_groups(group_address: str, crowd: Crowd, admin: Isolat
     classic, consumer, empty = (unused_name(stem) for stem in ("classic", "consumer", "empty"))
     first = crowd.join(COOPERATIVE, Wish(classic, (topic,), instance="one"))
     second = crowd.join(CONSUMER, Wish(consumer, (topic,)))
-    crowd.share(places(topic), first)
-    crowd.share(places(topic), second)
+    crowd.share(partitions_of(topic), first)
+    crowd.share(partitions_of(topic), second)
     librdkafka_commits(group_address, empty, topic)
     mine = {classic, consumer, empty}
     states, types = ck.ConsumerGroupState, ck.ConsumerGroupType
@@ -181,7 +181,7 @@ def test_what_is_shown_of_groups(group_address: str, crowd: Crowd, admin: Isolat
     assert (seen[classic].type, seen[consumer].type) == (types.CLASSIC, types.CONSUMER)
     assert (seen[classic].assignor, seen[consumer].assignor) == ("cooperative-sticky", "uniform")
     for group, instance in ((classic, "one"), (consumer, None)):
-        assert seen[group].members == [MemberSeen("rdkafka", "127.0.0.1", instance, places(topic))]
+        assert seen[group].members == [MemberSeen("rdkafka", "127.0.0.1", instance, partitions_of(topic))]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -199,13 +199,13 @@ def test_the_end_of_offsets_and_groups(
     write(group_address, topic, partitions=2)
     librdkafka_commits(group_address, group, old)
     member = crowd.join(kind, Wish(group, (topic,)))
-    crowd.share(places(topic, 2), member)
-    commit_all([member], places(topic, 2))
+    crowd.share(partitions_of(topic, 2), member)
+    commit_all([member], partitions_of(topic, 2))
     here, elsewhere = TopicPartition(topic, 0), TopicPartition(old, 0)
 
     def deleted(*wanted: TopicPartition) -> list[str]:
         answer = python_admin.delete_group_offsets(group, wanted)
-        return [answer[place].__name__ for place in wanted]
+        return [answer[topic_partition].__name__ for topic_partition in wanted]
 
     assert deleted(here, elsewhere) == ["GroupSubscribedToTopicError", "NoError"]
     assert committed(group_address, group, [(topic, 0), (old, 0)]) == {(topic, 0): EACH, (old, 0): NOTHING}
@@ -219,11 +219,11 @@ def test_the_end_of_offsets_and_groups(
     member.leave()
     moved = python_admin.alter_group_offsets(group, {here: OffsetAndMetadata(1, "moved", -1)})
     assert moved[here].__name__ == "NoError"
-    assert committed(group_address, group, places(topic, 2)) == {(topic, 0): 1, (topic, 1): EACH}
+    assert committed(group_address, group, partitions_of(topic, 2)) == {(topic, 0): 1, (topic, 1): EACH}
     assert deleted(here) == ["NoError"]
-    assert committed(group_address, group, places(topic, 2)) == {(topic, 0): NOTHING, (topic, 1): EACH}
+    assert committed(group_address, group, partitions_of(topic, 2)) == {(topic, 0): NOTHING, (topic, 1): EACH}
     assert python_admin.delete_groups([group]) == {group: "OK"}
-    assert committed(group_address, group, places(topic, 2)) == dict.fromkeys(places(topic, 2), NOTHING)
+    assert committed(group_address, group, partitions_of(topic, 2)) == dict.fromkeys(partitions_of(topic, 2), NOTHING)
     assert group not in names(admin)
     with pytest.raises(GroupIdNotFoundError):
         deleted(here)

@@ -17,11 +17,11 @@ from tests.compat.clients.java import JAVA_VERSIONS
 from tests.compat.clients.java_members import HOW, JavaProcess
 from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, Run, commit_all, committed, places, write
+from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, Run, commit_all, committed, partitions_of, write
 from tests.compat.group_stories import (
     anothers_partitions_are_not_committed,
-    restarted_in_turn,
-    rewound_while_it_lives,
+    restarted_one_by_one,
+    rewound_while_active,
     what_comes_later,
 )
 from tests.kit import jvm
@@ -66,7 +66,7 @@ def test_java_members_come_and_go(
 ) -> None:
     """Two Java consumers share; librdkafka joins them; each leaves; nothing that was committed is read again."""
     topic, group = new_group_topic(PARTITIONS), unused_name("java")
-    records, everything, wish = write(group_address, topic), places(topic), Wish(group, (topic,))
+    records, everything, wish = write(group_address, topic), partitions_of(topic), Wish(group, (topic,))
     first, second = crowd.join(java.kind(how), wish), crowd.join(java.kind(how), wish)
     crowd.share(everything, first, second)
     third = crowd.join(other, wish)
@@ -86,7 +86,7 @@ def test_java_members_come_and_go(
 def test_kinds_of_client_share_a_group_with_java(crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic) -> None:
     """Java leads a group of every library, then has to follow."""
     topic, group = new_group_topic(PARTITIONS), unused_name("mixed-java")
-    everything, wish = places(topic), Wish(group, (topic,))
+    everything, wish = partitions_of(topic), Wish(group, (topic,))
     for kinds in ((java.kind("range"), EAGER, AIO, PYTHON), (PYTHON, AIO, EAGER, java.kind("range"))):
         members = [crowd.join(kinds[0], wish)]
         crowd.share(everything, *members)
@@ -100,7 +100,7 @@ def test_kinds_of_client_share_a_group_with_java(crowd: Crowd, java: JavaProcess
 def test_static_java_members(crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, how: str) -> None:
     """The one that comes back has its partitions again; of two with one name, one is fenced."""
     topic, group = new_group_topic(PARTITIONS), unused_name("static-java")
-    kind, everything = java.kind(how), places(topic)
+    kind, everything = java.kind(how), partitions_of(topic)
     one, two = (Wish(group, (topic,), instance=name) for name in ("one", "two"))
     first, second = crowd.join(kind, one), crowd.join(kind, two)
     crowd.share(everything, first, second)
@@ -122,7 +122,7 @@ def test_java_members_are_restarted_in_turn(
     crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, how: str
 ) -> None:
     """Each record is read once."""
-    restarted_in_turn(crowd, java.kind(how), new_group_topic(PARTITIONS))
+    restarted_one_by_one(crowd, java.kind(how), new_group_topic(PARTITIONS))
 
 
 @every_how
@@ -136,7 +136,7 @@ def test_a_living_java_group_is_rewound(
     crowd: Crowd, java: JavaProcess, group: Run, new_group_topic: MakeTopic, how: str
 ) -> None:
     """As with librdkafka and the others."""
-    rewound_while_it_lives(crowd, java.kind(how), new_group_topic(PARTITIONS), group)
+    rewound_while_active(crowd, java.kind(how), new_group_topic(PARTITIONS), group)
 
 
 def test_anothers_partitions_are_not_committed_by_java(
@@ -159,7 +159,7 @@ def test_consumer_groups_tool(
 ) -> None:
     """List, describe with lag, reset in each way, export and import, delete; a living group is protected."""
     topic, group = new_group_topic(2), unused_name("tool")
-    everything, these = places(topic, 2), ("--group", group)
+    everything, these = partitions_of(topic, 2), ("--group", group)
     write(group_address, topic, partitions=2)
     member = crowd.join(java.kind(how), Wish(group, (topic,), instance="one"))
     crowd.share(everything, member)
@@ -219,7 +219,7 @@ def test_offsets_go_round_with_kafkas_tool(
     write(group_address, other, partitions=1)
     one, two = (unused_name(stem) for stem in ("one", "two"))
     lines = {name: [f"{topic},0,{n}", f"{topic},1,{n + 1}", f"{other},0,{n + 2}"] for n, name in enumerate((one, two))}
-    everything = [*places(topic, 2), (other, 0)]
+    everything = [*partitions_of(topic, 2), (other, 0)]
 
     def forget() -> None:
         for name in (one, two):

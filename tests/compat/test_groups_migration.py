@@ -17,7 +17,7 @@ from tests.compat.clients.java_members import JavaProcess
 from tests.compat.clients.members import AIO, CONSUMER, EAGER, PYTHON, Crowd, Kind, Wish
 from tests.compat.clients.model import DEADLINE_S
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, commit_all, evenly_shared, places, write
+from tests.compat.group_kit import EACH, PARTITIONS, commit_all, evenly_shared, partitions_of, write
 from tests.kit import jvm
 from tests.kit.isolated import dropped_later, killable
 
@@ -48,25 +48,29 @@ def type_of(address: str, group: str) -> Type:
 
 def changed_over_and_back(crowd: Crowd, topic: str, classic: Kind, modern: Kind) -> None:
     """Three members are replaced in turn by such of the other protocol, and then by such of the first again."""
-    wish, everything, turns = Wish(unused_name("migration"), (topic,)), places(topic), [modern] * 3 + [classic] * 3
+    wish, everything, kinds = (
+        Wish(unused_name("migration"), (topic,)),
+        partitions_of(topic),
+        [modern] * 3 + [classic] * 3,
+    )
     members = [(classic, crowd.join(classic, wish)) for _ in range(MEMBERS)]
 
-    def settled() -> bool:
+    def is_stable() -> bool:
         return evenly_shared([member for _, member in members], everything)
 
-    crowd.wait(settled, "an even share")
-    for turn, kind in enumerate(turns):
-        crowd.read(write(crowd.address, topic, turn * EACH), *crowd.members)
-        commit_all([member for _, member in members], everything, (turn + 1) * EACH)
-        heard = {member: len(member.seen) for member in crowd.members}
+    crowd.wait(is_stable, "an even share")
+    for step, kind in enumerate(kinds):
+        crowd.read(write(crowd.address, topic, step * EACH), *crowd.members)
+        commit_all([member for _, member in members], everything, (step + 1) * EACH)
+        received_before = {member: len(member.seen) for member in crowd.members}
         members.pop(0)[1].leave()
         members.append((kind, crowd.join(kind, wish)))
-        crowd.wait(settled, f"an even share after turn {turn}")
+        crowd.wait(is_stable, f"an even share after turn {step}")
         modern_too = any(each is modern for each, _ in members)
-        again = [seen for member in crowd.members for seen in member.seen[heard.get(member, 0) :]]
+        again = [seen for member in crowd.members for seen in member.seen[received_before.get(member, 0) :]]
         assert not again, "what was committed is read again"
         assert type_of(crowd.address, wish.group) == (Type.CONSUMER if modern_too else Type.CLASSIC)
-    crowd.read(write(crowd.address, topic, len(turns) * EACH), *crowd.members)
+    crowd.read(write(crowd.address, topic, len(kinds) * EACH), *crowd.members)
 
 
 @pytest.mark.parametrize("classic", [EAGER, AIO, PYTHON], ids=lambda kind: kind.name)

@@ -10,7 +10,16 @@ import pytest
 from tests.compat.clients.java_members import HOW, JavaProcess
 from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Kind, Member, Wish
 from tests.compat.conftest import SHORT_SESSIONS, topic_maker, unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, commit_all, committed, lost_sockets, member_ids, places, write
+from tests.compat.group_kit import (
+    EACH,
+    PARTITIONS,
+    commit_all,
+    committed,
+    lost_sockets,
+    member_ids,
+    partitions_of,
+    write,
+)
 from tests.kit import jvm
 from tests.kit.brokers import Broker, broker_under_test
 
@@ -36,7 +45,7 @@ def vain_attempts() -> Iterator[None]:
         yield
 
 
-class Party(NamedTuple):
+class CrowdGroup(NamedTuple):
     """One group: its name and who is in it."""
 
     group: str
@@ -64,18 +73,18 @@ def test_java_groups_live_through_a_restart(mortal: Broker, java: JavaProcess, h
 def live_through_a_restart(mortal: Broker, how: str, faces: Sequence[Sequence[Kind]]) -> None:
     """A group of each face has read and committed; the broker goes and comes; all go on where they were."""
     address, topic = mortal.address, topic_maker(mortal.address, "restart")(PARTITIONS)
-    everything = places(topic)
+    everything = partitions_of(topic)
     with Crowd(address) as crowd:
-        parties = [Party(unused_name("party"), []) for _ in faces]
-        for party, kinds in zip(parties, faces, strict=True):
-            wish = Wish(party.group, (topic,), session_ms=SESSION_MS)
-            party.members.extend(crowd.join(kind, wish) for kind in kinds)
+        crowd_groups = [CrowdGroup(unused_name("crowd_group"), []) for _ in faces]
+        for crowd_group, kinds in zip(crowd_groups, faces, strict=True):
+            wish = Wish(crowd_group.group, (topic,), session_ms=SESSION_MS)
+            crowd_group.members.extend(crowd.join(kind, wish) for kind in kinds)
         records = write(address, topic)
-        for party in parties:
-            crowd.share(everything, *party.members)
-            crowd.read(records, *party.members)
-            commit_all(party.members, everything)
-        before = member_ids(address, [party.group for party in parties])
+        for crowd_group in crowd_groups:
+            crowd.share(everything, *crowd_group.members)
+            crowd.read(records, *crowd_group.members)
+            commit_all(crowd_group.members, everything)
+        before = member_ids(address, [crowd_group.group for crowd_group in crowd_groups])
 
         if how == "SIGKILL":
             mortal.kill()
@@ -83,11 +92,13 @@ def live_through_a_restart(mortal: Broker, how: str, faces: Sequence[Sequence[Ki
             assert mortal.stop() == mortal.clean_exit
         mortal.start()
 
-        for party in parties:
-            assert committed(address, party.group, everything) == dict.fromkeys(everything, EACH)
+        for crowd_group in crowd_groups:
+            assert committed(address, crowd_group.group, everything) == dict.fromkeys(everything, EACH)
         more = write(address, topic, EACH)
-        for party in parties:
-            crowd.read(more, *party.members)
-            crowd.share(everything, *party.members)
-            commit_all(party.members, everything, 2 * EACH)
-        assert member_ids(address, [party.group for party in parties]) == before, "nobody had to join again"
+        for crowd_group in crowd_groups:
+            crowd.read(more, *crowd_group.members)
+            crowd.share(everything, *crowd_group.members)
+            commit_all(crowd_group.members, everything, 2 * EACH)
+        assert member_ids(address, [crowd_group.group for crowd_group in crowd_groups]) == before, (
+            "nobody had to join again"
+        )

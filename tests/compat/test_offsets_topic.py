@@ -18,9 +18,9 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.protocol.stored import group_records
-from kafkalite.storage.verify import verify_directory
+from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.thread import BrokerThread
 from tests.compat.clients.confluent import QUIET, create_topics
 from tests.compat.clients.model import DEADLINE_S

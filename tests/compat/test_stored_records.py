@@ -19,15 +19,15 @@ import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kafkalite._speedups.codec import encode
+from kafkalite._speedups.codec.codec import encode
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.schema import Layout, Message, Slot
 from kafkalite.protocol.stored import group_records, transaction_records
-from kafkalite.protocol.stored.catalogue import Catalogue, StoredKey, StoredValue, write
 from kafkalite.protocol.stored.consumer_protocol import read_assignment, read_subscription, version_of
 from kafkalite.protocol.stored.consumer_protocol import write as write_protocol
 from kafkalite.protocol.stored.group_records import GroupMetadataValue
+from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey, StoredValue, write
 from kafkalite.protocol.versions import EXTENSIONS_FROM
 from kafkalite.records import Record, batches
 from tests.compat.clients.confluent import QUIET, create_topics
@@ -190,7 +190,7 @@ def stored(data: Path, topic: str) -> Iterator[Record]:
                 yield from batch
 
 
-def check(records: Catalogue, record: Record) -> tuple[StoredKey, StoredValue | None]:
+def check(records: RecordTypes, record: Record) -> tuple[StoredKey, StoredValue | None]:
     """Decode a record and encode it again: the bytes are the same, and the version is the one that we would write."""
     assert record.key is not None
     type_id, key = records.read_key(record.key)

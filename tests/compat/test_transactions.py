@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from kafkalite._speedups.file import Disk
-from kafkalite._speedups.producers import ProducerState
+from kafkalite._speedups.storage.file import Disk
+from kafkalite._speedups.storage.producer_state import ProducerState
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage.log import Log
-from kafkalite.storage.producers import rebuild
-from kafkalite.storage.recovery import Place, recover
-from kafkalite.storage.snapshots import read_snapshot
-from kafkalite.storage.transactions import AbortedTransaction, TransactionIndex
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.producer_snapshots import read_snapshot
+from kafkalite.storage.log.producer_state_loader import rebuild
+from kafkalite.storage.log.transaction_index import AbortedTransaction, TransactionIndex
+from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
 from tests.compat.clients.confluent import QUIET, create_topics
 from tests.compat.clients.model import DEADLINE_S
 from tests.kit import jvm
@@ -136,7 +136,7 @@ def recovered(source: Path, directory: Path) -> Log:
     for path in source.glob("*.log"):
         shutil.copy(path, directory)
     config = TopicConfig(segment_bytes=SEGMENT_BYTES)
-    return recover(Place(Disk(), str(directory), TOPIC, 0, config))[0]
+    return recover(PartitionDirectory(Disk(), str(directory), TOPIC, 0, config))[0]
 
 
 def test_what_kafka_wrote_is_what_its_batches_say(written: tuple[Path, list[int]], tmp_path: Path) -> None:

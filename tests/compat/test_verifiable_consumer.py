@@ -9,7 +9,7 @@ import pytest
 from tests.compat.clients.members import Crowd, Wish
 from tests.compat.clients.verifiable import HOW, Verifiable, verifiable
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, committed, member_ids, places, write
+from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, committed, member_ids, partitions_of, write
 from tests.kit import jvm
 from tests.kit.brokers import wait_until
 
@@ -24,7 +24,7 @@ def test_verifiable_consumers(
 ) -> None:
     """Two share and commit; one is killed, the other takes over; it leaves at once when it is told to end."""
     topic, group = new_group_topic(PARTITIONS), unused_name("verifiable")
-    everything, wish = places(topic), Wish(group, (topic,), session_ms=SHORT_MS)
+    everything, wish = partitions_of(topic), Wish(group, (topic,), session_ms=SHORT_MS)
     kind, records = verifiable(how, tmp_path), write(group_address, topic)
     first, second = crowd.join(kind, wish), crowd.join(kind, wish)
     crowd.share(everything, first, second)

@@ -18,14 +18,14 @@ from pathlib import Path
 import lz4.frame
 import pytest
 
-from kafkalite._speedups import codec
+from kafkalite._speedups.codec import codec
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.produce import ProduceRequest
-from kafkalite.records import codecs
+from kafkalite.records import compression
 from tests.kit import fuzzing
 from tests.kit.brokers import Kafkalite, wait_until
 from tests.kit.fuzzing import PING, BlockingClient
@@ -148,7 +148,7 @@ def lz4_bomb() -> bytes:
 
 
 def snappy_bomb() -> bytes:
-    return codecs.compress(codecs.SNAPPY, bytes(21 * MIB))
+    return compression.compress(compression.SNAPPY, bytes(21 * MIB))
 
 
 def snappy_claim() -> bytes:
@@ -157,16 +157,16 @@ def snappy_claim() -> bytes:
 
 
 def zstd_bomb() -> bytes:
-    return codecs.compress(codecs.ZSTD, bytes(BOMB_BYTES // 2))
+    return compression.compress(compression.ZSTD, bytes(BOMB_BYTES // 2))
 
 
 BOMBS: dict[str, tuple[int, Callable[[], bytes]]] = {
-    "gzip": (codecs.GZIP, gzip_bomb),
-    "gzip-small": (codecs.GZIP, gzip_small_bomb),
-    "lz4": (codecs.LZ4, lz4_bomb),
-    "snappy": (codecs.SNAPPY, snappy_bomb),
-    "snappy-claim": (codecs.SNAPPY, snappy_claim),
-    "zstd": (codecs.ZSTD, zstd_bomb),
+    "gzip": (compression.GZIP, gzip_bomb),
+    "gzip-small": (compression.GZIP, gzip_small_bomb),
+    "lz4": (compression.LZ4, lz4_bomb),
+    "snappy": (compression.SNAPPY, snappy_bomb),
+    "snappy-claim": (compression.SNAPPY, snappy_claim),
+    "zstd": (compression.ZSTD, zstd_bomb),
 }
 
 

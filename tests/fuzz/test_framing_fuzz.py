@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from kafkalite._speedups.framing import Limits
-from kafkalite.net.memory import MemoryHub
-from tests.kit import framing_oracle
+from kafkalite._speedups.net.framing import Limits
+from kafkalite.net.memory_transport import MemoryHub
+from tests.oracles import framing
 
 SEED = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 SHARE = 20
@@ -123,7 +123,7 @@ def test_random_damage_hurts_its_own_connection_only(fuzz_inputs):
         client.send(stream[:cut])
         if not client.connection.closed:
             client.send(stream[cut:])
-        expected, refused = framing_oracle.frames(stream, REQUEST_BYTES_MAX)
+        expected, refused = framing.frames(stream, REQUEST_BYTES_MAX)
         assert service.frames == expected, f"KAFKALITE_SEED={SEED}, input {number}"
         assert client.connection.closed == refused, f"KAFKALITE_SEED={SEED}, input {number}"
         assert client.connection.kept_bytes <= 4 * max(256, len(stream))

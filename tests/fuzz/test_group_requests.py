@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
-from tests.fuzz.careless import GROUPS, METADATA_MAX, PARTITIONS, PASSING, Careless, World
+from tests.fuzz.invalid_groups import GROUPS, METADATA_MAX, PARTITIONS, PASSING, Careless, World
 from tests.kit.members import fetch, offsets_of
 from tests.kit.server import Client, connected, running
 from tests.unit.protocol.values import seed
@@ -24,7 +24,8 @@ from tests.unit.protocol.values import seed
 pytestmark = pytest.mark.fuzz
 SHARE = 4
 CLIENTS = 24
-ENOUGH = 20_000  # requests after which every error was surely met
+ENOUGH = 20_000  # requests after which nearly every error was met
+ATTEMPTS = 5  # some errors need a group that stays classic for a while: about one broker in four has none
 SETTINGS = {
     "group.min.session.timeout.ms": "20",
     "group.max.size": "4",
@@ -81,35 +82,43 @@ async def test_careless_clients_hurt_nobody(
     tmp_path: Path, fuzz_inputs: int, record_property: Callable[[str, object], None]
 ) -> None:
     count = fuzz_inputs // SHARE
-    world = World(count)
-    async with running(str(tmp_path), SETTINGS) as client:
+    missing = set(MET) if count >= ENOUGH else set()
+    for attempt in range(ATTEMPTS):
+        world = World(count)
+        await serve_and_restart(tmp_path / str(attempt), world, random.Random(f"{seed()} {attempt}"))
+        missing -= set(world.seen)
+        if not missing:
+            break
+    lines = f"groups over sockets: {count} requests, {len(world.seen)} outcomes, {len(world.owners)} partitions given"
+    record_property("summary", f"{lines}\n{received(world)}")
+    names = {(what, Error(error).name) for what, error in missing}
+    assert not names and (count < ENOUGH or len(world.owners) > 50), (names, lines)
+
+
+async def serve_and_restart(directory: Path, world: World, dice: random.Random) -> None:
+    """Serve all requests of a world with a new broker, restart it, and compare what is committed."""
+    async with running(str(directory), SETTINGS) as client:
         await client.create("orders", partitions=PARTITIONS)
-        await settle(client)
-        await misbehave(client, world)
+        await run_until_idle(client)
+        await misbehave(client, world, dice)
         before = await committed(client)
-    async with running(str(tmp_path), SETTINGS) as client:
-        await settle(client)
+    async with running(str(directory), SETTINGS) as client:
+        await run_until_idle(client)
         assert await committed(client) == before
     for (group, partition), offset in before.items():
         known = world.committed[group, partition]
         assert offset in known or (offset == -1 and not known), (group, partition, offset)
-    lines = f"groups over sockets: {count} requests, {len(world.seen)} outcomes, {len(world.owners)} partitions given"
-    record_property("summary", f"{lines}\n{told(world)}")
-    if count >= ENOUGH:
-        missing = {(what, Error(error).name) for what, error in MET - set(world.seen)}
-        assert not missing and len(world.owners) > 50, (missing, lines)
 
 
-async def misbehave(client: Client, world: World) -> None:
+async def misbehave(client: Client, world: World, dice: random.Random) -> None:
     """All clients at once, each with a connection and dice of its own; what one raises ends all."""
-    dice = random.Random(seed())
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as crowd:
         for _ in range(CLIENTS):
             other = await stack.enter_async_context(connected(client.broker))
             crowd.create_task(Careless(other, world, random.Random(dice.getrandbits(64))).run())
 
 
-async def settle(client: Client) -> None:
+async def run_until_idle(client: Client) -> None:
     """Wait until the coordinator has loaded its groups, as clients do."""
     while (await client.call(fetch("any", "orders", 0), 8)).groups[0].error_code:
         pass
@@ -126,6 +135,6 @@ async def committed(client: Client) -> dict[tuple[str, int], int]:
     return found
 
 
-def told(world: World) -> str:
+def received(world: World) -> str:
     """Every outcome, with how often it was told."""
     return "\n".join(f"  {what} {Error(error).name} {count}" for (what, error), count in sorted(world.seen.items()))

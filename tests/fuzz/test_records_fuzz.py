@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from kafkalite.records import BatchError, batches, codecs, inspect, recompress, scan_batches, set_log_append_time
+from kafkalite.records import (
+    BatchError,
+    batches,
+    compression,
+    inspect,
+    recompress,
+    scan_batches,
+    set_log_append_time,
+)
 from kafkalite.records.legacy import entries
 from tests.kit.leaks import heap_grown
 from tests.unit.records.engines import damaged, seed, small_batch
@@ -83,7 +91,7 @@ def use_good_batch(data: bytes, count: int, max_timestamp: int) -> None:
     assert len(records) == count == len(batch.records())
     assert max(record.timestamp for record in records) == max_timestamp or max_timestamp == -1
     assert [record.offset for record in records] == list(range(count))
-    again = bytearray(recompress(data, codecs.NONE, decompressed_max=DECOMPRESSED_MAX))
+    again = bytearray(recompress(data, compression.NONE, decompressed_max=DECOMPRESSED_MAX))
     set_log_append_time(again, 1)
     assert len(scan_batches(again)) == len(scan_batches(data)) == 1
 
@@ -106,16 +114,16 @@ def test_damaged_batches(fuzz_inputs: int, record_property: Callable[[str, objec
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("codec", [codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD])
+@pytest.mark.parametrize("codec", [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD])
 def test_damaged_compression(codec: int, fuzz_inputs: int) -> None:
     rng = random.Random(f"{seed()} {codec}")
     outcomes: Counter[int] = Counter()
     for _ in range(max(COMPRESSED_MIN, fuzz_inputs // SHARE // 4 // DAMAGED_PER_BATCH)):
         plain = rng.randbytes(rng.choice((0, 10, 200))) * rng.choice((1, 50))
-        good = codecs.compress(codec, plain)
+        good = compression.compress(codec, plain)
         for _ in range(DAMAGED_PER_BATCH):
             try:
-                out = codecs.decompress(codec, changed(rng, good), 5000)
+                out = compression.decompress(codec, changed(rng, good), 5000)
                 assert len(out) <= 5000
                 outcomes[0] += 1
             except BatchError as error:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups import codec
+from kafkalite._speedups.codec import codec
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest
@@ -200,7 +200,7 @@ class Fuzzer:
         self.by_api: Counter[str] = Counter()
         self.errors: Counter[int] = Counter()
 
-    def round(self) -> None:
+    def step(self) -> None:
         """A few inputs made from one good request: one by one, or several in one go with others between them."""
         pieces = self._request()
         frames = [fuzzing.hurt(self.rng, pieces) for _ in range(PER_REQUEST)]
@@ -354,7 +354,7 @@ def fuzz(broker: Kafkalite, health: Health, rng: random.Random, count: int) -> t
     try:
         topics_at, probe_at = TOPICS_EVERY, PROBE_EVERY
         while fuzzer.inputs < count:
-            fuzzer.round()
+            fuzzer.step()
             if fuzzer.inputs >= topics_at:
                 topics_at += TOPICS_EVERY
                 fuzzer.vocabulary.topic_ids = make_topics(health.client)

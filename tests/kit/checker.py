@@ -72,9 +72,9 @@ class History:
 
     def sent(self, producer: str, partition: Partition, numbers: Sequence[int], keys: Sequence[int] = ()) -> None:
         """A batch leaves: its values in their order. `keys` of a compacted topic, one for each value."""
-        for place, number in enumerate(numbers):
+        for position, number in enumerate(numbers):
             assert number not in self.sends, f"{number} is sent twice: a value must name its send"
-            key = keys[place] if keys else None
+            key = keys[position] if keys else None
             self.sends[number] = Send(producer, partition, numbers[0], key)
 
     def acknowledged(self, numbers: Sequence[int], base_offset: int) -> None:
@@ -82,9 +82,9 @@ class History:
         if self.deaf:
             return
         now = time.monotonic()
-        for place, number in enumerate(numbers):
+        for position, number in enumerate(numbers):
             self.sends[number].outcome = ACKNOWLEDGED
-            self.sends[number].offset = base_offset + place
+            self.sends[number].offset = base_offset + position
             self.sends[number].answered_s = now
         self.acknowledged_count += len(numbers)
 
@@ -124,13 +124,13 @@ def check(history: History, full: str) -> list[Anomaly]:
 def _answers_and_reads(history: History) -> Iterator[Anomaly]:
     """What one offset held, and where one value lay."""
     for partition, held in _held(history).items():
-        places: defaultdict[int, set[int]] = defaultdict(set)
+        topic_partitions: defaultdict[int, set[int]] = defaultdict(set)
         for offset, numbers in sorted(held.items()):
             if len(numbers) > 1:
                 yield Anomaly("inconsistent-offsets", partition, f"offset {offset} held {sorted(numbers)}")
             for number in numbers:
-                places[number].add(offset)
-        for number, offsets in places.items():
+                topic_partitions[number].add(offset)
+        for number, offsets in topic_partitions.items():
             yield from _value(history, partition, number, sorted(offsets))
 
 
@@ -180,10 +180,10 @@ def _polls(history: History) -> Iterator[Anomaly]:
 
 def _sends(history: History) -> Iterator[Anomaly]:
     """The order of each producer's values in each partition, wherever their place is known."""
-    place = _places(history)
+    position = _topic_partitions(history)
     last: dict[tuple[str, Partition], tuple[int, int]] = {}
     for number, send in history.sends.items():
-        offset = send.offset if send.outcome == ACKNOWLEDGED else place.get(number, -1)
+        offset = send.offset if send.outcome == ACKNOWLEDGED else position.get(number, -1)
         if offset < 0:
             continue
         before = last.get((send.producer, send.partition))
@@ -193,7 +193,7 @@ def _sends(history: History) -> Iterator[Anomaly]:
         last[send.producer, send.partition] = (offset, number)
 
 
-def _places(history: History) -> dict[int, int]:
+def _topic_partitions(history: History) -> dict[int, int]:
     """Every value that anybody read, and where."""
     readings = [found for partitions in history.reads.values() for found in partitions.values()]
     return {number: offset for found in readings for offset, number in found}
@@ -205,7 +205,7 @@ def _missing(history: History, full: str) -> Iterator[Anomaly]:
     seen = {number for found in reading.values() for _, number in found}
     ends = {partition: max((offset for offset, _ in found), default=-1) for partition, found in reading.items()}
     latest = _latest_of_keys(history, reading)
-    read_before = set(_places(history))
+    read_before = set(_topic_partitions(history))
     batches: defaultdict[int, list[bool]] = defaultdict(list)
     for number, send in history.sends.items():
         if send.partition not in reading:

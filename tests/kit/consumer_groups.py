@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.consumer_groups import ConsumerGroups
-from kafkalite.state.consumer_requests import (
+from kafkalite.state.effects import Effects, Now, ResolvePatterns, SetTimer
+from kafkalite.state.groups.consumer.core import TOPICS_AT_ONCE
+from kafkalite.state.groups.consumer.group import ConsumerGroup
+from kafkalite.state.groups.consumer.groups import ConsumerGroups
+from kafkalite.state.groups.consumer.requests import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerGroupHeartbeat,
@@ -16,8 +19,6 @@ from kafkalite.state.consumer_requests import (
     HeartbeatResult,
     Topic,
 )
-from kafkalite.state.consumer_state import ConsumerGroup
-from kafkalite.state.effects import Effects, Now, ResolvePatterns, SetTimer
 
 WALL_MS = 1_700_000_000_000
 
@@ -53,8 +54,11 @@ def durable(groups: ConsumerGroups) -> dict[str, dict[str, Any]]:
 class Shard:
     """A machine with what a runtime does for it: append, apply, timers, questions."""
 
-    def __init__(self, topics: FakeTopics, settings: ConsumerGroupSettings | None = None) -> None:
+    def __init__(
+        self, topics: FakeTopics, settings: ConsumerGroupSettings | None = None, topics_at_once: int = TOPICS_AT_ONCE
+    ) -> None:
         self.topics = topics
+        self.topics_at_once = topics_at_once
         self.settings = settings or ConsumerGroupSettings(assignment_interval_ms=0)
         self.ms = 0
         self.log: list[object] = []
@@ -63,7 +67,7 @@ class Shard:
         self.machine = self._machine()
 
     def _machine(self) -> ConsumerGroups:
-        return ConsumerGroups(self.topics, lambda group_id: self.settings)
+        return ConsumerGroups(self.topics, lambda group_id: self.settings, topics_at_once=self.topics_at_once)
 
     @property
     def now(self) -> Now:
@@ -148,12 +152,12 @@ class Client:
     def start_anew(self) -> None:
         self.epoch = 0
         self.owned: Owned = {}
-        self.told: Owned = {}
+        self.received: Owned = {}
         self.dirty = False  # what it owns has changed since it last said so
         self.full = False  # an answer was lost: say everything
 
     @property
-    def places(self) -> set[tuple[bytes, int]]:
+    def topic_partitions(self) -> set[tuple[bytes, int]]:
         return {(topic, partition) for topic, partitions in self.owned.items() for partition in partitions}
 
     def request(self) -> ConsumerGroupHeartbeat:
@@ -169,13 +173,13 @@ class Client:
         extra = {"instance_id": self.more["instance_id"]} if "instance_id" in self.more else {}
         return ConsumerGroupHeartbeat(self.group, self.member_id, self.epoch, **{**extra, **everything})
 
-    def beat(self, *, revokes: bool = True) -> HeartbeatResult:
+    def fast_heartbeat(self, *, revokes: bool = True) -> HeartbeatResult:
         """One heartbeat; without `revokes` the client keeps what it is to give up."""
         if revokes:
             self.obey()
         result = self.shard.heartbeat(self.request())
         self.take(result)
-        if revokes or not any(held - self.told.get(topic, frozenset()) for topic, held in self.owned.items()):
+        if revokes or not any(held - self.received.get(topic, frozenset()) for topic, held in self.owned.items()):
             self.obey()
         return result
 
@@ -190,12 +194,12 @@ class Client:
             return
         self.epoch, self.full, self.dirty = result.member_epoch, False, False
         if result.assignment is not None:
-            self.told = dict(result.assignment)
+            self.received = dict(result.assignment)
 
     def obey(self) -> None:
         """Own what it was told to."""
-        if self.owned != self.told:
-            self.owned, self.dirty = self.told, True
+        if self.owned != self.received:
+            self.owned, self.dirty = self.received, True
 
     def subscribe(self, *topics: str) -> None:
         self.topics, self.full = topics, True
@@ -210,12 +214,12 @@ class Client:
         return self.leave(STATIC_LEAVE_EPOCH)
 
 
-def settle(*clients: Client, rounds: int = 12) -> None:
+def stabilize(*clients: Client, repeats: int = 12) -> None:
     """Let everybody heartbeat, one after the other, until nothing moves any more."""
-    for _ in range(rounds):
+    for _ in range(repeats):
         before = [(client.epoch, client.owned, client.dirty) for client in clients]
         for client in clients:
-            client.beat()
+            client.fast_heartbeat()
         if before == [(client.epoch, client.owned, client.dirty) for client in clients]:
             return
-    raise AssertionError(f"not settled after {rounds} rounds: {before}")
+    raise AssertionError(f"not settled after {repeats} rounds: {before}")

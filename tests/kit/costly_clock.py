@@ -1,6 +1,6 @@
 """A clock on which each look at the time costs time, so that budgets per loop iteration end."""
 
-from kafkalite.testing.clock import VirtualClock
+from kafkalite.testing.virtual_clock import VirtualClock
 
 __all__ = ["CostlyClock"]
 

@@ -112,14 +112,14 @@ def judge(sent: list[Flight], acknowledged: Acknowledged, read: Iterable[Landed]
     Arguments: the flights in the order they were sent; what was acknowledged; the records of all partitions, each
     partition in the reader's order.
     """
-    place = {flight.row: position for position, flight in enumerate(sent)}
+    order = {flight.row: position for position, flight in enumerate(sent)}
     seen = bytearray(len(sent))
     last_of_key: dict[bytes, int] = {}
     next_offset: dict[int, int] = {}
     wrong: list[str] = []
     for record in read:
         row = row_of(record.value)
-        position = place.get(row)
+        position = order.get(row)
         if position is None:
             wrong.append(f"row {row} was never sent")
             continue

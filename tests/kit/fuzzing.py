@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafkalite._speedups import codec
-from kafkalite.protocol.codec import STRUCTS, layout_of, uvarint
+from kafkalite._speedups.codec import codec
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.schema import Layout, Request, Slot, Wire
 from kafkalite.protocol.versions import RESPONSES
+from tests.oracles.codec import STRUCTS, layout_of, uvarint
 from tests.unit.records.engines import build, damaged, sealed, small_batch, with_fields
 
 ANSWER_S = 120.0
@@ -128,8 +128,8 @@ def framed(frame: bytes) -> bytes:
 def read_answer(request: type[Request], version: int, correlation_id: int, answer: bytes) -> Any:
     """Decode an answer to its last byte; AssertionError when it belongs to another request."""
     response = RESPONSES[request.api_key]
-    told, body = codec.read_response_header(response, version, answer)
-    assert told == correlation_id, f"answer to {told}, not to {correlation_id}"
+    received, body = codec.read_response_header(response, version, answer)
+    assert received == correlation_id, f"answer to {received}, not to {correlation_id}"
     return codec.decode(response, version, body)
 
 

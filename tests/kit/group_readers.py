@@ -7,7 +7,7 @@ from typing import Any
 
 import confluent_kafka as ck
 
-from tests.compat.clients.members import Crowd, Kind, Librdkafka, Place, Seen, Wish
+from tests.compat.clients.members import Crowd, Kind, Librdkafka, Seen, TopicPartition, Wish
 from tests.compat.group_kit import committed, member_ids
 
 SESSION_MS = 60_000  # longer than any broker needs to come back
@@ -37,7 +37,7 @@ class Reader(Librdkafka):
 
     def __init__(self, crowd: Crowd, wish: Wish, **more: Any) -> None:
         super().__init__(crowd, wish, **more)
-        self.acknowledged: dict[Place, int] = {}
+        self.acknowledged: dict[TopicPartition, int] = {}
 
     def _poll(self) -> list[Seen]:
         fresh = super()._poll()
@@ -67,9 +67,9 @@ KINDS = (
 class Readers:
     """Two consumers of one kind in one group, through one end of the broker after the other. For a thread: it waits."""
 
-    def __init__(self, crowd: Crowd, kind: Kind, places: Sequence[Place]) -> None:
+    def __init__(self, crowd: Crowd, kind: Kind, topic_partitions: Sequence[TopicPartition]) -> None:
         self.group = f"readers {kind.name}"
-        self.places = places
+        self.topic_partitions = topic_partitions
         self.crowd = crowd
         self._kind = kind
         self._members: list[Any] = []
@@ -78,28 +78,28 @@ class Readers:
         self._rewound = False
         self._before: object = None
         self._seen: dict[Any, int] = {}
-        self._promised: dict[Place, int] = {}
+        self._promised: dict[TopicPartition, int] = {}
         for _ in range(2):
             self._join()
 
     def _join(self) -> Any:
-        (topic,) = {topic for topic, _ in self.places}
+        (topic,) = {topic for topic, _ in self.topic_partitions}
         member = self.crowd.join(self._kind, Wish(self.group, (topic,), session_ms=SESSION_MS))
         self._members.append(member)
         self._ever.append(member)
         return member
 
-    def settle(self, ends: dict[Place, int]) -> None:
+    def resolve(self, ends: dict[TopicPartition, int]) -> None:
         """Wait until the members share all places, and have committed all that is there."""
-        self.crowd.share(self.places, *self._members)
+        self.crowd.share(self.topic_partitions, *self._members)
         self.crowd.wait(lambda: self._acknowledged() == ends, f"{self.group} has committed {ends}")
 
-    def _acknowledged(self) -> dict[Place, int]:
+    def _acknowledged(self) -> dict[TopicPartition, int]:
         """The last promise for each place: it only moves on, from member to member, too."""
-        found: dict[Place, int] = {}
+        found: dict[TopicPartition, int] = {}
         for member in self._ever:
-            for place, offset in dict(member.acknowledged).items():
-                found[place] = max(offset, found.get(place, -1))
+            for topic_partition, offset in dict(member.acknowledged).items():
+                found[topic_partition] = max(offset, found.get(topic_partition, -1))
         return found
 
     def _standing(self) -> object:
@@ -129,12 +129,18 @@ class Readers:
         if self._rewound:
             self._read_again()
             return
-        found = committed(self.crowd.address, self.group, list(self.places))
-        lost = {place: offset for place, offset in self._promised.items() if found[place] < offset}
+        found = committed(self.crowd.address, self.group, list(self.topic_partitions))
+        lost = {
+            topic_partition: offset
+            for topic_partition, offset in self._promised.items()
+            if found[topic_partition] < offset
+        }
         assert not lost, f"{self.group}: {lost} was promised, {found} is there"
 
     def _read_again(self) -> None:
-        wanted = {Seen(*place, offset) for place, end in self._promised.items() for offset in range(end)}
+        wanted = {
+            Seen(*topic_partition, offset) for topic_partition, end in self._promised.items() for offset in range(end)
+        }
 
         def reread() -> bool:
             return wanted <= {seen for member, before in self._seen.items() for seen in member.seen[before:]}
@@ -143,13 +149,13 @@ class Readers:
         for member in self._ever:
             member.acknowledged = {}  # what was promised before the rewind
 
-    def end_round(self, ends: dict[Place, int]) -> int:
+    def end_step(self, ends: dict[TopicPartition, int]) -> int:
         """All is read and committed; tells how many members have gone on as if nothing had been."""
-        self.settle(ends)
+        self.resolve(ends)
         if self._guest is not None:
             self._guest.leave()
             self._members.remove(self._guest)
-            self.settle(ends)
+            self.resolve(ends)
         elif not self._rewound:
             assert self._standing() == self._before, f"{self.group}: somebody had to join anew"
             return len(self._members)

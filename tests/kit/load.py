@@ -107,9 +107,9 @@ class Sender:
     async def until(self, acks: int) -> None:
         """Wait until so many requests have been answered in all. TimeoutError when nothing moves for a minute."""
         while self.acks < acks:
-            await self.settled()
+            await self.all_answered()
 
-    async def settled(self) -> None:
+    async def all_answered(self) -> None:
         """Wait until one more request has been answered, well or not. TimeoutError when nothing moves for a minute."""
         self._progress.clear()
         async with asyncio.timeout(60):
@@ -124,7 +124,7 @@ class Sender:
         request = produce_request(partition[0], (partition[1], self._batch(numbers, keys)), acks=acks)
         try:
             if acks == 0:
-                await peer.tell(request, version_max=BY_NAME)
+                await peer.send(request, version_max=BY_NAME)
                 return
             answer = await peer.call(request, version_max=BY_NAME)
         except KafkaConnectionError:
@@ -136,8 +136,8 @@ class Sender:
 
     def _batch(self, numbers: Sequence[int], keys: Sequence[int]) -> bytes:
         builder = Builder(1 << 20)
-        for place, number in enumerate(numbers):
-            key = b"k%d" % keys[place] if keys else None
+        for position, number in enumerate(numbers):
+            key = b"k%d" % keys[position] if keys else None
             assert builder.append(NOW_MS + number, key, value_of(number)) >= 0
         return bytes(builder.build(0))
 
@@ -186,8 +186,8 @@ class Tail:
         for found in batches(records):
             for record in found:
                 if record.offset >= self._offsets[index]:
-                    place = (self._topic, index)
-                    self._history.read(self.name, place, record.offset, number_of(record.value))
+                    position = (self._topic, index)
+                    self._history.read(self.name, position, record.offset, number_of(record.value))
                     self._offsets[index] = record.offset + 1
                     self.records += 1
 

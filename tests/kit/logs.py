@@ -2,12 +2,12 @@
 
 import os
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
-from kafkalite.storage.epochs import LeaderEpochCache
-from kafkalite.storage.log import Log
-from kafkalite.storage.segment import Segment
+from kafkalite.storage.log.leader_epoch_cache import LeaderEpochCache
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.segment import Segment
 
 
 def new_log(disk: Disk, directory: str, topic: str, partition: int, config: TopicConfig) -> Log:

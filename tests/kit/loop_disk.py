@@ -33,11 +33,11 @@ def missing(filesystem: str) -> str | None:
 
 def sweep() -> None:
     """Unmount what test runs left that were killed."""
-    for point in _mount_points():
-        owner = point.name.removeprefix(MOUNT)
-        if owner != point.name and not Path("/proc", owner).exists():
-            done = subprocess.run(["umount", "--lazy", str(point)], capture_output=True, text=True)
-            assert done.returncode == 0 or point not in _mount_points(), done.stderr  # another run may sweep, too
+    for mounted in _mount_points():
+        owner = mounted.name.removeprefix(MOUNT)
+        if owner != mounted.name and not Path("/proc", owner).exists():
+            done = subprocess.run(["umount", "--lazy", str(mounted)], capture_output=True, text=True)
+            assert done.returncode == 0 or mounted not in _mount_points(), done.stderr  # another run may sweep, too
 
 
 def _mount_points() -> list[Path]:

@@ -146,7 +146,7 @@ def offsets_of(answer: Any) -> dict[tuple[Any, int], int]:
     }
 
 
-def beat(group: str, member_id: str, epoch: int, **more: Any) -> ConsumerGroupHeartbeatRequest:
+def fast_heartbeat(group: str, member_id: str, epoch: int, **more: Any) -> ConsumerGroupHeartbeatRequest:
     """A heartbeat of a consumer group's member."""
     return ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=epoch, **more)
 
@@ -158,7 +158,7 @@ def beat_join(group: str, member_id: str, *topics: str, **more: Any) -> Consumer
         "subscribed_topic_names": list(topics),
         "topic_partitions": [],
     }
-    return beat(group, member_id, 0, **(fields | more))
+    return fast_heartbeat(group, member_id, 0, **(fields | more))
 
 
 def given(answer: Any) -> dict[bytes, list[int]] | None:
@@ -223,12 +223,12 @@ def starts(answer: Any) -> dict[tuple[str, int], int]:
     }
 
 
-def rewind_to(group: str, *places: tuple[str, int, int, int]) -> RewindConsumerRequest:
+def rewind_to(group: str, *topic_partitions: tuple[str, int, int, int]) -> RewindConsumerRequest:
     """A group to (topic, partition, offset, timestamp), each topic by itself."""
     entry = RewindConsumerRequest.RewoundTopic
     topics = [
         entry(name=name, partitions=[entry.RewoundPartition(partition_index=index, offset=offset, timestamp=timestamp)])
-        for name, index, offset, timestamp in places
+        for name, index, offset, timestamp in topic_partitions
     ]
     return RewindConsumerRequest(group_id=group, topics=topics)
 

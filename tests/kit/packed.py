@@ -2,11 +2,11 @@
 
 from itertools import groupby
 
-from kafkalite._speedups.codec import encode
-from kafkalite._speedups.packed_commits import PackedCommit, read_packed
+from kafkalite._speedups.codec.codec import encode
+from kafkalite._speedups.groups.offset_commit_request import PackedCommit, read_packed
 from kafkalite.model import ZERO_UUID
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
-from kafkalite.state.offsets import Commit, CommitOf
+from kafkalite.state.groups.offsets.manager import Commit, PartitionCommit
 
 VERSION = 9  # the last one with names
 ELEMENTS_MAX = 100_000
@@ -57,19 +57,19 @@ def in_one_piece(commit: Commit) -> Commit:
 def located(packed: PackedCommit) -> PackedCommit:
     """Every topic under its own name, or one that stands for its id."""
     for at, named in enumerate(packed.topics):
-        assert packed.locate(at, *place_of(named), PARTITIONS_MAX)
+        assert packed.locate(at, *name_and_id(named), PARTITIONS_MAX)
     return packed
 
 
-def place_of(named: str | bytes) -> tuple[str, bytes]:
+def name_and_id(named: str | bytes) -> tuple[str, bytes]:
     """Name and id of a topic that is named so in a request."""
     return (named.hex(), named) if isinstance(named, bytes) else (named, ZERO_UUID)
 
 
-def wanted(request: OffsetCommitRequest, version: int) -> list[CommitOf]:
+def wanted(request: OffsetCommitRequest, version: int) -> list[PartitionCommit]:
     """What the common way makes of it."""
     return [
-        CommitOf(
+        PartitionCommit(
             topic.topic_id.hex() if version >= 10 else topic.name,
             part.partition_index,
             part.committed_offset,
@@ -95,5 +95,5 @@ def whole(request: OffsetCommitRequest, version: int) -> tuple[object, ...]:
 
 def whole_packed(packed: PackedCommit) -> tuple[object, ...]:
     """The same of one in one piece."""
-    parts = located(packed).partitions(CommitOf)
+    parts = located(packed).partitions(PartitionCommit)
     return packed.group_id, packed.generation, packed.member_id, packed.group_instance_id, parts

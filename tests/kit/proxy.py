@@ -13,7 +13,7 @@ from random import Random
 from types import TracebackType
 from typing import Any
 
-from kafkalite._speedups.codec import decode, read_request_header, read_response_header
+from kafkalite._speedups.codec.codec import decode, read_request_header, read_response_header
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalite.records import Batch
 
@@ -34,6 +34,7 @@ class CuttingProxy:
         self.port = port
         self.cuts = 0
         self.answered_again = 0  # batches that were answered without error, and had been before
+        self.unanswered = 0  # batches whose connection ended before their answer; they may be appended
         self.answered = asyncio.Event()  # set by each answer to a Produce
         self.wrong: list[str] = []  # to be asserted to be empty
         self.last_error: OSError | None = None
@@ -99,6 +100,7 @@ class CuttingProxy:
             for way in ways:
                 way.cancel()
             outcomes = await asyncio.gather(*ways, return_exceptions=True)
+            self.unanswered += sum(len(sequenced) for _, _, sequenced in asked)
         for outcome in outcomes:
             if isinstance(outcome, Exception) and not isinstance(outcome, OSError | EOFError):
                 raise outcome

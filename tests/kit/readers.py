@@ -27,8 +27,8 @@ def read_by_librdkafka(name: str, address: str, partitions: Sequence[Partition],
     with Isolated(NumberReader, settings, dict.fromkeys(partitions, 0)) as reader:
         while left:
             found, ended = reader.read(READ_RECORDS, deadline.left(1.0))
-            for place, offset, number in found:
-                history.read(name, place, offset, number)
+            for topic_partition, offset, number in found:
+                history.read(name, topic_partition, offset, number)
             left -= ended
 
 
@@ -38,18 +38,20 @@ class NumberReader:
     def __init__(self, settings: dict[str, object], offsets: dict[Partition, int]) -> None:
         never = {"group.id": "never-joined", "enable.auto.commit": False, "log_level": 2}
         self._consumer = ck.Consumer({**never, **settings})
-        self._consumer.assign([ck.TopicPartition(*place, offset) for place, offset in offsets.items()])
+        self._consumer.assign(
+            [ck.TopicPartition(*topic_partition, offset) for topic_partition, offset in offsets.items()]
+        )
 
     def read(self, count: int, timeout_s: float) -> tuple[list[tuple[Partition, int, int]], set[Partition]]:
         """Place, offset and number of at most `count` records, and the partitions that ended. Raises KafkaException."""
         found, ended = [], set()
         for message in self._consumer.consume(count, timeout_s):
-            place = (message.topic(), message.partition())
+            topic_partition = (message.topic(), message.partition())
             error = message.error()
             if error is None:
-                found.append((place, message.offset(), number_of(message.value())))
+                found.append((topic_partition, message.offset(), number_of(message.value())))
             elif error.code() == ck.KafkaError._PARTITION_EOF:
-                ended.add(place)
+                ended.add(topic_partition)
             else:
                 raise ck.KafkaException(error)
         return found, ended
@@ -62,22 +64,26 @@ class NumberReader:
 def read_by_aiokafka(name: str, address: str, partitions: Sequence[Partition], history: History) -> None:
     """The same by aiokafka, in an event loop of its own."""
     history.reading(name, partitions)
-    asyncio.run(_read(name, address, [TopicPartition(*place) for place in partitions], history))
+    asyncio.run(_read(name, address, [TopicPartition(*topic_partition) for topic_partition in partitions], history))
 
 
-async def _read(name: str, address: str, places: list[TopicPartition], history: History) -> None:
+async def _read(name: str, address: str, topic_partitions: list[TopicPartition], history: History) -> None:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=address, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False
     )
     async with asyncio.timeout(READ_S), consumer:
-        consumer.assign(places)
-        await consumer.seek_to_beginning(*places)
-        left = await consumer.end_offsets(places)
-        while left := {place: end for place, end in left.items() if await consumer.position(place) < end}:
-            for place, messages in (await consumer.getmany(*left, timeout_ms=1000)).items():
+        consumer.assign(topic_partitions)
+        await consumer.seek_to_beginning(*topic_partitions)
+        left = await consumer.end_offsets(topic_partitions)
+        while left := {
+            topic_partition: end
+            for topic_partition, end in left.items()
+            if await consumer.position(topic_partition) < end
+        }:
+            for topic_partition, messages in (await consumer.getmany(*left, timeout_ms=1000)).items():
                 for message in messages:
                     number = number_of(message.value)
-                    history.read(name, (place.topic, place.partition), message.offset, number)
+                    history.read(name, (topic_partition.topic, topic_partition.partition), message.offset, number)
 
 
 READERS: tuple[Reader, ...] = (read_by_librdkafka, read_by_aiokafka)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.storage.checkpoints import RECOVERY_POINTS, read_offsets
@@ -53,12 +53,12 @@ async def create_topic(address: str, name: str, partitions: int, **configs: str)
 
 def unsynced(data: Path, history: History, partitions: Sequence[Partition]) -> list[Partition]:
     """Partitions with an acknowledged record that no checkpoint and no closed segment covers: it was never synced."""
-    points = read_offsets(Disk(), str(data / RECOVERY_POINTS))
+    checkpoint_offsets = read_offsets(Disk(), str(data / RECOVERY_POINTS))
     found = []
     for partition in partitions:
         directory = data / f"{partition[0]}-{partition[1]}"
         active = max((int(log.stem) for log in directory.glob("*.log")), default=0)
-        if history.highest_acknowledged(partition) >= max(points.get(partition, 0), active):
+        if history.highest_acknowledged(partition) >= max(checkpoint_offsets.get(partition, 0), active):
             found.append(partition)
     return found
 
@@ -83,15 +83,19 @@ def assert_files_are_good(data: Path, partitions: Sequence[Partition], *, compac
     assert_directories_are_good({data: partitions}, compacted=compacted)
 
 
-def assert_directories_are_good(places: Mapping[Path, Sequence[Partition]], *, compacted: bool = False) -> None:
+def assert_directories_are_good(
+    partitions_by_directory: Mapping[Path, Sequence[Partition]], *, compacted: bool = False
+) -> None:
     """The same for a broker with several log directories, each with its partitions: Java is started once for all."""
-    for data in places:
+    for data in partitions_by_directory:
         command = [sys.executable, "-m", "kafkalite", "log", "verify", str(data)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=JUDGE_S)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     if (reason := jvm.java_missing()) is not None:
         pytest.skip(f"DumpLogSegments: {reason}")
-    directories = [data / f"{topic}-{index}" for data, partitions in places.items() for topic, index in partitions]
+    directories = [
+        data / f"{topic}-{index}" for data, partitions in partitions_by_directory.items() for topic, index in partitions
+    ]
     files = [path for each in directories for path in sorted(each.iterdir()) if path.suffix in dump_log.SUFFIXES]
     for version in JUDGES:
         report = dump_log.dump_files(files, version)

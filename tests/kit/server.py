@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kafkalite._speedups.codec import decode, encode_request, read_response_header
-from kafkalite.net.memory import MemoryHub
+from kafkalite._speedups.codec.codec import decode, encode_request, read_response_header
+from kafkalite.net.memory_transport import MemoryHub
 from kafkalite.net.peer import Peer, response_class
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -25,7 +25,7 @@ from kafkalite.protocol.schema import Request
 from kafkalite.records import Builder, batches
 from kafkalite.server.broker import Broker
 from kafkalite.server.service import BrokerService
-from kafkalite.testing.clock import VirtualClock
+from kafkalite.testing.virtual_clock import VirtualClock
 
 ANSWER_S = 120.0
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)

@@ -21,7 +21,7 @@ def test_a_planted_overflow_is_caught() -> None:
 
 
 def test_the_extensions_are_those_of_the_sanitizer() -> None:
-    code = "import kafkalite._speedups.framing as m; print(m.__file__)"
+    code = "import kafkalite._speedups.net.framing as m; print(m.__file__)"
     done = asan.run("-c", code)
     assert done.stdout.startswith(str(asan.BUILD)), done.stdout
 

@@ -62,18 +62,18 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin directory of an environment that has the wheel and what it asks for, nothing else."""
-    place = tmp_path_factory.mktemp("clean")
-    venv.create(place / "venv", with_pip=True)
-    run(place / "venv/bin/pip", "install", "-q", wheel, cwd=place)
-    return place / "venv/bin"
+    venv_dir = tmp_path_factory.mktemp("clean")
+    venv.create(venv_dir / "venv", with_pip=True)
+    run(venv_dir / "venv/bin/pip", "install", "-q", wheel, cwd=venv_dir)
+    return venv_dir / "venv/bin"
 
 
 def test_the_source_distribution_is_complete(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for path in SOURCES.iterdir():
-        if path.suffix in {".pyx", ".pxd", ".pyi", ".h"}:
-            assert f"kafkalite/_speedups/{path.name}" in names
+    assert {
+        str(path.relative_to(ROOT)) for suffix in ("pyx", "pxd", "pyi") for path in SOURCES.rglob(f"*.{suffix}")
+    } <= names
     assert {"LICENSE", "README.md", "setup.py", "kafkalite/py.typed"} <= names
     assert not [name for name in names if name.endswith(".so") or name.startswith(("build/", "tests/kit/"))]
 
@@ -81,11 +81,10 @@ def test_the_source_distribution_is_complete(sdist: Path) -> None:
 def test_the_wheel_is_complete(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    for path in SOURCES.iterdir():
-        if path.suffix in {".pxd", ".pyi"}:
-            assert f"kafkalite/_speedups/{path.name}" in names
-    for path in SOURCES.glob("*.pyx"):
-        assert [name for name in names if re.fullmatch(rf"kafkalite/_speedups/{path.stem}\.[^/]+\.so", name)]
+    assert {str(path.relative_to(ROOT)) for suffix in ("pxd", "pyi") for path in SOURCES.rglob(f"*.{suffix}")} <= names
+    for path in SOURCES.rglob("*.pyx"):
+        module = re.escape(str(path.relative_to(ROOT).with_suffix("")))
+        assert [name for name in names if re.fullmatch(rf"{module}\.[^/]+\.so", name)]
     assert "kafkalite/py.typed" in names
     tops = {name.partition("/")[0] for name in names}
     assert tops <= {"kafkalite", "kafkalite_sdk", "pyspark_kafkalite", f"kafkalite-{VERSION}.dist-info"}

@@ -113,7 +113,7 @@ def test_a_long_run_shows_the_seconds_and_the_seed_of_each_test(scratch: Path) -
         "def test_b(): pass\n"
     )
     rigs = ("-v", "-p", "tests.fix_torture")
-    said = run(scratch, seeded, *rigs, "--lives", "171").stdout
+    said = run(scratch, seeded, *rigs, "--simulations", "171").stdout
     assert re.search(r"^    \d+\.\d s; KAFKALITE_SEED=17; all there$", said, re.MULTILINE), said
     assert re.search(r"^    \d+\.\d s$", said, re.MULTILINE), said
     assert "KAFKALITE_SEED" not in run(scratch, seeded, *rigs).stdout

@@ -13,9 +13,9 @@ import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkalite._speedups.batches import Batch, Builder
-from kafkalite.storage.log import Log
-from tests.rigs.model import PartitionModel, Placed
+from kafkalite._speedups.records.batches import Batch, Builder
+from kafkalite.storage.log.log import Log
+from tests.rigs.model import PartitionModel, StoredBatch
 
 KEYS = 8
 TOMBSTONES = 0.2
@@ -42,8 +42,8 @@ def batch_of(rng: random.Random, timestamp: int, count: int, number: int, **fiel
     return bytearray(builder.build(rng.choice(CODECS), **fields))  # type: ignore[arg-type]
 
 
-def records_of(placed: Placed) -> Records:
-    return {record.offset: Sent(record.timestamp, record.key, record.value) for record in Batch(placed.data).records()}
+def records_of(stored: StoredBatch) -> Records:
+    return {record.offset: Sent(record.timestamp, record.key, record.value) for record in Batch(stored.data).records()}
 
 
 def newest_of(records: Records) -> dict[bytes | None, int]:
@@ -65,9 +65,9 @@ class CompactedModel(PartitionModel):
     def compacted(self) -> bool:
         return True
 
-    def sends(self, placed: Placed) -> None:
-        super().sends(placed)
-        for offset, record in records_of(placed).items():
+    def sends(self, stored: StoredBatch) -> None:
+        super().sends(stored)
+        for offset, record in records_of(stored).items():
             self.records.setdefault(offset, set()).add(record)
 
     def starts_at(self, offset: int) -> None:
@@ -85,7 +85,7 @@ class CompactedModel(PartitionModel):
 
     # The judge.
 
-    def _all_required(self, log: Log, found: list[Placed], required: list[Placed]) -> None:
+    def _all_required(self, log: Log, found: list[StoredBatch], required: list[StoredBatch]) -> None:
         there = merged(found, log.log_start_offset)
         newest = newest_of(there)
         wanted = merged(required, max(self.start, log.log_start_offset))
@@ -107,18 +107,18 @@ class CompactedModel(PartitionModel):
         below = [record.key for offset, record in there.items() if offset < self.clean_until]
         assert len(below) == len(set(below)), f"{self}: below {self.clean_until} a key is there twice"
 
-    def _only_what_was_sent(self, found: list[Placed]) -> None:
-        for placed in found:
-            Batch(placed.data).check_crc()
-            for offset, record in records_of(placed).items():
+    def _only_what_was_sent(self, found: list[StoredBatch]) -> None:
+        for stored in found:
+            Batch(stored.data).check_crc()
+            for offset, record in records_of(stored).items():
                 assert record in self.records.get(offset, set()), f"{self}: {record} at {offset} was never sent"
-            whole = placed.data in self.sent.get(placed.base, set())
-            assert whole or placed.base < self.cleaned, f"{self}: the batch at {placed.base} was never sent"
+            whole = stored.data in self.sent.get(stored.base, set())
+            assert whole or stored.base < self.cleaned, f"{self}: the batch at {stored.base} was never sent"
 
     def _may_be_missing(self, offset: int) -> bool:
         return offset < self.cleaned
 
-    def _last_sent(self, found: list[Placed]) -> Placed | None:
+    def _last_sent(self, found: list[StoredBatch]) -> StoredBatch | None:
         last = super()._last_sent(found)
         if last is None:
             return None
@@ -131,6 +131,6 @@ class CompactedModel(PartitionModel):
         return batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_offset_delta, batch.leader_epoch
 
 
-def merged(found: list[Placed], start: int) -> Records:
+def merged(found: list[StoredBatch], start: int) -> Records:
     """The records of some batches from `start` on."""
-    return {offset: record for placed in found for offset, record in records_of(placed).items() if offset >= start}
+    return {offset: record for stored in found for offset, record in records_of(stored).items() if offset >= start}

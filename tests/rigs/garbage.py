@@ -73,14 +73,14 @@ def other_lines(rng: random.Random, data: bytes) -> bytes:
     """Lines go, come twice, change places, end otherwise."""
     lines = data.split(b"\n")
     for _ in range(rng.randint(1, 3)):
-        place = rng.randrange(len(lines))
+        position = rng.randrange(len(lines))
         change = rng.randrange(4)
         if change == 0:
-            lines.insert(place, rng.choice(WORDS).encode())
+            lines.insert(position, rng.choice(WORDS).encode())
         elif change == 1:
-            lines.insert(place, rng.choice(lines))
+            lines.insert(position, rng.choice(lines))
         elif change == 2 and len(lines) > 1:
-            del lines[place]
+            del lines[position]
         else:
             rng.shuffle(lines)
     return rng.choice((b"\n", b"\n", b"\n", b"\r\n", b"\r", b"\0", b" ")).join(lines)

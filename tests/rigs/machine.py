@@ -1,6 +1,6 @@
 """A machine with one broker's logs: it is worked with, stops at any step of its disk, and is started again.
 
-Two ends: a kill (the page cache survives) and a power cut (see `kafkalite.testing.shadow`). After each the judge
+Two ends: a kill (the page cache survives) and a power cut (see `kafkalite.testing.power_loss`). After each the judge
 compares what is found with the model, and the machine goes on.
 """
 
@@ -9,20 +9,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Outcome
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS, read_offsets
-from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
-from kafkalite.storage.closing import MANY_FILES
-from kafkalite.storage.directories import Identity
-from kafkalite.storage.log import Log
+from kafkalite.storage.compaction.cleaner import CleanerConfig, LogCleaner
+from kafkalite.storage.dirs.log_directory import Identity
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log_closing import MANY_FILES
 from kafkalite.storage.manager import LogManager
-from kafkalite.storage.verify import verify_directory, verify_log
-from kafkalite.testing.clock import START_WALL_MS, InlineOffload, SeededRandom, VirtualClock
-from kafkalite.testing.disk import Crash, FaultyDisk
+from kafkalite.storage.verify.verify import verify_directory, verify_log
+from kafkalite.testing.faulty_disk import Crash, FaultyDisk
+from kafkalite.testing.virtual_clock import START_WALL_MS, InlineOffload, SeededRandom, VirtualClock
 from tests.rigs.compacted import CompactedModel, batch_of
-from tests.rigs.model import PartitionModel, Placed
+from tests.rigs.model import PartitionModel, StoredBatch
 from tests.unit.storage.damage import batch, made
 
 US = Identity("a2Fma2FsaXRlLXRlc3RzMQ", 1)
@@ -96,7 +96,7 @@ class Machine:
         """End cleanly and start again."""
         self.shutdown()
         said = verify_directory(Disk(), str(self.root), compacted=self.compacted)
-        assert [str(each) for each in said if each.path not in self.loaded[0].refused] == []
+        assert [str(each) for each in said if each.path not in self.loaded[0].rejected] == []
         self.boot()
         self.leave_unknown_alone()
 
@@ -138,17 +138,17 @@ class Machine:
 
     def write(self, counts: list[int], partition: int = 0) -> None:
         model, log = self.model(partition), self.log(partition)
-        made, placed = [], []
+        made, stored = [], []
         for count in counts:
             self.number += 1
             made.append(self.batch(model, count))
             base = log.append(made[-1], None, self.epoch)
             assert base == log.next_offset - count, f"{model}: append answers {base}"
             model.sequence += count
-            placed.append(Placed(base, base + count - 1, bytes(made[-1])))
-            model.sends(placed[-1])
+            stored.append(StoredBatch(base, base + count - 1, bytes(made[-1])))
+            model.sends(stored[-1])
         assert log.write() == 0
-        model.writes(placed)
+        model.writes(stored)
         if isinstance(model, CompactedModel):  # some followers are behind
             model.high_watermark = max(model.high_watermark, log.log_end_offset - self.rng.choice([0, 0, 5, 15]))
 
@@ -255,7 +255,7 @@ class Machine:
             log = self.find(model)
             if log is None:
                 self.models.remove(model)
-                assert model.deleted or not model.created, f"{model} is gone; refused: {loaded.refused}"
+                assert model.deleted or not model.created, f"{model} is gone; refused: {loaded.rejected}"
                 continue
             if isinstance(model, CompactedModel):
                 model.clean_until = clean_until.get((model.topic, model.partition), 0)

@@ -11,11 +11,11 @@ import itertools
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkalite._speedups.batches import Batch, batches
-from kafkalite.storage.log import Log
+from kafkalite._speedups.records.batches import Batch, batches
+from kafkalite.storage.log.log import Log
 
 
-class Placed(NamedTuple):
+class StoredBatch(NamedTuple):
     """A batch at its place; `data` are its bytes as in the file."""
 
     base: int
@@ -31,7 +31,7 @@ class PartitionModel:
     partition: int
     topic_id: bytes
     sent: dict[int, set[bytes]] = field(default_factory=dict)
-    written: list[Placed] = field(default_factory=list)
+    written: list[StoredBatch] = field(default_factory=list)
     promised: int = 0
     start: int = 0
     producer_id: int = 7
@@ -47,18 +47,18 @@ class PartitionModel:
 
     # What is done to it.
 
-    def sends(self, placed: Placed) -> None:
-        self.sent.setdefault(placed.base, set()).add(placed.data)
+    def sends(self, stored: StoredBatch) -> None:
+        self.sent.setdefault(stored.base, set()).add(stored.data)
 
-    def writes(self, placed: list[Placed]) -> None:
-        self.written += placed
+    def writes(self, stored: list[StoredBatch]) -> None:
+        self.written += stored
 
     def promises(self, offset: int) -> None:
         self.promised = max(self.promised, offset)
 
     def truncates(self, offset: int) -> None:
         """Said before it is done: from now on nothing from `offset` on is required."""
-        self.written = [placed for placed in self.written if placed.last < offset]
+        self.written = [stored for stored in self.written if stored.last < offset]
         self.promised = min(self.promised, offset)
         self.start = min(self.start, offset)
         self.truncated = True
@@ -69,14 +69,14 @@ class PartitionModel:
 
     # What is found.
 
-    def required(self, *, power_cut: bool) -> list[Placed]:
+    def required(self, *, power_cut: bool) -> list[StoredBatch]:
         """What must be there."""
         if self.deleted:
             return []
         return [
-            placed
-            for placed in self.written
-            if placed.last >= self.start and (not power_cut or placed.last < self.promised)
+            stored
+            for stored in self.written
+            if stored.last >= self.start and (not power_cut or stored.last < self.promised)
         ]
 
     def judge(self, log: Log, *, power_cut: bool) -> None:
@@ -91,20 +91,20 @@ class PartitionModel:
             assert segment.max_timestamp == newest, f"{self}: segment {segment.base_offset} lies about its time"
         self._producers(log, found)
 
-    def _all_required(self, log: Log, found: list[Placed], required: list[Placed]) -> None:
-        missing = [placed for placed in required if placed not in found]
-        assert not missing, f"{self}: lost {[placed[:2] for placed in missing]}"
+    def _all_required(self, log: Log, found: list[StoredBatch], required: list[StoredBatch]) -> None:
+        missing = [stored for stored in required if stored not in found]
+        assert not missing, f"{self}: lost {[stored[:2] for stored in missing]}"
 
-    def _only_what_was_sent(self, found: list[Placed]) -> None:
-        for placed in found:
-            Batch(placed.data).check_crc()
-            allowed = self.sent.get(placed.base, set())
-            assert placed.data in allowed, f"{self}: the batch at {placed.base} was never sent"
+    def _only_what_was_sent(self, found: list[StoredBatch]) -> None:
+        for stored in found:
+            Batch(stored.data).check_crc()
+            allowed = self.sent.get(stored.base, set())
+            assert stored.data in allowed, f"{self}: the batch at {stored.base} was never sent"
 
     def _may_be_missing(self, offset: int) -> bool:
         return False
 
-    def _in_order(self, log: Log, found: list[Placed]) -> None:
+    def _in_order(self, log: Log, found: list[StoredBatch]) -> None:
         for before, after in itertools.pairwise(found):
             gap = after.base - before.last - 1
             ordered = gap == 0 or (gap > 0 and self._may_be_missing(after.base - 1))
@@ -112,14 +112,14 @@ class PartitionModel:
         if found:
             assert log.log_end_offset == found[-1].last + 1, f"{self}: ends at {log.log_end_offset}"
 
-    def _producers(self, log: Log, found: list[Placed]) -> None:
+    def _producers(self, log: Log, found: list[StoredBatch]) -> None:
         """The last batch sent again is a duplicate and keeps its offset."""
         last = self._last_sent(found) if found and not self.truncated else None
         if last is not None and Batch(last.data).producer_id >= 0:
             offset = log.append(bytearray(last.data), None, log.epochs.latest)
             assert (offset, log.pending_bytes) == (last.base, 0), f"{self}: the duplicate of {last.base} got {offset}"
 
-    def _last_sent(self, found: list[Placed]) -> Placed | None:
+    def _last_sent(self, found: list[StoredBatch]) -> StoredBatch | None:
         return found[-1]
 
     def goes_on_from(self, log: Log) -> None:
@@ -138,13 +138,13 @@ class PartitionModel:
         return f"{self.topic}-{self.partition} (promised {self.promised}, start {self.start})"
 
 
-def read_all(log: Log) -> list[Placed]:
+def read_all(log: Log) -> list[StoredBatch]:
     """Every batch of a log, from its first segment on."""
-    found: list[Placed] = []
+    found: list[StoredBatch] = []
     for segment in log.segments:
         data = segment.opened.pread(segment.size, 0)
         found += [
-            Placed(each.base_offset, each.last_offset, data[each.position : each.position + each.size])
+            StoredBatch(each.base_offset, each.last_offset, data[each.position : each.position + each.size])
             for each in batches(data)
         ]
     return found

@@ -42,7 +42,7 @@ class Bug:
 BUGS = (
     Bug(
         "deletion before readers end",
-        "kafkalite/storage/segment.py",
+        "kafkalite/storage/log/segment.py",
         "        self.file = self.offset_index = self.time_index = None\n",
         "        if self.file is not None:\n            self.file.close()\n"
         "        self.file = self.offset_index = self.time_index = None\n",
@@ -59,7 +59,7 @@ BUGS = (
     ),
     Bug(
         "skip directory fsync of a new partition",
-        "kafkalite/storage/making.py",
+        "kafkalite/storage/log_creation.py",
         "[*(new.directory(path) for new in made), path]",
         "[new.directory(path) for new in made]",
         f"{CRASHES}[delete_topic-power]",
@@ -67,7 +67,7 @@ BUGS = (
     ),
     Bug(
         "recovery point ahead of fsync",
-        "kafkalite/storage/plans.py",
+        "kafkalite/storage/log/flush_plan.py",
         "offset = log.log_end_offset if active else log.active.base_offset",
         "offset = log.log_end_offset",
         f"{CRASHES}[checkpoint-power]",
@@ -75,7 +75,7 @@ BUGS = (
     ),
     Bug(
         "index off by one",
-        "kafkalite/storage/segment.py",
+        "kafkalite/storage/log/segment.py",
         "self.indexes[1].append(self.max_timestamp, self.max_timestamp_offset)",
         "self.indexes[1].append(self.max_timestamp, self.max_timestamp_offset + 1)",
         f"{CRASHES}[roll-kill]",
@@ -83,25 +83,25 @@ BUGS = (
     ),
     Bug(
         "no CRC check on recovery",
-        "kafkalite/_speedups/logscan.pyx",
+        "kafkalite/_speedups/storage/recovery_scan.pyx",
         "        if crc32c(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT) != header.crc:\n            return SCAN_BAD\n",
         "",
         "tests/rigs/test_torn_tail.py::test_the_tail_is_torn_at_every_byte[zero-filled-nothing-synced]",
         "cut at",
-        "logscan",
+        "recovery_scan",
     ),
     Bug(
         "sequence window of four",
-        "kafkalite/_speedups/producers.pxd",
+        "kafkalite/_speedups/storage/producer_state.pxd",
         "BATCHES_KEPT = 5",
         "BATCHES_KEPT = 4",
         "tests/unit/storage/test_producers.py::test_in_order_is_appended_and_repeats_get_their_first_offset",
         "assert",
-        "producers,segment,log,logscan",
+        "producer_state,segment_reader,log_core,recovery_scan",
     ),
     Bug(
         "cleaner drops a live tombstone",
-        "kafkalite/storage/cleaning.py",
+        "kafkalite/storage/compaction/cleaning_jobs.py",
         "Rules(plan.now_ms, plan.config.delete_retention_ms,",
         "Rules(plan.now_ms, 0,",
         "tests/unit/storage/test_cleaner.py::test_a_round_leaves_what_the_oracle_says_and_is_checkpointed",
@@ -109,11 +109,13 @@ BUGS = (
     ),
     Bug(
         "commits are answered before they are appended",
-        "kafkalite/coordinators/shard.py",
-        "            self._append(life, Entry(effects.answers, now.ms), effects.records, now, producer_epoch)\n",
-        "            ready, late = effects.answers, Entry([], now.ms)\n"
+        "kafkalite/coordinators/runtime/context.py",
+        "            self._append("
+        "incarnation, PendingAppend(effects.answers, now.ms), effects.records, now, producer_epoch)\n",
+        "            ready, late = effects.answers, PendingAppend([], now.ms)\n"
         "            soon = self._clock.monotonic() + 0.05\n"
-        "            self._clock.call_at(soon, self._append, life, late, effects.records, now, producer_epoch)\n",
+        "            self._clock.call_at(soon, "
+        "self._append, incarnation, late, effects.records, now, producer_epoch)\n",
         "tests/torture/test_groups_sigkill.py::test_groups_go_on",
         "are those after no beginning of",
     ),

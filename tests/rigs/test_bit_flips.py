@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.batches import Batch, batches
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.records.batches import Batch, batches
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.records import BatchError
 from kafkalite.storage import names
-from kafkalite.storage.log import Log
-from kafkalite.storage.recovery import Place, RecoveryError, recover
-from kafkalite.storage.verify import verify_log
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.recovery.recover_log import PartitionDirectory, RecoveryError, recover
+from kafkalite.storage.verify.verify import verify_log
 from tests.rigs.machine import CONFIG, Machine
-from tests.rigs.model import Placed, read_all
+from tests.rigs.model import StoredBatch, read_all
 from tests.unit.records.clients import kafka_python
 
 BATCH_LENGTH_AT = 8
@@ -40,13 +40,13 @@ class Sample:
     """A directory left cleanly, and what is in it."""
 
     directory: Path
-    placed: list[Placed]
+    stored: list[StoredBatch]
     starts: dict[str, list[tuple[int, int]]]  # of each segment: position and size of its batches
     bases: list[int]
 
     @property
     def end(self) -> int:
-        return self.placed[-1].last + 1
+        return self.stored[-1].last + 1
 
 
 def sample(root: Path, seed: int) -> Sample:
@@ -57,7 +57,7 @@ def sample(root: Path, seed: int) -> Sample:
     while len(log.segments) < 3 or len(log.active.batches()) < 4:
         machine.append()
     starts = {
-        names.file_name(segment.base_offset, names.LOG): [(place[0], place[1]) for place in segment.batches()]
+        names.file_name(segment.base_offset, names.LOG): [(location[0], location[1]) for location in segment.batches()]
         for segment in log.segments
     }
     made = Sample(Path(log.directory), read_all(log), starts, [segment.base_offset for segment in log.segments])
@@ -96,7 +96,7 @@ class Flip:
 
     @property
     def whole(self) -> list[Found]:
-        return [(placed.base, placed.last, placed.data) for placed in self.made.placed]
+        return [(stored.base, stored.last, stored.data) for stored in self.made.stored]
 
     @property
     def others(self) -> list[Found]:
@@ -167,8 +167,8 @@ def whole_batches(regions: object) -> list[Found]:
 def judge_unclean(flipped: Flip) -> None:
     """Nothing was synced: all up to the damaged batch is there, and nothing behind it that is not as it was."""
     flipped.happen()
-    log, _ = recover(Place(Disk(), str(flipped.target), "t0", 0, CONFIG, False, 0))
-    found = [(placed.base, placed.last, placed.data) for placed in read_all(log)]
+    log, _ = recover(PartitionDirectory(Disk(), str(flipped.target), "t0", 0, CONFIG, False, 0))
+    found = [(stored.base, stored.last, stored.data) for stored in read_all(log)]
     if flipped.hurt < 0:
         assert found == flipped.whole
         log.close()
@@ -204,32 +204,32 @@ def judge_clean(flipped: Flip) -> None:
 
 def judge_running(flipped: Flip) -> None:
     """A broker has the log open when the bit flips."""
-    log, _ = recover(Place(Disk(), str(flipped.target), "t0", 0, CONFIG, True, flipped.made.end))
+    log, _ = recover(PartitionDirectory(Disk(), str(flipped.target), "t0", 0, CONFIG, True, flipped.made.end))
     flipped.happen()
-    judge_reading(flipped, log, told=flipped.verified())
+    judge_reading(flipped, log, received=flipped.verified())
 
 
 def judge_start(flipped: Flip, *, clean: bool) -> None:
     flipped.happen()
-    told = flipped.verified()
+    received = flipped.verified()
     sizes = {path.name: path.stat().st_size for path in flipped.target.glob("*.log")}
     try:
-        log, _ = recover(Place(Disk(), str(flipped.target), "t0", 0, CONFIG, clean, flipped.made.end))
+        log, _ = recover(PartitionDirectory(Disk(), str(flipped.target), "t0", 0, CONFIG, clean, flipped.made.end))
     except RecoveryError as error:
         assert flipped.name in str(error) or flipped.hurt >= 0
-        assert told, f"refused, but log verify is content: {error}"
+        assert received, f"refused, but log verify is content: {error}"
         assert {path.name: path.stat().st_size for path in flipped.target.glob("*.log")} == sizes
         return
     assert log.log_end_offset >= flipped.made.end, "offsets would be given a second time"
-    judge_reading(flipped, log, told=told)
+    judge_reading(flipped, log, received=received)
 
 
-def judge_reading(flipped: Flip, log: Log, *, told: bool) -> None:
+def judge_reading(flipped: Flip, log: Log, *, received: bool) -> None:
     found = {offset: read_at(log, offset) for offset in range(flipped.made.end)}
     right = {offset: each for each in flipped.whole for offset in range(each[0], each[1] + 1)}
     if found == right:
         return
-    assert told, "readers meet the damage, and log verify is content"
+    assert received, "readers meet the damage, and log verify is content"
     assert flipped.hurt >= 0, f"{flipped.name} cost records"
     base, last, _ = flipped.whole[flipped.hurt]
     for offset, got in found.items():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage.checkpoints import LOG_STARTS, read_offsets
 from tests.rigs.machine import COMPACTED, Machine
 

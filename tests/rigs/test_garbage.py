@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.batches import batches
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.records.batches import batches
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS
-from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
-from kafkalite.storage.directories import DirectoryError
-from kafkalite.storage.loading import Loaded
-from kafkalite.storage.log import Log
+from kafkalite.storage.compaction.cleaner import CleanerConfig, LogCleaner
+from kafkalite.storage.dirs.log_directory import DirectoryError
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.transaction_index import AbortedTransaction, pack
 from kafkalite.storage.manager import LogManager
-from kafkalite.storage.transactions import AbortedTransaction, pack
-from kafkalite.storage.verify import verify_log
-from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
+from kafkalite.storage.recovery.load_logs import LoadedDirectory
+from kafkalite.storage.verify.verify import verify_log
+from kafkalite.testing.virtual_clock import InlineOffload, SeededRandom, VirtualClock
 from tests.rigs.garbage import garbage
 from tests.rigs.lines import Lines
 from tests.rigs.machine import CONFIG, US, Machine
@@ -64,7 +64,7 @@ def sample(root: Path, seed: int) -> Sample:
     log = machine.log()
     while len(log.segments) < 2 or len(log.active.batches()) < 3:
         machine.append()
-    records, times = [tuple(placed) for placed in read_all(log)], look_ups(log)
+    records, times = [tuple(stored) for stored in read_all(log)], look_ups(log)
     machine.shutdown()
     directory = Path(log.directory)
     aborted = directory / names.file_name(log.segments[0].base_offset, names.TXN_INDEX)
@@ -102,17 +102,21 @@ class Trial:
                     os.link(self.made.directory / each, directory / each)
         self.base_hurt = self.rng.choice(BASE_FILES) if hurt_base else ""
         lines = "".join(f"{TOPIC} {number} {{}}\n" for number in range(self.partitions))
-        points = {"recovery-point-offset-checkpoint": self.end, "log-start-offset-checkpoint": 0, CLEANER_OFFSETS: 0}
+        checkpoint_offsets = {
+            "recovery-point-offset-checkpoint": self.end,
+            "log-start-offset-checkpoint": 0,
+            CLEANER_OFFSETS: 0,
+        }
         for name, data in self.made.base.items():
-            if name in points:
-                data = f"0\n{self.partitions}\n{lines.format(*[points[name]] * self.partitions)}".encode()
+            if name in checkpoint_offsets:
+                data = f"0\n{self.partitions}\n{lines.format(*[checkpoint_offsets[name]] * self.partitions)}".encode()
             (self.root / name).write_bytes(garbage(self.rng, data, text=True) if name == self.base_hurt else data)
 
     @property
     def end(self) -> int:
         return self.made.records[-1][1] + 1
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedDirectory:
         clock = VirtualClock()
         self.manager = LogManager(Disk(), [str(self.root)], clock, InlineOffload(), SeededRandom(1))
         self.manager.lock()
@@ -126,18 +130,18 @@ class Trial:
         assert loaded.error is None, loaded.error
         return loaded
 
-    def judge(self, loaded: Loaded, said: Sequence[str]) -> None:
+    def judge(self, loaded: LoadedDirectory, said: Sequence[str]) -> None:
         for number, name in self.hurt.items():
             log = self.manager.find(TOPIC, number)
             if log is None:
                 path = str(self.root / names.directory_name(TOPIC, number) / name)
-                reasons = [*said, *loaded.refused.values()]  # the broker logs those that belong to a topic
+                reasons = [*said, *loaded.rejected.values()]  # the broker logs those that belong to a topic
                 assert any(path in line for line in reasons), f"{name} is refused, and no line names it: {reasons}"
             else:
                 assert self.read(log) == self.made.records, f"garbage as {name} loses records"
                 # The highest time of a closed segment is believed at a clean start; `log verify` finds a lie there.
-                told = look_ups(log) == self.made.times or self.verified(number, name)
-                assert told, f"garbage as {name} hides times"
+                received = look_ups(log) == self.made.times or self.verified(number, name)
+                assert received, f"garbage as {name} hides times"
 
     def finish(self) -> None:
         """Give back files and space."""
@@ -205,7 +209,7 @@ def judge_base(trial: "Trial", lines: Lines) -> None:
         return
     log = trial.manager.find(TOPIC, 0)
     if log is None:
-        assert any(path in line for line in loaded.refused.values()), f"{trial.base_hurt}: {loaded.refused}"
+        assert any(path in line for line in loaded.rejected.values()), f"{trial.base_hurt}: {loaded.rejected}"
         return
     start = 0
     if trial.base_hurt == "log-start-offset-checkpoint":

@@ -79,7 +79,7 @@ async def history(data: Path, chance: random.Random) -> list[dict[str, bytes]]:
 
 async def compact(client: Client, incarnation: int) -> None:
     """Write the same key into several segments, and wait until the cleaner has removed the older records."""
-    compaction, logger = Compaction(), logging.getLogger("kafkalite.storage.cleaner")
+    compaction, logger = Compaction(), logging.getLogger("kafkalite.storage.compaction.cleaner")
     level = logger.level
     logger.addHandler(compaction)
     logger.setLevel(logging.INFO)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.file import Disk
-from kafkalite.storage.log import Log
-from kafkalite.storage.recovery import Place, recover
-from kafkalite.storage.verify import verify_log
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
+from kafkalite.storage.verify.verify import verify_log
 from tests.kit.logs import new_log
 from tests.rigs.machine import CONFIG
-from tests.rigs.model import Placed, read_all
+from tests.rigs.model import StoredBatch, read_all
 from tests.unit.storage.damage import batch, last_log
 
 pytestmark = pytest.mark.torture
@@ -31,7 +31,7 @@ class Sample:
 
     directory: Path
     content: bytes
-    tail: list[Placed]
+    tail: list[StoredBatch]
     positions: list[int]
     states: list[tuple[object, ...]]
 
@@ -64,15 +64,17 @@ def sample(directory: Path, rng: random.Random, window: int) -> Sample:
         assert log.write() == 0
         states.append(state(log, window))
         number += 1
-    places = log.active.batches()[-TORN:]
+    locations = log.active.batches()[-TORN:]
     content = last_log(directory).read_bytes()
-    return Sample(directory, content, read_all(log)[-TORN:], [*(place[0] for place in places), len(content)], states)
+    return Sample(
+        directory, content, read_all(log)[-TORN:], [*(location[0] for location in locations), len(content)], states
+    )
 
 
 def recovered(made: Sample, target: Path, content: bytes, recovery_point: int) -> Log:
     shutil.copytree(made.directory, target)
     (target / last_log(made.directory).name).write_bytes(content)
-    log, _ = recover(Place(Disk(), str(target), "t", 0, CONFIG, False, recovery_point))
+    log, _ = recover(PartitionDirectory(Disk(), str(target), "t", 0, CONFIG, False, recovery_point))
     return log
 
 

@@ -4,6 +4,7 @@ Nothing that was in the directory is changed by the attempt, so that the right b
 """
 
 import asyncio
+import re
 import socket
 import struct
 import subprocess
@@ -16,11 +17,12 @@ import pytest
 from kafkalite.coordination.journal import FORMAT_VERSION as JOURNAL_FORMAT
 from kafkalite.coordination.journal import HEADER, MAGIC
 from kafkalite.server.broker import JOURNAL, Broker, StartError
-from kafkalite.storage.directories import FORMAT, FORMAT_VERSION
+from kafkalite.storage.dirs.log_directory import FORMAT, FORMAT_VERSION
 from tests.kit.brokers import Kafkalite
 
 TIMEOUT_S = 120
 FOREIGN_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
+NEXT_STEP = re.compile(r"restore it from a backup|choose another|the version of kafkalite that wrote it")
 
 Spoil = Callable[[Path], Path]  # makes the data directory bad; answers the path that the line must name
 
@@ -67,7 +69,7 @@ def a_dangling_link(path: Path) -> Path:
     return path
 
 
-def no_place_to_write(_path: Path) -> Path:
+def no_writable_directory(_path: Path) -> Path:
     return Path("/proc/kafkalite")  # nobody can make a directory here, root neither
 
 
@@ -79,7 +81,9 @@ def a_name_too_long(path: Path) -> Path:
     return path / ("d" * 300)
 
 
-@pytest.mark.parametrize("make", [a_file, below_a_file, a_dangling_link, no_place_to_write, read_only, a_name_too_long])
+@pytest.mark.parametrize(
+    "make", [a_file, below_a_file, a_dangling_link, no_writable_directory, read_only, a_name_too_long]
+)
 def test_a_directory_that_cannot_be_made(tmp_path: Path, make: Spoil) -> None:
     path = make(tmp_path / "data")
     assert str(path) in refused(path)
@@ -180,7 +184,8 @@ def test_what_is_wrong_in_a_directory_is_one_line_and_is_left_alone(used: Path, 
     path = spoil(used)
     before = contents(used)
     arguments = ("--set", "broker.id=1") if spoil is foreign_broker else ()
-    assert str(path) in refused(used, *arguments)
+    said = refused(used, *arguments)
+    assert str(path) in said and NEXT_STEP.search(said), said
     assert contents(used) == before
 
 

@@ -29,6 +29,7 @@ LEFT_OUT = {"make test", "make bench", "make compare", "make torture"}
 SERVES = re.compile(r"^(?:make run|kafkalite serve)\b(?!.*--help)")
 READY = "kafkalite ready on"
 TIMEOUT_S = 120
+OUTSIDE = "is outside the log of"  # what `group rewind` and `group reset` report of an offset that does not exist
 
 _BLOCK = re.compile(r"^( *)```(sh|python)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
@@ -142,6 +143,7 @@ class Shell:
             script, cwd=self.scratch, env=self.environ, capture_output=True, text=True, timeout=TIMEOUT_S
         )
         assert done.returncode == 0, f"{line}\nended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        assert OUTSIDE not in done.stderr, f"{line}\nmoves a group to another offset:\n{done.stderr}"
 
     def _serve(self, line: str) -> None:
         script = ["bash", "-c", f"exec {line.rstrip('& ')}"]

@@ -34,7 +34,7 @@ SOURCES = {
         Source("requests-c1", "cpu_us"),
     ],
     "the same, 10 connections": [Source("requests-c10", "requests_per_s"), Source("requests-c10", "cpu_us")],
-    "each acknowledgement after a sync, 10 connections: per second": [Source("synced-c10", "acks_per_s")],
+    "each acknowledgement after an fsync, 10 connections: per second": [Source("synced-c10", "acks_per_s")],
     "memory at rest / after 10 M records: MB": [Source("memory", "idle_mb"), Source("memory", "after_mb")],
     "memory per idle connection: KiB": [Source("connections", "kib_per_connection")],
     "start of the process until it answers: ms": [Source("start", "start_ms")],
@@ -48,7 +48,7 @@ SOURCES = {
         Source("rebalance-classic", "cpu_ms"),
         Source("rebalance-consumer", "cpu_ms"),
     ],
-    "5,000 members that only stay, a heartbeat every 3 s, classic / KIP-848: % of one core": [
+    "5,000 idle members, a heartbeat every 3 s, classic / KIP-848: % of one core": [
         Source("idle-classic", "core_percent"),
         Source("idle-consumer", "core_percent"),
     ],

@@ -1,6 +1,6 @@
 """Who may import whom: the rooms of the package, and the readers that hold them to it.
 
-Imports go downwards only. An entry is a room or a part of it (`protocol.stored`, `_speedups.file`). A room that is not
+Imports go downwards only. An entry is a room or a part of it (`protocol.stored`, `_speedups.net`). A room that is not
 in the table does not exist: adding one means adding a row here.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.tidy.imports import imports
 
 # Open to all rooms but those of CLOSED; among themselves in this order.
-OPEN = ("_version", "errors", "model", "metrics", "clock", "slicing", "collection", "config")
+OPEN = ("_version", "errors", "model", "metrics", "callbacks", "clock", "slicing", "gc_pause", "config")
 CLOSED = {"state": ("errors", "model"), "_speedups": ("errors",)}
 
 ALLOWED: dict[str, tuple[str, ...]] = {
@@ -20,9 +20,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "net": ("_speedups", "protocol"),
     "storage": ("_speedups", "records", "protocol.stored"),
     "state": (),
-    "coordination": ("_speedups.file",),
+    "coordination": ("_speedups.storage.file",),
     "cluster": ("_speedups", "records", "protocol", "net", "storage", "state", "coordination"),
-    "coordinators": ("records", "protocol", "state", "cluster"),
+    "coordinators": ("_speedups", "records", "protocol", "state", "cluster"),
     "server": (
         *("_speedups", "records", "protocol", "net", "storage", "state"),
         *("coordination", "cluster", "coordinators"),
@@ -43,7 +43,7 @@ FORBIDDEN_LIBRARIES = {
 # A library that only these modules may name, so that everything else works without it.
 CONFINED_LIBRARIES = {
     "aiozk": ("coordination.zookeeper",),
-    "uvloop": ("server", "testing", "cli", "clock", "_speedups.connection"),
+    "uvloop": ("server", "testing", "cli", "clock", "_speedups.net.epoll"),
 }
 # The package itself names the broker for `kafkalite.Broker`; `python -m kafkalite` is the command.
 ROOT_MODULES = {"kafkalite": ("_version", "server"), "kafkalite.__main__": ("cli",)}
@@ -67,17 +67,17 @@ def _module(path: Path, base: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _place(module: str) -> str:
+def _layer_name(module: str) -> str:
     """A module's name as the table has it: without `kafkalite.`, which all rooms of the broker share."""
     return module.removeprefix("kafkalite.")
 
 
-def _within(place: str, entries: tuple[str, ...] | set[str]) -> bool:
-    return any(place == entry or place.startswith(entry + ".") for entry in entries)
+def _within(layer_name: str, entries: tuple[str, ...] | set[str]) -> bool:
+    return any(layer_name == entry or layer_name.startswith(entry + ".") for entry in entries)
 
 
 def _of_file(path: Path, module: str) -> Iterator[str]:
-    room = _place(module).split(".")[0]
+    room = _layer_name(module).split(".")[0]
     for line, name in imports(path, module):
         if name.startswith("include:"):
             yield f"{line}: includes {name[8:]}: use cimport"
@@ -90,21 +90,21 @@ def _judge(module: str, room: str, name: str) -> str | None:
     if top == "tests":
         return f"{module} imports the tests ({name})"
     if top in PACKAGES:
-        return _judge_own(module, room, _place(name))
+        return _judge_own(module, room, _layer_name(name))
     if top in FORBIDDEN_LIBRARIES.get(room, ()):
         return f"{room} may not import {top}"
-    if top in CONFINED_LIBRARIES and not _within(_place(module), CONFINED_LIBRARIES[top]):
+    if top in CONFINED_LIBRARIES and not _within(_layer_name(module), CONFINED_LIBRARIES[top]):
         return f"{top} is for {', '.join(CONFINED_LIBRARIES[top])} only"
     return None
 
 
-def _judge_own(module: str, room: str, place: str) -> str | None:
-    if module not in ROOT_MODULES and place.split(".")[0] == room:
+def _judge_own(module: str, room: str, layer_name: str) -> str | None:
+    if module not in ROOT_MODULES and layer_name.split(".")[0] == room:
         return None
     allowed = _allowed(module, room)
     if allowed is None:
         return f"room {room} is not in the table"
-    return None if _within(place, allowed) else f"{room} may not import {place}"
+    return None if _within(layer_name, allowed) else f"{room} may not import {layer_name}"
 
 
 def _allowed(module: str, room: str) -> tuple[str, ...] | None:
@@ -112,7 +112,7 @@ def _allowed(module: str, room: str) -> tuple[str, ...] | None:
         return ROOT_MODULES[module]
     if room in OPEN:
         return OPEN[: OPEN.index(room)]
-    part = next((entry for entry in ALLOWED if "." in entry and _within(_place(module), (entry,))), room)
+    part = next((entry for entry in ALLOWED if "." in entry and _within(_layer_name(module), (entry,))), room)
     if part not in ALLOWED:
         return None
     return (*ALLOWED[part], *CLOSED.get(room, OPEN))

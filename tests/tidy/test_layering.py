@@ -77,7 +77,7 @@ def test_a_planted_violation_is_caught(planted, path: str, text: str, said: str)
     [
         ("kafkalite/storage/log.py", "from kafkalite.protocol.stored import x\nfrom . import segment\nimport os"),
         ("kafkalite/state/isr.py", "from kafkalite.errors import KafkaErrorCode\nfrom kafkalite import model"),
-        ("kafkalite/coordination/zookeeper.py", "import aiozk\nfrom kafkalite._speedups.file import Disk"),
+        ("kafkalite/coordination/zookeeper.py", "import aiozk\nfrom kafkalite._speedups.storage.file import Disk"),
         ("kafkalite/_speedups/log.pyx", "from libc.string cimport memcpy\nfrom kafkalite._speedups.wire cimport take"),
         ("kafkalite/__init__.py", "from kafkalite.server.broker import Broker"),
         ("sdk/kafkalite_sdk/zk/consumer.py", "import kafkalite.coordination.tree"),

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 STATE = Path(__file__).parents[2] / "kafkalite" / "state"
-SIGNPOST = re.compile(r"`([a-z_]+)(?:\.([A-Za-z_.]+))?`")
+SIGNPOST = re.compile(r"`([a-z_/]*[a-z_])(?:\.([A-Za-z_.]+))?`")
 
 
 def leads_nowhere(page: str) -> list[str]:
@@ -24,7 +24,9 @@ def test_every_signpost_leads_somewhere() -> None:
 
 
 def test_one_that_leads_nowhere_is_seen() -> None:
-    assert leads_nowhere("`classic_joins` `classic_joyns` `classic_members.refusal` `classic_members.refuse`") == [
+    assert leads_nowhere(
+        "`groups/classic/join` `classic_joyns` `groups/classic/members.validate_member` `groups/classic/members.refuse`"
+    ) == [
         "classic_joyns",
-        "classic_members.refuse",
+        "groups/classic/members.refuse",
     ]

@@ -25,7 +25,7 @@ TEXT_SUFFIXES = CODE_SUFFIXES | {
     ".yaml",
     ".json",
 }
-TEXT_PLACES = (*CODE_FOLDERS, "docs", ".ci", "Makefile", "README.md", "CHANGELOG.md", "pyproject.toml", "setup.py")
+TEXT_PATHS = (*CODE_FOLDERS, "docs", ".ci", "Makefile", "README.md", "CHANGELOG.md", "pyproject.toml", "setup.py")
 
 # Put together from halves, so that this file passes its own test.
 _LEFTOVER = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
@@ -47,10 +47,10 @@ def code_files(root: Path) -> list[Path]:
     return [path for path in text_files(root, CODE_FOLDERS) if path.suffix in CODE_SUFFIXES]
 
 
-def text_files(root: Path, places: tuple[str, ...] = TEXT_PLACES) -> list[Path]:
+def text_files(root: Path, roots: tuple[str, ...] = TEXT_PATHS) -> list[Path]:
     found = []
-    for place in places:
-        below = [root / place] if (root / place).is_file() else sorted((root / place).rglob("*"))
+    for start in roots:
+        below = [root / start] if (root / start).is_file() else sorted((root / start).rglob("*"))
         found += [path for path in below if path.is_file() and _is_text(path)]
     return found
 

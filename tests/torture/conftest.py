@@ -10,18 +10,19 @@ import pytest
 from tests.fix_torture import is_long
 from tests.kit import jvm, rig
 
-KILLS_PER_LIFE = 5
-KILLS_PER_GROUP_LIFE = 15  # of --kills: such a life has fewer, and takes its time
+KILLS_PER_SERIES = 5
+KILLS_PER_GROUP_SERIES = 15  # of --kills: such a life has fewer, and takes its time
 SEED = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**32))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`life`, `group_life`: the number of a directory's life, with some kills; `cut`, `fault`: the number of each."""
-    if "life" in metafunc.fixturenames:
-        lives = -(-metafunc.config.getoption("kills") // KILLS_PER_LIFE)
-        metafunc.parametrize("life", range(lives))
-    if "group_life" in metafunc.fixturenames:
-        metafunc.parametrize("group_life", range(-(-metafunc.config.getoption("kills") // KILLS_PER_GROUP_LIFE)))
+    """`series`, `group_series`: the number of a directory's life, with some kills; `cut`, `fault`: the number of
+    each."""
+    if "series" in metafunc.fixturenames:
+        series_count = -(-metafunc.config.getoption("kills") // KILLS_PER_SERIES)
+        metafunc.parametrize("series", range(series_count))
+    if "group_series" in metafunc.fixturenames:
+        metafunc.parametrize("group_series", range(-(-metafunc.config.getoption("kills") // KILLS_PER_GROUP_SERIES)))
     if "cut" in metafunc.fixturenames:
         metafunc.parametrize("cut", range(metafunc.config.getoption("cuts")))
     if "how" in metafunc.fixturenames:

@@ -66,7 +66,7 @@ class Filling:
             goal = self.refusals + REFUSALS
             while self.refusals < goal:
                 assert not any(load.done() for load in loads), "the broker hung up"
-                await self.senders[0].settled()
+                await self.senders[0].all_answered()
         finally:
             for each in (*self.senders, self.silent):
                 each.stop()

@@ -49,7 +49,8 @@ async def test_what_is_sent_again_is_counted_and_kept_once(random: Random, tmp_p
                         proxy.answered.clear()
             finally:
                 await asyncio.to_thread(sender.finish)
-            assert duplicates(broker) == proxy.answered_again >= CUTS
+            # a request behind the one that was cut off may have been appended, too
+            assert CUTS <= proxy.answered_again <= duplicates(broker) <= proxy.answered_again + proxy.unanswered
             assert proxy.wrong == []
             for reader in READERS:
                 await asyncio.to_thread(reader, reader.__name__, broker.address, partitions, sender.history)

@@ -243,7 +243,7 @@ async def test_hostile_clients_beside_others(
         assert peak <= bound, f"{peak / MIB:.0f} MiB resident at most, allowed are {bound / MIB:.0f}"
         await asyncio.to_thread(rig.assert_given_back)
         for reader in READERS:
-            places = [(topic, 0) for topic in TOPICS]
-            await asyncio.to_thread(reader, reader.__name__, rig.broker.address, places, rig.history)
+            topic_partitions = [(topic, 0) for topic in TOPICS]
+            await asyncio.to_thread(reader, reader.__name__, rig.broker.address, topic_partitions, rig.history)
             assert_kept(check(rig.history, reader.__name__))
         assert await asyncio.to_thread(rig.broker.stop) == rig.broker.clean_exit

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage.checkpoints import read_topic_id
 from tests.compat.clients.confluent import create_topics
 from tests.kit import jvm
@@ -62,8 +62,8 @@ class Files:
             sender.finish()
 
     async def produced_by_us(self, topic: str, first: int) -> None:
-        places = [place for place in ALL if place[0] == topic]
-        sender = Sender("ours", self.histories[topic], itertools.count(first), self.random, places)
+        topic_partitions = [topic_partition for topic_partition in ALL if topic_partition[0] == topic]
+        sender = Sender("ours", self.histories[topic], itertools.count(first), self.random, topic_partitions)
         await sender.run(self.kafkalite.address, requests=RECORDS)
         assert sender.acks == RECORDS
 
@@ -72,7 +72,12 @@ class Files:
         for reader in READERS:
             for topic, history in self.histories.items():
                 reading = f"{name} by {reader.__name__}"
-                reader(reading, broker.address, [place for place in ALL if place[0] == topic], history)
+                reader(
+                    reading,
+                    broker.address,
+                    [topic_partition for topic_partition in ALL if topic_partition[0] == topic],
+                    history,
+                )
                 assert_kept(check(history, reading))
 
     def begin(self) -> None:

@@ -1,8 +1,8 @@
 """kill -9 under groups, while members commit, rebalance and are rewound: nothing acknowledged is lost, members go on.
 
-Parties of raw members (tests/kit/parties.py) know to the request what may be there, and what each member must hear.
-Beside them librdkafka's consumers of each kind read and commit: those that are neither rewound nor joined by another
-one keep their member ids, and nothing is assigned anew.
+Parties of raw members (tests/kit/simulated_group.py) know to the request what may be there, and what each member must
+hear. Beside them librdkafka's consumers of each kind read and commit: those that are neither rewound nor joined by
+another one keep their member ids, and nothing is assigned anew.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import pytest
 
 from kafkalite.errors import KafkaConnectionError
 from kafkalite.net.peer import Peer
-from tests.compat.clients.members import Crowd, Place
-from tests.compat.group_kit import EACH, places, write
+from tests.compat.clients.members import Crowd, TopicPartition
+from tests.compat.group_kit import EACH, partitions_of, write
 from tests.kit.brokers import Kafkalite
-from tests.kit.classic_party import ClassicParty
-from tests.kit.consumer_party import ConsumerParty
+from tests.kit.classic_group import SimulatedClassicGroup
+from tests.kit.consumer_group import SimulatedConsumerGroup
 from tests.kit.group_readers import KINDS, Readers
 from tests.kit.members import rewind
-from tests.kit.parties import DEPTH, Loners, Party
-from tests.kit.registered_party import RegisteredParty
+from tests.kit.registered_group import SimulatedRegisteredGroup
 from tests.kit.rig import assert_files_are_good, create_topic, ended
+from tests.kit.simulated_group import DEPTH, Loners, SimulatedGroup
 
 pytestmark = [
     pytest.mark.torture,
@@ -45,10 +45,10 @@ RAW, READ, PARTITIONS = "raw", "read", 4
 ACKS_MIN = 300
 PROGRESS_S = 120.0
 T = TypeVar("T")
-Streams = dict[Party, asyncio.Task[None]]
+Streams = dict[SimulatedGroup, asyncio.Task[None]]
 
 
-class Life:
+class KillSeries:
     """A broker, its groups, and what they know. `progress`: something was answered."""
 
     def __init__(self, random: Random, crowd: Crowd, broker: Kafkalite) -> None:
@@ -56,13 +56,13 @@ class Life:
         self.broker = broker
         self.crowd = crowd
         self.progress = asyncio.Event()
-        self.parties: list[Party] = [
+        self.simulated_groups: list[SimulatedGroup] = [
             kind(f"{kind.__name__} {number}", RAW, PARTITIONS, Random(random.random()))
-            for kind in (Loners, ClassicParty, ConsumerParty, RegisteredParty)
+            for kind in (Loners, SimulatedClassicGroup, SimulatedConsumerGroup, SimulatedRegisteredGroup)
             for number in range(2)
         ]
-        for party in self.parties:
-            party.answered = self.progress
+        for simulated_group in self.simulated_groups:
+            simulated_group.answered = self.progress
         self.readers: list[Readers] = []
         self.written = 0
         self.rewinds_kept = 0
@@ -79,52 +79,54 @@ class Life:
         await create_topic(address, READ, PARTITIONS)
         # A rewind stays within the log: there is a record for each.
         await asyncio.to_thread(write, address, RAW, 0, PARTITIONS)
-        self.readers = [Readers(self.crowd, kind, places(READ, PARTITIONS)) for kind in KINDS]
-        for party in self.parties:
-            await party.connect(address)
-            await party.form()
+        self.readers = [Readers(self.crowd, kind, partitions_of(READ, PARTITIONS)) for kind in KINDS]
+        for simulated_group in self.simulated_groups:
+            await simulated_group.connect(address)
+            await simulated_group.form()
         await self.write()
-        await self.every(lambda each: each.settle(self.ends()))
+        await self.every(lambda each: each.resolve(self.ends()))
 
     async def write(self) -> None:
         """More for the readers."""
         await asyncio.to_thread(write, self.broker.address, READ, self.written, PARTITIONS)
         self.written += EACH
 
-    def ends(self) -> dict[Place, int]:
-        return dict.fromkeys(places(READ, PARTITIONS), self.written)
+    def ends(self) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions_of(READ, PARTITIONS), self.written)
 
     @property
     def acks(self) -> int:
-        return sum(party.ledger.acks for party in self.parties)
+        return sum(simulated_group.ledger.acks for simulated_group in self.simulated_groups)
 
     async def every(self, work: Callable[[Readers], T]) -> list[T]:
         """The same of all readers, in threads; one after the other, as most of it is waiting."""
         return [await asyncio.to_thread(work, each) for each in self.readers]
 
-    async def round(self, moment: str) -> None:
+    async def step(self, moment: str) -> None:
         """All commit, the broker is killed at this moment, and comes back; everybody hears what they must."""
         before = self.acks
         await self.write()
         await self.every(Readers.note)
-        streams = {party: asyncio.create_task(party.stream()) for party in self.parties}
+        streams = {
+            simulated_group: asyncio.create_task(simulated_group.stream()) for simulated_group in self.simulated_groups
+        }
         try:
             await self.until(before + ACKS_MIN + self.random.randint(0, ACKS_MIN))
             await getattr(self, f"during_{moment}")(streams)
             await asyncio.to_thread(self.broker.kill)
         finally:
-            for party in self.parties:
-                party.stop()
+            for simulated_group in self.simulated_groups:
+                simulated_group.stop()
             await asyncio.gather(*streams.values())
         assert self.acks - before >= ACKS_MIN
         await self.every(Readers.note_promises)
         await asyncio.to_thread(self.broker.start)
-        for party in self.parties:
-            self.rewinds_kept += await party.resume(self.broker.address)
+        for simulated_group in self.simulated_groups:
+            self.rewinds_kept += await simulated_group.resume(self.broker.address)
         await self.finish_rewind()
         await self.every(Readers.judge)
         await self.write()
-        self.undisturbed += sum(await self.every(lambda each: each.end_round(self.ends())))
+        self.undisturbed += sum(await self.every(lambda each: each.end_step(self.ends())))
 
     async def until(self, acks: int) -> None:
         """Until so many commits and rewinds are acknowledged in all."""
@@ -144,9 +146,9 @@ class Life:
         self.rewound = self.random.choice(self.readers)
         self.rewound.expect_rewind()
         work: list[Coroutine[Any, Any, None]] = [self.rewind_readers()]
-        for party in self.parties:
-            count = self.random.randint(min(1, len(party.members)), len(party.members))
-            work.append(party.rewind(self.random.sample(party.members, count)))
+        for simulated_group in self.simulated_groups:
+            count = self.random.randint(min(1, len(simulated_group.members)), len(simulated_group.members))
+            work.append(simulated_group.rewind(self.random.sample(simulated_group.members, count)))
         self.open = [asyncio.create_task(each) for each in work]
         await self.until(self.acks + self.random.randint(1, 4 * DEPTH))
 
@@ -169,51 +171,55 @@ class Life:
     async def during_rebalance(self, streams: Streams) -> None:
         """Somebody joins every group that has members; none of the parties' rebalances is over."""
         self.random.choice(self.readers).expect_guest()
-        for party in self.parties:
-            if party.members:
-                party.stop()
-                await streams[party]
-                await party.begin_rebalance(self.random.choice(PHASES))
+        for simulated_group in self.simulated_groups:
+            if simulated_group.members:
+                simulated_group.stop()
+                await streams[simulated_group]
+                await simulated_group.begin_rebalance(self.random.choice(PHASES))
 
     # The end.
 
     async def end(self) -> None:
         """Stopped cleanly; the files are good."""
-        for party in self.parties:
-            await party.close()
-            assert party.ledger.acks > 0
+        for simulated_group in self.simulated_groups:
+            await simulated_group.close()
+            assert simulated_group.ledger.acks > 0
         for member in self.crowd.members:
             await asyncio.to_thread(member.leave)
         assert await asyncio.to_thread(self.broker.stop) == self.broker.clean_exit
         data = self.broker.data
-        shards = [place for place in places(OFFSETS_TOPIC, SHARDS) if (data / f"{OFFSETS_TOPIC}-{place[1]}").exists()]
+        shards = [
+            topic_partition
+            for topic_partition in partitions_of(OFFSETS_TOPIC, SHARDS)
+            if (data / f"{OFFSETS_TOPIC}-{topic_partition[1]}").exists()
+        ]
         assert len(shards) > 1
         await asyncio.to_thread(assert_files_are_good, data, shards, compacted=True)
 
     async def over(self) -> None:
         """Whatever happened: no connection stays."""
-        for party in self.parties:
-            await party.close()
+        for simulated_group in self.simulated_groups:
+            await simulated_group.close()
 
 
 async def test_groups_go_on(
-    group_life: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
+    group_series: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
     broker = Kafkalite(tmp_path / "broker", SETTINGS)
     with ended(broker), Crowd(broker.address) as crowd:
-        this = Life(random, crowd, broker)
+        this = KillSeries(random, crowd, broker)
         try:
             await this.begin()
             for number, moment in enumerate(random.sample(MOMENTS, len(MOMENTS))):
                 print(f"round {number}: {moment}")
-                await this.round(moment)
+                await this.step(moment)
             await this.end()
         finally:
             await this.over()
-    resumed = sum(party.resumed for party in this.parties)
+    resumed = sum(simulated_group.resumed for simulated_group in this.simulated_groups)
     assert resumed > 0 and this.undisturbed > 0
     record_property(
         "summary",
-        f"groups' life {group_life}: {len(MOMENTS)} kills, {this.acks} commits and rewinds acknowledged, {resumed} "
+        f"groups' life {group_series}: {len(MOMENTS)} kills, {this.acks} commits and rewinds acknowledged, {resumed} "
         f"members and {this.undisturbed} consumers went on, {this.rewinds_kept} groups found themselves rewound",
     )

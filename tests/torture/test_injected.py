@@ -106,11 +106,11 @@ async def test_a_failing_disk_takes_its_directory_offline(
         await restart_untraced(broker)
         await read_all(broker, history, "after a kill", [STRUCK, SPARED])
         assert await asyncio.to_thread(broker.stop) == broker.clean_exit
-        places: dict[Path, list[tuple[str, int]]] = {}
+        partitions_by_directory: dict[Path, list[tuple[str, int]]] = {}
         for topic, index in (STRUCK, SPARED):
-            (place,) = [each for each in directories if (each / f"{topic}-{index}").exists()]
-            places.setdefault(place, []).append((topic, index))
-        await asyncio.to_thread(assert_directories_are_good, places)
+            (directory,) = [each for each in directories if (each / f"{topic}-{index}").exists()]
+            partitions_by_directory.setdefault(directory, []).append((topic, index))
+        await asyncio.to_thread(assert_directories_are_good, partitions_by_directory)
 
 
 async def test_a_lingering_sync_holds_up_its_own_partition_only(

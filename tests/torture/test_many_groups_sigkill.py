@@ -21,8 +21,8 @@ from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.fix_torture import is_long
 from tests.kit.brokers import READY, Kafkalite
 from tests.kit.members import codes, commit, fetch_of
-from tests.kit.parties import LOADING
 from tests.kit.rig import assert_files_are_good, create_topic, ended
+from tests.kit.simulated_group import LOADING
 from tests.kit.watching import Watch
 
 pytestmark = pytest.mark.torture
@@ -47,7 +47,7 @@ def offsets(number: int) -> dict[int, int]:
     return {at: number * PARTITIONS + at for at in range(PARTITIONS)} if number else NOTHING
 
 
-class Life:
+class KillSeries:
     """A broker, its groups, and what each of them has been told.
 
     Attributes:
@@ -73,15 +73,15 @@ class Life:
         some = self.random.sample(self.groups, len(self.groups))
         async with AsyncExitStack() as stack:
             peers = [await stack.enter_async_context(self.peer()) for _ in range(CONNECTIONS)]
-            turns = [iter(some[at::CONNECTIONS]) for at in range(CONNECTIONS)]
+            shares = [iter(some[at::CONNECTIONS]) for at in range(CONNECTIONS)]
             async with asyncio.TaskGroup() as work:
-                for peer, turn in zip(peers, turns, strict=True):
+                for peer, share in zip(peers, shares, strict=True):
                     for _ in range(DEPTH):
-                        work.create_task(self.commit_each(peer, turn))
+                        work.create_task(self.commit_each(peer, share))
 
-    async def commit_each(self, peer: Peer, turn: Iterator[str]) -> None:
+    async def commit_each(self, peer: Peer, share: Iterator[str]) -> None:
         """One group after the other, until the connection ends."""
-        for group in turn:
+        for group in share:
             self.sent[group] += 1
             number = self.sent[group]
             try:
@@ -160,10 +160,10 @@ class Life:
             while missing:
                 found = await self.ask(missing)
                 for group, has in found.items():
-                    self.settle(group, has)
+                    self.resolve(group, has)
                 missing = [group for group in missing if group not in found]
 
-    def settle(self, group: str, has: dict[int, int]) -> None:
+    def resolve(self, group: str, has: dict[int, int]) -> None:
         kept, sent = self.kept[group], self.sent[group]
         number = has[0] // PARTITIONS if has[0] >= 0 else 0
         assert kept <= number <= sent and has == offsets(number), f"{group} has {has}, not commit {kept} to {sent}"
@@ -181,7 +181,7 @@ class Life:
 
 
 async def test_many_groups_keep_their_offsets(
-    group_life: int,
+    group_series: int,
     random: Random,
     tmp_path: Path,
     pytestconfig: pytest.Config,
@@ -191,7 +191,7 @@ async def test_many_groups_keep_their_offsets(
     with ended(broker):
         await asyncio.to_thread(broker.start)
         await create_topic(broker.address, TOPIC, PARTITIONS)
-        this = Life(random, broker, GROUPS if is_long(pytestconfig) else GROUPS_SHORT)
+        this = KillSeries(random, broker, GROUPS if is_long(pytestconfig) else GROUPS_SHORT)
         for moment in random.sample(MOMENTS, len(MOMENTS)):
             print(f"killed at {moment}")
             await getattr(this, f"kill_at_{moment}")()
@@ -201,6 +201,6 @@ async def test_many_groups_keep_their_offsets(
     assert this.doubtful > 0
     record_property(
         "summary",
-        f"many groups' life {group_life}: {len(this.groups)} groups x {PARTITIONS} partitions, {this.acks} commits "
+        f"many groups' life {group_series}: {len(this.groups)} groups x {PARTITIONS} partitions, {this.acks} commits "
         f"acknowledged, {this.doubtful} on their way when it was killed",
     )

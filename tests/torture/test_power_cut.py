@@ -93,9 +93,11 @@ class Outage:
         """Load; then the power goes at a random moment. Answers when it went, by time.monotonic()."""
         depth, names = (16, "abc") if seconds < 1 else (1, "ac")  # what is to be read again has an end
         senders = [
-            Sender(name, self.history, self.numbers, self.random, places, depth=depth, certain=False, silent=0.1)
-            for name, places in (("a", self.partitions), ("b", self.partitions), ("c", self.sometimes))
-            if places and name in names
+            Sender(
+                name, self.history, self.numbers, self.random, topic_partitions, depth=depth, certain=False, silent=0.1
+            )
+            for name, topic_partitions in (("a", self.partitions), ("b", self.partitions), ("c", self.sometimes))
+            if topic_partitions and name in names
         ]
         tails = [Tail("tail", self.history, self.partitions)] if self.flush == "always" else []
         loads = [asyncio.create_task(each.run(self.broker.address)) for each in (*senders, *tails)]
@@ -126,13 +128,13 @@ class Outage:
         said = ""
         for reader in READERS:
             name = reader.__name__
-            places = [*self.partitions, *self.sometimes]
-            await asyncio.to_thread(reader, name, self.broker.address, places, self.history)
+            topic_partitions = [*self.partitions, *self.sometimes]
+            await asyncio.to_thread(reader, name, self.broker.address, topic_partitions, self.history)
             found = check(self.history, name)
             ends = [each for each in found if each.name == "unseen" and self.may_lose(each.partition)]
             assert_kept([each for each in found if each.name != "unseen" or not self.may_lose(each.partition)])
-            for place in self.sometimes:
-                assert sum(each.partition == place for each in ends) < N
+            for topic_partition in self.sometimes:
+                assert sum(each.partition == topic_partition for each in ends) < N
             said = self.loss(name, cut)
         return said
 

@@ -39,7 +39,7 @@ PLAIN, SYNCED, COMPACTED, IDEMPOTENT = "plain", "synced", "compacted", "idempote
 SILENT = 0.1
 
 
-class Life:
+class KillSeries:
     """A broker, its loads, and what they know."""
 
     def __init__(self, directory: Path, random: Random, proxy: CuttingProxy, broker_port: int) -> None:
@@ -59,7 +59,7 @@ class Life:
         self.partitions: list[Partition] = []
         self.followed = 0
         self.senders: list[Sender] = []
-        self.acks_of_rounds: list[int] = []
+        self.acks_of_steps: list[int] = []
         self.idempotent: IdempotentSender | None = None
 
     async def begin(self) -> None:
@@ -72,8 +72,10 @@ class Life:
         self.partitions = [*self.plain, *synced, *compacted]
         numbers = itertools.count()
         self.senders = [
-            Sender(name, self.history, numbers, Random(self.random.random()), places, keys=keys, silent=SILENT)
-            for name, places, keys in (
+            Sender(
+                name, self.history, numbers, Random(self.random.random()), topic_partitions, keys=keys, silent=SILENT
+            )
+            for name, topic_partitions, keys in (
                 ("a", self.plain, 0),
                 ("b", self.plain, 0),
                 ("c", synced, 0),
@@ -83,7 +85,7 @@ class Life:
         self.idempotent = IdempotentSender(f"127.0.0.1:{self.proxy.port}", IDEMPOTENT, 2)
         self.idempotent.start()
 
-    async def round(self, moment: str, number: int) -> None:
+    async def step(self, moment: str, number: int) -> None:
         """Load, a kill at this moment, a start by itself, everything read back."""
         before = self.acks
         goal = before + ACKS_MIN + self.random.randint(0, ACKS_MIN)
@@ -97,9 +99,9 @@ class Life:
             for sender in self.senders:
                 sender.stop()
             await asyncio.gather(*loads)
-        self.acks_of_rounds.append(self.acks - before)
+        self.acks_of_steps.append(self.acks - before)
         self.followed += tail.records
-        assert self.acks_of_rounds[-1] >= ACKS_MIN
+        assert self.acks_of_steps[-1] >= ACKS_MIN
         assert exposed, "every acknowledged record was synced: the kill proves nothing"
         await asyncio.to_thread(self.broker.start)
         reader = READERS[number % len(READERS)]
@@ -179,26 +181,26 @@ class Life:
         assert self.proxy.wrong == []
         assert self.proxy.answered_again > 0, f"{self.proxy.cuts} answers were cut, and no batch was sent again"
         assert await asyncio.to_thread(self.broker.stop) == self.broker.clean_exit
-        compacted = [place for place in self.partitions if place[0] == COMPACTED]
-        partitions += [place for place in self.partitions if place[0] != COMPACTED]
+        compacted = [topic_partition for topic_partition in self.partitions if topic_partition[0] == COMPACTED]
+        partitions += [topic_partition for topic_partition in self.partitions if topic_partition[0] != COMPACTED]
         await asyncio.to_thread(assert_files_are_good, self.broker.data, partitions)
         await asyncio.to_thread(assert_files_are_good, self.broker.data, compacted, compacted=True)
 
 
-async def test_kills(life: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty) -> None:
+async def test_kills(series: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty) -> None:
     broker_port = jvm.free_port()
     async with CuttingProxy(broker_port, Random(random.random()), CUT_SHARE) as proxy:
-        this = Life(tmp_path / "broker", random, proxy, broker_port)
+        this = KillSeries(tmp_path / "broker", random, proxy, broker_port)
         try:
             await this.begin()
             for number, moment in enumerate(random.sample(MOMENTS, len(MOMENTS))):
                 print(f"round {number}: {moment}")
-                await this.round(moment, number)
+                await this.step(moment, number)
             await this.end()
         finally:
             this.over()
     record_property(
         "summary",
-        f"life {life}: {len(MOMENTS)} kills, {sum(this.acks_of_rounds)} requests acknowledged, "
+        f"life {series}: {len(MOMENTS)} kills, {sum(this.acks_of_steps)} requests acknowledged, "
         f"{proxy.cuts} answers cut, {proxy.answered_again} batches answered again",
     )

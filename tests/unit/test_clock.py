@@ -9,7 +9,7 @@ import uvloop
 
 from kafkalite import clock as clock_module
 from kafkalite.clock import COMPACT_AT, LoopClock, Outcome, SystemRandom, ThreadOffload, TimerHeap, uuid_from
-from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
+from kafkalite.testing.virtual_clock import InlineOffload, SeededRandom, VirtualClock
 
 Main = Callable[[], Coroutine[None, None, None]]
 
@@ -82,21 +82,21 @@ class TestLoopClock:
 
     def test_a_timer_in_the_past_asked_for_by_a_timer_leaves_the_loop_alive(self, run: Callable[[Main], None]) -> None:
         async def main() -> None:
-            loop, turns, done = asyncio.get_running_loop(), [], asyncio.Event()
+            loop, order, done = asyncio.get_running_loop(), [], asyncio.Event()
             clock = LoopClock(loop)
 
             def again() -> None:
-                if not turns:
-                    loop.call_soon(turns.append, 0)
-                turns.append(1)
-                if len(turns) < 50:
+                if not order:
+                    loop.call_soon(order.append, 0)
+                order.append(1)
+                if len(order) < 50:
                     clock.call_at(0.0, again)
                 else:
                     done.set()
 
             clock.call_at(0.0, again)
             await done.wait()
-            assert turns.index(0) < 10, "the loop had its turn in between"
+            assert order.index(0) < 10, "the loop had its turn in between"
 
         run(main)
 
@@ -167,20 +167,20 @@ class TestThreadOffload:
     def test_results_and_errors_arrive_on_the_loop(self, run: Callable[[Main], None]) -> None:
         async def main() -> None:
             loop, here = asyncio.get_running_loop(), threading.get_ident()
-            offload, told, done = ThreadOffload(loop, 2), [], asyncio.Event()
+            offload, received, done = ThreadOffload(loop, 2), [], asyncio.Event()
 
             def note(outcome: Outcome) -> None:
-                told.append((threading.get_ident() == here, outcome))
-                if len(told) == 2:
+                received.append((threading.get_ident() == here, outcome))
+                if len(received) == 2:
                     done.set()
 
             offload.run(threading.get_ident, done=note)
             offload.run(int, "no number", done=note)
-            assert told == [], "never from inside run"
+            assert received == [], "never from inside run"
             await done.wait()
-            assert all(on_loop for on_loop, _ in told)
-            values = [outcome for _, outcome in told if outcome.error is None]
-            errors = [outcome for _, outcome in told if outcome.error is not None]
+            assert all(on_loop for on_loop, _ in received)
+            values = [outcome for _, outcome in received if outcome.error is None]
+            errors = [outcome for _, outcome in received if outcome.error is not None]
             assert values[0].result() != here
             with pytest.raises(ValueError, match="no number"):
                 errors[0].result()
@@ -190,51 +190,51 @@ class TestThreadOffload:
 
     def test_jobs_that_exit_do_not_end_anything(self, run: Callable[[Main], None]) -> None:
         async def main() -> None:
-            offload, told = ThreadOffload(asyncio.get_running_loop()), asyncio.Queue[Outcome]()
-            offload.run(exit, 3, done=told.put_nowait)
-            assert isinstance((await told.get()).error, SystemExit)
+            offload, received = ThreadOffload(asyncio.get_running_loop()), asyncio.Queue[Outcome]()
+            offload.run(exit, 3, done=received.put_nowait)
+            assert isinstance((await received.get()).error, SystemExit)
             offload.close()
 
         run(main)
 
     def test_close_waits_for_jobs_and_applies_what_they_found(self, run: Callable[[Main], None]) -> None:
         async def main() -> None:
-            offload, gate, told = ThreadOffload(asyncio.get_running_loop(), 1), threading.Event(), []
-            offload.run(gate.wait, 10, done=lambda outcome: told.append(outcome.value))
-            offload.run(str, 5, done=lambda outcome: told.append(outcome.value))
+            offload, gate, received = ThreadOffload(asyncio.get_running_loop(), 1), threading.Event(), []
+            offload.run(gate.wait, 10, done=lambda outcome: received.append(outcome.value))
+            offload.run(str, 5, done=lambda outcome: received.append(outcome.value))
             gate.set()
             offload.close()
-            assert told == [True, "5"]
+            assert received == [True, "5"]
             with pytest.raises(RuntimeError):
-                offload.run(str, 1, done=told.append)
+                offload.run(str, 1, done=received.append)
 
         run(main)
 
     def test_a_raising_done_is_reported_and_takes_no_outcome_with_it(self, run: Callable[[Main], None]) -> None:
         async def main() -> None:
-            loop, reported, told = asyncio.get_running_loop(), [], []
+            loop, reported, received = asyncio.get_running_loop(), [], []
             loop.set_exception_handler(lambda _, context: reported.append(type(context["exception"])))
             offload = ThreadOffload(loop, 1)
             offload.run(str, 1, done=lambda outcome: [].pop())
-            offload.run(str, 2, done=lambda outcome: told.append(outcome.value))
+            offload.run(str, 2, done=lambda outcome: received.append(outcome.value))
             offload.close()
-            assert reported == [IndexError] and told == ["2"]
+            assert reported == [IndexError] and received == ["2"]
 
         run(main)
 
     def test_thousands_of_jobs_lose_nothing(self, run: Callable[[Main], None]) -> None:
         async def main() -> None:
-            offload, told, done = ThreadOffload(asyncio.get_running_loop(), 4), [], asyncio.Event()
+            offload, received, done = ThreadOffload(asyncio.get_running_loop(), 4), [], asyncio.Event()
 
             def note(outcome: Outcome) -> None:
-                told.append(outcome.value)
-                if len(told) == 5000:
+                received.append(outcome.value)
+                if len(received) == 5000:
                     done.set()
 
             for number in range(5000):
                 offload.run(abs, number, done=note)
             await done.wait()
-            assert sorted(told) == list(range(5000))
+            assert sorted(received) == list(range(5000))
             offload.close()
 
         run(main)
@@ -245,12 +245,12 @@ class TestThreadOffload:
         monkeypatch.setattr(clock_module, "OUTCOMES_S", -1.0)
 
         async def main() -> None:
-            loop, gate, told, done = asyncio.get_running_loop(), threading.Event(), [], asyncio.Event()
+            loop, gate, received, done = asyncio.get_running_loop(), threading.Event(), [], asyncio.Event()
             offload = ThreadOffload(loop, 1)
 
             def note(outcome: Outcome) -> None:
-                told.append(outcome.value)
-                loop.call_soon(told.append, "another callback")
+                received.append(outcome.value)
+                loop.call_soon(received.append, "another callback")
                 if outcome.value == 3:
                     loop.call_soon(done.set)
 
@@ -259,7 +259,7 @@ class TestThreadOffload:
             offload.run(gate.set, done=lambda outcome: None)
             gate.wait()
             await done.wait()
-            assert told == [1, "another callback", 2, "another callback", 3, "another callback"]
+            assert received == [1, "another callback", 2, "another callback", 3, "another callback"]
             offload.close()
 
         run(main)
@@ -268,10 +268,10 @@ class TestThreadOffload:
         async def main() -> None:
             loop, prepared = asyncio.get_running_loop(), []
             offload = ThreadOffload(loop, 1, prepare=lambda: prepared.append(threading.get_ident()))
-            told: asyncio.Queue[Outcome] = asyncio.Queue()
+            received: asyncio.Queue[Outcome] = asyncio.Queue()
             for _ in range(2):
-                offload.run(threading.get_ident, done=told.put_nowait)
-            assert [(await told.get()).result(), (await told.get()).result()] == prepared * 2
+                offload.run(threading.get_ident, done=received.put_nowait)
+            assert [(await received.get()).result(), (await received.get()).result()] == prepared * 2
             offload.close()
 
         run(main)
@@ -320,15 +320,15 @@ def test_the_same_seed_gives_the_same_chance() -> None:
 
 
 def test_inline_jobs_are_applied_later_and_can_be_held() -> None:
-    clock, told = VirtualClock(), []
+    clock, received = VirtualClock(), []
     offload = InlineOffload(clock.call_soon)
-    offload.run(str, 1, done=lambda outcome: told.append(outcome.value))
-    assert told == []
+    offload.run(str, 1, done=lambda outcome: received.append(outcome.value))
+    assert received == []
     clock.advance(0)
     offload.held = True
-    offload.run(int, "x", done=lambda outcome: told.append(type(outcome.error)))
+    offload.run(int, "x", done=lambda outcome: received.append(type(outcome.error)))
     clock.advance(1000)
-    assert told == ["1"] and offload.waiting == 1
+    assert received == ["1"] and offload.waiting == 1
     offload.release()
     clock.advance(0)
-    assert told == ["1", ValueError]
+    assert received == ["1", ValueError]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafkalite.clock import Outcome
-from kafkalite.slicing import Slicer
-from kafkalite.testing.clock import VirtualClock
+from kafkalite.slicing import VISITS_PER_SLICE, Slicer, visit_in_slices
+from kafkalite.testing.virtual_clock import VirtualClock
 
 STEP_S = 0.001
 
@@ -135,3 +135,36 @@ def test_every_generator_ends_inside_run_on_a_virtual_clock() -> None:
     ended: list[object] = []
     Slicer(VirtualClock(), print).run((None for _ in range(100_000)), ended.append)
     assert len(ended) == 1
+
+
+def test_visits_continue_in_the_next_loop_iteration_after_a_slice() -> None:
+    clock, seen, ends = VirtualClock(), list[int](), list[int]()
+    visit_in_slices(clock, range(VISITS_PER_SLICE * 2 + 1), seen.append, lambda: ends.append(len(seen)))
+    assert len(seen) == VISITS_PER_SLICE and clock.timers == 1
+    clock.advance(0)
+    assert seen == list(range(VISITS_PER_SLICE * 2 + 1)) and ends == [len(seen)]
+
+
+def test_slow_visits_end_their_slice_early() -> None:
+    class Slow(VirtualClock):
+        def monotonic(self) -> float:
+            self.advance(0.2)
+            return super().monotonic()
+
+    clock, seen = Slow(), list[int]()
+    visit_in_slices(clock, range(30), seen.append)
+    assert 0 < len(seen) < 10
+
+
+def test_visit_that_raises_does_not_end_the_others() -> None:
+    clock, seen = VirtualClock(), list[int]()
+
+    def visit(item: int) -> None:
+        seen.append(item)
+        if item == 3:
+            raise ValueError("three")
+
+    with pytest.raises(ValueError, match="three"):
+        visit_in_slices(clock, range(6), visit)
+    clock.advance(0)
+    assert seen == list(range(6))

@@ -24,7 +24,7 @@ class CreateGroupRequest(Request, key=10001, versions=(0, 0), flexible=0):
 
 
 class CreateGroupResponse(Response, key=10001, versions=(0, 0), flexible=0):
-    """Who coordinates the group.
+    """Broker id of the coordinator.
 
     Attributes:
         error_code: the error, or 0 if there was none.

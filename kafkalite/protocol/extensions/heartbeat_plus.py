@@ -1,10 +1,10 @@
-"""Heartbeat+, key 10004, v0. A registered consumer is alive; an error makes it register again."""
+"""Heartbeat+, key 10004, v0. Extends the session of a registered consumer; after an error it must register again."""
 
 from kafkalite.protocol.schema import Request, Response, int16, int32, string
 
 
 class HeartbeatPlusRequest(Request, key=10004, versions=(0, 0), flexible=0):
-    """Who is alive, and in which generation.
+    """The member that sends the heartbeat, and its generation.
 
     Attributes:
         group_id: the group.

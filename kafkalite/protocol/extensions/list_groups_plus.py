@@ -14,7 +14,7 @@ class ListGroupsPlusRequest(Request, key=10000, versions=(0, 0), flexible=0):
 
 
 class ListGroupsPlusResponse(Response, key=10000, versions=(0, 0), flexible=0):
-    """What each group is, and who coordinates it.
+    """The type, state and coordinator of each group.
 
     Attributes:
         groups: one entry for each group.

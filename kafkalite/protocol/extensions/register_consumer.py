@@ -1,10 +1,10 @@
-"""RegisterConsumer, key 10003, v0. A member registers for the next generation and is told what it owns in it."""
+"""RegisterConsumer, key 10003, v0. Registers a member for the next generation and returns its partitions."""
 
 from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, int64, string
 
 
 class RegisterConsumerRequest(Request, key=10003, versions=(0, 0), flexible=0):
-    """Who registers. The answer waits until every living member has registered, or for the rebalance timeout.
+    """The registering consumer. The response waits until all members have registered, or for the rebalance timeout.
 
     Attributes:
         group_id: the group.

@@ -1,10 +1,10 @@
-"""RewindConsumer, key 10005, v0. Sets where a group goes on reading, also while it has members."""
+"""RewindConsumer, key 10005, v0. Sets the positions of a group, also while it has members."""
 
 from kafkalite.protocol.schema import Request, Response, Struct, int16, int32, int64, string
 
 
 class RewindConsumerRequest(Request, key=10005, versions=(0, 0), flexible=0):
-    """Where to go on.
+    """The new positions.
 
     Attributes:
         group_id: the group.
@@ -40,7 +40,7 @@ class RewindConsumerRequest(Request, key=10005, versions=(0, 0), flexible=0):
 
 
 class RewindConsumerResponse(Response, key=10005, versions=(0, 0), flexible=0):
-    """Where the group goes on.
+    """The positions that were set.
 
     Attributes:
         topics: the topics of the request.

@@ -8,7 +8,7 @@ from kafkalite.protocol.schema import Request, Response, field, int16, int32, st
 
 
 class HeartbeatRequest(Request, key=12, versions=(0, 4), flexible=4):
-    """Who is alive, and in which generation."""
+    """The member that sends the heartbeat, and its generation."""
 
     group_id: string
     generation_id: int32

@@ -4,7 +4,7 @@ Source: the files `ConsumerGroup*Key.json` and `ConsumerGroup*Value.json` of Apa
 """
 
 from kafkalite.protocol.schema import Struct, binary, field, int8, int32, int64, string, uuid
-from kafkalite.protocol.stored.catalogue import StoredKey, StoredValue
+from kafkalite.protocol.stored.record_types import StoredKey, StoredValue
 
 
 class ConsumerGroupMetadataValue(StoredValue, versions=(0, 0), flexible=0):

@@ -7,7 +7,7 @@ Source: ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json of Ap
 
 from typing import TypeVar
 
-from kafkalite._speedups.codec import decode, encode
+from kafkalite._speedups.codec.codec import decode, encode
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.schema import Message, Struct, binary, field, int32, string
 
@@ -59,7 +59,7 @@ def version_of(data: bytes) -> int:
     Raises: DecodeError, if there is none or it is negative.
     """
     if len(data) < PREFIX_SIZE:
-        raise DecodeError("truncated", f"{len(data)} bytes hold no version")
+        raise DecodeError("truncated", f"no version in {len(data)} bytes")
     version = int.from_bytes(data[:PREFIX_SIZE], "big", signed=True)
     if version < 0:
         raise DecodeError("version", f"version {version} of the consumer protocol")

@@ -4,7 +4,7 @@ Law: a released field keeps its place and meaning; new ones are tagged fields, s
 """
 
 from kafkalite.protocol.schema import Struct, boolean, int32, int64, string
-from kafkalite.protocol.stored.catalogue import StoredKey, StoredValue
+from kafkalite.protocol.stored.record_types import StoredKey, StoredValue
 
 
 class GroupDefinitionValue(StoredValue, versions=(0, 0), flexible=0):

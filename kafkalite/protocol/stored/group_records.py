@@ -4,7 +4,6 @@ Source: the files `*Key.json` and `*Value.json` of Apache Kafka 4.3's group coor
 """
 
 from kafkalite.protocol.schema import ZERO_UUID, Struct, binary, field, int32, int64, string, uuid
-from kafkalite.protocol.stored.catalogue import Catalogue, StoredKey, StoredValue, write
 from kafkalite.protocol.stored.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -31,6 +30,7 @@ from kafkalite.protocol.stored.extension_records import (
     StaticClaimKey,
     StaticClaimValue,
 )
+from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey, StoredValue, write
 
 __all__ = [
     "RECORDS",
@@ -127,7 +127,7 @@ class GroupMetadataKey(StoredKey, type_id=2, value=GroupMetadataValue):
     group: string
 
 
-RECORDS = Catalogue(
+RECORDS = RecordTypes(
     LegacyOffsetCommitKey,
     OffsetCommitKey,
     GroupMetadataKey,

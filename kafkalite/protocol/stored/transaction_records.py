@@ -4,7 +4,7 @@ Source: TransactionLogKey.json, TransactionLogValue.json of Apache Kafka 4.3.
 """
 
 from kafkalite.protocol.schema import Struct, field, int8, int16, int32, int64, string
-from kafkalite.protocol.stored.catalogue import Catalogue, StoredKey, StoredValue, write
+from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey, StoredValue, write
 
 __all__ = ["RECORDS", "TransactionLogKey", "TransactionLogValue", "read_key", "read_value", "write"]
 
@@ -39,6 +39,6 @@ class TransactionLogKey(StoredKey, type_id=0, value=TransactionLogValue):
     transactional_id: string
 
 
-RECORDS = Catalogue(TransactionLogKey)
+RECORDS = RecordTypes(TransactionLogKey)
 read_key = RECORDS.read_key
 read_value = RECORDS.read_value

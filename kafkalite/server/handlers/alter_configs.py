@@ -9,7 +9,7 @@ from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kafkalite.server.call import Call
-from kafkalite.server.handlers.altered_configs import alter_each
+from kafkalite.server.config_changes import alter_each
 
 
 def alter_configs(call: Call, request: AlterConfigsRequest) -> None:

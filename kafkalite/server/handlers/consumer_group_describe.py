@@ -12,12 +12,12 @@ from kafkalite.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from kafkalite.server.authorized import GROUP_OPERATIONS, if_asked
+from kafkalite.server.authorized_operations import GROUP_OPERATIONS, if_asked
 from kafkalite.server.call import Call
-from kafkalite.server.group_answers import answer_each
-from kafkalite.state.assignors import Assignment
-from kafkalite.state.consumer_requests import GroupDescription, MemberDescription
-from kafkalite.state.group_shard import GroupShard
+from kafkalite.server.group_responses import answer_each
+from kafkalite.state.groups.assignors import Assignment
+from kafkalite.state.groups.consumer.requests import GroupDescription, MemberDescription
+from kafkalite.state.groups.shard import GroupShard
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
@@ -49,7 +49,7 @@ def describe(image: ClusterImage, operations: int, name: str, shard: GroupShard)
         group = shown(image, described)
         group.authorized_operations = operations
         return group
-    is_classic = name in shard.kinds or name in shard.offsets
+    is_classic = name in shard.registry or name in shard.offsets
     text = f"Group {name} is not a consumer group." if is_classic else f"Group {name} not found."
     return refused(name, KafkaErrorCode.GROUP_ID_NOT_FOUND, text)
 

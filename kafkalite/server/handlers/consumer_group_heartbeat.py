@@ -3,19 +3,23 @@
 
 Version notes: v0 the broker may choose the member id; v1 the client does (KIP-1082), and patterns. A pattern that RE2
 does not take is INVALID_REGULAR_EXPRESSION. Where `group.coordinator.rebalance.protocols` leaves "consumer" out, this
-is UNSUPPORTED_VERSION. The machine is `state/consumer_groups.py`.
+is UNSUPPORTED_VERSION. The machine is `state/groups/consumer/groups.py`.
 """
 
-from kafkalite.coordinators.patterns import complaint
+from collections.abc import Collection, Generator
+from functools import partial
+from typing import Any
+
+from kafkalite.coordinators.group.regex_resolver import complaint
 from kafkalite.errors import KafkaErrorCode, shortened
 from kafkalite.model import uuid_text
 from kafkalite.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from kafkalite.server.call import Call
-from kafkalite.state.assignors import Assignment
-from kafkalite.state.consumer_requests import JOIN_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
+from kafkalite.server.call import OBJECTS_MAX, Call
+from kafkalite.state.groups.assignors import Assignment
+from kafkalite.state.groups.consumer.requests import JOIN_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
 
 CLIENT_CHOOSES_SINCE = 1
 NO_INTERVAL = 0
@@ -36,11 +40,11 @@ def consumer_group_heartbeat(
     if wrong is not None:
         text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {wrong}."
         return refused(KafkaErrorCode.INVALID_REGULAR_EXPRESSION, text)
-    beat = command_of(call, request)
+    fast_heartbeat = command_of(call, request)
     call.broker.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.kinds.consumer_heartbeat(beat, token, now),
-        call.awaiting(answer, lambda error: refused(error, None)),
+        lambda shard, token, now: shard.registry.consumer_heartbeat(fast_heartbeat, token, now),
+        call.completion(partial(answer, call), lambda error: refused(error, None)),
     )
     return None
 
@@ -78,22 +82,41 @@ def owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
     return found
 
 
-def answer(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
-    """The epoch, and the assignment where it has changed."""
+def answer(call: Call, result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse | None:
+    """The epoch, and the assignment where it has changed; a large one is encoded in slices, and None is returned."""
     if result.error:
         return refused(result.error, result.message)
-    message = None
-    if result.assignment is not None:
-        topics = [
-            TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
-            for topic_id, partitions in result.assignment.items()
-        ]
-        message = AssignmentMessage(topic_partitions=topics)
+    if result.assignment is None:
+        return response(result, None)
+    if len(result.assignment) <= OBJECTS_MAX:
+        return response(result, [topic_partitions(*each) for each in result.assignment.items()])
+    call.answer_from(large_response(call, result, result.assignment), len(result.assignment))
+    return None
+
+
+def large_response(
+    call: Call, result: HeartbeatResult, assignment: Assignment
+) -> Generator[None, None, ConsumerGroupHeartbeatResponse]:
+    """The response with an assignment of many topics, which are encoded piece by piece."""
+    array = call.elements()
+    for each in assignment.items():
+        array.add(topic_partitions(*each))
+        yield
+    return response(result, array.finish())
+
+
+def topic_partitions(topic_id: bytes, partitions: Collection[int]) -> TopicPartitions:
+    """One topic of an assignment."""
+    return TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+
+
+def response(result: HeartbeatResult, topics: list[Any] | None) -> ConsumerGroupHeartbeatResponse:
+    """The response without an error; `topics` of the assignment, None = as before."""
     return ConsumerGroupHeartbeatResponse(
         member_id=result.member_id,
         member_epoch=result.member_epoch,
         heartbeat_interval_ms=result.heartbeat_interval_ms,
-        assignment=message,
+        assignment=None if topics is None else AssignmentMessage(topic_partitions=topics),
     )
 
 

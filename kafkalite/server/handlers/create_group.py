@@ -2,14 +2,14 @@
 
 The same definition once more is no error. Errors: INVALID_REGULAR_EXPRESSION for what RE2 does not take,
 INVALID_TOPIC_EXCEPTION for names that no topic can have, INVALID_REQUEST for topics and a pattern at once, those of the
-machine (`state/registered_groups.py`) and of the coordinator. Topics need not be there yet.
+machine (`state/groups/registered/groups.py`) and of the coordinator. Topics need not be there yet.
 """
 
-from kafkalite.coordinators.patterns import complaint
+from kafkalite.coordinators.group.regex_resolver import complaint
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.create_group import CreateGroupRequest, CreateGroupResponse
 from kafkalite.server.call import Call
-from kafkalite.state.registered_requests import CreateGroup
+from kafkalite.state.groups.registered.requests import CreateGroup
 from kafkalite.state.topic_names import complaint as complaint_about_topic
 
 
@@ -26,11 +26,10 @@ def create_group(call: Call, request: CreateGroupRequest) -> CreateGroupResponse
         assignor=request.assignor,
         ephemeral=request.ephemeral,
     )
-    call.broker.groups.ask(
+    call.broker.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.kinds.create(definition, token, now),
-        call.answering(lambda done: answer(call, done.error)),
-        call.answering(lambda code: answer(call, code)),
+        lambda shard, token, now: shard.registry.create(definition, token, now),
+        call.completion(lambda done: answer(call, done.error), lambda code: answer(call, code)),
     )
     return None
 

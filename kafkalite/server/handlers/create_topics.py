@@ -53,7 +53,7 @@ def create(call: Call, request: CreateTopicsRequest, found: tuple[list[str], lis
             log_created(call, [new.name for new, refusal in zip(asked, outcomes, strict=True) if not refusal])
         call.answer_from(steps, OBJECTS_EACH * len(asked) + len(twice))
 
-    call.broker.topics.create(asked, validate_only=request.validate_only, then=call.later(created))
+    call.broker.topics.create(asked, validate_only=request.validate_only, then=call.guarded(created))
 
 
 def results(

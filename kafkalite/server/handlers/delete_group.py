@@ -2,7 +2,7 @@
 
 from kafkalite.protocol.extensions.delete_group import DeleteGroupRequest, DeleteGroupResponse
 from kafkalite.server.call import Call
-from kafkalite.server.group_answers import ended
+from kafkalite.server.group_responses import ended
 
 Deleted = DeleteGroupResponse.DeletedGroup
 
@@ -15,4 +15,4 @@ def delete_group(call: Call, request: DeleteGroupRequest) -> None:
         results = [Deleted(group_id=name, error_code=error) for name, error in zip(names, errors, strict=True)]
         call.answer(DeleteGroupResponse(results=results))
 
-    call.in_slices(call.broker.groups.delete(names, call.later(deleted)), len(names), ended)
+    call.in_slices(call.broker.groups.delete(names, call.guarded(deleted)), len(names), ended)

@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kafkalite.server.call import Call
-from kafkalite.server.group_answers import ended
+from kafkalite.server.group_responses import ended
 
 Result = DeleteGroupsResponse.DeletableGroupResult
 
@@ -16,7 +16,7 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> None:
     def deleted(errors: list[int]) -> None:
         call.answer_from(answer(call, names, errors), len(names))
 
-    call.in_slices(call.broker.groups.delete(names, call.later(deleted)), len(names), ended)
+    call.in_slices(call.broker.groups.delete(names, call.guarded(deleted)), len(names), ended)
 
 
 def answer(call: Call, names: list[str], errors: list[int]) -> Generator[None, None, DeleteGroupsResponse]:

@@ -44,7 +44,7 @@ def delete(call: Call, found: dict[Asked, str | Refusal]) -> None:
         log_deleted(call, [name for name, refusal in zip(names, refusals, strict=True) if refusal is None])
         call.answer_from(results(call, found, ids, iter(refusals)), len(found))
 
-    call.broker.topics.delete(names, then=call.later(deleted))
+    call.broker.topics.delete(names, then=call.guarded(deleted))
 
 
 def results(

@@ -4,7 +4,7 @@ brokers (none).
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from kafkalite.server.authorized import CLUSTER_OPERATIONS, if_asked
+from kafkalite.server.authorized_operations import CLUSTER_OPERATIONS, if_asked
 from kafkalite.server.call import Call
 
 ENDPOINT_BROKERS = 1

@@ -15,13 +15,13 @@ from kafkalite.protocol.stored.consumer_protocol import (
     ConsumerProtocolSubscription,
     write,
 )
-from kafkalite.server.authorized import GROUP_OPERATIONS, if_asked
+from kafkalite.server.authorized_operations import GROUP_OPERATIONS, if_asked
 from kafkalite.server.call import Call
-from kafkalite.server.group_answers import answer_each
-from kafkalite.state.classic_core import CONSUMER_PROTOCOL
-from kafkalite.state.classic_requests import Described
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.registered_requests import GroupSeen, MemberSeen
+from kafkalite.server.group_responses import answer_each
+from kafkalite.state.groups.classic.core import CONSUMER_PROTOCOL
+from kafkalite.state.groups.classic.requests import Described
+from kafkalite.state.groups.registered.requests import RegisteredGroupDescription, RegisteredMemberDescription
+from kafkalite.state.groups.shard import GroupShard
 
 NOT_FOUND_SINCE = 6
 DEAD = "Dead"
@@ -94,7 +94,7 @@ def refused(name: str, error: int) -> Group:
     )
 
 
-def shown_registered(group: GroupSeen) -> Group:
+def shown_registered(group: RegisteredGroupDescription) -> Group:
     """A registered group in the words of the answer."""
     subscription = write(ConsumerProtocolSubscription(topics=list(group.topics)))
     members = [
@@ -116,7 +116,7 @@ def shown_registered(group: GroupSeen) -> Group:
     )
 
 
-def assigned(member: MemberSeen) -> bytes:
+def assigned(member: RegisteredMemberDescription) -> bytes:
     """What a registered member owns, as a leader would have told it."""
     topic = ConsumerProtocolAssignment.TopicPartition
     owned = [topic(topic=name, partitions=list(partitions)) for name, partitions in member.owned.items()]

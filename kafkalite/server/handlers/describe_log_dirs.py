@@ -9,7 +9,7 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafkalite.server.call import Call
-from kafkalite.server.elements import Elements
+from kafkalite.server.response_arrays import ResponseArray
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 Topic = Result.DescribeLogDirsTopic
@@ -28,7 +28,7 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> None:
 def described(call: Call, request: DescribeLogDirsRequest) -> Generator[None, None, DescribeLogDirsResponse]:
     logs = call.broker.logs
     fresh = logs.choose_directory()
-    held: dict[str, dict[str, Elements]] = defaultdict(lambda: defaultdict(call.elements))
+    held: dict[str, dict[str, ResponseArray]] = defaultdict(lambda: defaultdict(call.elements))
     for partition in wanted(call, request):
         yield
         if partition is None:
@@ -55,14 +55,14 @@ def wanted(call: Call, request: DescribeLogDirsRequest) -> Iterator[Partition | 
             yield partition if isinstance(partition, Partition) else None
 
 
-def describe(call: Call, path: str, topics: dict[str, Elements]) -> Result:
+def describe(call: Call, path: str, topics: dict[str, ResponseArray]) -> Result:
     logs = call.broker.logs
     total_bytes, usable_bytes = -1, -1
     if logs.is_online(path):
         try:
             total_bytes, usable_bytes = logs.space(path)
         except OSError as error:
-            logs.fail(path, error)
+            logs.take_offline(path, error)
     online = logs.is_online(path)
     return Result(
         error_code=0 if online else KafkaErrorCode.KAFKA_STORAGE_ERROR,

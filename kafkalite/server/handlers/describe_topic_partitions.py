@@ -12,9 +12,9 @@ from kafkalite.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from kafkalite.server.authorized import TOPIC_OPERATIONS
+from kafkalite.server.authorized_operations import TOPIC_OPERATIONS
 from kafkalite.server.call import Call
-from kafkalite.server.handlers.described import describe_partitions
+from kafkalite.server.partition_description import describe_partitions
 from kafkalite.state.topic_names import complaint, is_internal
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic

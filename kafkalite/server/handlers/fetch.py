@@ -15,15 +15,15 @@ from collections.abc import Callable, Generator
 from functools import partial
 from itertools import groupby
 
-from kafkalite._speedups.segment import Cold
+from kafkalite._speedups.storage.segment_reader import PageCacheMiss
 from kafkalite.clock import Outcome
 from kafkalite.cluster.partition import Partition
-from kafkalite.cluster.reads import Read, ends_early, read
-from kafkalite.cluster.waiters import FetchWaiter
+from kafkalite.cluster.partition_reads import PartitionRead, ends_early, read
+from kafkalite.cluster.purgatory import DelayedFetch
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.server.call import OBJECTS_MAX, Call
-from kafkalite.server.handlers.fetch_context import (
+from kafkalite.server.fetch_context import (
     QUIET,
     FetchContext,
     open_context,
@@ -57,7 +57,7 @@ class PendingFetch:
         self._context = context
         self._bytes_max = min(request.max_bytes, call.broker.config.fetch_max_bytes)
         self._bytes_min = min(request.min_bytes, self._bytes_max)
-        self._cold: list[tuple[SessionPartition, Cold]] = []
+        self._cold: list[tuple[SessionPartition, PageCacheMiss]] = []
         self._brought: dict[SessionPartition, Outcome] = {}
         self._bringing: dict[SessionPartition, Callable[[], None]] = {}
 
@@ -73,7 +73,7 @@ class PendingFetch:
         else:
             self._call.in_slices(self._read_in_steps(), objects, partial(self._served, hurried))
 
-    def _served(self, hurried: bool, reads: list[Read]) -> None:
+    def _served(self, hurried: bool, reads: list[PartitionRead]) -> None:
         if self._cold:
             self._bring(hurried)
             return
@@ -85,7 +85,7 @@ class PendingFetch:
         else:
             self._answer(reads)
 
-    def _go_on_in_steps(self, missing: int, reads: list[Read]) -> None:
+    def _go_on_in_steps(self, missing: int, reads: list[PartitionRead]) -> None:
         if missing <= 0:
             self._call.answer_from(self._response_in_steps(reads), len(reads))
         elif self._context.has_moved(reads):  # no waiter was parked when the records were appended
@@ -93,14 +93,14 @@ class PendingFetch:
         else:
             self._park(missing)
 
-    def _bytes_missing(self, reads: list[Read]) -> int:
+    def _bytes_missing(self, reads: list[PartitionRead]) -> int:
         """How many bytes the answer lacks; 0 or less where it need not wait, also for an error or a diverging epoch."""
         size = sum(found.size for found in reads)
         if size >= self._bytes_min or any(found.error or found.diverging for found in reads):
             return 0
         return 0 if size and self._stopped(reads) else self._bytes_min - size
 
-    def _stopped(self, reads: list[Read]) -> bool:
+    def _stopped(self, reads: list[PartitionRead]) -> bool:
         """Whether bounds on the bytes, a segment's end or a piece of old bytes ended a read before the last record."""
         for part, found in zip(self._context.partitions, reads, strict=True):
             if not isinstance(part.handle, Partition):
@@ -117,11 +117,11 @@ class PendingFetch:
     def _park(self, bytes_missing: int) -> None:
         partitions = [part.handle for part in self._context.partitions if isinstance(part.handle, Partition)]
         missing = self._missing if self._committed_only else None
-        waiter = FetchWaiter(partitions, bytes_missing, self._wake, missing)
-        self._call.reply.on_gone = waiter.drop
+        waiter = DelayedFetch(partitions, bytes_missing, self._wake, missing)
+        self._call.reply.on_gone = waiter.cancel
         broker = self._call.broker
         wait_ms = min(self._request.max_wait_ms, broker.config.kafkalite_client_timeout_max_ms)
-        waiter.park(broker.clock, wait_ms / 1000)
+        waiter.watch(broker.clock, wait_ms / 1000)
 
     @property
     def _committed_only(self) -> bool:
@@ -149,7 +149,7 @@ class PendingFetch:
         self._call.reply.on_gone = self._give_up
         for part, missing in cold:
             done = partial(self._brought_in, part, hurried)
-            self._bringing[part] = self._call.broker.cold_reads.bring(missing, done)
+            self._bringing[part] = self._call.broker.read_ahead.read(missing, done)
 
     def _brought_in(self, part: SessionPartition, hurried: bool, outcome: Outcome) -> None:
         del self._bringing[part]
@@ -162,20 +162,22 @@ class PendingFetch:
         for take_back in self._bringing.values():
             take_back()
 
-    def _read_all(self) -> list[Read]:
-        reads: list[Read] = []
+    def _read_all(self) -> list[PartitionRead]:
+        reads: list[PartitionRead] = []
         self._read_some(self._context.partitions, reads, self._bytes_max, True)
         return reads
 
-    def _read_in_steps(self) -> Generator[None, None, list[Read]]:
-        reads: list[Read] = []
+    def _read_in_steps(self) -> Generator[None, None, list[PartitionRead]]:
+        reads: list[PartitionRead] = []
         left, empty = self._bytes_max, True
         for parts in pieces(self._context.partitions):
             left, empty = self._read_some(parts, reads, left, empty)
             yield
         return reads
 
-    def _read_some(self, parts: list[SessionPartition], reads: list[Read], left: int, empty: bool) -> tuple[int, bool]:
+    def _read_some(
+        self, parts: list[SessionPartition], reads: list[PartitionRead], left: int, empty: bool
+    ) -> tuple[int, bool]:
         """Read some of the partitions.
 
         Arguments:
@@ -196,11 +198,11 @@ class PendingFetch:
             reads.append(found)
         return left, empty
 
-    def _read(self, part: SessionPartition, bytes_left: int, min_one: bool) -> Read:
+    def _read(self, part: SessionPartition, bytes_left: int, min_one: bool) -> PartitionRead:
         partition = self._context.resolve(part)
         if not isinstance(partition, Partition):
-            return Read(partition)
-        if part.high_watermark_told == part.fetch_offset and self._context.is_quiet(part, partition):
+            return PartitionRead(partition)
+        if part.high_watermark_sent == part.fetch_offset and self._context.is_quiet(part, partition):
             return QUIET
         brought = self._brought.get(part) if self._brought else None
         found = read(
@@ -214,10 +216,10 @@ class PendingFetch:
             brought=brought.value if brought is not None else None,
         )
         if found.cold is not None and brought is not None and brought.error is not None:
-            return Read(failed(partition, part.fetch_offset, brought.error))
+            return PartitionRead(failed(partition, part.fetch_offset, brought.error))
         return found
 
-    def _answer(self, reads: list[Read]) -> None:
+    def _answer(self, reads: list[PartitionRead]) -> None:
         responses: list[TopicResponse] = []
         for part, found in self._context.news(reads):
             if not responses or (responses[-1].topic, responses[-1].topic_id) != (part.topic, part.topic_id):
@@ -225,7 +227,7 @@ class PendingFetch:
             responses[-1].partitions.append(partition_data(part, found))
         self._call.answer(FetchResponse(session_id=self._context.session_id, responses=responses))
 
-    def _response_in_steps(self, reads: list[Read]) -> Generator[None, None, FetchResponse]:
+    def _response_in_steps(self, reads: list[PartitionRead]) -> Generator[None, None, FetchResponse]:
         """The response that `_answer` sends, whose arrays are encoded piece by piece."""
         topics = self._call.elements()
         for (name, topic_id), news in groupby(self._context.news(reads), topic_of):
@@ -238,7 +240,7 @@ class PendingFetch:
         return FetchResponse(session_id=self._context.session_id, responses=topics.finish())
 
 
-def topic_of(news: tuple[SessionPartition, Read]) -> tuple[str, bytes]:
+def topic_of(news: tuple[SessionPartition, PartitionRead]) -> tuple[str, bytes]:
     """The topic under which a response lists a partition: its name and its id."""
     return news[0].topic, news[0].topic_id
 
@@ -250,7 +252,7 @@ def failed(partition: Partition, fetch_offset: int, error: BaseException) -> int
     return KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def partition_data(part: SessionPartition, found: Read) -> PartitionData:
+def partition_data(part: SessionPartition, found: PartitionRead) -> PartitionData:
     """Put what was read into the wire's words."""
     data = PartitionData(
         partition_index=part.partition,

@@ -13,7 +13,7 @@ from kafkalite.errors import KafkaErrorCode, reason_of
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.server.call import Call
 from kafkalite.server.no_transactions import NO_TRANSACTIONS, NO_TRANSACTIONS_ERROR
-from kafkalite.server.preloading import import_group_coordinator
+from kafkalite.server.preload import import_group_coordinator
 
 SEVERAL_KEYS_SINCE = 4
 GROUP, TRANSACTION = 0, 1
@@ -40,9 +40,9 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> None:
 
     def imported(outcome: Outcome) -> None:
         outcome.result()
-        call.broker.groups.ready(call.later(ready))
+        call.broker.groups.ensure_topic(call.guarded(ready))
 
-    call.broker.slicer.run(import_group_coordinator(), call.later(imported))
+    call.broker.slicer.run(import_group_coordinator(), call.guarded(imported))
 
 
 def transactional_id(call: Call, request: FindCoordinatorRequest) -> str:

@@ -7,22 +7,22 @@ begin anew when it has been.
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkalite.server.call import Call
-from kafkalite.state.classic_requests import Done, Heartbeat
+from kafkalite.state.groups.classic.requests import ErrorOnly, Heartbeat
 
 LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def heartbeat(call: Call, request: HeartbeatRequest) -> None:
     """Keep a member's session."""
-    beat = Heartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
+    fast_heartbeat = Heartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
     call.broker.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.kinds.heartbeat(beat, token, now),
-        call.awaiting(answer, refused),
+        lambda shard, token, now: shard.registry.heartbeat(fast_heartbeat, token, now),
+        call.completion(answer, refused),
     )
 
 
-def answer(done: Done) -> HeartbeatResponse:
+def answer(done: ErrorOnly) -> HeartbeatResponse:
     """What the member hears."""
     return HeartbeatResponse(error_code=done.error)
 

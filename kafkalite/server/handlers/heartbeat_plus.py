@@ -6,27 +6,28 @@ While the group is loaded, every heartbeat is good, as for classic groups: sessi
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest, HeartbeatPlusResponse
 from kafkalite.server.call import Call
-from kafkalite.state.registered_requests import HeartbeatAnswered, HeartbeatPlus
+from kafkalite.state.groups.registered.requests import HeartbeatAnswered, HeartbeatPlus
 
 LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def heartbeat_plus(call: Call, request: HeartbeatPlusRequest) -> None:
     """Keep a consumer's session."""
-    beat = HeartbeatPlus(request.group_id, request.consumer_id, request.generation_id, request.session_timeout_ms)
+    fast_heartbeat = HeartbeatPlus(
+        request.group_id, request.consumer_id, request.generation_id, request.session_timeout_ms
+    )
 
     def failed(error: int) -> HeartbeatPlusResponse:
-        told = HeartbeatAnswered(0, request.generation_id) if error == LOADING else HeartbeatAnswered(error)
-        return answer(told)
+        result = HeartbeatAnswered(0, request.generation_id) if error == LOADING else HeartbeatAnswered(error)
+        return answer(result)
 
-    call.broker.groups.ask(
+    call.broker.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.registered.heartbeat(beat, token, now),
-        call.answering(answer),
-        call.answering(failed),
+        lambda shard, token, now: shard.registered.heartbeat(fast_heartbeat, token, now),
+        call.completion(answer, failed),
     )
 
 
-def answer(told: HeartbeatAnswered) -> HeartbeatPlusResponse:
+def answer(result: HeartbeatAnswered) -> HeartbeatPlusResponse:
     """The generation to go on with, or the refusal."""
-    return HeartbeatPlusResponse(error_code=told.error, generation_id=told.generation)
+    return HeartbeatPlusResponse(error_code=result.error, generation_id=result.generation)

@@ -10,7 +10,7 @@ from kafkalite.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from kafkalite.server.call import Call
-from kafkalite.server.handlers.altered_configs import alter_each
+from kafkalite.server.config_changes import alter_each
 
 
 def incremental_alter_configs(call: Call, request: IncrementalAlterConfigsRequest) -> None:

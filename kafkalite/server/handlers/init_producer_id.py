@@ -21,7 +21,7 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducer
         epoch = -1 if error else 0
         call.answer(InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=epoch))
 
-    call.broker.producer_ids.draw(call.later(drawn))
+    call.broker.producer_ids.draw(call.guarded(drawn))
     return None
 
 

@@ -4,7 +4,7 @@ others.
 Version notes: v0 the rebalance timeout is the session timeout; from v4 on a new member is first told its id (KIP-394);
 v7 protocol type and a protocol that may be null; v9 a leader that need not assign (KIP-814). Member ids are the client
 id, or the instance id, and a random UUID, as Kafka's; where that is too long for a string of the protocol,
-INVALID_REQUEST: no other member, nor the log, could be told of it. The machine is `state/classic_group.py`.
+INVALID_REQUEST: no other member, nor the log, could be told of it. The machine is `state/groups/classic/group.py`.
 """
 
 from uuid import UUID
@@ -12,7 +12,7 @@ from uuid import UUID
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafkalite.server.call import Call
-from kafkalite.state.classic_requests import Join, Joined
+from kafkalite.state.groups.classic.requests import Join, Joined
 
 REBALANCE_TIMEOUT_SINCE = 1
 MEMBER_ID_REQUIRED_SINCE = 4
@@ -43,11 +43,12 @@ def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse | Non
         member_id_required=call.version >= MEMBER_ID_REQUIRED_SINCE,
         can_skip_assignment=call.version >= SKIP_ASSIGNMENT_SINCE,
     )
-    call.broker.groups.ask(
+    call.broker.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.kinds.join(join, token, now),
-        call.answering(lambda joined: answer(call, joined)),
-        call.answering(lambda error: answer(call, Joined(error, request.member_id))),
+        lambda shard, token, now: shard.registry.join(join, token, now),
+        call.completion(
+            lambda joined: answer(call, joined), lambda error: answer(call, Joined(error, request.member_id))
+        ),
     )
     return None
 

@@ -5,7 +5,7 @@ Version notes: up to v2 one member, whose error is that of the whole; v3 several
 
 from kafkalite.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kafkalite.server.call import Call
-from kafkalite.state.classic_requests import Leave, LeaveOf, Left
+from kafkalite.state.groups.classic.requests import Leave, LeaveOf, Left
 
 SEVERAL_SINCE = 3
 
@@ -18,11 +18,10 @@ def leave_group(call: Call, request: LeaveGroupRequest) -> None:
         members = tuple(LeaveOf(member.member_id, member.group_instance_id) for member in request.members)
     else:
         members = (LeaveOf(request.member_id),)
-    call.broker.groups.ask(
+    call.broker.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.kinds.leave(Leave(request.group_id, members), token, now),
-        call.answering(lambda left: answer(call, left)),
-        call.answering(lambda error: answer(call, Left(error))),
+        lambda shard, token, now: shard.registry.leave(Leave(request.group_id, members), token, now),
+        call.completion(lambda left: answer(call, left), lambda error: answer(call, Left(error))),
     )
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from kafkalite.coordinators.groups import Machines
+from kafkalite.coordinators.group.service import Machines
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkalite.server.call import Call
-from kafkalite.server.group_answers import encoded
-from kafkalite.state.classic_requests import Listed
-from kafkalite.state.group_shard import GroupShard
+from kafkalite.server.group_responses import encoded
+from kafkalite.state.groups.classic.requests import ListedGroup
+from kafkalite.state.groups.shard import GroupShard
 
 Group = ListGroupsResponse.ListedGroup
 
@@ -23,13 +23,13 @@ def list_groups(call: Call, request: ListGroupsRequest) -> None:
     groups = call.broker.groups
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
-    call.in_slices(encoded(call, partial(wanted, states, kinds)), groups.count(), partial(answer, call))
+    call.in_slices(encoded(call, partial(wanted, states, kinds)), groups.group_count(), partial(answer, call))
 
 
 def wanted(states: set[str], kinds: set[str], shard: GroupShard) -> Iterator[Group | None]:
     """The groups of a shard; None for each that the filters leave out."""
     for each in shard.listed():
-        matches = (not states or each.state.lower() in states) and (not kinds or each.kind in kinds)
+        matches = (not states or each.state.lower() in states) and (not kinds or each.group_type in kinds)
         yield shown(each) if matches else None
 
 
@@ -40,11 +40,14 @@ def answer(call: Call, walked: tuple[list[Any], Machines]) -> None:
     def committed(error: int) -> None:
         call.answer(ListGroupsResponse(error_code=error, groups=[] if error else groups))
 
-    call.broker.groups.committed(machines, call.later(committed))
+    call.broker.groups.when_committed(machines, call.guarded(committed))
 
 
-def shown(listed: Listed) -> Group:
+def shown(listed: ListedGroup) -> Group:
     """A group in the words of the answer."""
     return Group(
-        group_id=listed.group, protocol_type=listed.protocol_type, group_state=listed.state, group_type=listed.kind
+        group_id=listed.group,
+        protocol_type=listed.protocol_type,
+        group_state=listed.state,
+        group_type=listed.group_type,
     )

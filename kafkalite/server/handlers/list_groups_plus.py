@@ -8,17 +8,17 @@ from functools import partial
 from typing import Any
 
 from kafkalite.cluster.image import ClusterImage
-from kafkalite.coordinators.group_settings import partitions_of
-from kafkalite.coordinators.groups import Machines
+from kafkalite.coordinators.group.service import Machines
+from kafkalite.coordinators.group.settings import partitions_of
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest, ListGroupsPlusResponse
 from kafkalite.server.call import Call
-from kafkalite.server.group_answers import answer_each, encoded
-from kafkalite.state.classic_group import Group as ClassicGroup
-from kafkalite.state.consumer_state import ConsumerGroup
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.registered_requests import GroupSeen
+from kafkalite.server.group_responses import answer_each, encoded
+from kafkalite.state.groups.classic.group import ClassicGroup as ClassicGroup
+from kafkalite.state.groups.consumer.group import ConsumerGroup
+from kafkalite.state.groups.registered.requests import RegisteredGroupDescription
+from kafkalite.state.groups.shard import GroupShard
 
 NO_GENERATION, NO_TIMEOUT = -1, -1
 DEAD, EMPTY = "Dead", "Empty"
@@ -43,7 +43,7 @@ def list_groups_plus(call: Call, request: ListGroupsPlusRequest) -> None:
     else:
         groups = call.broker.groups
         steps = encoded(call, partial(all_listed, node, image))
-        call.in_slices(steps, groups.count(), partial(answer_all, call, node))
+        call.in_slices(steps, groups.group_count(), partial(answer_all, call, node))
 
 
 def answer_all(call: Call, node: Node, walked: tuple[list[Any], Machines]) -> None:
@@ -55,7 +55,7 @@ def answer_all(call: Call, node: Node, walked: tuple[list[Any], Machines]) -> No
         shown = [bare(node, "", state=DEAD, error=error)] if error else groups
         call.answer(ListGroupsPlusResponse(groups=shown))
 
-    call.broker.groups.committed(machines, call.later(committed))
+    call.broker.groups.when_committed(machines, call.guarded(committed))
 
 
 def all_listed(node: Node, image: ClusterImage, shard: GroupShard) -> Iterator[Group]:
@@ -95,7 +95,7 @@ def of_consumers(shown: Group, image: ClusterImage, group: ConsumerGroup, shard:
     return shown
 
 
-def of_registered(shown: Group, group: GroupSeen) -> Group:
+def of_registered(shown: Group, group: RegisteredGroupDescription) -> Group:
     """A group whose members have registered, or that is only defined yet."""
     shown.generation_id = group.generation
     shown.topics = list(group.topics)

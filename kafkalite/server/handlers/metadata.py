@@ -13,9 +13,9 @@ from functools import partial
 from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkalite.server.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
+from kafkalite.server.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
 from kafkalite.server.call import OBJECTS_MAX, Call
-from kafkalite.server.handlers.described import describe_all
+from kafkalite.server.partition_description import describe_all
 from kafkalite.server.topic_log import log_created
 from kafkalite.state.topic_names import complaint, is_internal
 
@@ -56,7 +56,7 @@ def create_missing(call: Call, request: MetadataRequest, missing: list[str] | No
     if missing is None:
         call.answer(refused(request))
     elif missing:
-        call.broker.topics.create_on_demand(missing, call.later(partial(answer_created, call, request, missing)))
+        call.broker.topics.create_on_demand(missing, call.guarded(partial(answer_created, call, request, missing)))
     else:
         answer(call, request, {})
 

@@ -13,18 +13,18 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import Any
 
-from kafkalite._speedups.codec import decode
+from kafkalite._speedups.codec.codec import decode
+from kafkalite._speedups.groups.offset_commit_request import PackedCommit
 from kafkalite.cluster.image import TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from kafkalite.protocol.packed_commits import PackedCommit
 from kafkalite.protocol.schema import ZERO_UUID
 from kafkalite.server.call import OBJECTS_MAX, Call
-from kafkalite.server.elements import Elements
-from kafkalite.server.group_answers import ended
+from kafkalite.server.group_responses import ended
+from kafkalite.server.response_arrays import ResponseArray
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import Commit, CommitOf, CommitsDone
+from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
+from kafkalite.state.groups.shard import GroupShard
 
 MEMBER_EPOCH_SINCE = 9
 TOPIC_ID_SINCE = 10
@@ -36,7 +36,9 @@ Partition = Topic.OffsetCommitResponsePartition
 
 Refused = dict[tuple[int, int], int]  # errors by the places of topic and partition in the request
 # Without the Python frame of `CommitOf(...)`: this is done for every partition of a commit, the other for every commit.
-commit_of: Callable[[tuple[str, int, int, int, str | None, bytes]], CommitOf] = partial(tuple.__new__, CommitOf)
+commit_of: Callable[[tuple[str, int, int, int, str | None, bytes]], PartitionCommit] = partial(
+    tuple.__new__, PartitionCommit
+)
 packed_commit: Callable[[tuple[str, tuple[()], str, int, str | None, int, int, PackedCommit]], Commit] = partial(
     tuple.__new__, Commit
 )
@@ -49,7 +51,7 @@ def offset_commit(call: Call, request: OffsetCommitRequest | PackedCommit) -> No
     elif not located(call, request):  # the frame is there until the pass ends
         commit_each(call, decode(OffsetCommitRequest, call.version, call.header.body, exact=False))
     else:
-        whole = Committing(call, request)
+        whole = PendingCommit(call, request)
         call.broker.groups.submit(request.group_id, whole.command, whole)
 
 
@@ -64,7 +66,7 @@ def located(call: Call, request: PackedCommit) -> bool:
     return True
 
 
-class Committing:
+class PendingCommit:
     """A commit in one piece: the command, and who waits for it (`coordinators.runtime.Waiting`)."""
 
     __slots__ = ("_call", "_request")
@@ -101,7 +103,7 @@ def commit(version: int, wanted: Commit, shard: GroupShard, token: Token, now: N
     """The command, for all partitions of a request or some of them."""
     if version < MEMBER_EPOCH_SINCE and speaks_consumer(shard, wanted):
         effects = Effects()
-        effects.answer(token, CommitsDone(KafkaErrorCode.UNSUPPORTED_VERSION))
+        effects.answer(token, CommitResult(KafkaErrorCode.UNSUPPORTED_VERSION))
         return effects
     return shard.offsets.commit(wanted, token, now)
 
@@ -128,21 +130,21 @@ def committing(call: Call, request: OffsetCommitRequest, objects: int) -> Genera
     )
     commands = [partial(commit, call.version, wanted._replace(partitions=part)) for part in parts]
 
-    def committed(results: list[CommitsDone]) -> None:
+    def committed(results: list[CommitResult]) -> None:
         outcomes = chain.from_iterable(errors(call, part, done) for part, done in zip(parts, results, strict=True))
         call.answer_from(answer(request, refused, outcomes, call.elements), objects)
 
-    yield from call.broker.groups.submit_each(request.group_id, commands, CommitsDone, call.later(committed))
+    yield from call.broker.groups.submit_each(request.group_id, commands, CommitResult, call.guarded(committed))
 
 
-def wanted_of(call: Call, request: OffsetCommitRequest) -> Generator[None, None, tuple[list[CommitOf], Refused]]:
+def wanted_of(call: Call, request: OffsetCommitRequest) -> Generator[None, None, tuple[list[PartitionCommit], Refused]]:
     """What is to be committed, and why the rest is not."""
-    commits: list[CommitOf] = []
+    commits: list[PartitionCommit] = []
     refused: Refused = {}
     for at, topic in enumerate(request.topics):
         found, unknown = topic_of(call, topic)
         name, topic_id, count = ("", ZERO_UUID, 0) if found is None else of_image(found)
-        for place, part in enumerate(topic.partitions):
+        for position, part in enumerate(topic.partitions):
             index = part.partition_index
             if 0 <= index < count:
                 epoch = part.committed_leader_epoch
@@ -150,7 +152,7 @@ def wanted_of(call: Call, request: OffsetCommitRequest) -> Generator[None, None,
                     commit_of((name, index, part.committed_offset, epoch, part.committed_metadata, topic_id))
                 )
             else:
-                refused[at, place] = unknown
+                refused[at, position] = unknown
             yield
         yield
     return commits, refused
@@ -177,13 +179,13 @@ def speaks_consumer(shard: GroupShard, request: Commit) -> bool:
     return not group.speaks_classic(request.member_id)
 
 
-def errors(call: Call, commits: list[CommitOf], done: CommitsDone) -> Iterator[int]:
+def errors(call: Call, commits: list[PartitionCommit], done: CommitResult) -> Iterator[int]:
     """The error of each partition that was to be committed."""
     error = error_of(call, done)
     return iter([error] * len(commits) if error else done.errors)
 
 
-def error_of(call: Call, done: CommitsDone) -> int:
+def error_of(call: Call, done: CommitResult) -> int:
     """The error of all partitions, in the words of the request's version."""
     if done.error and done.error == KafkaErrorCode.GROUP_ID_NOT_FOUND and call.version < MEMBER_EPOCH_SINCE:
         return KafkaErrorCode.ILLEGAL_GENERATION
@@ -191,14 +193,14 @@ def error_of(call: Call, done: CommitsDone) -> int:
 
 
 def answer(
-    request: OffsetCommitRequest, refused: Refused, outcomes: Iterator[int], elements: Callable[[], Elements]
+    request: OffsetCommitRequest, refused: Refused, outcomes: Iterator[int], elements: Callable[[], ResponseArray]
 ) -> Generator[None, None, OffsetCommitResponse]:
     """Every partition of the request, with `outcomes` for those that were to be committed."""
     topics = elements()
     for at, topic in enumerate(request.topics):
         partitions = elements()
-        for place, part in enumerate(topic.partitions):
-            partitions.add(outcome(part.partition_index, refused.get((at, place)) or next(outcomes)))
+        for position, part in enumerate(topic.partitions):
+            partitions.add(outcome(part.partition_index, refused.get((at, position)) or next(outcomes)))
             yield
         listed = partitions.finish()
         topics.add(Topic(name=topic.name, topic_id=topic.topic_id or ZERO_UUID, partitions=listed), 1 + len(listed))

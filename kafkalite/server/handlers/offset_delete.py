@@ -10,14 +10,14 @@ from functools import partial
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from kafkalite.server.call import OBJECTS_MAX, Call
-from kafkalite.server.group_answers import ended
+from kafkalite.server.group_responses import ended
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import OffsetsDeleted
+from kafkalite.state.groups.offsets.manager import OffsetDeleteResult
+from kafkalite.state.groups.shard import GroupShard
 
 Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 Partition = Topic.OffsetDeleteResponsePartition
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 DELETED_AT_ONCE = 50  # of a request with more than OBJECTS_MAX partitions
 
 
@@ -36,7 +36,7 @@ def deletion(call: Call, request: OffsetDeleteRequest, objects: int) -> Generato
     size = OBJECTS_MAX if len(wanted) <= OBJECTS_MAX else DELETED_AT_ONCE
     commands = [partial(delete, request.group_id, wanted[at : at + size]) for at in range(0, len(wanted) or 1, size)]
 
-    def deleted(parts: list[OffsetsDeleted]) -> None:
+    def deleted(parts: list[OffsetDeleteResult]) -> None:
         error = next((part.error for part in parts if part.error), 0)
         if error:
             call.answer(OffsetDeleteResponse(error_code=error, topics=[]))
@@ -45,17 +45,19 @@ def deletion(call: Call, request: OffsetDeleteRequest, objects: int) -> Generato
             call.answer_from(answer(call, request, dict(zip(wanted, errors, strict=True))), objects)
 
     groups = call.broker.groups
-    yield from groups.submit_each(request.group_id, commands, OffsetsDeleted, call.later(deleted))
+    yield from groups.submit_each(request.group_id, commands, OffsetDeleteResult, call.guarded(deleted))
 
 
-def delete(group: str, places: Sequence[Place], shard: GroupShard, token: Token, _now: Now) -> Effects:
+def delete(
+    group: str, topic_partitions: Sequence[TopicPartition], shard: GroupShard, token: Token, _now: Now
+) -> Effects:
     """The command: delete some of the offsets."""
-    return shard.offsets.delete(group, places, token)
+    return shard.offsets.delete(group, topic_partitions, token)
 
 
-def existing(call: Call, request: OffsetDeleteRequest) -> Generator[None, None, list[Place]]:
+def existing(call: Call, request: OffsetDeleteRequest) -> Generator[None, None, list[TopicPartition]]:
     """The partitions of the request that exist, each once."""
-    found: dict[Place, None] = {}
+    found: dict[TopicPartition, None] = {}
     for topic in request.topics:
         for part in topic.partitions:
             if exists(call, topic.name, part.partition_index):
@@ -71,7 +73,7 @@ def exists(call: Call, name: str, index: int) -> bool:
 
 
 def answer(
-    call: Call, request: OffsetDeleteRequest, errors: Mapping[Place, int]
+    call: Call, request: OffsetDeleteRequest, errors: Mapping[TopicPartition, int]
 ) -> Generator[None, None, OffsetDeleteResponse]:
     """Every partition of the request, with `errors` for those that existed when it came."""
     topics = call.elements()

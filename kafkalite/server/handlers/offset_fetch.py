@@ -15,9 +15,9 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kafkalite.protocol.schema import ZERO_UUID
 from kafkalite.server.call import OBJECTS_MAX, Call
-from kafkalite.server.group_answers import ended
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import FetchOf, Found
+from kafkalite.server.group_responses import ended
+from kafkalite.state.groups.offsets.manager import FetchedOffset, TopicFetch
+from kafkalite.state.groups.shard import GroupShard
 
 TOP_ERROR_SINCE = 2
 GROUPS_SINCE = 8
@@ -33,26 +33,26 @@ GroupAsked = OffsetFetchRequest.OffsetFetchRequestGroup
 Response = Generator[None, None, OffsetFetchResponse]
 
 
-class Asked(NamedTuple):
+class RequestedGroup(NamedTuple):
     """What is wanted of one group; `wanted` None = everything. `unknown`: partitions of topic ids that do not exist."""
 
     group: str
-    wanted: list[FetchOf] | None
+    wanted: list[TopicFetch] | None
     member_id: str | None = None
     member_epoch: int = -1
-    unknown: Sequence[FetchOf] = ()
+    unknown: Sequence[TopicFetch] = ()
 
 
 class FetchedGroup(NamedTuple):
     """What was found of one group, or an error for all of it. `many`: it is still to be found, in parts."""
 
-    asked: Asked
+    asked: RequestedGroup
     error: int
-    found: Sequence[Found] = ()
+    found: Sequence[FetchedOffset] = ()
     many: bool = False
 
 
-Query = Callable[[Asked, GroupShard], FetchedGroup]
+Query = Callable[[RequestedGroup, GroupShard], FetchedGroup]
 Fetched = list[FetchedGroup]
 
 
@@ -63,11 +63,11 @@ def offset_fetch(call: Call, request: OffsetFetchRequest) -> None:
     call.in_slices(steps, objects, partial(look_up, call, request.require_stable))
 
 
-def look_up(call: Call, require_stable: bool, asked: list[Asked]) -> None:
+def look_up(call: Call, require_stable: bool, asked: list[RequestedGroup]) -> None:
     """Go on with what is wanted of each group."""
     query = partial(look, require_stable)
-    then = call.later(partial(found_few, call, query))
-    steps = call.broker.groups.look_each(asked, group_of, query, FetchedGroup, then)
+    then = call.guarded(partial(found_few, call, query))
+    steps = call.broker.groups.query_each(asked, group_of, query, FetchedGroup, then)
     call.in_slices(steps, len(asked), ended)
 
 
@@ -77,15 +77,15 @@ def found_few(call: Call, query: Query, fetched: Fetched) -> None:
         answer(call, fetched)
         return
     parts = [(at, part) for at, group in enumerate(fetched) if group.many for part in parts_of(group.asked)]
-    then = call.later(partial(found_parts, call, fetched, [at for at, _ in parts]))
-    steps = call.broker.groups.look_each([part for _, part in parts], group_of, query, FetchedGroup, then)
+    then = call.guarded(partial(found_parts, call, fetched, [at for at, _ in parts]))
+    steps = call.broker.groups.query_each([part for _, part in parts], group_of, query, FetchedGroup, then)
     call.in_slices(steps, OBJECTS_MAX + 1, ended)
 
 
-def found_parts(call: Call, fetched: Fetched, places: list[int], parts: Fetched) -> None:
+def found_parts(call: Call, fetched: Fetched, indexes: list[int], parts: Fetched) -> None:
     """Put the parts of groups together. An error of one part is the error of its group."""
-    found: dict[int, list[Found]] = {at: [] for at in places}
-    for at, part in zip(places, parts, strict=True):
+    found: dict[int, list[FetchedOffset]] = {at: [] for at in indexes}
+    for at, part in zip(indexes, parts, strict=True):
         found[at] += part.found
         fetched[at] = fetched[at]._replace(error=fetched[at].error or part.error)
     for at, of_group in found.items():
@@ -93,22 +93,22 @@ def found_parts(call: Call, fetched: Fetched, places: list[int], parts: Fetched)
     answer(call, fetched)
 
 
-def group_of(asked: Asked) -> str:
+def group_of(asked: RequestedGroup) -> str:
     return asked.group
 
 
-def asked_of_one(call: Call, request: OffsetFetchRequest) -> Generator[None, None, list[Asked]]:
+def asked_of_one(call: Call, request: OffsetFetchRequest) -> Generator[None, None, list[RequestedGroup]]:
     """The group of a request up to v7."""
     if request.topics is None:
-        return [Asked(request.group_id, None)]
+        return [RequestedGroup(request.group_id, None)]
     wanted = []
     for each in request.topics:
         wanted.append(by_name(call, each.name, each.partition_indexes))
         yield
-    return [Asked(request.group_id, wanted)]
+    return [RequestedGroup(request.group_id, wanted)]
 
 
-def asked_of_many(call: Call, request: OffsetFetchRequest) -> Generator[None, None, list[Asked]]:
+def asked_of_many(call: Call, request: OffsetFetchRequest) -> Generator[None, None, list[RequestedGroup]]:
     """The groups of a request of v8 or later. Each once: an answer may be thousands of times as long as a name."""
     asked = []
     for group in {each.group_id: each for each in request.groups}.values():
@@ -117,31 +117,31 @@ def asked_of_many(call: Call, request: OffsetFetchRequest) -> Generator[None, No
     return asked
 
 
-def asked_of(call: Call, group: GroupAsked) -> Generator[None, None, Asked]:
+def asked_of(call: Call, group: GroupAsked) -> Generator[None, None, RequestedGroup]:
     """One group of a request of v8 or later."""
     if group.topics is None:
-        return Asked(group.group_id, None, group.member_id, group.member_epoch)
+        return RequestedGroup(group.group_id, None, group.member_id, group.member_epoch)
     wanted, unknown = [], []
     for each in group.topics:
         if call.version < TOPIC_ID_SINCE:
             wanted.append(by_name(call, each.name, each.partition_indexes))
         elif (topic := call.broker.image.topics_by_id.get(each.topic_id)) is not None:
-            wanted.append(FetchOf(topic.name, each.partition_indexes, topic.topic_id))
+            wanted.append(TopicFetch(topic.name, each.partition_indexes, topic.topic_id))
         else:
-            unknown.append(FetchOf("", each.partition_indexes, each.topic_id))
+            unknown.append(TopicFetch("", each.partition_indexes, each.topic_id))
         yield
-    return Asked(group.group_id, wanted, group.member_id, group.member_epoch, unknown)
+    return RequestedGroup(group.group_id, wanted, group.member_id, group.member_epoch, unknown)
 
 
-def by_name(call: Call, name: str, partitions: Sequence[int]) -> FetchOf:
+def by_name(call: Call, name: str, partitions: Sequence[int]) -> TopicFetch:
     """What is wanted of a topic: of the one that has the name now, not of one that was deleted and made anew."""
     topic = call.broker.tables.topics.get(name)
-    return FetchOf(name, partitions, ZERO_UUID if topic is None else topic.topic_id)
+    return TopicFetch(name, partitions, ZERO_UUID if topic is None else topic.topic_id)
 
 
-def look(require_stable: bool, asked: Asked, shard: GroupShard) -> FetchedGroup:
+def look(require_stable: bool, asked: RequestedGroup, shard: GroupShard) -> FetchedGroup:
     """What the group has committed, if the sender may know."""
-    error = shard.kinds.check_fetch(asked.group, asked.member_id, asked.member_epoch)
+    error = shard.registry.validate_offset_fetch(asked.group, asked.member_id, asked.member_epoch)
     if error:
         return FetchedGroup(asked, error)
     wanted = shard.offsets.committed_partitions(asked.group) if asked.wanted is None else asked.wanted
@@ -150,9 +150,9 @@ def look(require_stable: bool, asked: Asked, shard: GroupShard) -> FetchedGroup:
     return FetchedGroup(asked, 0, shard.offsets.fetch(asked.group, wanted, require_stable=require_stable))
 
 
-def parts_of(asked: Asked) -> Iterator[Asked]:
+def parts_of(asked: RequestedGroup) -> Iterator[RequestedGroup]:
     """The offsets of one group that are asked for, in parts of at most PARTITIONS_AT_ONCE topics and partitions."""
-    part: list[FetchOf] = []
+    part: list[TopicFetch] = []
     left = PARTITIONS_AT_ONCE  # in this part; a topic counts as one, too
     for topic, partitions, topic_id in asked.wanted or ():
         begin = 0
@@ -161,7 +161,7 @@ def parts_of(asked: Asked) -> Iterator[Asked]:
                 yield asked._replace(wanted=part)
                 part, left = [], PARTITIONS_AT_ONCE
             some = partitions[begin : begin + left - 1]
-            part.append(FetchOf(topic, some, topic_id))
+            part.append(TopicFetch(topic, some, topic_id))
             left -= 1 + len(some)
             begin += len(some)
     yield asked._replace(wanted=part)
@@ -175,8 +175,8 @@ def answer(call: Call, fetched: Fetched) -> None:
 
 def one(call: Call, group: FetchedGroup) -> Response:
     """The answer up to v7."""
-    error = told(group.error)
-    found: Iterable[Found] = group.found
+    error = error_on_wire(group.error)
+    found: Iterable[FetchedOffset] = group.found
     if error and call.version < TOP_ERROR_SINCE:
         found = failed_each(group.asked.wanted or (), error)
     topics = yield from listed(call, found, Topic, Partition)
@@ -187,24 +187,26 @@ def many(call: Call, fetched: Fetched) -> Response:
     """The answer from v8 on."""
     groups = []
     for group in fetched:
-        found: Iterable[Found] = group.found
+        found: Iterable[FetchedOffset] = group.found
         if group.asked.unknown and not group.error:
             found = chain(found, failed_each(group.asked.unknown, KafkaErrorCode.UNKNOWN_TOPIC_ID))
         topics = yield from listed(call, found, GroupTopic, GroupPartition)
-        groups.append(Group(group_id=group.asked.group, topics=topics, error_code=told(group.error)))
+        groups.append(Group(group_id=group.asked.group, topics=topics, error_code=error_on_wire(group.error)))
         yield
     return OffsetFetchResponse(groups=groups)
 
 
-def failed_each(asked: Iterable[FetchOf], error: int) -> Iterator[Found]:
+def failed_each(asked: Iterable[TopicFetch], error: int) -> Iterator[FetchedOffset]:
     """Each partition with this error."""
     return (
-        Found(each.topic, index, error=error, topic_id=each.topic_id) for each in asked for index in each.partitions
+        FetchedOffset(each.topic, index, error=error, topic_id=each.topic_id)
+        for each in asked
+        for index in each.partitions
     )
 
 
 def listed(
-    call: Call, found: Iterable[Found], topic: type[Any], partition: type[Any]
+    call: Call, found: Iterable[FetchedOffset], topic: type[Any], partition: type[Any]
 ) -> Generator[None, None, list[Any]]:
     """Offsets as the array of the response. Offsets of a topic that is gone cannot be told by id."""
     topics = call.elements()
@@ -232,7 +234,7 @@ def listed(
     return topics.finish()
 
 
-def named(call: Call, found: Found) -> tuple[str, bytes]:
+def named(call: Call, found: FetchedOffset) -> tuple[str, bytes]:
     """The topic by name and id: an offset without an id gets that of its topic."""
     if found.topic_id != ZERO_UUID:
         return found.topic, found.topic_id
@@ -240,11 +242,11 @@ def named(call: Call, found: Found) -> tuple[str, bytes]:
     return found.topic, ZERO_UUID if topic is None else topic.topic_id
 
 
-def unnamed(found: Found) -> tuple[str, bytes]:
+def unnamed(found: FetchedOffset) -> tuple[str, bytes]:
     """The topic by name alone: all of a topic in one piece, whether its id is known or not."""
     return found.topic, ZERO_UUID
 
 
-def told(error: int) -> int:
+def error_on_wire(error: int) -> int:
     """The error as it is told to consumers of all ages."""
     return KafkaErrorCode.NOT_COORDINATOR if error == KafkaErrorCode.COORDINATOR_NOT_AVAILABLE else error

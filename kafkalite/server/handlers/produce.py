@@ -25,7 +25,7 @@ PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceRespons
 RecordError = PartitionResponse.BatchIndexAndErrorMessage
 
 
-class ProduceAnswer:
+class PendingProduce:
     """Collects the outcome of every partition of one request, and answers when the last one is known."""
 
     __slots__ = ("_appends", "_call", "_open", "_request")
@@ -57,7 +57,7 @@ class ProduceAnswer:
     def _answer_nothing(self) -> None:
         failed = next((append for append in self._appends if append.error), None)
         if failed is None:
-            self._call.no_answer()
+            self._call.no_response()
         else:
             self._call.close(f"produce with acks=0 failed: {KafkaErrorCode(failed.error).name}")
 
@@ -94,7 +94,7 @@ def outcome(index: int, append: Append) -> PartitionResponse:
 
 def produce(call: Call, request: ProduceRequest) -> None:
     """Append every partition's batch; the answer leaves when all outcomes are known."""
-    answer = ProduceAnswer(call, request)
+    answer = PendingProduce(call, request)
     refusal = request_error(request)
     replicas, by_id, zstd_allowed = call.broker.replicas, call.version >= TOPIC_ID_SINCE, call.version >= ZSTD_SINCE
     transactional = request.transactional_id is not None
@@ -103,9 +103,9 @@ def produce(call: Call, request: ProduceRequest) -> None:
             append = answer.expect(data.records)
             partition = refusal or replicas.partition(topic.name, topic.topic_id, data.index, by_id=by_id)
             if isinstance(partition, int):
-                append.refuse(partition)
+                append.reject(partition)
             elif not data.records:
-                append.refuse(KafkaErrorCode.INVALID_RECORD, "a partition's records are missing")
+                append.reject(KafkaErrorCode.INVALID_RECORD, "a partition's records are missing")
             else:
                 append.zstd_allowed = zstd_allowed
                 append.transactional = transactional

@@ -1,15 +1,15 @@
 """RegisterConsumer, key 10003, v0. A member registers for the next generation; the answer waits for the others.
 
 A partition that appeared after the group began, and of which nothing is committed, starts at its log start. Errors are
-those of the machine (`state/registered_groups.py`), UNKNOWN_TOPIC_OR_PARTITION for what is claimed, but does not exist,
-and those of the coordinator.
+those of the machine (`state/groups/registered/groups.py`), UNKNOWN_TOPIC_OR_PARTITION for what is claimed, but does not
+exist, and those of the coordinator.
 """
 
 from kafkalite.cluster.image import UNASSIGNED_ID
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.register_consumer import RegisterConsumerRequest, RegisterConsumerResponse
 from kafkalite.server.call import Call
-from kafkalite.state.registered_requests import FROM_LOG_START, ConsumerRegistered, RegisterConsumer
+from kafkalite.state.groups.registered.requests import FROM_LOG_START, ConsumerRegistered, RegisterConsumer
 from kafkalite.state.topic_names import complaint
 
 Topic = RegisterConsumerResponse.OwnedTopic
@@ -32,11 +32,12 @@ def register_consumer(call: Call, request: RegisterConsumerRequest) -> RegisterC
         client_id=call.client_id,
         client_host=call.client_host,
     )
-    call.broker.groups.ask(
+    call.broker.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.kinds.register(registration, token, now),
-        call.answering(lambda registered: answer(call, registered)),
-        call.answering(lambda error: answer(call, ConsumerRegistered(error))),
+        lambda shard, token, now: shard.registry.register(registration, token, now),
+        call.completion(
+            lambda registered: answer(call, registered), lambda error: answer(call, ConsumerRegistered(error))
+        ),
     )
     return None
 

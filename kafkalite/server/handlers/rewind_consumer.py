@@ -1,4 +1,4 @@
-"""RewindConsumer, key 10005, v0. Sets where a group goes on reading, also while it has members.
+"""RewindConsumer, key 10005, v0. Sets the positions of a group, also while it has members.
 
 Every partition is looked up first: an offset outside of the log is moved to its nearest end, a time becomes the first
 record of it or later, or the log end where there is none. Then all is one command of the group's shard, and one batch.
@@ -16,8 +16,15 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
 from kafkalite.server.call import Call
-from kafkalite.server.handlers.list_offsets import EARLIEST, LATEST, LookUp, LookUps, PartitionResponse, find
-from kafkalite.state.offsets import CommitOf, CommitsDone
+from kafkalite.server.offset_lookup import (
+    EARLIEST,
+    LATEST,
+    OffsetLookup,
+    OffsetLookups,
+    PartitionResponse,
+    look_up_offset,
+)
+from kafkalite.state.groups.offsets.manager import CommitResult, PartitionCommit
 
 NO_OFFSET = -1
 
@@ -26,7 +33,7 @@ Rewound = Topic.RewoundPartition
 Asked = RewindConsumerRequest.RewoundTopic.RewoundPartition
 
 
-class Wanted(NamedTuple):
+class RequestedRewind(NamedTuple):
     """One partition of the request: where it is to be, once `found` says so, or why not."""
 
     topic: str
@@ -45,38 +52,39 @@ def rewind_consumer(call: Call, request: RewindConsumerRequest) -> None:
             one, look_up = judged(call, topic.name, asked, again=again)
             wanted.append(one)
             look_ups += [] if look_up is None else [look_up]
-    LookUps(call, look_ups, lambda: rewind(call, request, wanted)).start()
+    OffsetLookups(call, look_ups, lambda: rewind(call, request, wanted)).start()
 
 
-def judged(call: Call, topic: str, asked: Asked, *, again: bool) -> tuple[Wanted, LookUp | None]:
+def judged(call: Call, topic: str, asked: Asked, *, again: bool) -> tuple[RequestedRewind, OffsetLookup | None]:
     """Where one partition is to be, as far as that is known without a look into its records."""
     found = PartitionResponse(partition_index=asked.partition_index)
     partition = call.broker.replicas.partition(topic, b"", asked.partition_index, by_id=False)
     if again or asked.offset < NO_OFFSET or (asked.offset == NO_OFFSET and asked.timestamp < EARLIEST):
         found.error_code = KafkaErrorCode.INVALID_REQUEST
-        return Wanted(topic, asked, found), None
+        return RequestedRewind(topic, asked, found), None
     if isinstance(partition, int):
         found.error_code = partition
-        return Wanted(topic, asked, found), None
-    one = Wanted(topic, asked, found, partition)
+        return RequestedRewind(topic, asked, found), None
+    one = RequestedRewind(topic, asked, found, partition)
     if asked.offset != NO_OFFSET:
         found.offset = asked.offset
         return one, None
-    return one, find(found, partition, asked.timestamp, committed_only=False)
+    return one, look_up_offset(found, partition, asked.timestamp, committed_only=False)
 
 
-def rewind(call: Call, request: RewindConsumerRequest, wanted: list[Wanted]) -> None:
+def rewind(call: Call, request: RewindConsumerRequest, wanted: list[RequestedRewind]) -> None:
     """All is found: set the offsets of the group."""
     commits = list(committable(call, wanted))
-    call.broker.groups.ask(
+    call.broker.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.rewind(request.group_id, commits, token, now),
-        call.answering(lambda done: answer(request, wanted, done)),
-        call.answering(lambda error: answer(request, wanted, CommitsDone(error))),
+        call.completion(
+            lambda done: answer(request, wanted, done), lambda error: answer(request, wanted, CommitResult(error))
+        ),
     )
 
 
-def committable(call: Call, wanted: list[Wanted]) -> Iterator[CommitOf]:
+def committable(call: Call, wanted: list[RequestedRewind]) -> Iterator[PartitionCommit]:
     """What can be set; moves every offset into its log."""
     for one in wanted:
         found, partition = one.found, one.partition
@@ -87,12 +95,12 @@ def committable(call: Call, wanted: list[Wanted]) -> Iterator[CommitOf]:
             found.error_code = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             continue
         if found.offset == NO_OFFSET:  # no record is as young as that
-            find(found, partition, LATEST, committed_only=False)
+            look_up_offset(found, partition, LATEST, committed_only=False)
         found.offset = min(max(found.offset, partition.log_start_offset), partition.high_watermark)
-        yield CommitOf(one.topic, found.partition_index, found.offset, topic_id=topic.topic_id)
+        yield PartitionCommit(one.topic, found.partition_index, found.offset, topic_id=topic.topic_id)
 
 
-def answer(request: RewindConsumerRequest, wanted: list[Wanted], done: CommitsDone) -> RewindConsumerResponse:
+def answer(request: RewindConsumerRequest, wanted: list[RequestedRewind], done: CommitResult) -> RewindConsumerResponse:
     """Every partition of the request, in its order."""
     left = iter(wanted)
     topics = []

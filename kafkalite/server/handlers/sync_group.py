@@ -7,7 +7,7 @@ Version notes: v3 static members (KIP-345); v5 protocol type and name, which mus
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafkalite.server.call import Call
-from kafkalite.state.classic_requests import Sync, Synced
+from kafkalite.state.groups.classic.requests import Sync, Synced
 
 PROTOCOL_NEEDED_SINCE = 5
 
@@ -25,11 +25,10 @@ def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse | Non
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
     )
-    call.broker.groups.ask(
+    call.broker.groups.submit(
         request.group_id,
-        lambda shard, token, now: shard.kinds.sync(sync, token, now),
-        call.answering(lambda synced: answer(synced)),
-        call.answering(lambda error: answer(Synced(error))),
+        lambda shard, token, now: shard.registry.sync(sync, token, now),
+        call.completion(answer, lambda error: answer(Synced(error))),
     )
     return None
 

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from perf.loads.base import CpuMeter, Figure, Load, Sample, Turn
+from perf.loads.base import CpuMeter, Figure, Load, Sample, Trial
 from perf.loads.durable import BOTH
 from perf.loads.fairness.client import Client
 from perf.loads.fairness.probe import Probe
@@ -52,41 +52,41 @@ class Hostile(Load):
         self.name, self.title, self.brokers = f"fairness-{name}", title, brokers
         self.settings = {**SETTINGS, **settings}
 
-    def before(self, turn: Turn, client: Client) -> None:
+    def before(self, trial: Trial, client: Client) -> None:
         """Prepare one round."""
 
     @abstractmethod
-    def attack(self, turn: Turn, client: Client) -> None:
+    def attack(self, trial: Trial, client: Client) -> None:
         """The hostile part. Raises VerificationError if a request fails that must not."""
 
-    def after(self, turn: Turn, client: Client) -> None:
+    def after(self, trial: Trial, client: Client) -> None:
         """Remove what the round left."""
 
-    def job(self, turn: Turn) -> bytes | None:
+    def job(self, trial: Trial) -> bytes | None:
         """A request whose wait is measured besides, or None."""
         return None
 
-    def run(self, turn: Turn) -> Sample:
-        with Client(turn.broker) as client:
-            self.before(turn, client)
-            with Probe(turn.broker, self.job(turn)) as probe, CpuMeter(turn.broker) as cpu:
+    def run(self, trial: Trial) -> Sample:
+        with Client(trial.broker) as client:
+            self.before(trial, client)
+            with Probe(trial.broker, self.job(trial)) as probe, CpuMeter(trial.broker) as cpu:
                 time.sleep(QUIET_S)
                 began = time.perf_counter()
-                self.attack(turn, client)
+                self.attack(trial, client)
                 load_s = time.perf_counter() - began
                 time.sleep(QUIET_S)
-            self.after(turn, client)
+            self.after(trial, client)
         found = summary_ms(probe.waits)
         sample = {key: found[key] for key in ("longest", "net", "p99", "net_p99")}
         sample |= {"control": summary_ms(probe.control)["longest"], "cpu_s": cpu.seconds, "load_s": load_s}
         return sample | ({"job_longest": summary_ms(probe.jobs)["longest"]} if probe.jobs else {})
 
 
-def topic_names(stem: str, turn: Turn, count: int) -> list[str]:
+def topic_names(stem: str, trial: Trial, count: int) -> list[str]:
     """Names for one round of a load; warm-up and rounds do not share topics."""
-    return [f"{stem}-{turn.round}-{number:05}" for number in range(count)]
+    return [f"{stem}-{trial.round}-{number:05}" for number in range(count)]
 
 
-def group_names(stem: str, turn: Turn, count: int) -> list[str]:
+def group_names(stem: str, trial: Trial, count: int) -> list[str]:
     """The same for groups."""
-    return [f"{stem}-group-{turn.round}-{number:06}" for number in range(count)]
+    return [f"{stem}-group-{trial.round}-{number:06}" for number in range(count)]

@@ -15,6 +15,26 @@ TIMEOUT_S = 300.0
 DEPTH = 200  # requests under way while a load is prepared: less than brokers queue
 
 
+class Member:
+    """A member of a KIP-848 group: what it owns is what its last assignment says.
+
+    Arguments:
+        joined: the response to its join.
+    """
+
+    def __init__(self, group: str, name: str, joined: group_wire.Beaten) -> None:
+        self.group, self.name = group, name
+        self.epoch, self.owned = joined.epoch, joined.assigned or {}
+
+    def fast_heartbeat(self, client: "Client") -> None:
+        """Send a heartbeat that says what it owns."""
+        request = group_wire.consumer_heartbeat(self.group, self.name, self.epoch, owned=self.owned)
+        response = group_wire.beaten(client.call(request))
+        client.expect("ConsumerGroupHeartbeat", {response.error})
+        self.epoch = response.epoch
+        self.owned = self.owned if response.assigned is None else response.assigned
+
+
 class Client:
     """A blocking connection to the broker. Every error is a VerificationError."""
 
@@ -95,14 +115,28 @@ class Client:
                 raise VerificationError(f"{self.broker.name}: no coordinator for {group}: error {error}")
             time.sleep(0.05)  # no event announces a coordinator
 
-    def join_consumers(self, joins: Sequence[tuple[str, bytes]]) -> None:
+    def join_consumers(self, joins: Sequence[tuple[str, bytes]]) -> list[group_wire.Beaten]:
         """Members of KIP-848 groups join: (group, request) each, again while the group is being loaded."""
         self._coordinated(joins[0][0])
-        requests = [request for _, request in joins]
+        requests, joined = [request for _, request in joins], []
         while requests:
-            errors = [group_wire.beaten(response).error for response in self.pipelined(requests)]
-            self.expect("ConsumerGroupHeartbeat", set(errors), frozenset({0, *NOT_YET}))
-            requests = [request for request, error in zip(requests, errors, strict=True) if error]
+            responses = [group_wire.beaten(response) for response in self.pipelined(requests)]
+            self.expect("ConsumerGroupHeartbeat", {each.error for each in responses}, frozenset({0, *NOT_YET}))
+            joined += [each for each in responses if not each.error]
+            requests = [request for request, each in zip(requests, responses, strict=True) if each.error]
+        return joined
+
+    def beat_until(self, members: Sequence["Member"], count: int) -> None:
+        """Members of a KIP-848 group send heartbeats, and give up what they are asked to, until each owns partitions
+        of `count` topics; heartbeats are the only way to learn of an assignment.
+        """
+        deadline = time.monotonic() + TIMEOUT_S
+        while any(len(member.owned) != count for member in members):
+            if time.monotonic() > deadline:
+                raise VerificationError(f"{self.broker.name}: members do not own {count} topics each")
+            for member in members:
+                member.fast_heartbeat(self)
+            time.sleep(0.05)
 
     def join_alone(self, groups: Sequence[str], topic: str, session_ms: int) -> None:
         """Each group gets one classic member, which stays until its session expires."""

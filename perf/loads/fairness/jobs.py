@@ -3,7 +3,7 @@
 import random
 import time
 
-from perf.loads.base import Turn
+from perf.loads.base import Trial
 from perf.loads.fairness import wire
 from perf.loads.fairness.base import FIGURES, JOB_FIGURES, Hostile, topic_names
 from perf.loads.fairness.client import Client
@@ -21,13 +21,13 @@ class Bombs(Hostile):
         super().__init__(f"bombs-{batches}", f"Produce of {batches:,} gzip batches of 1.3 kB that come out as 1.24 MB")
         self._batches = batches
 
-    def prepare(self, turn: Turn) -> None:
-        with Client(turn.broker) as client:
-            client.create(["bombed"], turn.scaled(self._batches, self._batches // 10))
+    def prepare(self, trial: Trial) -> None:
+        with Client(trial.broker) as client:
+            client.create(["bombed"], trial.scaled(self._batches, self._batches // 10))
 
-    def attack(self, turn: Turn, client: Client) -> None:
+    def attack(self, trial: Trial, client: Client) -> None:
         batch = wire.gzip_batch(bytes(BOMB_BYTES))
-        parts = dict.fromkeys(range(turn.scaled(self._batches, self._batches // 10)), batch)
+        parts = dict.fromkeys(range(trial.scaled(self._batches, self._batches // 10)), batch)
         client.expect("Produce", wire.produced(client.call(wire.produce("bombed", parts))))
 
 
@@ -36,12 +36,12 @@ class WithJobs(Hostile):
 
     figures = (*FIGURES, *JOB_FIGURES)
 
-    def prepare(self, turn: Turn) -> None:
-        with Client(turn.broker) as client:
+    def prepare(self, trial: Trial) -> None:
+        with Client(trial.broker) as client:
             client.create([JOB_TOPIC], 1)
             self._batch = wire.gzip_batch(random.Random(1).randbytes(JOB_BYTES))
 
-    def job(self, turn: Turn) -> bytes | None:
+    def job(self, trial: Trial) -> bytes | None:
         return wire.produce(JOB_TOPIC, {0: self._batch})
 
 
@@ -52,14 +52,14 @@ class DeletedFiles(WithJobs):
         title = f"3,000 written partitions are deleted, their files {DELETE_DELAY_MS // 1000} s later"
         super().__init__("deleted-files", title, settings={"log.segment.delete.delay.ms": str(DELETE_DELAY_MS)})
 
-    def before(self, turn: Turn, client: Client) -> None:
-        count = turn.scaled(3_000, 200)
-        client.create(names := topic_names("files", turn, max(count // 500, 1)), min(count, 500))
+    def before(self, trial: Trial, client: Client) -> None:
+        count = trial.scaled(3_000, 200)
+        client.create(names := topic_names("files", trial, max(count // 500, 1)), min(count, 500))
         for name in names:
             fill(client, name, min(count, 500))
 
-    def attack(self, turn: Turn, client: Client) -> None:
-        client.delete(topic_names("files", turn, max(turn.scaled(3_000, 200) // 500, 1)))
+    def attack(self, trial: Trial, client: Client) -> None:
+        client.delete(topic_names("files", trial, max(trial.scaled(3_000, 200) // 500, 1)))
         time.sleep(2.5 * DELETE_DELAY_MS / 1000)  # no response says that the files are gone
 
 
@@ -69,19 +69,20 @@ class FirstRecords(WithJobs):
     def __init__(self) -> None:
         super().__init__("first-records", "first records into 1,000 new partitions, 10 in each request")
 
-    def before(self, turn: Turn, client: Client) -> None:
-        client.create(topic_names("first", turn, 1), turn.scaled(1_000, 100))
+    def before(self, trial: Trial, client: Client) -> None:
+        client.create(topic_names("first", trial, 1), trial.scaled(1_000, 100))
 
-    def attack(self, turn: Turn, client: Client) -> None:
-        (name,), batch = topic_names("first", turn, 1), wire.gzip_batch(bytes(100))
+    def attack(self, trial: Trial, client: Client) -> None:
+        (name,), batch = topic_names("first", trial, 1), wire.gzip_batch(bytes(100))
         requests = [
-            wire.produce(name, dict.fromkeys(range(at, at + 10), batch)) for at in range(0, turn.scaled(1_000, 100), 10)
+            wire.produce(name, dict.fromkeys(range(at, at + 10), batch))
+            for at in range(0, trial.scaled(1_000, 100), 10)
         ]
         for response in client.pipelined(requests, 10):
             client.expect("Produce", wire.produced(response))
 
-    def after(self, turn: Turn, client: Client) -> None:
-        client.delete(topic_names("first", turn, 1))
+    def after(self, trial: Trial, client: Client) -> None:
+        client.delete(topic_names("first", trial, 1))
 
 
 LOADS = (Bombs(100), Bombs(1_000), DeletedFiles(), FirstRecords())

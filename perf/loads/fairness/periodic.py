@@ -4,7 +4,7 @@ import time
 
 from perf import group_wire
 from perf.checks import VerificationError
-from perf.loads.base import Sample, Turn
+from perf.loads.base import Sample, Trial
 from perf.loads.fairness import wire
 from perf.loads.fairness.base import Hostile, group_names
 from perf.loads.fairness.client import Client
@@ -24,16 +24,16 @@ class Housekeeping(Hostile):
         title = "5,000 compacted partitions with closed segments; cleaner, retention and checkpoints every second"
         super().__init__("housekeeping", title, settings=dict.fromkeys(every, str(EVERY_MS)))
 
-    def prepare(self, turn: Turn) -> None:
+    def prepare(self, trial: Trial) -> None:
         configs = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.99"}
-        count = turn.scaled(5_000, 500)
-        with Client(turn.broker) as client:
+        count = trial.scaled(5_000, 500)
+        with Client(trial.broker) as client:
             client.create(names := [f"compacted-{number}" for number in range(count // 500)], 500, configs)
             for _ in range(2):
                 for name in names:
                     fill(client, name, 500)
 
-    def attack(self, turn: Turn, client: Client) -> None:
+    def attack(self, trial: Trial, client: Client) -> None:
         time.sleep(WATCHED_S)
 
 
@@ -48,19 +48,19 @@ class ExpiredOffsets(Hostile):
             settings={"offsets.retention.check.interval.ms": str(EVERY_MS), "offsets.retention.minutes": "1"},
         )
 
-    def prepare(self, turn: Turn) -> None:
-        names = self._names(turn)
-        with Client(turn.broker) as client:
+    def prepare(self, trial: Trial) -> None:
+        names = self._names(trial)
+        with Client(trial.broker) as client:
             client.create(names, 1)
             find(client.connection, "swept")
             for name in names:  # a simple consumer's commits: the group is empty until its member joins
                 client.call(group_wire.offset_commit("swept", name, {0: 1}))
             client.join_consumers([("swept", wire.consumer_join("swept", "m", None, "swept-.*"))])
 
-    def _names(self, turn: Turn) -> list[str]:
-        return [f"swept-{number:05}" for number in range(turn.scaled(TOPICS, TOPICS // 20))]
+    def _names(self, trial: Trial) -> list[str]:
+        return [f"swept-{number:05}" for number in range(trial.scaled(TOPICS, TOPICS // 20))]
 
-    def attack(self, turn: Turn, client: Client) -> None:
+    def attack(self, trial: Trial, client: Client) -> None:
         time.sleep(WATCHED_S)
 
 
@@ -72,8 +72,8 @@ class DeletedOffsets(ExpiredOffsets):
         self.name = "fairness-offset-delete"
         self.title = f"OffsetDelete of {TOPICS:,} topics of a consumer group that reads them by a pattern"
 
-    def attack(self, turn: Turn, client: Client) -> None:
-        request = wire.delete_offsets("swept", {name: range(1) for name in self._names(turn)})
+    def attack(self, trial: Trial, client: Client) -> None:
+        request = wire.delete_offsets("swept", {name: range(1) for name in self._names(trial)})
         for _ in range(5):
             client.call(request)
 
@@ -86,9 +86,9 @@ class LoadedOffsets(Hostile):
     def __init__(self) -> None:
         super().__init__("loaded-offsets", "the first seconds after a start with 500,000 committed offsets")
 
-    def prepare(self, turn: Turn) -> None:
-        broker = turn.kind.start(turn.directory, self.settings)
-        groups, offsets = group_names("loaded", turn, turn.scaled(5_000, 250)), dict.fromkeys(range(100), 1)
+    def prepare(self, trial: Trial) -> None:
+        broker = trial.kind.start(trial.directory, self.settings)
+        groups, offsets = group_names("loaded", trial, trial.scaled(5_000, 250)), dict.fromkeys(range(100), 1)
         with Client(broker) as client:
             client.create(["read"], 100)
             find(client.connection, groups[0])
@@ -98,14 +98,14 @@ class LoadedOffsets(Hostile):
                     raise VerificationError(f"{broker.name}: a commit of {groups[0]} failed")
         broker.stop()
 
-    def attack(self, turn: Turn, client: Client) -> None:
-        find(client.connection, group_names("loaded", turn, 1)[0])
+    def attack(self, trial: Trial, client: Client) -> None:
+        find(client.connection, group_names("loaded", trial, 1)[0])
         time.sleep(WATCHED_S)
 
-    def run(self, turn: Turn) -> Sample:
-        broker = turn.kind.start(turn.directory, self.settings)
+    def run(self, trial: Trial) -> Sample:
+        broker = trial.kind.start(trial.directory, self.settings)
         try:
-            return super().run(Turn(turn.kind, turn.directory, turn.round, turn.quick, broker))
+            return super().run(Trial(trial.kind, trial.directory, trial.round, trial.quick, broker))
         finally:
             broker.stop()
 

@@ -1,6 +1,6 @@
 """Topics are created, deleted and described while many groups or partitions exist (B1, B2, B6 of the findings)."""
 
-from perf.loads.base import Turn
+from perf.loads.base import Trial
 from perf.loads.fairness import wire
 from perf.loads.fairness.base import KAFKALITE, Hostile, group_names, topic_names
 from perf.loads.fairness.client import Client
@@ -17,19 +17,19 @@ class DeleteBesideGroups(Hostile):
         )
         self._groups, self._topics = groups, topics
 
-    def prepare(self, turn: Turn) -> None:
-        with Client(turn.broker) as client:
+    def prepare(self, trial: Trial) -> None:
+        with Client(trial.broker) as client:
             client.create([READ], 1)
-            client.commit(group_names("delete", turn, turn.scaled(self._groups, self._groups // 20)), READ)
+            client.commit(group_names("delete", trial, trial.scaled(self._groups, self._groups // 20)), READ)
 
-    def before(self, turn: Turn, client: Client) -> None:
-        client.create(self._names(turn), 1)
+    def before(self, trial: Trial, client: Client) -> None:
+        client.create(self._names(trial), 1)
 
-    def attack(self, turn: Turn, client: Client) -> None:
-        client.delete(self._names(turn))
+    def attack(self, trial: Trial, client: Client) -> None:
+        client.delete(self._names(trial))
 
-    def _names(self, turn: Turn) -> list[str]:
-        return topic_names("unread", turn, turn.scaled(self._topics, self._topics // 20 + 1))
+    def _names(self, trial: Trial) -> list[str]:
+        return topic_names("unread", trial, trial.scaled(self._topics, self._topics // 20 + 1))
 
 
 class DeleteReadTopic(Hostile):
@@ -38,13 +38,13 @@ class DeleteReadTopic(Hostile):
     def __init__(self) -> None:
         super().__init__("delete-read-topic", "DeleteTopics of one topic that 100,000 groups read")
 
-    def before(self, turn: Turn, client: Client) -> None:
-        client.create(topic_names(READ, turn, 1), 1)
-        groups = group_names("readers", turn, turn.scaled(100_000, 2_000))
-        client.commit(groups, topic_names(READ, turn, 1)[0])
+    def before(self, trial: Trial, client: Client) -> None:
+        client.create(topic_names(READ, trial, 1), 1)
+        groups = group_names("readers", trial, trial.scaled(100_000, 2_000))
+        client.commit(groups, topic_names(READ, trial, 1)[0])
 
-    def attack(self, turn: Turn, client: Client) -> None:
-        client.delete(topic_names(READ, turn, 1))
+    def attack(self, trial: Trial, client: Client) -> None:
+        client.delete(topic_names(READ, trial, 1))
 
 
 class CreateBesideGroups(Hostile):
@@ -55,9 +55,9 @@ class CreateBesideGroups(Hostile):
         super().__init__(name, f"CreateTopics of 100 topics; 5,000 consumer groups with a member subscribed {by}")
         self._patterns = patterns
 
-    def prepare(self, turn: Turn) -> None:
-        groups = group_names("subscribed", turn, turn.scaled(5_000, 500))
-        with Client(turn.broker) as client:
+    def prepare(self, trial: Trial) -> None:
+        groups = group_names("subscribed", trial, trial.scaled(5_000, 500))
+        with Client(trial.broker) as client:
             client.create([READ], 1)
             client.join_consumers([(group, self._join(group)) for group in groups])
 
@@ -66,14 +66,14 @@ class CreateBesideGroups(Hostile):
             return wire.consumer_join(group, "m", None, f"{READ}|{group}-.*")
         return wire.consumer_join(group, "m", [READ])
 
-    def attack(self, turn: Turn, client: Client) -> None:
-        client.expect("CreateTopics", wire.created(client.call(wire.create_topics(self._names(turn), 1))))
+    def attack(self, trial: Trial, client: Client) -> None:
+        client.expect("CreateTopics", wire.created(client.call(wire.create_topics(self._names(trial), 1))))
 
-    def after(self, turn: Turn, client: Client) -> None:
-        client.delete(self._names(turn))
+    def after(self, trial: Trial, client: Client) -> None:
+        client.delete(self._names(trial))
 
-    def _names(self, turn: Turn) -> list[str]:
-        return topic_names("new", turn, turn.scaled(100, 10))
+    def _names(self, trial: Trial) -> list[str]:
+        return topic_names("new", trial, trial.scaled(100, 10))
 
 
 class CreateMany(Hostile):
@@ -84,15 +84,15 @@ class CreateMany(Hostile):
         super().__init__(f"create-{topics}x{partitions}", title, brokers=brokers)
         self._topics, self._partitions = topics, partitions
 
-    def attack(self, turn: Turn, client: Client) -> None:
-        request = wire.create_topics(self._names(turn), turn.scaled(self._partitions, self._partitions // 20 + 1))
+    def attack(self, trial: Trial, client: Client) -> None:
+        request = wire.create_topics(self._names(trial), trial.scaled(self._partitions, self._partitions // 20 + 1))
         client.expect("CreateTopics", wire.created(client.call(request)))
 
-    def after(self, turn: Turn, client: Client) -> None:
-        client.delete(self._names(turn))
+    def after(self, trial: Trial, client: Client) -> None:
+        client.delete(self._names(trial))
 
-    def _names(self, turn: Turn) -> list[str]:
-        return topic_names("many", turn, turn.scaled(self._topics, self._topics // 20 + 1))
+    def _names(self, trial: Trial) -> list[str]:
+        return topic_names("many", trial, trial.scaled(self._topics, self._topics // 20 + 1))
 
 
 class DeleteMany(Hostile):
@@ -104,16 +104,16 @@ class DeleteMany(Hostile):
         super().__init__(name, title, brokers=brokers)
         self._partitions, self._written = partitions, written
 
-    def before(self, turn: Turn, client: Client) -> None:
-        count = turn.scaled(self._partitions, self._partitions // 20)
-        name = topic_names("gone", turn, 1)
+    def before(self, trial: Trial, client: Client) -> None:
+        count = trial.scaled(self._partitions, self._partitions // 20)
+        name = topic_names("gone", trial, 1)
         client.expect("CreateTopics", wire.created(client.call(wire.create_topics(name, count))))
         client.wait_for_leaders({name[0]: range(count)})
         if self._written:
             fill(client, name[0], count)
 
-    def attack(self, turn: Turn, client: Client) -> None:
-        client.delete(topic_names("gone", turn, 1))
+    def attack(self, trial: Trial, client: Client) -> None:
+        client.delete(topic_names("gone", trial, 1))
 
 
 def fill(client: Client, topic: str, partitions: int) -> None:

@@ -106,13 +106,13 @@ class LibrdkafkaAdmin:
         assignment: Mapping[int, list[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        place: dict[str, object] = {"num_partitions": partitions, "replication_factor": replicas}
+        layout: dict[str, object] = {"num_partitions": partitions, "replication_factor": replicas}
         if assignment is not None:
-            place = {
+            layout = {
                 "num_partitions": len(assignment),
                 "replica_assignment": [assignment[n] for n in sorted(assignment)],
             }
-        new = cka.NewTopic(topic, config=dict(configs or {}), **place)
+        new = cka.NewTopic(topic, config=dict(configs or {}), **layout)
         with refusals():
             self._admin.create_topics([new], validate_only=validate_only)[topic].result(DEADLINE_S)
 
@@ -194,10 +194,10 @@ class KafkaPythonAdmin:
         assignment: Mapping[int, list[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        place: dict[str, object] = {"num_partitions": partitions, "replication_factor": replicas}
+        layout: dict[str, object] = {"num_partitions": partitions, "replication_factor": replicas}
         if assignment is not None:
-            place = {"assignments": dict(assignment)}
-        new = {topic: {"configs": dict(configs or {}), **place}}
+            layout = {"assignments": dict(assignment)}
+        new = {topic: {"configs": dict(configs or {}), **layout}}
         with refusals():
             self._admin.create_topics(new, validate_only=validate_only)
 
@@ -218,9 +218,9 @@ class KafkaPythonAdmin:
             self._admin.delete_topics([topic])
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        place = TopicPartition(topic, partition)
+        layout = TopicPartition(topic, partition)
         with refusals():
-            return int(self._admin.delete_records({place: before})[place]["low_watermark"])
+            return int(self._admin.delete_records({layout: before})[layout]["low_watermark"])
 
     def config(self, topic: str, key: str) -> tuple[str, str]:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
@@ -294,10 +294,10 @@ class AioKafkaAdmin:
         self._judge(answer.topic_error_codes[0][1], topic)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        place = AioTopicPartition(topic, partition)
+        layout = AioTopicPartition(topic, partition)
         with refusals():
-            answer = self._runner.run(self._admin.delete_records({place: RecordsToDelete(before)}))
-            return int(answer[place])
+            answer = self._runner.run(self._admin.delete_records({layout: RecordsToDelete(before)}))
+            return int(answer[layout])
 
     def config(self, topic: str, key: str) -> tuple[str, str]:
         resource = AioConfigResource(AioConfigResourceType.TOPIC, topic)

@@ -60,20 +60,24 @@ class AioKafka:
         """A consumer without a group that reads one partition."""
         consumer = AIOKafkaConsumer(bootstrap_servers=address, **READING, **settings)
         async with consumer:
-            place = TopicPartition(topic, partition)
-            consumer.assign([place])
-            await self._seek(consumer, place, start)
+            topic_partition = TopicPartition(topic, partition)
+            consumer.assign([topic_partition])
+            await self._seek(consumer, topic_partition, start)
             yield consumer
 
     @staticmethod
-    async def _seek(consumer: AIOKafkaConsumer, place: TopicPartition, start: Start) -> None:
+    async def _seek(consumer: AIOKafkaConsumer, topic_partition: TopicPartition, start: Start) -> None:
         if isinstance(start, At):
-            found = await consumer.offsets_for_times({place: start.timestamp_ms})
-            consumer.seek(place, found[place].offset)
+            found = await consumer.offsets_for_times({topic_partition: start.timestamp_ms})
+            consumer.seek(topic_partition, found[topic_partition].offset)
         elif isinstance(start, str):
-            await (consumer.seek_to_beginning(place) if start == EARLIEST else consumer.seek_to_end(place))
+            await (
+                consumer.seek_to_beginning(topic_partition)
+                if start == EARLIEST
+                else consumer.seek_to_end(topic_partition)
+            )
         else:
-            consumer.seek(place, start)
+            consumer.seek(topic_partition, start)
 
     def read(
         self,
@@ -104,18 +108,21 @@ class AioKafka:
 
     def bounds(self, address: str, topic: str, partition: int = 0) -> tuple[int, int]:
         async def ask() -> tuple[int, int]:
-            place = TopicPartition(topic, partition)
+            topic_partition = TopicPartition(topic, partition)
             async with self.assigned(address, topic, partition, 0) as consumer:
-                low, high = await consumer.beginning_offsets([place]), await consumer.end_offsets([place])
-                return low[place], high[place]
+                low, high = (
+                    await consumer.beginning_offsets([topic_partition]),
+                    await consumer.end_offsets([topic_partition]),
+                )
+                return low[topic_partition], high[topic_partition]
 
         return asyncio.run(ask())
 
     def find(self, address: str, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
         async def ask() -> int | None:
-            place = TopicPartition(topic, partition)
+            topic_partition = TopicPartition(topic, partition)
             async with self.assigned(address, topic, partition, 0) as consumer:
-                found = (await consumer.offsets_for_times({place: timestamp_ms}))[place]
+                found = (await consumer.offsets_for_times({topic_partition: timestamp_ms}))[topic_partition]
                 return None if found is None else found.offset
 
         return asyncio.run(ask())

@@ -181,7 +181,7 @@ class GroupConsumer:
         if offsets is None:
             self._consumer.commit(asynchronous=False)
         else:
-            wanted = [ck.TopicPartition(*place, offset) for place, offset in offsets.items()]
+            wanted = [ck.TopicPartition(*topic_partition, offset) for topic_partition, offset in offsets.items()]
             self._consumer.commit(offsets=wanted, asynchronous=False)
 
     def commit_positions(self) -> dict[tuple[str, int], int]:
@@ -268,7 +268,9 @@ class PartitionReader:
     def __init__(self, settings: dict[str, object], offsets: dict[tuple[str, int], int]) -> None:
         never = {"group.id": "never-joined", "enable.auto.commit": False, "log_level": QUIET}
         self._consumer = ck.Consumer({**never, **settings})
-        self._consumer.assign([ck.TopicPartition(*place, offset) for place, offset in offsets.items()])
+        self._consumer.assign(
+            [ck.TopicPartition(*topic_partition, offset) for topic_partition, offset in offsets.items()]
+        )
 
     def add(self, topic: str, partition: int, offset: int) -> None:
         """Read one more partition from an offset on."""

@@ -67,9 +67,9 @@ class JavaTools:
         option = "--property" if self._is_3 else "--formatter-property"
         shown = [f"print.{what}=true" for what in ("timestamp", "partition", "offset", "headers", "key")]
         properties = [part for p in (*shown, f"null.literal={NULL}", "headers.separator=,") for part in (option, p)]
-        place = ["--topic", topic, "--partition", str(partition), "--offset", str(start)]
+        begin = ["--topic", topic, "--partition", str(partition), "--offset", str(start)]
         limits = ["--max-messages", str(count), "--timeout-ms", str(READ_MS)]
-        return [record_of(line) for line in self.run("console-consumer", *place, *limits, *properties).splitlines()]
+        return [record_of(line) for line in self.run("console-consumer", *begin, *limits, *properties).splitlines()]
 
     def offsets(self, *args: str) -> dict[tuple[str, int], int | None]:
         """kafka-get-offsets: (topic, partition) -> offset, None where it prints none."""

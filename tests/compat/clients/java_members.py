@@ -27,8 +27,8 @@ from tests.compat.clients.members import (
     Crowd,
     Kind,
     Member,
-    Place,
     Seen,
+    TopicPartition,
     Wish,
 )
 from tests.compat.clients.model import DEADLINE_S
@@ -48,7 +48,7 @@ _numbers = itertools.count(1)
 class Inbox:
     """What the process has said of one consumer."""
 
-    assigned: frozenset[Place] = frozenset()
+    assigned: frozenset[TopicPartition] = frozenset()
     fresh: deque[Seen] = field(default_factory=deque)
     news: queue.SimpleQueue[list[str]] = field(default_factory=queue.SimpleQueue)
 
@@ -92,13 +92,13 @@ class JavaProcess:
                 continue
             inbox = self._inboxes[name]
             if words[0] == "assigned":
-                inbox.assigned = frozenset(map(place_of, filter(None, words[1].split(","))))
+                inbox.assigned = frozenset(map(topic_partition_of, filter(None, words[1].split(","))))
             elif words[0] == "read":
                 inbox.fresh.append(Seen(words[1], int(words[2]), int(words[3])))
             else:
                 inbox.news.put(words)
 
-    def tell(self, *words: str) -> None:
+    def send_command(self, *words: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write("\t".join(words) + "\n")
         self._process.stdin.flush()
@@ -106,12 +106,12 @@ class JavaProcess:
     def open(self, name: str, *words: str) -> Inbox:
         """A new consumer; what it says comes into its inbox."""
         inbox = self._inboxes[name] = Inbox()
-        self.tell("open", name, *words)
+        self.send_command("open", name, *words)
         return inbox
 
     def groups(self, *args: str) -> str:
         """Run kafka-consumer-groups, and answer what it printed on both of its outputs."""
-        self.tell("tool", CLASSES["consumer-groups"], "--bootstrap-server", self.address, *args)
+        self.send_command("tool", CLASSES["consumer-groups"], "--bootstrap-server", self.address, *args)
         return bytes.fromhex(self._tools.get(timeout=2 * DEADLINE_S)).decode()
 
     def kind(self, how: str) -> Kind:
@@ -119,7 +119,7 @@ class JavaProcess:
         return Kind(f"java-{how}", partial(JavaMember, java=self, **HOW[how]))
 
 
-def place_of(text: str) -> Place:
+def topic_partition_of(text: str) -> TopicPartition:
     topic, partition = text.rsplit(":", 1)
     return topic, int(partition)
 
@@ -155,7 +155,7 @@ class JavaMember(Member):
     def _opened(self) -> Iterator[None]:
         self._inbox = self._java.open(self._id, *self._words)
         yield
-        self._java.tell("close", self._id)
+        self._java.send_command("close", self._id)
         self._expect("closed")
 
     def _expect(self, word: str) -> None:
@@ -169,19 +169,19 @@ class JavaMember(Member):
         except queue.Empty:
             return [self._inbox.fresh.popleft() for _ in range(len(self._inbox.fresh))]
 
-    def _assignment(self) -> frozenset[Place]:
+    def _assignment(self) -> frozenset[TopicPartition]:
         return self._inbox.assigned
 
     def _commit(self) -> None:
-        self._java.tell("commit", self._id)
+        self._java.send_command("commit", self._id)
         said = self._inbox.news.get(timeout=DEADLINE_S)
         if said[0] == "refused":
             raise CommitRefused(f"{self.name}: {said[1]}")
         if said[0] != "committed":
             raise RuntimeError(f"{self.name}: {' '.join(said)}")
 
-    def _set(self, offsets: Mapping[Place, int]) -> str | None:
-        self._java.tell(
+    def _set(self, offsets: Mapping[TopicPartition, int]) -> str | None:
+        self._java.send_command(
             "set", self._id, ",".join(f"{topic}:{part}={offset}" for (topic, part), offset in offsets.items())
         )
         said = self._inbox.news.get(timeout=DEADLINE_S)

@@ -45,7 +45,7 @@ POLL_S = 0.05
 HEARTBEAT_MS = 200
 REFRESH_MS = 300
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 class Seen(NamedTuple):
@@ -73,7 +73,7 @@ class Member(threading.Thread, ABC):
     def __init__(self, crowd: Crowd, wish: Wish) -> None:
         super().__init__(name=f"{type(self).__name__} of {wish.group}", daemon=True)
         self.wish = wish
-        self.assigned: frozenset[Place] = frozenset()
+        self.assigned: frozenset[TopicPartition] = frozenset()
         self.seen: list[Seen] = []
         self.failure: Exception | None = None
         self.forgiven = False
@@ -86,14 +86,14 @@ class Member(threading.Thread, ABC):
         try:
             with self._opened():
                 while not self._ending.is_set():
-                    self._tell(self._poll(), self._assignment())
+                    self._report(self._poll(), self._assignment())
                     while self._asked:
                         answer_with(*self._asked.popleft())
         except Exception as failure:  # raised again where it is waited for
             self.failure = failure
-        self._tell([], frozenset())
+        self._report([], frozenset())
 
-    def _tell(self, fresh: list[Seen], assigned: frozenset[Place]) -> None:
+    def _report(self, fresh: list[Seen], assigned: frozenset[TopicPartition]) -> None:
         if not fresh and assigned == self.assigned and self.failure is None:
             return
         with self._crowd.changed:
@@ -120,7 +120,7 @@ class Member(threading.Thread, ABC):
 
         self.ask(both)
 
-    def set(self, offsets: Mapping[Place, int]) -> str | None:
+    def set(self, offsets: Mapping[TopicPartition, int]) -> str | None:
         """Commit these offsets, whoever owns the partitions; answers why the broker has not taken all of them."""
         return self.ask(lambda: self._set(offsets))  # type: ignore[no-any-return]
 
@@ -138,12 +138,12 @@ class Member(threading.Thread, ABC):
     def _poll(self) -> list[Seen]: ...
 
     @abstractmethod
-    def _assignment(self) -> frozenset[Place]: ...
+    def _assignment(self) -> frozenset[TopicPartition]: ...
 
     @abstractmethod
     def _commit(self) -> None: ...
 
-    def _set(self, offsets: Mapping[Place, int]) -> str | None:
+    def _set(self, offsets: Mapping[TopicPartition, int]) -> str | None:
         raise NotImplementedError(type(self).__name__)
 
 
@@ -194,7 +194,7 @@ class Librdkafka(Member):
                 raise ck.KafkaException(error)
         return [Seen(*record) for record in records]
 
-    def _assignment(self) -> frozenset[Place]:
+    def _assignment(self) -> frozenset[TopicPartition]:
         assigned, self.assignments = self._consumer.assignment()
         return assigned  # type: ignore[no-any-return]
 
@@ -205,7 +205,7 @@ class Librdkafka(Member):
             if error.args[0].code() != ck.KafkaError._NO_OFFSET:  # it has read nothing since
                 raise
 
-    def _set(self, offsets: Mapping[Place, int]) -> str | None:
+    def _set(self, offsets: Mapping[TopicPartition, int]) -> str | None:
         try:
             self._consumer.commit(dict(offsets))
         except ck.KafkaException as error:
@@ -260,8 +260,10 @@ class KafkaPythonMember(Member):
         if (task := coordinator._join_task) is not None and task.is_done and not coordinator.need_rejoin():
             coordinator.request_rejoin()
 
-    def _assignment(self) -> frozenset[Place]:
-        return frozenset((place.topic, place.partition) for place in self._consumer.assignment())
+    def _assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(
+            (topic_partition.topic, topic_partition.partition) for topic_partition in self._consumer.assignment()
+        )
 
     def _commit(self) -> None:
         self._consumer.commit()
@@ -301,8 +303,10 @@ class AioKafkaMember(Member):
         found = self._runner.run(self._consumer.getmany(timeout_ms=int(POLL_S * 1000)))
         return [Seen(m.topic, m.partition, m.offset) for messages in found.values() for m in messages]
 
-    def _assignment(self) -> frozenset[Place]:
-        return frozenset((place.topic, place.partition) for place in self._consumer.assignment())
+    def _assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(
+            (topic_partition.topic, topic_partition.partition) for topic_partition in self._consumer.assignment()
+        )
 
     def _commit(self) -> None:
         self._runner.run(self._consumer.commit())
@@ -365,9 +369,9 @@ class Crowd:
         assert member.failure is not None
         return member.failure
 
-    def share(self, places: Iterable[Place], *members: Member) -> None:
+    def share(self, topic_partitions: Iterable[TopicPartition], *members: Member) -> None:
         """Wait until these members own these places: each place one owner, no member idle."""
-        wanted = sorted(places)
+        wanted = sorted(topic_partitions)
 
         def fair() -> bool:
             return sorted(p for m in members for p in m.assigned) == wanted and all(m.assigned for m in members)

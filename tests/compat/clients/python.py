@@ -59,19 +59,22 @@ class KafkaPython:
         """A consumer without a group that reads one partition."""
         consumer = KafkaConsumer(bootstrap_servers=address, **READING, **settings)
         with closing(consumer):
-            place = TopicPartition(topic, partition)
-            consumer.assign([place])
-            self._seek(consumer, place, start)
+            topic_partition = TopicPartition(topic, partition)
+            consumer.assign([topic_partition])
+            self._seek(consumer, topic_partition, start)
             yield consumer
 
     @staticmethod
-    def _seek(consumer: KafkaConsumer, place: TopicPartition, start: Start) -> None:
+    def _seek(consumer: KafkaConsumer, topic_partition: TopicPartition, start: Start) -> None:
         if isinstance(start, At):
-            consumer.seek(place, consumer.offsets_for_times({place: start.timestamp_ms})[place].offset)
+            consumer.seek(
+                topic_partition,
+                consumer.offsets_for_times({topic_partition: start.timestamp_ms})[topic_partition].offset,
+            )
         elif isinstance(start, str):
-            (consumer.seek_to_beginning if start == EARLIEST else consumer.seek_to_end)(place)
+            (consumer.seek_to_beginning if start == EARLIEST else consumer.seek_to_end)(topic_partition)
         else:
-            consumer.seek(place, start)
+            consumer.seek(topic_partition, start)
 
     def read(
         self,
@@ -96,12 +99,14 @@ class KafkaPython:
         return found
 
     def bounds(self, address: str, topic: str, partition: int = 0) -> tuple[int, int]:
-        place = TopicPartition(topic, partition)
+        topic_partition = TopicPartition(topic, partition)
         with self.assigned(address, topic, partition, 0) as consumer:
-            return consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
+            return consumer.beginning_offsets([topic_partition])[topic_partition], consumer.end_offsets(
+                [topic_partition]
+            )[topic_partition]
 
     def find(self, address: str, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
-        place = TopicPartition(topic, partition)
+        topic_partition = TopicPartition(topic, partition)
         with self.assigned(address, topic, partition, 0) as consumer:
-            found = consumer.offsets_for_times({place: timestamp_ms})[place]
+            found = consumer.offsets_for_times({topic_partition: timestamp_ms})[topic_partition]
             return None if found is None else found.offset

@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.compat.clients.java_members import ASSIGNORS
-from tests.compat.clients.members import HEARTBEAT_MS, POLL_S, REFRESH_MS, Crowd, Kind, Member, Place, Seen, Wish
+from tests.compat.clients.members import (
+    HEARTBEAT_MS,
+    POLL_S,
+    REFRESH_MS,
+    Crowd,
+    Kind,
+    Member,
+    Seen,
+    TopicPartition,
+    Wish,
+)
 from tests.compat.clients.model import DEADLINE_S
 from tests.kit import jvm
 
@@ -52,7 +62,7 @@ class Verifiable(Member):
         java[1:1] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
         self._command = [*java, *options, *HOW[how], "--command-config", str(file)]
         self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._owned: set[Place] = set()
+        self._owned: set[TopicPartition] = set()
         self._last_word = ""
 
     @contextmanager
@@ -70,7 +80,7 @@ class Verifiable(Member):
             finally:
                 self._process.kill()
                 ear.join(DEADLINE_S)
-            self._tell(self._poll(), frozenset())
+            self._report(self._poll(), frozenset())
 
     def _listen(self, said: Iterable[str]) -> None:
         for line in said:
@@ -103,17 +113,17 @@ class Verifiable(Member):
 
     def _take(self, event: dict[str, Any]) -> list[Seen]:
         self._last_word = event["name"]
-        places = {(each["topic"], each["partition"]) for each in event.get("partitions", ())}
+        topic_partitions = {(each["topic"], each["partition"]) for each in event.get("partitions", ())}
         match event["name"]:
             case "partitions_assigned":
-                self._owned |= places
+                self._owned |= topic_partitions
             case "partitions_revoked":
-                self._owned -= places
+                self._owned -= topic_partitions
             case "record_data":
                 return [Seen(event["topic"], event["partition"], event["offset"])]
         return []
 
-    def _assignment(self) -> frozenset[Place]:
+    def _assignment(self) -> frozenset[TopicPartition]:
         return frozenset(self._owned)
 
     def _commit(self) -> None:

@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 import pytest
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Outcome
 from kafkalite.coordination.backend import Coordination
-from kafkalite.coordination.embedded import Embedded
-from kafkalite.coordination.tree import Event, Operation, Stat
-from kafkalite.testing.clock import InlineOffload, VirtualClock
+from kafkalite.coordination.embedded import EmbeddedCoordination
+from kafkalite.coordination.tree import Operation, Stat, WatchEvent
+from kafkalite.testing.virtual_clock import InlineOffload, VirtualClock
 
 UNANSWERED = Outcome(error=AssertionError("no answer came"))
 
@@ -23,7 +23,7 @@ class Service(Protocol):
 
     def connect(self, on_lost: Callable[[], object] | None = None) -> Coordination: ...
     def expire(self, session: Coordination) -> None: ...
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         """Let everything under way arrive."""
 
 
@@ -35,7 +35,7 @@ class EmbeddedService:
         self._kind = kind
         self._path = str(directory / "coordination.journal")
         self._offload = InlineOffload() if kind == "journal-jobs" else None
-        self._embedded = Embedded(self.clock) if kind == "memory" else self._open()
+        self._embedded = EmbeddedCoordination(self.clock) if kind == "memory" else self._open()
         if kind == "reopened":
             session = self._embedded.connect()
             session.create("/left", b"behind", lambda outcome: outcome.result())
@@ -46,24 +46,24 @@ class EmbeddedService:
             session.delete("/left", lambda outcome: outcome.result())
             session.close(lambda outcome: outcome.result())
 
-    def _open(self) -> Embedded:
-        return Embedded.open(Disk(), self._path, self.clock, self._offload)
+    def _open(self) -> EmbeddedCoordination:
+        return EmbeddedCoordination.open(Disk(), self._path, self.clock, self._offload)
 
     def connect(self, on_lost: Callable[[], object] | None = None) -> Coordination:
         session = self._embedded.connect(on_lost)
-        self.settle()
+        self.run_until_idle()
         return session
 
     def expire(self, session: Coordination) -> None:
         self._embedded.expire(session.session_id)
-        self.settle()
+        self.run_until_idle()
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         if self._offload is not None:
             self._offload.drain()
 
     def close(self) -> None:
-        self.settle()
+        self.run_until_idle()
         self._embedded.close()
 
 
@@ -73,7 +73,7 @@ class Client:
     def __init__(self, service: Service) -> None:
         self.lost = 0
         self.session = service.connect(self._count_loss)
-        self.events: list[Event] = []
+        self.events: list[WatchEvent] = []
         self._service = service
 
     def create(self, path: str, data: bytes = b"", **kind: bool) -> str:
@@ -101,11 +101,11 @@ class Client:
         self._wait(self.session.close)
 
     def take_events(self) -> list[tuple[str, str]]:
-        self._service.settle()
+        self._service.run_until_idle()
         events, self.events = self.events, []
         return [(event.kind, event.path) for event in events]
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: WatchEvent) -> None:
         self.events.append(event)
 
     def _count_loss(self) -> None:
@@ -117,7 +117,7 @@ class Client:
     def _wait(self, call: Any, *args: Any, **kwargs: Any) -> Any:
         outcomes: list[Outcome] = []
         call(*args, then=outcomes.append, **kwargs)
-        self._service.settle()
+        self._service.run_until_idle()
         (outcome,) = outcomes or [UNANSWERED]
         return outcome.result()
 

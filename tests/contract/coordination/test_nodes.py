@@ -142,7 +142,13 @@ class TestMulti:
         results = client.multi(
             Create("/a", b"1"), Create("/a/b", b"2"), Set("/a", b"3", 0), Check("/a", 1), Delete("/a/b", 0)
         )
-        assert [type(result).__name__ for result in results] == ["Created", "Created", "Stat", "NoneType", "NoneType"]
+        assert [type(result).__name__ for result in results] == [
+            "CreatedNode",
+            "CreatedNode",
+            "Stat",
+            "NoneType",
+            "NoneType",
+        ]
         assert results[1].path == "/a/b" and results[2].version == 1
         data, stat = client.get("/a")
         assert data == b"3" and stat.czxid == stat.mzxid == stat.pzxid == results[0].stat.czxid

@@ -81,7 +81,7 @@ class TestWatches:
             seen.append(outcome.value[0])
 
         client.session.get("/a", lambda outcome: None, lambda event: client.session.get("/a", look))
-        service.settle()
+        service.run_until_idle()
         client.children("/list", watch=True)
         other.multi(Set("/a", b"new"), Create("/list/x"), Create("/list/y"), Delete("/list/y"))
         assert client.take_events() == [("children", "/list")]
@@ -91,10 +91,10 @@ class TestWatches:
         order: list[str] = []
         client.create("/a")
         client.session.get("/a", lambda outcome: None, lambda event: order.append("event"))
-        service.settle()
+        service.run_until_idle()
         client.session.set("/a", b"1", lambda outcome: order.append("set"))
         client.session.get("/a", lambda outcome: order.append(outcome.value[0].decode()))
-        service.settle()
+        service.run_until_idle()
         assert order == ["event", "set", "1"]
 
 
@@ -155,7 +155,7 @@ class TestOrder:
         client.session.set("/a", b"2", note)
         client.session.exists("/b", note)
         client.session.delete("/a", note)
-        service.settle()
+        service.run_until_idle()
         assert [getattr(one, "path", None) or getattr(one, "version", one) for one in order] == [
             "/a", NoNodeError, 1, None, None,
         ]  # fmt: skip
@@ -164,22 +164,22 @@ class TestOrder:
         """A change whose answer nobody heard: another session sees whether it happened, and the version proves it."""
         client.create("/epoch", b"1")
         client.session.multi((Create("/controller", b"me", True), Set("/epoch", b"2", 0)), lambda outcome: None)
-        service.settle()
+        service.run_until_idle()
         data, stat = other.get("/epoch")
         owner = other.get("/controller")[1].ephemeral_owner
         assert (data, stat.version, owner) == (b"2", 1, client.session.session_id)
 
     def test_a_raising_callback_does_not_keep_others_from_being_told(self, service: Service, client: Client) -> None:
-        told: list[str] = []
+        received: list[str] = []
         client.create("/a")
 
         def fail(event: object) -> None:
             raise ZeroDivisionError
 
         client.session.get("/a", lambda outcome: None, fail)
-        service.settle()
+        service.run_until_idle()
         with pytest.raises(ZeroDivisionError):
-            client.session.set("/a", b"1", lambda outcome: told.append("set"))
-            service.settle()
-        assert told == ["set"]
+            client.session.set("/a", b"1", lambda outcome: received.append("set"))
+            service.run_until_idle()
+        assert received == ["set"]
         client.set("/a", b"2")

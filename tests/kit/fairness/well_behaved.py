@@ -158,12 +158,12 @@ class Steady:
 
     def note(self, history: History) -> None:
         """Write sends, acknowledgements and what the consumer read into a history."""
-        place: Partition = (self.topic, 0)
+        topic_partition: Partition = (self.topic, 0)
         for numbers, offset in self._seen["acks"]:
-            history.sent("steady", place, numbers)
+            history.sent("steady", topic_partition, numbers)
             history.acknowledged(numbers, offset)
         for offset, number in self._seen["records"]:
-            history.read("steady consumer", place, offset, number)
+            history.read("steady consumer", topic_partition, offset, number)
 
 
 if __name__ == "__main__":

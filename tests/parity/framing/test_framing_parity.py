@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from kafkalite._speedups.framing import Limits
-from kafkalite.net.memory import MemoryHub
-from tests.kit import framing_oracle
+from kafkalite._speedups.net.framing import Limits
+from kafkalite.net.memory_transport import MemoryHub
+from tests.oracles import framing
 
 SEED = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 REQUEST_BYTES_MAX = 1_000_000
@@ -81,9 +81,9 @@ def random_stream(rng):
     return bytes(stream + rng.choice(TAILS))
 
 
-@pytest.mark.parametrize("round_number", range(60))
-def test_random_pieces_equal_the_oracle(round_number):
-    rng = chance(round_number)
+@pytest.mark.parametrize("repetition", range(60))
+def test_random_pieces_equal_the_oracle(repetition):
+    rng = chance(repetition)
     stream = random_stream(rng)
     service = Recorder(rng)
     client = MemoryHub(service, Limits(request_bytes_max=REQUEST_BYTES_MAX), uneven_clock(rng)).connect()
@@ -101,16 +101,16 @@ def test_random_pieces_equal_the_oracle(round_number):
     service.complete_all()
     client.hub.pump()
     received += client.received()
-    expected, refused = framing_oracle.frames(stream, REQUEST_BYTES_MAX)
+    expected, refused = framing.frames(stream, REQUEST_BYTES_MAX)
     assert service.frames == expected
     assert closed == refused
-    answers = framing_oracle.answers(service.bodies)
+    answers = framing.answers(service.bodies)
     assert answers.startswith(bytes(received)) if refused else bytes(received) == answers
 
 
-@pytest.mark.parametrize("round_number", range(20))
-def test_open_requests_stall_where_the_oracle_says(round_number):
-    rng = chance(round_number)
+@pytest.mark.parametrize("repetition", range(20))
+def test_open_requests_stall_where_the_oracle_says(repetition):
+    rng = chance(repetition)
     sent = [rng.randbytes(rng.choice([8, 100, 4_097, 65_536, 300_000])) for _ in range(60)]
     limit = rng.choice([1, 500, 70_000, 500_000, 100_000_000])
     service = Recorder(rng)
@@ -123,13 +123,13 @@ def test_open_requests_stall_where_the_oracle_says(round_number):
         stream = stream[n:]
     waiting, received = list(sent), bytearray()
     while waiting:
-        count = framing_oracle.served(waiting, limit)
+        count = framing.served(waiting, limit)
         assert [body for _, body in service.open] == waiting[:count]
         del waiting[:count]
         service.complete_all()
         client.hub.pump()
         received += client.received()
-    assert bytes(received) == framing_oracle.answers(sent)
+    assert bytes(received) == framing.answers(sent)
     assert client.connection.requests_bytes == 0 and not client.connection.stalled
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups import codec
-from kafkalite._speedups.stepped import SteppedDecoder
+from kafkalite._speedups.codec import codec
+from kafkalite._speedups.codec.incremental_decoder import IncrementalDecoder
 from kafkalite.errors import DecodeError, EncodeError
-from kafkalite.protocol import codec as oracle
-from kafkalite.protocol.codec import layout_of
 from kafkalite.protocol.schema import Layout, Message
+from tests.oracles import codec as oracle
+from tests.oracles.codec import layout_of
 from tests.unit.protocol.damage import damaged
 from tests.unit.protocol.values import CASES, STORED_CASES, ids, random_message, seed
 
@@ -34,7 +34,7 @@ class InSteps:
         self._rng = rng
 
     def decode(self, cls: type[Message], version: int, data: bytes) -> Message | None:
-        decoder: SteppedDecoder[Any] = SteppedDecoder(cls, version, data, True, -1)
+        decoder: IncrementalDecoder[Any] = IncrementalDecoder(cls, version, data, True, -1)
         while not decoder.advance(self._rng.choice((1, 2, 100))):
             assert decoder.message is None
         return decoder.message

@@ -1,5 +1,6 @@
 """What a person does with topics and records on the command line."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -8,6 +9,8 @@ from collections import Counter
 import pytest
 
 from kafkalite.cli.consume import BYTES_MAX
+from kafkalite.net.peer import Peer
+from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.testing.thread import BrokerThread
 from tests.kit.jvm import free_port
 from tests.story.cli.conftest import COMMAND, ENVIRON, TIMEOUT_S, Run
@@ -19,20 +22,23 @@ def one_line(text: str) -> str:
 
 
 def test_a_topic_from_its_creation_to_its_end(kafkalite: Run) -> None:
-    done = kafkalite("topic", "create", "life", "--partitions", "2", "--config", "retention.ms=86400000")
-    assert done.stdout == "created life with 2 partition(s)\n"
+    done = kafkalite("topic", "create", "demo", "--partitions", "2", "--config", "retention.ms=86400000")
+    assert done.stdout == "created demo with 2 partition(s)\n"
     listed = [json.loads(line) for line in kafkalite("topic", "list", "--json").stdout.splitlines()]
-    (life,) = [each for each in listed if each["topic"] == "life"]
-    assert (life["partitions"], life["replicas"]) == (2, 1)
-    kafkalite("topic", "alter", "life", "-p", "3", "-c", "cleanup.policy=compact", "-u", "retention.ms")
-    about = json.loads(kafkalite("topic", "describe", "life", "--json").stdout)
+    (demo,) = [each for each in listed if each["topic"] == "demo"]
+    assert (demo["partition_count"], demo["replication_factor"]) == (2, 1)
+    kafkalite("topic", "alter", "demo", "-p", "3", "-c", "cleanup.policy=compact", "-u", "retention.ms")
+    about = json.loads(kafkalite("topic", "describe", "demo", "--json").stdout)
     assert about["configs"] == {"cleanup.policy": "compact"}
-    assert about["id"] == life["id"]
+    assert about["topic_id"] == demo["topic_id"]
     assert [each["partition"] for each in about["partitions"]] == [0, 1, 2]
-    shown = kafkalite("topic", "describe", "life").stdout
-    assert "  cleanup.policy=compact\n" in shown and "leader epoch" in shown
-    assert kafkalite("topic", "delete", "life").stdout == "deleted life\n"
-    assert one_line(kafkalite("topic", "describe", "life", code=2).stderr).startswith("life: ")
+    shown = kafkalite("topic", "describe", "demo").stdout
+    assert "  cleanup.policy=compact\n" in shown and "  PartitionCount: 3  ReplicationFactor: 1\n" in shown
+    assert ["Partition", "Leader", "LeaderEpoch", "Replicas", "Isr", "OfflineReplicas"] in map(
+        str.split, shown.splitlines()
+    )
+    assert kafkalite("topic", "delete", "demo").stdout == "deleted demo\n"
+    assert one_line(kafkalite("topic", "describe", "demo", code=2).stderr).startswith("demo: ")
 
 
 def test_what_the_broker_refuses_is_one_line(kafkalite: Run) -> None:
@@ -47,9 +53,14 @@ def test_what_the_broker_refuses_is_one_line(kafkalite: Run) -> None:
         (("consume", "nowhere"), "UNKNOWN_TOPIC_OR_PARTITION"),
     ):
         assert f"({code})" in one_line(kafkalite(*args, code=2).stderr)
+    half = one_line(kafkalite("topic", "alter", "taken", "-p", "1", "-c", "retention.ms=5", code=2).stderr)
+    assert half.endswith("(INVALID_PARTITIONS); the configs were altered")
+    assert "retention.ms=5" in kafkalite("topic", "describe", "taken").stdout
+    assert "; give -r, or set default.replication.factor" in kafkalite("topic", "create", "b", "-r", "3", code=2).stderr
     done = kafkalite("topic", "delete", "taken", "nowhere", code=2)
     assert done.stdout == "deleted taken\n"
-    assert one_line(done.stderr).startswith("nowhere: ")
+    said = one_line(done.stderr)
+    assert said.startswith("nowhere: ") and said.endswith("; `kafkalite topic list` lists the topics")
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -79,9 +90,9 @@ def test_keys_choose_the_partition_and_are_shown(kafkalite: Run) -> None:
     read = kafkalite("consume", "keyed", "-e", "-k", ":").stdout.splitlines()
     assert Counter(read) == Counter(lines)
     records = [json.loads(line) for line in kafkalite("consume", "keyed", "-e", "--json").stdout.splitlines()]
-    places = {(record["key"], record["partition"]) for record in records}
-    assert len(places) == 10, "a key is in one partition"
-    assert len({partition for _, partition in places}) > 1
+    topic_partitions = {(record["key"], record["partition"]) for record in records}
+    assert len(topic_partitions) == 10, "a key is in one partition"
+    assert len({partition for _, partition in topic_partitions}) > 1
     one = kafkalite("consume", "keyed", "-e", "-p", str(records[0]["partition"])).stdout.splitlines()
     assert len(one) == sum(record["partition"] == records[0]["partition"] for record in records)
 
@@ -133,13 +144,13 @@ def wrong(broker: BrokerThread) -> str:
         (("--json",), '{"value": "", "headers": "h"}\n', "its headers are neither"),
         (("--json",), '{"value": {"base64": "???"}}\n', "is not a JSON record"),
         (("--json",), '{"value": "", "partition": 7}\n', "has partitions 0 to 0, not 7"),
-        (("--json",), '{"value": "", "vaule": 1}\n', 'unknown key "vaule"; known are key, value,'),
-        (("--json",), '{"vaule": 1, "kye": 2}\n', 'unknown keys "kye", "vaule"; known are'),
+        (("--json",), '{"value": "", "vaule": 1}\n', 'unknown key "vaule"; known keys are key, value,'),
+        (("--json",), '{"vaule": 1, "kye": 2}\n', 'unknown keys "kye", "vaule"; known keys are'),
         (("--json",), "[" * 100_000, "is not a JSON record"),
-        (("-k", "="), "a=b\nno key\n", "line 2 has no '=' between key and value"),
+        (("-k", "="), "a=b\nno key\n", "line 2 has no separator '=' between key and value"),
         (("-p", "1"), "x\n", "has partitions 0 to 0, not 1"),
         (("-z", "rar"), "x\n", "'rar' is not one of"),
-        (("--json", "-k", "="), "x\n", "--key-separator is for plain lines"),
+        (("--json", "-k", "="), "x\n", "--key-separator and --json exclude each other"),
         (("-f", "nowhere.txt"), "", "nowhere.txt"),
     ],
 )
@@ -150,8 +161,8 @@ def test_wrong_input_is_one_line(kafkalite: Run, wrong: str, args: tuple[str, ..
 def test_a_record_that_is_too_large_is_told_with_what_went_before(kafkalite: Run) -> None:
     kafkalite("topic", "create", "large")
     said = one_line(kafkalite("produce", "large", code=2, stdin="small\n" + "x" * 2_000_000 + "\n").stderr)
-    assert "(MESSAGE_TOO_LARGE)" in said
-    sent = int(said.partition("; ")[2].split()[0])
+    assert "(MESSAGE_TOO_LARGE); change it with `kafkalite topic alter TOPIC --config max.message.bytes=" in said
+    sent = int(said.rpartition("; ")[2].split()[0])
     assert len(kafkalite("consume", "large", "-e").stdout.splitlines()) == sent
 
 
@@ -198,8 +209,8 @@ def test_a_reader_that_has_had_enough_is_no_error(kafkalite: Run, broker: Broker
         (("topic", "create", "x", "-c", "retention"), "write KEY=VALUE"),
         (("topic", "create"), "Missing argument 'TOPIC'"),
         (("topic", "alter", "x"), "nothing to alter"),
-        (("consume", "x", "-o", "5"), "--offset belongs to one partition"),
-        (("consume", "x", "-o", "5", "-p", "0", "-e"), "two different beginnings"),
+        (("consume", "x", "-o", "5"), "--offset is an offset of one partition"),
+        (("consume", "x", "-o", "5", "-p", "0", "-e"), "exclude each other"),
         (("consume", "x", "-n", "0"), "'-n'"),
         (("sreve",), "No such command 'sreve'"),
     ],
@@ -228,10 +239,41 @@ def test_a_full_output_is_named(kafkalite: Run, broker: BrokerThread) -> None:
         assert (done.returncode, done.stderr) == (2, b"kafkalite: standard output: No space left on device\n"), args
 
 
-def test_an_offset_behind_the_end_is_told(kafkalite: Run) -> None:
+def test_consume_at_the_end_of_the_log_names_the_option_that_waits(kafkalite: Run) -> None:
     kafkalite("produce", "short", stdin="one\n")
-    done = kafkalite("consume", "short", "--partition", "0", "--offset", "9")
-    assert (done.stdout, done.stderr) == ("", "short-0 ends at offset 1: --follow waits for what comes\n")
+    done = kafkalite("consume", "short", "--partition", "0", "--offset", "1")
+    assert (done.stdout, done.stderr) == ("", "short-0 ends at offset 1: --follow waits for new records\n")
+
+
+@pytest.mark.parametrize("follow", [[], ["--follow"]])
+def test_an_offset_outside_the_log_is_an_error_with_the_offsets_of_the_log(
+    kafkalite: Run, broker: BrokerThread, follow: list[str]
+) -> None:
+    topic = f"outside{len(follow)}"
+    kafkalite("topic", "create", topic)
+    done = kafkalite("consume", topic, "-p", "0", "-o", "9", *follow, code=2)
+    step = "--offset 0 --follow waits for new records"
+    at = f"{topic}-0: offset 9 is outside the log"
+    assert one_line(done.stderr) == f"{at} (log start offset 0, log end offset 0); {step}"
+    kafkalite("produce", topic, stdin="0\n1\n2\n")
+    done = kafkalite("consume", topic, "-p", "0", "-o", "9", *follow, code=2)
+    step = "--offset 3 --follow waits for new records"
+    assert one_line(done.stderr) == f"{at} (log start offset 0, log end offset 3); {step}"
+    asyncio.run(delete_records(broker.address, topic, 2))
+    done = kafkalite("consume", topic, "-p", "0", "-o", "1", *follow, code=2)
+    step = "--offset 2 starts at the first record"
+    at = f"{topic}-0: offset 1 is outside the log"
+    assert one_line(done.stderr) == f"{at} (log start offset 2, log end offset 3); {step}"
+    assert kafkalite("consume", topic, "-p", "0", "-o", "2").stdout == "2\n"
+
+
+async def delete_records(address: str, topic: str, offset: int) -> None:
+    """Delete the records of partition 0 below an offset."""
+    partition = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[partition])])
+    host, port = address.rsplit(":", 1)
+    async with Peer(host, int(port)) as peer:
+        assert (await peer.call(request)).topics[0].partitions[0].error_code == 0
 
 
 def test_a_topic_that_produce_creates_is_reported(kafkalite: Run) -> None:

@@ -49,9 +49,9 @@ def test_a_good_log_directory_on_a_read_only_mount(tmp_path: Path) -> None:
         data = mounted_read_only(disk, tmp_path / "data")
         for args, said in (
             (("verify", data), "every invariant holds in 1 partition"),
-            (("recover", data, "--dry-run"), "was left cleanly: 1 partition"),
-            (("dump", data, "--summary"), "nothing is wrong"),
-            (("stray", data), "no strays"),
+            (("recover", data, "--dry-run"), "was shut down cleanly: 1 partition"),
+            (("dump", data, "--summary"), "no defects"),
+            (("stray", data), "no stray partitions"),
         ):
             done = log(*args)
             assert (done.returncode, done.stderr) == (0, "") and said in done.stdout, done

@@ -1,5 +1,6 @@
 """`produce` and `consume` beside a broker that is killed and started again, and beside topics that grow."""
 
+import asyncio
 import os
 import queue
 import random
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cli.leaders import Leaders
-from kafkalite.cli.lines import Line
+from kafkalite.cli.leader_connections import LeaderConnections
 from kafkalite.cli.produce import STICKY_BYTES, Sender
+from kafkalite.cli.record_lines import RecordLine
+from kafkalite.errors import KafkaConnectionError
 from tests.kit.brokers import Kafkalite
 from tests.kit.proxy import CuttingProxy
 from tests.kit.server import running
@@ -165,7 +167,7 @@ def test_a_topic_that_is_deleted_ends_both(broker: Kafkalite, start: Start) -> N
     writer.write("two")
     for process in (reader, writer):
         assert process.process.wait(TIMEOUT_S) == 2
-        while "t was deleted meanwhile" not in process.said.get(timeout=TIMEOUT_S):
+        while "t was deleted while the command ran" not in process.said.get(timeout=TIMEOUT_S):
             continue
 
 
@@ -192,14 +194,31 @@ async def test_a_batch_whose_acknowledgement_is_lost_is_written_once() -> None:
             proxy._broker_port = int(client.broker.address.rpartition(":")[2])
             await client.create("t")
             values = [b"%d" % number for number in range(40)]
-            async with Leaders(f"127.0.0.1:{proxy.port}") as leaders:
+            async with LeaderConnections(f"127.0.0.1:{proxy.port}") as leaders:
                 sender = Sender(leaders, "t", await leaders.partitions("t"), 0, None)
                 await sender.start()
                 for value in values:
-                    await sender.add(Line(None, value, [], None, None))
+                    await sender.add(RecordLine(None, value, [], None, None))
                     await sender.flush()
             assert (await client.read("t"), sender.report()) == (values, "40 record(s) were acknowledged")
             assert proxy.cuts > 0 and proxy.wrong == []
+
+
+async def test_a_broker_that_was_reached_before_is_not_an_advertised_address_to_check(tmp_path: Path) -> None:
+    """The client connects to localhost, and the broker advertises 127.0.0.1."""
+    async with running(str(tmp_path)) as client:
+        await client.create("t")
+        address = client.broker.address
+        leaders = LeaderConnections(f"localhost:{address.rpartition(':')[2]}")
+        await leaders.__aenter__()
+        await leaders.partitions("t")
+        peer = await leaders.leader("t", 0)
+    while not peer.closed:
+        await asyncio.sleep(0)
+    with pytest.raises(KafkaConnectionError) as caught:
+        await leaders.leader("t", 0)
+    assert str(caught.value).endswith(f"cannot connect to {address}: Connection refused; is a broker there?")
+    await leaders.disconnect()
 
 
 async def test_the_first_partition_of_records_without_a_key_is_chosen_at_random() -> None:
@@ -211,13 +230,13 @@ async def test_the_first_partition_of_records_without_a_key_is_chosen_at_random(
             asked.append(count)
             return 4
 
-        async with Leaders(client.broker.address) as leaders:
+        async with LeaderConnections(client.broker.address) as leaders:
             sender = Sender(leaders, "t", await leaders.partitions("t"), 0, None, choose=choose)
             await sender.start()
             for value in (b"first", b"x" * STICKY_BYTES, b"next"):
-                await sender.add(Line(None, value, [], None, None))
+                await sender.add(RecordLine(None, value, [], None, None))
             await sender.flush()
-            await sender.add(Line(None, b"after the flush", [], None, None))
+            await sender.add(RecordLine(None, b"after the flush", [], None, None))
             await sender.flush()
         assert asked == [6]
         assert await client.read("t", 4) == [b"first", b"x" * STICKY_BYTES]

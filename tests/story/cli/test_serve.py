@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.codec import encode_request
+from kafkalite._speedups.codec.codec import encode_request
 from kafkalite._version import VERSION
 from kafkalite.protocol.messages.fetch import FetchRequest
 from tests.kit.brokers import wait_until
@@ -108,11 +108,11 @@ def test_it_starts_serves_and_ends_cleanly(serve: Serve, tmp_path: Path, sign: s
     log = server.log()
     for line in (
         f"kafkalite {VERSION} on Python",
-        f"data in {tmp_path}/data",
+        f"log directories: {tmp_path}/data",
         "loaded 0 partitions (clean shutdown)",
         f"listening on PLAINTEXT://{server.address}",
         f"{sign.name} received, shutting down",
-        "ended cleanly",
+        "shut down cleanly",
     ):
         assert log.count(line) == 1, log
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
@@ -131,13 +131,13 @@ def test_without_listen_only_this_machine_reaches_it(serve: Serve) -> None:
     server = serve("--set", f"listeners=PLAINTEXT://localhost:{port}", listen=None)
     assert server.address == f"localhost:{port}"
     socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S).close()
-    assert "nobody is authenticated" not in server.log()
+    assert "no authentication" not in server.log()
 
 
 def test_an_open_door_is_warned_of(serve: Serve) -> None:
     log = serve(listen="0.0.0.0:0").log()
     (line,) = [line for line in log.splitlines() if "WARNING" in line]
-    assert "nobody is authenticated" in line and "0.0.0.0" in line
+    assert "no authentication" in line and "0.0.0.0" in line
 
 
 def test_what_was_there_is_recovered(serve: Serve, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_what_was_there_is_recovered(serve: Serve, tmp_path: Path) -> None:
     assert second.stop() == 0
     dump = [*COMMAND, "log", "dump", "--summary", str(tmp_path / "data")]
     shown = subprocess.run(dump, env=ENVIRON, check=True, timeout=TIMEOUT_S, capture_output=True, text=True)
-    assert "2 records" in shown.stdout and "nothing is wrong" in shown.stdout
+    assert "2 records" in shown.stdout and "no defects" in shown.stdout
 
 
 def test_the_stronger_setting_wins_and_deviations_are_told(serve: Serve, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_the_stronger_setting_wins_and_deviations_are_told(serve: Serve, tmp_pat
     environ = {"KAFKALITE_NUM_PARTITIONS": "3", "KAFKALITE_AUTO_CREATE_TOPICS_ENABLE": "false"}
     server = serve("--config", "server.properties", "--set", "num.partitions=4", "--data", "here", environ=environ)
     log = server.log()
-    assert log.count("without effect here: num.io.threads, num.network.threads") == 1
+    assert log.count("ignored settings: num.io.threads, num.network.threads") == 1
     assert "unknown key num.partition (in server.properties) is ignored: did you mean num.partitions?" in log
     assert (tmp_path / "here").is_dir() and not (tmp_path / "elsewhere").exists()
     command = [*COMMAND, "topic", "create", "orders", "-b", server.address]
@@ -220,7 +220,7 @@ def test_the_stock_configuration_of_kafka_4_starts_a_single_broker(serve: Serve,
     assert server.port == broker
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", controller), timeout=TIMEOUT_S)
-    (line,) = [line for line in server.log().splitlines() if "without effect here" in line]
+    (line,) = [line for line in server.log().splitlines() if "ignored settings" in line]
     for key in ("process.roles", "controller.listener.names", "controller.quorum.bootstrap.servers"):
         assert key in line
     command = [*COMMAND, "topic", "create", "orders", "-b", f"localhost:{broker}"]
@@ -234,7 +234,7 @@ def test_the_stock_configuration_of_kafka_4_starts_with_listen(serve: Serve, tmp
     server = serve("--config", "server.properties", listen=f"127.0.0.1:{port}")
     assert server.port == port and "CONTROLLER" not in server.log()
     (line,) = [line for line in server.log().splitlines() if "WARNING" in line]
-    assert "advertised.listeners (in server.properties) is PLAINTEXT://localhost:9092, which has another port" in line
+    assert "advertised.listeners (in server.properties) is PLAINTEXT://localhost:9092, with a port other than" in line
     assert server.stop() == 0
     advertised = f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}"
     server = serve("--config", "server.properties", "--set", advertised, listen=f"127.0.0.1:{port}")
@@ -253,11 +253,11 @@ def test_a_replication_factor_above_the_number_of_brokers_is_logged_at_the_start
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("servers=localhost:9093", "servers=a:9093,b:9093,c:9093", "names 3 controllers, and this version runs one"),
-        ("servers=localhost:9093", "servers=other:9193", "which is no listener of this process's controller"),
+        ("servers=localhost:9093", "servers=a:9093,b:9093,c:9093", "names 3 controllers, this version runs one"),
+        ("servers=localhost:9093", "servers=other:9193", "which is not a controller listener of this process"),
         ("roles=broker,controller", "roles=broker", "process.roles does not make this process the controller"),
-        ("roles=broker,controller", "roles=controller", "process.roles has no broker"),
-        ("bootstrap.servers=localhost", "voters=2@localhost", "which is no listener of this process's controller"),
+        ("roles=broker,controller", "roles=controller", "process.roles lacks broker"),
+        ("bootstrap.servers=localhost", "voters=2@localhost", "which is not a controller listener of this process"),
     ],
 )
 def test_a_quorum_of_several_processes_is_refused_with_the_lines_to_drop(
@@ -276,7 +276,7 @@ def test_the_log_in_json(serve: Serve) -> None:
     assert server.stop() == 0
     lines = [json.loads(line) for line in server.log().splitlines()]
     assert {"time", "level", "logger", "message"} <= lines[0].keys()
-    assert lines[-1]["message"] == "ended cleanly"
+    assert lines[-1]["message"] == "shut down cleanly"
 
 
 def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
         (("--set", "authorizer.class.name=org.example.Authorizer"), "authorizer.class.name"),
         (("--config", "nowhere.properties"), "nowhere.properties"),
         (("--config", "bad.toml"), "bad.toml: not TOML"),
-        (("--config", "/bin/ls"), "/bin/ls: has a NUL byte, so it is not a configuration file"),
+        (("--config", "/bin/ls"), "/bin/ls: not a configuration file: it contains a NUL byte"),
         (
             ("--config", "project.toml"),
             "project.toml: no setting of a broker among its 4 keys: project.name, project.a,",
@@ -300,8 +300,8 @@ def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
         (("--config", "one.toml"), "one.toml: its only key, key, is no setting of a broker"),
         (("--log-level", "loud"), "'loud' is not one of"),
         (("extra",), "unexpected extra argument (extra). See kafkalite serve --help."),
-        (("--listen", "127.0.0.1:0", "--data", ""), "log.dirs: the name of a directory is empty (in --data)"),
-        (("--listen", "127.0.0.1:0", "--set", "log.dirs="), "log.dirs: the name of a directory is empty (in --set)"),
+        (("--listen", "127.0.0.1:0", "--data", ""), "log.dirs: a directory name is empty (in --data)"),
+        (("--listen", "127.0.0.1:0", "--set", "log.dirs="), "log.dirs: a directory name is empty (in --set)"),
     ):
         assert text in refused(tmp_path, *args), args
     said = refused(tmp_path, environ={"KAFKALITE_LOG_RETENTION_MS": "soon"})
@@ -370,7 +370,7 @@ def test_the_second_signal_ends_it_at_once(serve: Serve) -> None:
         assert server.process.poll() is None
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(TIMEOUT_S) == -signal.SIGTERM
-    assert "ended cleanly" not in server.log()
+    assert "shut down cleanly" not in server.log()
 
 
 def default_action(pid: int, sign: signal.Signals) -> bool:

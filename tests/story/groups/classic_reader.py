@@ -8,10 +8,20 @@ from kafkalite.protocol.stored.consumer_protocol import (
     read_subscription,
     write,
 )
-from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, JoinedMember, Leave, LeaveOf, Sync, Synced
 from kafkalite.state.effects import Token
+from kafkalite.state.groups.classic.requests import (
+    ErrorOnly,
+    Heartbeat,
+    Join,
+    Joined,
+    JoinedMember,
+    Leave,
+    LeaveOf,
+    Sync,
+    Synced,
+)
 from tests.story.groups.heartbeats import heartbeat
-from tests.story.groups.readers import Place, Reader, World
+from tests.story.groups.readers import Reader, TopicPartition, World
 
 REBALANCE_MAX_MS = 20_000
 SESSION_MAX_MS = 20_000
@@ -35,7 +45,7 @@ class ClassicReader(Reader):
         self.seen: dict[str, int] = {}  # partitions of each topic when it joined
 
     @property
-    def settled(self) -> bool:
+    def stable(self) -> bool:
         return self.working and not self.gave_up
 
     def step(self) -> None:
@@ -43,16 +53,16 @@ class ClassicReader(Reader):
         if self.waits_for is not None:
             if self.waits_for not in shard.answers:
                 return
-            told, self.waits_for = self.waits_for, None
-            self._take(shard.answers[told], told)
+            received, self.waits_for = self.waits_for, None
+            self._take(shard.answers[received], received)
         if not self.alive:
             return
         grown = self.world.sizes() != self.seen  # a leader that sees new partitions joins again
         if self.working and (grown or (self.gave_up and self.world.dice.random() < 0.7)):
             self.working, self.generation = False, -1
         if self.working:
-            beat = Heartbeat(self.world.group, self.member_id, self.generation, self.instance)
-            self.waits_for = shard.ask(lambda machine, token, now: heartbeat(machine, beat, token, now))
+            fast_heartbeat = Heartbeat(self.world.group, self.member_id, self.generation, self.instance)
+            self.waits_for = shard.ask(lambda machine, token, now: heartbeat(machine, fast_heartbeat, token, now))
         elif self.generation == -1:
             self._join()
         else:
@@ -67,7 +77,7 @@ class ClassicReader(Reader):
         self.own(set())
         gone = LeaveOf("", self.instance) if self.instance is not None else LeaveOf(self.member_id)
         request = Leave(self.world.group, (gone,))
-        self.world.shard.ask(lambda machine, token, now: machine.kinds.leave(request, token, now))
+        self.world.shard.ask(lambda machine, token, now: machine.registry.leave(request, token, now))
 
     def _join(self) -> None:
         self.seen = self.world.sizes()
@@ -93,17 +103,17 @@ class ClassicReader(Reader):
             member_id_required=self.modern,
             can_skip_assignment=self.modern,
         )
-        self.waits_for = self.world.shard.ask(lambda machine, token, now: machine.kinds.join(request, token, now))
+        self.waits_for = self.world.shard.ask(lambda machine, token, now: machine.registry.join(request, token, now))
 
     def _sync(self) -> None:
         parts = {}
         if self.leads:
             parts, self.world.dealt = _assign(self.world, self.leads, eager=self.eager), self.world.sizes()
         request = Sync(self.world.group, self.member_id, self.generation, parts, self.instance)
-        self.waits_for = self.world.shard.ask(lambda machine, token, now: machine.kinds.sync(request, token, now))
+        self.waits_for = self.world.shard.ask(lambda machine, token, now: machine.registry.sync(request, token, now))
 
-    def _take(self, answer: object, told: Token) -> None:
-        assert isinstance(answer, Joined | Synced | Done)
+    def _take(self, answer: object, received: Token) -> None:
+        assert isinstance(answer, Joined | Synced | ErrorOnly)
         if answer.error:
             self._refused(answer)
         elif isinstance(answer, Joined):
@@ -115,7 +125,7 @@ class ClassicReader(Reader):
                 self.seen = self.world.dealt
         elif isinstance(answer, Synced):
             assigned = read_assignment(answer.assignment).assigned_partitions
-            places = {(each.topic, partition) for each in assigned for partition in each.partitions}
+            topic_partitions = {(each.topic, partition) for each in assigned for partition in each.partitions}
             had = set(self.positions)
             if self.generation > self.owns_in + 1:
                 # Static, it stayed in a generation of which it did not hear: what it had may have been another's since.
@@ -124,10 +134,10 @@ class ClassicReader(Reader):
             elif self.generation == self.owns_in:
                 self.send()  # nothing could tell what it sent before from what it sends later in this generation
             self.owns_in, self.working = self.generation, True
-            self.own(places, told)
-            self.gave_up = bool(had - places)  # others may have been promised it: it joins again soon
+            self.own(topic_partitions, received)
+            self.gave_up = bool(had - topic_partitions)  # others may have been promised it: it joins again soon
 
-    def _refused(self, answer: Joined | Synced | Done) -> None:
+    def _refused(self, answer: Joined | Synced | ErrorOnly) -> None:
         before, self.working, self.leads = self.generation, False, ()
         if answer.error == Error.MEMBER_ID_REQUIRED:
             assert isinstance(answer, Joined)
@@ -151,13 +161,13 @@ _Given = ConsumerProtocolAssignment.TopicPartition
 def _assign(world: World, members: tuple[JoinedMember, ...], *, eager: bool) -> dict[str, bytes]:
     """Deal all partitions out. A cooperative leader gives nobody what somebody else has not given up yet."""
     read = {member.member_id: read_subscription(member.metadata) for member in members}
-    claims: dict[Place, tuple[int, str]] = {}
+    claims: dict[TopicPartition, tuple[int, str]] = {}
     for member_id, subscription in sorted(read.items()):
         for each in subscription.owned_partitions:
             for partition in each.partitions:
                 claim = (subscription.generation_id, member_id)
                 claims[each.topic, partition] = max(claim, claims.get((each.topic, partition), claim))
-    given: dict[str, list[Place]] = {member_id: [] for member_id in sorted(read)}
+    given: dict[str, list[TopicPartition]] = {member_id: [] for member_id in sorted(read)}
     for name, topic in sorted(world.topics.topics.items()):
         readers = [member_id for member_id in given if name in read[member_id].topics]
         for partition in range(topic.partitions if readers else 0):
@@ -169,7 +179,9 @@ def _assign(world: World, members: tuple[JoinedMember, ...], *, eager: bool) -> 
                 given[owner].append((name, partition))
     return {
         member_id: write(
-            ConsumerProtocolAssignment(assigned_partitions=[_Given(topic=t, partitions=[p]) for t, p in places])
+            ConsumerProtocolAssignment(
+                assigned_partitions=[_Given(topic=t, partitions=[p]) for t, p in topic_partitions]
+            )
         )
-        for member_id, places in given.items()
+        for member_id, topic_partitions in given.items()
     }

@@ -1,10 +1,10 @@
 """A consumer of the consumer protocol (KIP-848): it heartbeats, gives up what it is asked to, and says so."""
 
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.consumer_requests import LEAVE_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
 from kafkalite.state.effects import Token
+from kafkalite.state.groups.consumer.requests import LEAVE_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
 from tests.story.groups.heartbeats import consumer_heartbeat
-from tests.story.groups.readers import Place, Reader, World
+from tests.story.groups.readers import Reader, TopicPartition, World
 
 STARTS_ANEW = (Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH, Error.GROUP_ID_NOT_FOUND)
 ENDS = (Error.FENCED_INSTANCE_ID, Error.UNRELEASED_INSTANCE_ID, Error.GROUP_MAX_SIZE_REACHED)
@@ -17,19 +17,19 @@ class ConsumerReader(Reader):
         super().__init__(world, name, instance)
         self.topics = topics
         self.member_id, self.generation = name, 0
-        self.tells = False  # what it owns has changed since it last said what it is
+        self.reports = False  # what it owns has changed since it last said what it is
         self.resubscribes = False
-        self.turned_away = 0
+        self.rejected = 0
 
     @property
-    def settled(self) -> bool:
-        return self.generation > 0 and not self.tells
+    def stable(self) -> bool:
+        return self.generation > 0 and not self.reports
 
     def step(self) -> None:
         joins = self.generation == 0
         if joins:
             self.send()  # on one connection they come first: its id stays, and epochs begin anew with a group
-        owned = self._owned() if joins or self.tells or self.resubscribes else None
+        owned = self._owned() if joins or self.reports or self.resubscribes else None
         names = self.topics if joins or self.resubscribes else None
         request = ConsumerGroupHeartbeat(
             self.world.group, self.member_id, self.generation, self.instance, owned=owned,
@@ -45,7 +45,7 @@ class ConsumerReader(Reader):
         """Read other topics; it gives up at once what it reads no more, and what it commits of that may come late."""
         self.topics = topics
         self.resubscribes = True
-        self.own({place for place in self.positions if place[0] in topics})
+        self.own({topic_partition for topic_partition in self.positions if topic_partition[0] in topics})
 
     def leave(self) -> None:
         self.alive = False
@@ -55,24 +55,24 @@ class ConsumerReader(Reader):
     def _ask(self, request: ConsumerGroupHeartbeat) -> Token:
         return self.world.shard.ask(lambda machine, token, now: consumer_heartbeat(machine, request, token, now))
 
-    def _take(self, result: HeartbeatResult, told: Token) -> None:
+    def _take(self, result: HeartbeatResult, received: Token) -> None:
         if result.error:
             assert result.error in STARTS_ANEW + ENDS, result
-            self.turned_away += result.error == Error.GROUP_ID_NOT_FOUND
+            self.rejected += result.error == Error.GROUP_ID_NOT_FOUND
             self.lose()
-            self.generation, self.tells = 0, False
-            self.alive = result.error not in ENDS and self.turned_away < 3
+            self.generation, self.reports = 0, False
+            self.alive = result.error not in ENDS and self.rejected < 3
             return
         self.generation = self.owns_in = result.member_epoch
-        self.tells = False
+        self.reports = False
         if result.assignment is not None:
-            before, places = set(self.positions), self._places(result)
-            if any(sent.positions.keys() & (places - before) for sent in self.outbox):
+            before, topic_partitions = set(self.positions), self._topic_partitions(result)
+            if any(sent.positions.keys() & (topic_partitions - before) for sent in self.outbox):
                 self.send()  # perhaps it never was another's: nothing could tell what it sent before from what comes
-            self.own(places, told)
-            self.tells = before != set(self.positions)
+            self.own(topic_partitions, received)
+            self.reports = before != set(self.positions)
 
-    def _places(self, result: HeartbeatResult) -> set[Place]:
+    def _topic_partitions(self, result: HeartbeatResult) -> set[TopicPartition]:
         assert result.assignment is not None
         named = {topic.topic_id: topic.name for topic in self.world.topics.topics.values()}
         return {(named[topic_id], partition) for topic_id, held in result.assignment.items() for partition in held}

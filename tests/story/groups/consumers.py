@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.classic_groups import ClassicGroups
-from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, Leave, LeaveOf, Sync, Synced
 from kafkalite.state.effects import Token
-from tests.story.groups.shard import Shard
+from kafkalite.state.groups.classic.groups import ClassicGroups
+from kafkalite.state.groups.classic.requests import ErrorOnly, Heartbeat, Join, Joined, Leave, LeaveOf, Sync, Synced
+from tests.story.groups.simulated_shard import Shard
 
 PROTOCOLS = (
     (("range", b"r"), ("roundrobin", b"rr")),
@@ -35,8 +35,8 @@ class Consumer:
     leads: tuple[str, ...] = ()
     alive: bool = True
     waits_for: Token = None
-    asked_in_life: int = 0
-    joined_in_life: int = 0
+    asked_in_incarnation: int = 0
+    joined_in_incarnation: int = 0
     refusals: list[int] = field(default_factory=list)
     known_generation: int = -1
     holds: bytes = b""  # the assignment that it works on, until it hears that it is lost
@@ -56,7 +56,7 @@ class Consumer:
                     self._beat()  # beside what is parked, on its other connection
                 if self.dice.random() < 0.02:  # it lost patience, and asks again on another connection
                     self.waits_for = None
-                    if self.joined_in_life != self.shard.lives:
+                    if self.joined_in_incarnation != self.shard.incarnations:
                         self.generation = -1  # the number of a generation that was not stored is given out again
                 return
             answer = self.shard.answers[self.waits_for]
@@ -77,7 +77,7 @@ class Consumer:
         self.shard.ask(lambda machine, token, now: machine.leave(Leave(self.group, (who,)), token, now))
 
     def _ask(self) -> None:
-        self.asked_in_life = self.shard.lives
+        self.asked_in_incarnation = self.shard.incarnations
         if self.generation == -1:
             self._join()
         elif self.dice.random() < 0.03:
@@ -88,8 +88,8 @@ class Consumer:
             self.waits_for = self._beat()
 
     def _beat(self) -> Token:
-        beat = Heartbeat(self.group, self.member_id, self.generation, self.instance)
-        return self.shard.ask(lambda machine, token, now: machine.heartbeat(beat, token, now))
+        fast_heartbeat = Heartbeat(self.group, self.member_id, self.generation, self.instance)
+        return self.shard.ask(lambda machine, token, now: machine.heartbeat(fast_heartbeat, token, now))
 
     def _join(self) -> None:
         if self.dice.random() < 0.1:
@@ -116,14 +116,14 @@ class Consumer:
         self.waits_for = self.shard.ask(lambda machine, token, now: machine.sync(request, token, now))
 
     def _take(self, answer: object) -> None:
-        assert isinstance(answer, Joined | Synced | Done)
+        assert isinstance(answer, Joined | Synced | ErrorOnly)
         if answer.error:
             self._refused(answer)
         elif isinstance(answer, Joined):
             self.member_id, self.generation = answer.member_id, answer.generation
-            self.known_generation, self.joined_in_life = answer.generation, self.asked_in_life
+            self.known_generation, self.joined_in_incarnation = answer.generation, self.asked_in_incarnation
             self.leads = tuple(member.member_id for member in answer.members)
-            if self.leads and not answer.skip_assignment and self.asked_in_life == self.shard.lives:
+            if self.leads and not answer.skip_assignment and self.asked_in_incarnation == self.shard.incarnations:
                 self.leads_generation(self.group, self.generation, self.member_id)
             self.working = False
         elif isinstance(answer, Synced):
@@ -131,7 +131,7 @@ class Consumer:
             self.holds = answer.assignment
             self.working = True
 
-    def _refused(self, answer: Joined | Synced | Done) -> None:
+    def _refused(self, answer: Joined | Synced | ErrorOnly) -> None:
         self.refusals.append(answer.error)
         self.generation, self.working, self.leads = -1, False, ()
         if answer.error != Error.REBALANCE_IN_PROGRESS:  # else a cooperative member keeps its positions

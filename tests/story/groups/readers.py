@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.effects import Token
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, FetchOf
+from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit, TopicFetch
+from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
-from tests.story.groups.shard import Shard, committing
+from tests.story.groups.simulated_shard import Shard, committing
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 class Position(NamedTuple):
@@ -32,7 +32,7 @@ class Sent(NamedTuple):
 
     member_id: str
     generation: int
-    positions: dict[Place, Position]
+    positions: dict[TopicPartition, Position]
 
 
 @dataclass
@@ -43,52 +43,57 @@ class World:
     topics: FakeTopics
     dice: random.Random
     group: str = "g"
-    takers: "dict[Place, tuple[int, Reader]]" = field(default_factory=dict)  # who got a partition last, by which answer
-    rewinds: Counter[Place] = field(default_factory=Counter)
-    committed: dict[Place, int] = field(default_factory=dict)
+    takers: "dict[TopicPartition, tuple[int, Reader]]" = field(
+        default_factory=dict
+    )  # who got a partition last, by which answer
+    rewinds: Counter[TopicPartition] = field(default_factory=Counter)
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
     dealt: dict[str, int] = field(default_factory=dict)  # sizes of the topics when a leader assigned last
 
     def sizes(self) -> dict[str, int]:
         """How many partitions each topic has."""
         return {name: topic.partitions for name, topic in self.topics.topics.items()}
 
-    def committed_of(self, place: Place) -> int:
+    def committed_of(self, topic_partition: TopicPartition) -> int:
         """What OffsetFetch answers; it is what was committed last."""
-        topic, partition = place
-        (found,) = self.shard.machine.offsets.fetch(self.group, [FetchOf(topic, [partition])], require_stable=True)
-        assert found.offset == self.committed.get(place, -1), "a committed offset is lost, or another one"
+        topic, partition = topic_partition
+        (found,) = self.shard.machine.offsets.fetch(self.group, [TopicFetch(topic, [partition])], require_stable=True)
+        assert found.offset == self.committed.get(topic_partition, -1), "a committed offset is lost, or another one"
         return max(found.offset, 0)
 
     def take(self, sender: "Reader", sent: Sent) -> None:
         """A commit arrives."""
-        places = sorted(sent.positions)
+        topic_partitions = sorted(sent.positions)
         asked = [
-            CommitOf(t, p, sent.positions[t, p].offset, topic_id=self.topics.topics[t].topic_id) for t, p in places
+            PartitionCommit(t, p, sent.positions[t, p].offset, topic_id=self.topics.topics[t].topic_id)
+            for t, p in topic_partitions
         ]
         request = Commit(self.group, asked, sent.member_id, sent.generation, sender.instance)
         token = self.shard.ask(committing(request))
         done = self.shard.answers[token]
-        assert isinstance(done, CommitsDone)
-        for place, error in zip(places, done.errors if not done.error else (), strict=False):
+        assert isinstance(done, CommitResult)
+        for topic_partition, error in zip(topic_partitions, done.errors if not done.error else (), strict=False):
             if error == Error.NONE:
-                self._judge(sender, place, sent.positions[place])
+                self._judge(sender, topic_partition, sent.positions[topic_partition])
 
-    def _judge(self, sender: "Reader", place: Place, position: Position) -> None:
-        assert self.takers[place][1] is sender, f"{place}: somebody else has taken it over since"
-        assert position.rewinds == self.rewinds[place], f"{place} was rewound since"
-        assert position.offset >= self.committed.get(place, 0), f"{place}: the committed offset went back"
-        self.committed[place] = position.offset
+    def _judge(self, sender: "Reader", topic_partition: TopicPartition, position: Position) -> None:
+        assert self.takers[topic_partition][1] is sender, f"{topic_partition}: somebody else has taken it over since"
+        assert position.rewinds == self.rewinds[topic_partition], f"{topic_partition} was rewound since"
+        assert position.offset >= self.committed.get(topic_partition, 0), (
+            f"{topic_partition}: the committed offset went back"
+        )
+        self.committed[topic_partition] = position.offset
 
-    def rewind(self, place: Place, offset: int) -> None:
+    def rewind(self, topic_partition: TopicPartition, offset: int) -> None:
         """An administrator sets the offset of a partition."""
-        topic, partition = place
-        wanted = [CommitOf(topic, partition, offset, topic_id=self.topics.topics[topic].topic_id)]
+        topic, partition = topic_partition
+        wanted = [PartitionCommit(topic, partition, offset, topic_id=self.topics.topics[topic].topic_id)]
         token = self.shard.ask(lambda machine, token, now: machine.rewind(self.group, wanted, token, now))
         done = self.shard.answers[token]
-        assert isinstance(done, CommitsDone)
+        assert isinstance(done, CommitResult)
         if not done.error:
-            self.committed[place] = offset
-            self.rewinds[place] += 1
+            self.committed[topic_partition] = offset
+            self.rewinds[topic_partition] += 1
 
 
 class Reader:
@@ -100,11 +105,11 @@ class Reader:
         self.generation = -1
         self.owns_in = -1  # the generation, or member epoch, with which it commits
         self.alive = True
-        self.positions: dict[Place, Position] = {}
+        self.positions: dict[TopicPartition, Position] = {}
         self.outbox: list[Sent] = []
 
     @property
-    def settled(self) -> bool:
+    def stable(self) -> bool:
         """Whether it works on an assignment that is its last word."""
         raise NotImplementedError
 
@@ -121,8 +126,8 @@ class Reader:
 
     def read(self) -> None:
         """Go on in all partitions, and commit by and by."""
-        for place, position in self.positions.items():
-            self.positions[place] = position._replace(offset=position.offset + self.world.dice.randrange(3))
+        for topic_partition, position in self.positions.items():
+            self.positions[topic_partition] = position._replace(offset=position.offset + self.world.dice.randrange(3))
         if self.world.dice.random() < 0.3:
             self.commit()
         if self.world.dice.random() < 0.5:
@@ -142,21 +147,25 @@ class Reader:
                 self.world.rewind(dice.choice(given_up), dice.randrange(5))
             self.world.take(self, sent)
 
-    def own(self, places: set[Place], told: Token = None) -> bool:
+    def own(self, topic_partitions: set[TopicPartition], received: Token = None) -> bool:
         """Give up what is not among these, with a last commit, and take over the rest, as the answer to the token
-        `told` says; whether it gave up anything.
+        `received` says; whether it gave up anything.
         """
-        lost = self.positions.keys() - places
+        lost = self.positions.keys() - topic_partitions
         if lost:
             self.commit()
             if self.world.dice.random() < 0.7:
                 self.send()
-        for place in lost:
-            del self.positions[place]
-        for place in sorted(places - self.positions.keys()):
-            taker = self.world.shard.order[told], self
-            self.world.takers[place] = max(taker, self.world.takers.get(place, taker), key=lambda each: each[0])
-            self.positions[place] = Position(self.world.rewinds[place], self.world.committed_of(place))
+        for topic_partition in lost:
+            del self.positions[topic_partition]
+        for topic_partition in sorted(topic_partitions - self.positions.keys()):
+            taker = self.world.shard.order[received], self
+            self.world.takers[topic_partition] = max(
+                taker, self.world.takers.get(topic_partition, taker), key=lambda each: each[0]
+            )
+            self.positions[topic_partition] = Position(
+                self.world.rewinds[topic_partition], self.world.committed_of(topic_partition)
+            )
         return bool(lost)
 
     def lose(self) -> None:

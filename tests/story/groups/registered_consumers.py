@@ -5,18 +5,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.classic_requests import Leave, LeaveOf
 from kafkalite.state.effects import Token
-from kafkalite.state.group_records import Place
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import Commit, CommitOf, CommitsDone
-from kafkalite.state.registered_requests import (
+from kafkalite.state.groups.classic.requests import Leave, LeaveOf
+from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
+from kafkalite.state.groups.records import TopicPartition
+from kafkalite.state.groups.registered.requests import (
     ConsumerRegistered,
     HeartbeatAnswered,
     HeartbeatPlus,
     RegisterConsumer,
 )
-from tests.story.groups.shard import Shard, committing
+from kafkalite.state.groups.shard import GroupShard
+from tests.story.groups.simulated_shard import Shard, committing
 
 REBALANCE_MAX_MS = 20_000
 GIVES_UP = {Error.GROUP_MAX_SIZE_REACHED}
@@ -32,11 +32,13 @@ class Consumer:
     name: str
     dice: random.Random
     topics: tuple[str, ...]
-    claims: frozenset[Place]
-    judge_commit: Callable[["Consumer", Place, int], None]  # is told of every partition of which a commit is taken
+    claims: frozenset[TopicPartition]
+    judge_commit: Callable[
+        ["Consumer", TopicPartition, int], None
+    ]  # is told of every partition of which a commit is taken
     judge_alive: Callable[["Consumer", int], None]  # is told of every heartbeat without an error
     generation: int = -1
-    positions: dict[Place, int] = field(default_factory=dict)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
     alive: bool = True
     waits_for: Token = None
     registrations: int = 0
@@ -61,12 +63,12 @@ class Consumer:
         request = RegisterConsumer(
             self.group, self.name, self.topics, self.claims, self.session_ms, self.rebalance_ms, "client", "host"
         )
-        self.waits_for = self.shard.ask(lambda machine, token, now: machine.kinds.register(request, token, now))
+        self.waits_for = self.shard.ask(lambda machine, token, now: machine.registry.register(request, token, now))
 
     def heartbeat(self) -> int:
         """Say that it is alive; the error."""
-        beat = HeartbeatPlus(self.group, self.name, self.generation)
-        token = self.shard.ask(lambda machine, token, now: machine.registered.heartbeat(beat, token, now))
+        fast_heartbeat = HeartbeatPlus(self.group, self.name, self.generation)
+        token = self.shard.ask(lambda machine, token, now: machine.registered.heartbeat(fast_heartbeat, token, now))
         answer = self.shard.answers[token]
         assert isinstance(answer, HeartbeatAnswered)
         if not answer.error:
@@ -76,21 +78,21 @@ class Consumer:
 
     def commit(self) -> None:
         """Commit all positions, whoever owns the partitions by now."""
-        places = sorted(self.positions)
-        commits = [CommitOf(topic, number, self.positions[topic, number]) for topic, number in places]
+        topic_partitions = sorted(self.positions)
+        commits = [PartitionCommit(topic, number, self.positions[topic, number]) for topic, number in topic_partitions]
         request = Commit(self.group, commits, self.name, self.generation)
         token = self.shard.ask(committing(request))
         done = self.shard.answers[token]
-        assert isinstance(done, CommitsDone)
-        for place, error in zip(places, done.errors, strict=not done.error):
+        assert isinstance(done, CommitResult)
+        for topic_partition, error in zip(topic_partitions, done.errors, strict=not done.error):
             if not error:
-                self.judge_commit(self, place, self.positions[place])
+                self.judge_commit(self, topic_partition, self.positions[topic_partition])
 
     def leave(self) -> None:
         """Go, and say so."""
         self.alive = False
         request = Leave(self.group, (LeaveOf(self.name),))
-        self.shard.ask(lambda machine, token, now: machine.kinds.leave(request, token, now))
+        self.shard.ask(lambda machine, token, now: machine.registry.leave(request, token, now))
 
     def dropped(self, tokens: set[Token]) -> None:
         """The broker stopped: what was asked is asked again."""
@@ -115,8 +117,8 @@ class Consumer:
             self.register()
 
     def _work(self) -> None:
-        for place in self.positions:
-            self.positions[place] += self.dice.randrange(3)
+        for topic_partition in self.positions:
+            self.positions[topic_partition] += self.dice.randrange(3)
         if self.dice.random() < 0.3:
             self.commit()
         error = self.heartbeat()

@@ -8,25 +8,30 @@ replays one history.
 from collections.abc import Callable
 
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.assignors import ASSIGNORS
-from kafkalite.state.classic_core import ClassicSettings
-from kafkalite.state.classic_requests import Done, Leave, LeaveOf, Left
-from kafkalite.state.consumer_groups import ConsumerGroups
-from kafkalite.state.consumer_requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult, Topic
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, OffsetSettings
-from kafkalite.state.registered_requests import (
+from kafkalite.state.groups.assignors import ASSIGNORS
+from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.classic.requests import ErrorOnly, Leave, LeaveOf, Left
+from kafkalite.state.groups.consumer.groups import ConsumerGroups
+from kafkalite.state.groups.consumer.requests import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupSettings,
+    HeartbeatResult,
+    Topic,
+)
+from kafkalite.state.groups.offsets.manager import Commit, CommitResult, OffsetSettings, PartitionCommit
+from kafkalite.state.groups.registered.requests import (
     ConsumerRegistered,
     CreateGroup,
     HeartbeatAnswered,
     HeartbeatPlus,
     RegisterConsumer,
 )
-from tests.kit.whims import Doings
-from tests.story.groups.chaos import Chaos, assert_all_is_answered
+from kafkalite.state.groups.shard import GroupShard
+from tests.kit.weighted_choice import Doings
+from tests.story.groups.faults import Chaos, assert_all_is_answered
 from tests.story.groups.heartbeats import consumer_heartbeat
-from tests.story.groups.shard import committing
+from tests.story.groups.simulated_shard import committing
 
 HISTORIES = 25
 REBALANCE_MAX_MS = 20_000
@@ -56,7 +61,7 @@ ALLOWED: dict[type, set[Error]] = {
         Error.INCONSISTENT_GROUP_PROTOCOL,
     },
     HeartbeatAnswered: BOUNDED | {Error.ILLEGAL_GENERATION},
-    Done: {
+    ErrorOnly: {
         Error.NONE,
         Error.INVALID_GROUP_ID,
         Error.INVALID_SESSION_TIMEOUT,
@@ -66,7 +71,7 @@ ALLOWED: dict[type, set[Error]] = {
         Error.NON_EMPTY_GROUP,
     },
     Left: {Error.NONE, Error.INVALID_GROUP_ID},
-    CommitsDone: MEMBER | {Error.STALE_MEMBER_EPOCH, Error.ILLEGAL_GENERATION, Error.GROUP_ID_NOT_FOUND},
+    CommitResult: MEMBER | {Error.STALE_MEMBER_EPOCH, Error.ILLEGAL_GENERATION, Error.GROUP_ID_NOT_FOUND},
 }
 
 
@@ -115,7 +120,7 @@ class Members(Chaos):
 
     def doings(self) -> Doings[object]:
         return {
-            self.beat: 40,
+            self.fast_heartbeat: 40,
             self.create: 3,
             self.register: 30,
             self.beat_registered: 25,
@@ -130,7 +135,7 @@ class Members(Chaos):
 
     # the requests
 
-    def beat(self) -> None:
+    def fast_heartbeat(self) -> None:
         joins = self.dice.random() < 0.3
         group = self.shard.machine.consumers.groups.get(MODERN)
         member = self.pick(("a", "b", "c", "d"))
@@ -168,7 +173,7 @@ class Members(Chaos):
             self.mostly(self.pick(tuple(ASSIGNORS)), "best", ""),
             ephemeral=name == BRIEF and self.dice.random() < 0.5,
         )
-        self.ask(lambda machine, token, now: machine.kinds.create(request, token, now))
+        self.ask(lambda machine, token, now: machine.registry.create(request, token, now))
 
     def register(self) -> None:
         member = self.mostly(self.pick(("a", "b", "c", "d")), "")
@@ -183,7 +188,7 @@ class Members(Chaos):
             "client",
             "/host",
         )
-        token = self.ask(lambda machine, token, now: machine.kinds.register(request, token, now))
+        token = self.ask(lambda machine, token, now: machine.registry.register(request, token, now))
         if request.group == OURS:
             self.asked[token] = member
             self._learn()
@@ -196,14 +201,14 @@ class Members(Chaos):
     def leave(self) -> None:
         name, member, _ = self.whom()
         request = Leave(name, (LeaveOf(member), LeaveOf("nobody", self.pick((None, "i")))))
-        self.ask(lambda machine, token, now: machine.kinds.leave(request, token, now))
+        self.ask(lambda machine, token, now: machine.registry.leave(request, token, now))
 
     def commit(self) -> None:
         name, member, generation = self.whom()
         if self.dice.random() < 0.3:
             name = MODERN
         topic = self.topics.by_name("orders")
-        part = CommitOf(
+        part = PartitionCommit(
             "orders", self.dice.randrange(3), self.dice.randrange(99), topic_id=topic.topic_id if topic else bytes(16)
         )
         request = Commit(name, [part], member, generation)
@@ -212,7 +217,7 @@ class Members(Chaos):
     def rewind(self) -> None:
         name, parts = (
             self.mostly(self.pick((OURS, MODERN)), "none", ""),
-            [CommitOf("orders", self.dice.randrange(3), 1)],
+            [PartitionCommit("orders", self.dice.randrange(3), 1)],
         )
         self.ask(lambda machine, token, now: machine.rewind(name, parts, token, now))
 
@@ -273,7 +278,7 @@ class Members(Chaos):
         limit = REBALANCE_MAX_MS + 3_000
         assert all(self.shard.ms - since <= limit for since in self.shard.waiting.values()), "somebody waits for ever"
         self._learn()
-        self.hear()
+        self.receive()
         machine = self.shard.machine
         now = {}
         if MODERN in machine.consumers.groups:

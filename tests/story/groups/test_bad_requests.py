@@ -7,19 +7,36 @@ grow. KAFKALITE_SEED replays one history.
 from collections.abc import Callable
 
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.classic_core import ClassicSettings
-from kafkalite.state.classic_requests import Done, Heartbeat, Join, Joined, Leave, LeaveOf, Left, Sync, Synced
-from kafkalite.state.classic_table import State
-from kafkalite.state.consumer_groups import ConsumerGroups
-from kafkalite.state.consumer_requests import ConsumerGroupSettings
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.group_records import TransactionEnded
-from kafkalite.state.group_shard import GroupsDeleted, GroupShard
-from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, FetchOf, OffsetsDeleted, OffsetSettings
-from tests.kit.whims import Doings
-from tests.story.groups.chaos import Chaos, assert_all_is_answered
-from tests.story.groups.shard import committing
-from tests.unit.state.test_group_shard import NoTopics
+from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.classic.requests import (
+    ErrorOnly,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    LeaveOf,
+    Left,
+    Sync,
+    Synced,
+)
+from kafkalite.state.groups.classic.table import ClassicState
+from kafkalite.state.groups.consumer.groups import ConsumerGroups
+from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
+from kafkalite.state.groups.offsets.manager import (
+    Commit,
+    CommitResult,
+    OffsetDeleteResult,
+    OffsetSettings,
+    PartitionCommit,
+    TopicFetch,
+)
+from kafkalite.state.groups.records import TransactionEnded
+from kafkalite.state.groups.shard import GroupsDeleted, GroupShard
+from tests.kit.weighted_choice import Doings
+from tests.story.groups.faults import Chaos, assert_all_is_answered
+from tests.story.groups.simulated_shard import committing
+from tests.unit.state.groups.test_shard import NoTopics
 
 HISTORIES = 50
 REBALANCE_MAX_MS = 20_000
@@ -39,10 +56,10 @@ ALLOWED: dict[type, set[Error]] = {
         Error.REBALANCE_IN_PROGRESS,
     },
     Synced: GENERATION | {Error.INCONSISTENT_GROUP_PROTOCOL, Error.INVALID_GROUP_ID},
-    Done: GENERATION | {Error.INVALID_GROUP_ID},
+    ErrorOnly: GENERATION | {Error.INVALID_GROUP_ID},
     Left: {Error.NONE, Error.INVALID_GROUP_ID},
-    CommitsDone: GENERATION | {Error.INVALID_GROUP_ID, Error.GROUP_ID_NOT_FOUND},
-    OffsetsDeleted: {Error.NONE, Error.GROUP_ID_NOT_FOUND, Error.NON_EMPTY_GROUP},
+    CommitResult: GENERATION | {Error.INVALID_GROUP_ID, Error.GROUP_ID_NOT_FOUND},
+    OffsetDeleteResult: {Error.NONE, Error.GROUP_ID_NOT_FOUND, Error.NON_EMPTY_GROUP},
 }
 
 
@@ -100,7 +117,7 @@ class Requests(Chaos):
             member_id_required=self.dice.random() < 0.5,
             can_skip_assignment=self.dice.random() < 0.5,
         )
-        self.ask(lambda machine, token, now: machine.kinds.join(request, token, now))
+        self.ask(lambda machine, token, now: machine.registry.join(request, token, now))
 
     def sync(self) -> None:
         parts = {self.member(): b"part" for _ in range(3)}
@@ -122,14 +139,14 @@ class Requests(Chaos):
         name = self.group()
         offset = self.dice.randrange(1_000)
         parts = [
-            CommitOf(
+            PartitionCommit(
                 self.pick(("orders", "other")), self.dice.randrange(2), offset, metadata=self.pick((None, "x" * 9))
             )
         ]
         request = Commit(name, parts, self.member(), self.generation(name), self.instance())
         may = self._may_commit(request)
         answer = self.shard.answers[self.ask(committing(request))]
-        assert isinstance(answer, CommitsDone)
+        assert isinstance(answer, CommitResult)
         assert (answer.error == 0) == may, (request, answer)
         if answer.errors == (0,):
             self.offsets[name, parts[0].topic, parts[0].partition] = offset
@@ -138,7 +155,7 @@ class Requests(Chaos):
 
     def _may_commit(self, request: Commit) -> bool:
         group = self.shard.machine.classic.get(request.group)
-        if group is None or group.state is State.EMPTY:
+        if group is None or group.state is ClassicState.EMPTY:
             return request.generation < 0
         member = group.members.all.get(request.member_id)
         instance = request.group_instance_id
@@ -146,7 +163,7 @@ class Requests(Chaos):
             member is not None
             and request.generation == group.generation
             and (instance is None or instance == member.group_instance_id)
-            and group.state is not State.COMPLETING
+            and group.state is not ClassicState.COMPLETING
         )
 
     def transaction(self) -> None:
@@ -155,15 +172,15 @@ class Requests(Chaos):
         if self.dice.random() < 0.5:
             self.append(TransactionEnded(producer, committed=False))
             return
-        request = Commit(self.group(), [CommitOf("orders", 0, 10**6)], producer_id=producer)
+        request = Commit(self.group(), [PartitionCommit("orders", 0, 10**6)], producer_id=producer)
         self.ask(committing(request))
 
     def delete_offsets(self) -> None:
-        group, place = self.group(), (self.pick(("orders", "other")), 0)
-        token = self.ask(lambda machine, token, now: machine.offsets.delete(group, [place], token))
+        group, topic_partition = self.group(), (self.pick(("orders", "other")), 0)
+        token = self.ask(lambda machine, token, now: machine.offsets.delete(group, [topic_partition], token))
         answer = self.shard.answers[token]
-        if isinstance(answer, OffsetsDeleted) and answer.errors == (0,):
-            self.offsets.pop((group, *place), None)
+        if isinstance(answer, OffsetDeleteResult) and answer.errors == (0,):
+            self.offsets.pop((group, *topic_partition), None)
 
     def delete_groups(self) -> None:
         names = [self.group(), self.group()]
@@ -205,7 +222,7 @@ class Requests(Chaos):
     def judge(self) -> None:
         limit = REBALANCE_MAX_MS + 3_000
         assert all(self.shard.ms - since <= limit for since in self.shard.waiting.values())
-        self.hear()
+        self.receive()
         for group in self.shard.machine.classic:
             assert group.generation >= self.generations.get(group.name, 0), f"a generation of {group.name} went back"
         self.generations = {group.name: group.generation for group in self.shard.machine.classic}
@@ -214,7 +231,7 @@ class Requests(Chaos):
 
     def _fetched(self, key: tuple[str, str, int]) -> int:
         group, topic, partition = key
-        (found,) = self.shard.machine.offsets.fetch(group, [FetchOf(topic, [partition])], require_stable=False)
+        (found,) = self.shard.machine.offsets.fetch(group, [TopicFetch(topic, [partition])], require_stable=False)
         return found.offset
 
     # what a careless client says

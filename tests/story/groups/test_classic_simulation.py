@@ -1,7 +1,7 @@
 """Classic groups under random consumers and restarts of the broker, on virtual time; judged after every step.
 
-KAFKALITE_SEED replays one history; `--lives` and `--minutes` say how many there are and how long each is. Every row of
-the table of transitions must be taken by some history.
+KAFKALITE_SEED replays one history; `--simulations` and `--minutes` say how many there are and how long each is. Every
+row of the table of transitions must be taken by some history.
 """
 
 import random
@@ -11,28 +11,30 @@ from typing import Any
 
 import pytest
 
-from kafkalite.state.classic_core import ClassicSettings, GroupCore
-from kafkalite.state.classic_group import Group
-from kafkalite.state.classic_groups import ClassicGroups, CommitJudged
-from kafkalite.state.classic_requests import Joined
-from kafkalite.state.classic_table import TRANSITIONS, Event, State
-from kafkalite.state.group_records import ClassicGroup
-from kafkalite.state.member_memory import MEMBER_BYTES
-from tests.kit.whims import Doings
+from kafkalite.state.groups.classic.core import ClassicGroupCore, ClassicSettings
+from kafkalite.state.groups.classic.group import ClassicGroup
+from kafkalite.state.groups.classic.groups import ClassicCommitValidation, ClassicGroups
+from kafkalite.state.groups.classic.requests import Joined
+from kafkalite.state.groups.classic.table import TRANSITIONS, ClassicEvent, ClassicState
+from kafkalite.state.groups.member_memory import MEMBER_BYTES
+from kafkalite.state.groups.records import ClassicGroupMetadata
+from tests.kit.weighted_choice import Doings
 from tests.story.groups.consumers import REBALANCE_MAX_MS, Consumer
-from tests.story.groups.lives import ONE, assert_finds, live_all, live_through
-from tests.story.groups.shard import Shard
+from tests.story.groups.incarnations import ONE, assert_finds, live_all, live_through
+from tests.story.groups.simulated_shard import Shard
 
 MINUTES = 10  # of a life with a planted bug
 DELAY_MS = 3_000
 NEW_MEMBER_JOIN_MS = 30_000
 PARKED_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
 GROUPS = ("g", "h")
-PLACES = 3
+PARTITIONS = 3
 INSTANCES = ("i", "j", "k")
 
-Rows = set[tuple[State, Event]]
-ROWS = {row for row in TRANSITIONS if row[1] not in (Event.UPGRADED, Event.DOWNGRADED)}  # those: test_mixed_simulation
+Rows = set[tuple[ClassicState, ClassicEvent]]
+ROWS = {
+    row for row in TRANSITIONS if row[1] not in (ClassicEvent.UPGRADED, ClassicEvent.DOWNGRADED)
+}  # those: test_mixed_simulation
 
 
 class History:
@@ -55,12 +57,12 @@ class History:
                 initial_delay_ms=DELAY_MS,
                 new_member_join_ms=NEW_MEMBER_JOIN_MS,
                 topics_of=lambda _: frozenset({"orders"}),
-                partitions_of=lambda assignment: frozenset({("orders", sum(assignment) % PLACES)}),
+                partitions_of=lambda assignment: frozenset({("orders", sum(assignment) % PARTITIONS)}),
                 trace=self._trace,
             )
         )
 
-    def _trace(self, _: str, state: State, event: Event, after: State) -> None:
+    def _trace(self, _: str, state: ClassicState, event: ClassicEvent, after: ClassicState) -> None:
         assert TRANSITIONS[state, event].state is after
         self.rows.add((state, event))
 
@@ -132,28 +134,28 @@ class History:
 
     def delete(self) -> None:
         name = self.dice.choice(GROUPS)
-        if not self.shard.machine.delete_refusal(name):
+        if not self.shard.machine.validate_delete(name):
             self.shard.do(self.shard.machine.delete(name, self.shard.now))
-            self.shard.lives += 1  # generations of the name begin anew; late answers speak of the old ones
+            self.shard.incarnations += 1  # generations of the name begin anew; late answers speak of the old ones
             self.generations.pop(name, None)
             self.leaders = {key: leader for key, leader in self.leaders.items() if key[0] != name}
 
     def rewind(self) -> None:
         """Offsets of a partition are set anew: its owner is fenced, and whoever was may commit no more."""
-        name, place = self.dice.choice(GROUPS), self.dice.randrange(PLACES)
+        name, index = self.dice.choice(GROUPS), self.dice.randrange(PARTITIONS)
         group = self.shard.machine.get(name)
         if group is None:
             return
         before, state, generation = dict(group.members.all), group.state, group.generation
-        fenced = self.shard.machine.fence_owners(name, {("orders", place)}, self.shard.now)
+        fenced = self.shard.machine.fence_owners(name, {("orders", index)}, self.shard.now)
         self.fencings[name] += bool(fenced.records)
         self.shard.do(fenced)
         for consumer in self.consumers:
             if consumer.group != name or consumer.member_id not in before:
                 continue
             consumer.stale |= bool(consumer.holds) and consumer.member_id not in group.members.all
-            owner = consumer.working and state is State.STABLE and consumer.generation == generation
-            if owner and sum(consumer.holds) % PLACES == place:
+            owner = consumer.working and state is ClassicState.STABLE and consumer.generation == generation
+            if owner and sum(consumer.holds) % PARTITIONS == index:
                 assert consumer.member_id not in group.members.all, "an owner was not fenced"
 
     def _somebody(self) -> Consumer | None:
@@ -168,29 +170,29 @@ class History:
         assert self.shard.machine.memory.held == sum(group.members.charged for group in self.shard.machine)
         for consumer in self.consumers:
             if consumer.stale:
-                judged = self.shard.machine.check_commit(
+                judged = self.shard.machine.validate_offset_commit(
                     consumer.group, consumer.member_id, consumer.instance, consumer.known_generation
                 )
                 assert judged.code, "a commit of before the rewind is taken"
         for since in self.shard.waiting.values():
             assert self.shard.ms - since <= PARKED_MAX_MS, "somebody waits for ever"
 
-    def _judge_group(self, group: Group) -> None:
+    def _judge_group(self, group: ClassicGroup) -> None:
         members = group.members
         ids = sum(MEMBER_BYTES + len(member_id) for member_id in members.pending)
         assert members.charged == ids + sum(member.memory() for member in members.all.values())
         assert group.generation >= self.generations.get(group.name, 0), "a generation went back"
         self.generations[group.name] = group.generation
-        if group.state in (State.STABLE, State.EMPTY):
-            assert group.stored == group.record(), "what is settled is stored"
-        if group.state is State.STABLE:
+        if group.state in (ClassicState.STABLE, ClassicState.EMPTY):
+            assert group.stored == group.metadata_record(), "what is settled is stored"
+        if group.state is ClassicState.STABLE:
             assigned = {int(member.assignment.partition(b":")[0]) for member in group.members.all.values()}
             assert len(assigned) == 1, "assignments of several generations"
             # the record of a fencing is of the next generation: after a restart the group is that much ahead
             ahead = group.generation - assigned.pop()
             assert 0 <= ahead <= self.fencings[group.name]
             self.fencings[group.name] = ahead
-        if group.state is State.PREPARING:
+        if group.state is ClassicState.PREPARING:
             assert ("classic", group.name, "join") in self.shard.timers
         parked = sum(member.join is not None for member in group.members.all.values())
         assert group.members.awaiting == parked
@@ -202,26 +204,26 @@ class History:
             assert ("classic", group.name, "session", name) in self.shard.timers, f"nobody watches {name}"
 
     def _leads(self, group: str, generation: int, member_id: str) -> None:
-        told = self.leaders.setdefault((group, generation), member_id)
-        assert told == member_id, "two leaders of one generation"
+        received = self.leaders.setdefault((group, generation), member_id)
+        assert received == member_id, "two leaders of one generation"
 
     def _judge_replay(self) -> None:
         replayed = self.shard.replayed()
         alive = {group.name: group.stored for group in self.shard.machine}
         assert {group.name: group.stored for group in replayed} == alive
-        assert {group.name: group.record() for group in replayed} == alive
+        assert {group.name: group.metadata_record() for group in replayed} == alive
 
 
 @pytest.mark.torture
-def test_random_histories_keep_the_laws_and_take_every_transition(lives: int, minutes: int) -> None:
+def test_random_histories_keep_the_laws_and_take_every_transition(simulations: int, minutes: int) -> None:
     rows: Rows = set()
-    live_all(lambda seed, minutes: History(seed, rows).run(minutes), lives, minutes)
+    live_all(lambda seed, minutes: History(seed, rows).run(minutes), simulations, minutes)
     assert ONE or rows == ROWS, f"never taken: {ROWS - rows}"
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart nobody is watched."""
-    monkeypatch.setattr(Group, "loaded", lambda group, now: iter(()))
+    monkeypatch.setattr(ClassicGroup, "loaded", lambda group, now: iter(()))
 
 
 def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,13 +233,13 @@ def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
         group.generation -= 1
         begin_generation(group, step)
 
-    begin_generation = Group.begin_generation
-    monkeypatch.setattr(Group, "begin_generation", begin)
+    begin_generation = ClassicGroup.begin_generation
+    monkeypatch.setattr(ClassicGroup, "begin_generation", begin)
 
 
 def forget_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for its assignment is never answered."""
-    monkeypatch.setattr(GroupCore, "_answer_syncs", lambda *_: None)
+    monkeypatch.setattr(ClassicGroupCore, "_answer_syncs", lambda *_: None)
 
 
 def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,13 +249,13 @@ def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
         store_replacement(group, step)
         step.effects.records.clear()
 
-    store_replacement = Group.store_replacement
-    monkeypatch.setattr(Group, "store_replacement", replace)
+    store_replacement = ClassicGroup.store_replacement
+    monkeypatch.setattr(ClassicGroup, "store_replacement", replace)
 
 
 def overlook_generations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is a member may commit."""
-    monkeypatch.setattr(ClassicGroups, "check_commit", lambda *_, **__: CommitJudged(0))
+    monkeypatch.setattr(ClassicGroups, "validate_offset_commit", lambda *_, **__: ClassicCommitValidation(0))
 
 
 @pytest.mark.parametrize(
@@ -269,5 +271,5 @@ def test_what_is_settled_is_a_whole_group() -> None:
     """The histories do settle: a guard against a simulation in which nothing happens."""
     history = History(1, set())
     history.run(MINUTES)
-    stable = [record for record in history.shard.log if isinstance(record, ClassicGroup) and record.members]
+    stable = [record for record in history.shard.log if isinstance(record, ClassicGroupMetadata) and record.members]
     assert len(stable) > 5

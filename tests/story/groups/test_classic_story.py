@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.classic_core import ClassicSettings
-from kafkalite.state.classic_groups import ClassicGroups
-from kafkalite.state.classic_requests import (
-    Done,
+from kafkalite.state.effects import Token
+from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.classic.groups import ClassicGroups
+from kafkalite.state.groups.classic.requests import (
+    ErrorOnly,
     Heartbeat,
     Join,
     Joined,
@@ -18,9 +19,8 @@ from kafkalite.state.classic_requests import (
     Sync,
     Synced,
 )
-from kafkalite.state.effects import Token
-from kafkalite.state.group_records import ClassicGroup, GroupDeleted
-from tests.story.groups.shard import Shard
+from kafkalite.state.groups.records import ClassicGroupMetadata, GroupDeleted
+from tests.story.groups.simulated_shard import Shard
 
 DELAY_MS = 3_000
 SESSION_MS = 10_000
@@ -70,7 +70,7 @@ class Story:
     def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> int:
         request = Heartbeat("g", member_id, generation, instance)
         answer = self.shard.answers[self.shard.ask(lambda m, token, now: m.heartbeat(request, token, now))]
-        assert isinstance(answer, Done)
+        assert isinstance(answer, ErrorOnly)
         return answer.error
 
     def leave(self, *members: LeaveOf) -> Left:
@@ -103,16 +103,16 @@ def test_two_consumers_form_a_group() -> None:
     one, other = story.stable(2)
     assert story.heartbeat(one, 1) == story.heartbeat(other, 1) == Error.NONE
     founded, assigned = story.shard.log
-    assert isinstance(founded, ClassicGroup) and isinstance(assigned, ClassicGroup)
-    assert founded == ClassicGroup("g", "", 0, None, None, founded.state_timestamp_ms, ())
+    assert isinstance(founded, ClassicGroupMetadata) and isinstance(assigned, ClassicGroupMetadata)
+    assert founded == ClassicGroupMetadata("g", "", 0, None, None, founded.state_timestamp_ms, ())
     assert (assigned.generation, assigned.protocol, assigned.leader) == (1, "range", one)
     assert [member.assignment for member in assigned.members] == [one.encode(), other.encode()]
 
 
 def test_a_new_consumer_first_gets_its_id() -> None:
     story = Story()
-    told = story.join()
-    assert (told.error, told.member_id) == (Error.MEMBER_ID_REQUIRED, "c-1")
+    received = story.join()
+    assert (received.error, received.member_id) == (Error.MEMBER_ID_REQUIRED, "c-1")
     assert story.state == "Empty"
     story.shard.advance(SESSION_MS)
     assert story.join("c-1").error == Error.UNKNOWN_MEMBER_ID, "the id was not used in time"
@@ -178,15 +178,15 @@ def test_the_last_one_leaves_an_empty_group_that_can_be_deleted() -> None:
     story = Story()
     (one,) = story.stable()
     machine = story.shard.machine
-    assert machine.delete_refusal("g") == Error.NON_EMPTY_GROUP
+    assert machine.validate_delete("g") == Error.NON_EMPTY_GROUP
     assert story.leave(LeaveOf(one)).members[0].error == Error.NONE
     emptied = story.shard.log[-1]
-    assert isinstance(emptied, ClassicGroup)
+    assert isinstance(emptied, ClassicGroupMetadata)
     assert (emptied.generation, emptied.protocol_type, emptied.protocol, emptied.members) == (2, "consumer", None, ())
-    assert machine.delete_refusal("g") == Error.NONE
+    assert machine.validate_delete("g") == Error.NONE
     story.shard.do(machine.delete("g", story.shard.now))
     assert story.shard.log[-1] == GroupDeleted("g", "classic")
-    assert story.state == "Dead" and machine.delete_refusal("g") == Error.GROUP_ID_NOT_FOUND
+    assert story.state == "Dead" and machine.validate_delete("g") == Error.GROUP_ID_NOT_FOUND
 
 
 def test_the_leader_must_assign_anew_after_it_rejoins_but_a_follower_need_not() -> None:
@@ -224,7 +224,7 @@ def test_a_restarted_static_member_keeps_its_partitions() -> None:
     assert story.heartbeat(old, 1) == Error.UNKNOWN_MEMBER_ID
     assert story.synced(story.ask_to_sync(back.member_id, 1)).assignment == b"part"
     stored = story.shard.log[-1]
-    assert isinstance(stored, ClassicGroup) and stored.members[0].member_id == back.member_id
+    assert isinstance(stored, ClassicGroupMetadata) and stored.members[0].member_id == back.member_id
 
 
 def test_an_old_static_leader_that_restarts_is_not_told_that_it_leads() -> None:

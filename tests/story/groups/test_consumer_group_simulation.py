@@ -1,7 +1,7 @@
 """Random lives of a consumer group on virtual time: members come, fall silent, lose answers, are replaced and rewound;
 topics come, grow and go; the broker restarts. After every step the laws below hold; at rest everybody owns its target.
 
-KAFKALITE_SEED replays one life; `--lives` and `--minutes` say how many there are and how long each is.
+KAFKALITE_SEED replays one life; `--simulations` and `--minutes` say how many there are and how long each is.
 """
 
 from collections import Counter
@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state import consumer_reconciliation
-from kafkalite.state.consumer_groups import SESSION, ConsumerGroups
-from kafkalite.state.consumer_queries import check_commit, deletion, fence_owners
-from kafkalite.state.consumer_reconciliation import TRANSITIONS
-from kafkalite.state.consumer_requests import ConsumerGroupSettings
-from kafkalite.state.consumer_state import ConsumerGroupState
+from kafkalite.state.effects import Effects
+from kafkalite.state.groups.consumer import reconciliation
+from kafkalite.state.groups.consumer.group import ConsumerGroupState
+from kafkalite.state.groups.consumer.groups import SESSION, ConsumerGroups
+from kafkalite.state.groups.consumer.queries import deletion, fence_owners, validate_offset_commit
+from kafkalite.state.groups.consumer.reconciliation import TRANSITIONS
+from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
 from tests.kit.consumer_groups import Client, FakeTopics, Shard, durable
-from tests.kit.whims import Doings
-from tests.story.groups.lives import Taken, assert_finds, live_all, live_through
+from tests.kit.weighted_choice import Doings
+from tests.story.groups.incarnations import Taken, assert_finds, at_once, live_all, live_through
 
 MINUTES = 3  # of a life with a planted bug
 NAMES = ["aa", "ab", "ba", "bb"]
@@ -31,14 +32,15 @@ FINAL = {
 }
 
 
-class Life:
+class Simulation:
     """One group with all that can happen to it."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.topics = FakeTopics(aa=5, ba=3)
         interval_ms = self.random.choice([0, 1_000, 15_000])
-        self.shard = Shard(self.topics, ConsumerGroupSettings(assignment_interval_ms=interval_ms, max_size=6))
+        settings = ConsumerGroupSettings(assignment_interval_ms=interval_ms, max_size=6)
+        self.shard = Shard(self.topics, settings, at_once(seed))
         self.clients: list[Client] = []
         self.made = 0
         self.epoch = 0
@@ -48,7 +50,7 @@ class Life:
 
     def run(self, minutes: int) -> None:
         doings: Doings[object] = {
-            self.beat: 60, self.keep_what_is_not_its_own: 6, self.lose_answer: 6, self.join: 8, self.leave: 3,
+            self.fast_heartbeat: 60, self.keep_what_is_not_its_own: 6, self.lose_answer: 6, self.join: 8, self.leave: 3,
             self.step_aside: 3, self.crash: 3, self.subscribe: 4, self.change_topics: 4, self.advance: 12,
             self.restart: 2, self.rewind: 3, self.resolve: 6, self.fail_to_resolve: 1, self.store_the_future: 3,
             self.delete_group: 1,
@@ -56,15 +58,15 @@ class Life:
         live_through(self.random, minutes, lambda: self.shard.ms, doings, self.check, self.check_replay)
         self.come_to_rest()
 
-    def beat(self) -> None:
+    def fast_heartbeat(self) -> None:
         if client := self.client():
-            result = client.beat()
+            result = client.fast_heartbeat()
             if result.error == KafkaErrorCode.FENCED_INSTANCE_ID:
                 self.clients.remove(client)
 
     def keep_what_is_not_its_own(self) -> None:
         if client := self.client():
-            client.beat(revokes=False)
+            client.fast_heartbeat(revokes=False)
 
     def lose_answer(self) -> None:
         if client := self.client():
@@ -83,7 +85,7 @@ class Life:
         if self.random.random() < 0.3:
             more["server_assignor"] = self.random.choice(["range", "uniform"])
         client = Client(self.shard, f"member-{self.made}", *names, rebalance_timeout_ms=30_000, **more)
-        if client.beat().error == KafkaErrorCode.NONE:
+        if client.fast_heartbeat().error == KafkaErrorCode.NONE:
             self.clients.append(client)
 
     def leave(self) -> None:
@@ -172,19 +174,23 @@ class Life:
             for topic, epochs in epochs_by_topic.items()
             for partition in epochs
         )
-        assert not [place for place, owners in owned.items() if owners > 1], "a partition was given to two members"
+        assert not [topic_partition for topic_partition, owners in owned.items() if owners > 1], (
+            "a partition was given to two members"
+        )
         assert owned.keys() == group.owners.keys()
         believed = Counter(
-            place
+            topic_partition
             for client in self.clients
-            for place in client.places
+            for topic_partition in client.topic_partitions
             # by epochs alone: that a late commit is refused must not hide that somebody was not asked first
-            if check_commit(group, client.member_id, client.epoch)
+            if validate_offset_commit(group, client.member_id, client.epoch)
             ._replace(owners={}, behind=False)
-            .of_partition(*place)
+            .of_partition(*topic_partition)
             == KafkaErrorCode.NONE
         )
-        assert not [place for place, owners in believed.items() if owners > 1], "two members may commit one partition"
+        assert not [topic_partition for topic_partition, owners in believed.items() if owners > 1], (
+            "two members may commit one partition"
+        )
         timers = {name[3] for name in self.shard.timers if name[1] == SESSION}
         assert group.members.keys() <= timers, "a member without a session timer lives for ever"
 
@@ -195,7 +201,7 @@ class Life:
         """Nothing happens any more but heartbeats: after this everybody owns what it is to own."""
         for _ in range(30):
             for client in list(self.clients):
-                result = client.beat()
+                result = client.fast_heartbeat()
                 if result.error in FINAL:
                     self.clients.remove(client)
                 self.check()
@@ -214,32 +220,32 @@ class Life:
 
 
 def live(seed: int, minutes: int) -> None:
-    Life(seed).run(minutes)
+    Simulation(seed).run(minutes)
 
 
 @pytest.mark.torture
 def test_no_life_breaks_a_law_and_every_transition_is_taken(
-    lives: int, minutes: int, monkeypatch: pytest.MonkeyPatch
+    simulations: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = Taken(TRANSITIONS)
-    monkeypatch.setattr(consumer_reconciliation, "TRANSITIONS", taken)
-    live_all(live, lives, minutes)
+    monkeypatch.setattr(reconciliation, "TRANSITIONS", taken)
+    live_all(live, simulations, minutes)
     taken.assert_all()
 
 
 def hand_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits until the old owner has given a partition up."""
-    monkeypatch.setattr(consumer_reconciliation, "_holds", lambda owned, partitions: False)
+    monkeypatch.setattr(reconciliation, "_holds", lambda owned, partitions: False)
 
 
 def overlook_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who owns a partition now does not count."""
-    towards_target = consumer_reconciliation._towards_target
+    towards_target = reconciliation._towards_target
 
     def blind(current: Any, now: Any) -> Any:
         return towards_target(current, now._replace(owners={}))
 
-    monkeypatch.setattr(consumer_reconciliation, "_towards_target", blind)
+    monkeypatch.setattr(reconciliation, "_towards_target", blind)
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +253,12 @@ def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: iter(()))
 
 
-@pytest.mark.parametrize("plant", [hand_over_at_once, overlook_owners, lose_timers_at_load])
+def lose_scheduled_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer that makes a target assignment does nothing."""
+    monkeypatch.setattr(ConsumerGroups, "_make_scheduled_target", lambda *_: Effects())
+
+
+@pytest.mark.parametrize("plant", [hand_over_at_once, overlook_owners, lose_timers_at_load, lose_scheduled_targets])
 def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert_finds(plant, live, MINUTES)

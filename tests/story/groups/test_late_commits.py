@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from kafkalite.coordinators.embedded import Embedded
-from kafkalite.coordinators.group_settings import held_of, partitions_of, topics_of
+from kafkalite.coordinators.group.consumer_protocol_serde import ConsumerProtocolSerde
+from kafkalite.coordinators.group.settings import held_of, partitions_of, topics_of
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     write,
 )
-from kafkalite.state.classic_core import ClassicSettings
-from kafkalite.state.classic_requests import Heartbeat, Join, Sync
-from kafkalite.state.consumer_groups import ConsumerGroups
-from kafkalite.state.consumer_requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, MigrationPolicy
 from kafkalite.state.effects import Token
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import Commit, CommitOf, CommitsDone, OffsetSettings
-from kafkalite.state.registered_requests import HeartbeatPlus, RegisterConsumer
+from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.classic.requests import Heartbeat, Join, Sync
+from kafkalite.state.groups.consumer.groups import ConsumerGroups
+from kafkalite.state.groups.consumer.requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, MigrationPolicy
+from kafkalite.state.groups.offsets.manager import Commit, CommitResult, OffsetSettings, PartitionCommit
+from kafkalite.state.groups.registered.requests import HeartbeatPlus, RegisterConsumer
+from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
-from tests.story.groups.shard import Shard
+from tests.story.groups.simulated_shard import Shard
 
 REWOUND_TO = 3
 LATE = 90
@@ -49,7 +49,9 @@ class Story:
         settings = ConsumerGroupSettings(
             assignment_interval_ms=self._interval_ms, migration=MigrationPolicy.BIDIRECTIONAL
         )
-        return GroupShard(classic, OffsetSettings(), ConsumerGroups(self.topics, lambda _: settings, Embedded()))
+        return GroupShard(
+            classic, OffsetSettings(), ConsumerGroups(self.topics, lambda _: settings, ConsumerProtocolSerde())
+        )
 
     def ask(self, part: str, command: str, request: Any) -> Token:
         def run(machine: GroupShard, token: Token, now: Any) -> Any:
@@ -60,19 +62,24 @@ class Story:
     def answer(self, part: str, command: str, request: Any) -> Any:
         return self.shard.answers[self.ask(part, command, request)]
 
-    def commit(self, member: str, generation: int, *places: tuple[str, int], offset: int = LATE) -> tuple[int, ...]:
-        parts = [CommitOf(name, at, offset, topic_id=self.topics.topics[name].topic_id) for name, at in places]
+    def commit(
+        self, member: str, generation: int, *topic_partitions: tuple[str, int], offset: int = LATE
+    ) -> tuple[int, ...]:
+        parts = [
+            PartitionCommit(name, at, offset, topic_id=self.topics.topics[name].topic_id)
+            for name, at in topic_partitions
+        ]
         done = self.answer("offsets", "commit", Commit("g", parts, member, generation))
-        assert isinstance(done, CommitsDone)
-        return (done.error,) * len(places) if done.error else done.errors
+        assert isinstance(done, CommitResult)
+        return (done.error,) * len(topic_partitions) if done.error else done.errors
 
     def rewind(self, topic: str, partition: int) -> None:
-        part = CommitOf(topic, partition, REWOUND_TO, topic_id=self.topics.topics[topic].topic_id)
+        part = PartitionCommit(topic, partition, REWOUND_TO, topic_id=self.topics.topics[topic].topic_id)
         token = self.shard.ask(lambda machine, token, now: machine.rewind("g", [part], token, now))
-        assert self.shard.answers[token] == CommitsDone(0, (0,))
+        assert self.shard.answers[token] == CommitResult(0, (0,))
 
     def committed(self, topic: str, partition: int) -> int:
-        return self.shard.machine.committed("g", topic, partition)
+        return self.shard.machine.committed_offset("g", topic, partition)
 
     # classic members
 
@@ -84,18 +91,18 @@ class Story:
             "g", member, f"{self.made}", "consumer", ((protocol, says),), 30_000, 30_000, "c", "h",
             member_id_required=False,
         )  # fmt: skip
-        token = self.ask("kinds", "join", request)
+        token = self.ask("registry", "join", request)
         self.shard.advance(0)  # there is no initial delay
         return token
 
     def joined(self, token: Token) -> tuple[str, int]:
-        told: Any = self.shard.answers[token]
-        assert not told.error, told
-        return told.member_id, told.generation
+        received: Any = self.shard.answers[token]
+        assert not received.error, received
+        return received.member_id, received.generation
 
     def sync(self, member: str, generation: int, parts: Mapping[str, Owned] = {}) -> Token:
         given = {name: _assignment(owned) for name, owned in parts.items()}
-        return self.ask("kinds", "sync", Sync("g", member, generation, given))
+        return self.ask("registry", "sync", Sync("g", member, generation, given))
 
 
 def _assignment(owned: Owned) -> bytes:
@@ -159,7 +166,7 @@ def test_a_rewind_of_what_no_classic_member_reads_disturbs_nobody() -> None:
     story.sync(alice, generation, {alice: {"orders": (0, 1)}})
     story.rewind("clicks", 0)
     story.shard.restart()
-    assert story.answer("kinds", "heartbeat", Heartbeat("g", alice, generation)).error == 0
+    assert story.answer("registry", "heartbeat", Heartbeat("g", alice, generation)).error == 0
     assert story.commit(alice, generation, ("orders", 0), ("clicks", 0)) == (0, 0)
 
 
@@ -169,7 +176,7 @@ def test_of_a_classic_member_that_was_taken_along_into_a_consumer_group(*, resta
     alice, bob, generation = hands_over(story, "cooperative-sticky")
     story.rewind("orders", 1)
     carol = _beat("carol", 0, ["orders"])
-    assert story.answer("kinds", "consumer_heartbeat", carol).error == 0
+    assert story.answer("registry", "consumer_heartbeat", carol).error == 0
     if restarted:
         story.shard.restart()
     for member in (alice, bob):
@@ -188,10 +195,10 @@ def _beat(member: str, epoch: int, names: list[str] | None = None, owned: Any = 
 
 def unsubscribes(story: Story) -> int:
     """Alice of a consumer group drops `clicks` before there is a new assignment: her epoch stays what it was."""
-    alice = story.answer("kinds", "consumer_heartbeat", _beat("alice", 0, ["clicks", "orders"]))
+    alice = story.answer("registry", "consumer_heartbeat", _beat("alice", 0, ["clicks", "orders"]))
     orders = story.topics.topics["orders"].topic_id
     owned = {orders: frozenset({0, 1})}
-    after = story.answer("kinds", "consumer_heartbeat", _beat("alice", alice.member_epoch, ["orders"], owned))
+    after = story.answer("registry", "consumer_heartbeat", _beat("alice", alice.member_epoch, ["orders"], owned))
     assert (after.error, after.member_epoch, after.assignment) == (0, alice.member_epoch, owned)
     return int(after.member_epoch)
 
@@ -212,7 +219,7 @@ def test_of_a_consumer_that_unsubscribed_when_the_next_owner_is_fenced(*, restar
     story = Story(interval_ms=15_000)
     epoch = unsubscribes(story)
     story.shard.advance(20_000)
-    bob = story.answer("kinds", "consumer_heartbeat", _beat("bob", 0, ["clicks"]))
+    bob = story.answer("registry", "consumer_heartbeat", _beat("bob", 0, ["clicks"]))
     assert bob.assignment == {story.topics.topics["clicks"].topic_id: frozenset({0})}
     story.rewind("clicks", 0)
     if restarted:
@@ -220,17 +227,17 @@ def test_of_a_consumer_that_unsubscribed_when_the_next_owner_is_fenced(*, restar
     assert story.commit("alice", epoch, ("clicks", 0)) == (Error.STALE_MEMBER_EPOCH,)
     assert story.commit("bob", bob.member_epoch, ("clicks", 0)) == (Error.STALE_MEMBER_EPOCH,)
     assert story.committed("clicks", 0) == REWOUND_TO
-    bob = story.answer("kinds", "consumer_heartbeat", _beat("bob", 0, ["clicks"]))
+    bob = story.answer("registry", "consumer_heartbeat", _beat("bob", 0, ["clicks"]))
     assert story.commit("bob", bob.member_epoch, ("clicks", 0), offset=REWOUND_TO + 1) == (0,)
 
 
 def test_a_consumer_that_knows_the_target_may_commit_what_nobody_owns() -> None:
     """As in Kafka; so it is after a rewind of what nobody reads, from the next heartbeat on."""
     story = Story()
-    alice = story.answer("kinds", "consumer_heartbeat", _beat("alice", 0, ["orders"]))
+    alice = story.answer("registry", "consumer_heartbeat", _beat("alice", 0, ["orders"]))
     assert story.commit("alice", alice.member_epoch, ("clicks", 0)) == (0,)
     story.rewind("clicks", 0)
-    alice = story.answer("kinds", "consumer_heartbeat", _beat("alice", alice.member_epoch))
+    alice = story.answer("registry", "consumer_heartbeat", _beat("alice", alice.member_epoch))
     assert (alice.error, alice.assignment) == (0, None)
     assert story.commit("alice", alice.member_epoch, ("clicks", 0), ("orders", 1)) == (0, 0)
 
@@ -239,8 +246,8 @@ def test_a_consumer_that_knows_the_target_may_commit_what_nobody_owns() -> None:
 def test_of_a_registered_consumer(*, restarted: bool) -> None:
     """While the others wait for Bob, his partitions are still his; after the rewind nothing of before is taken."""
     story = Story()
-    story.ask("kinds", "register", _registration("alice"))
-    comes = story.ask("kinds", "register", _registration("bob"))
+    story.ask("registry", "register", _registration("alice"))
+    comes = story.ask("registry", "register", _registration("bob"))
     alice = story.answer("registered", "heartbeat", HeartbeatPlus("g", "alice", 1))
     assert alice.error == Error.REBALANCE_IN_PROGRESS
     story.rewind("orders", 1)
@@ -248,10 +255,10 @@ def test_of_a_registered_consumer(*, restarted: bool) -> None:
         story.shard.restart()
     assert story.commit("alice", 1, ("orders", 1), ("orders", 0)) == (Error.ILLEGAL_GENERATION, 0)
     if restarted:
-        comes = story.ask("kinds", "register", _registration("bob"))
-    again = story.ask("kinds", "register", _registration("alice"))
-    told: Any = story.shard.answers
-    owners = {"alice": told[again], "bob": told[comes]}
+        comes = story.ask("registry", "register", _registration("bob"))
+    again = story.ask("registry", "register", _registration("alice"))
+    received: Any = story.shard.answers
+    owners = {"alice": received[again], "bob": received[comes]}
     for name, registered in owners.items():
         refused = story.commit(name, 1, ("orders", 1))
         assert refused[0] in (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID)

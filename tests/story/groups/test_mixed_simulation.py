@@ -2,7 +2,7 @@
 the other protocol, while an administrator rewinds and the broker restarts; on virtual time, judged after every step.
 
 There are lives of each face: all consumers speak the classic protocol, all speak the consumer protocol, or both are in
-one group. KAFKALITE_SEED replays one life, `--lives` and `--minutes` say how many there are and how long each is.
+one group. KAFKALITE_SEED replays one life, `--simulations` and `--minutes` say how many there are and how long each is.
 """
 
 import random
@@ -11,29 +11,35 @@ from typing import Any
 
 import pytest
 
-from kafkalite.coordinators.embedded import Embedded
-from kafkalite.coordinators.group_settings import held_of, partitions_of, topics_of
+from kafkalite.coordinators.group.consumer_protocol_serde import ConsumerProtocolSerde
+from kafkalite.coordinators.group.settings import held_of, partitions_of, topics_of
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state import consumer_classic, consumer_core, consumer_queries, consumer_reconciliation, group_kinds
-from kafkalite.state.classic_core import ClassicSettings
-from kafkalite.state.classic_group import Group
-from kafkalite.state.classic_groups import ClassicGroups, CommitJudged
-from kafkalite.state.classic_table import TRANSITIONS as CLASSIC_ROWS
-from kafkalite.state.classic_table import Event
-from kafkalite.state.consumer_classic_table import TRANSITIONS as MIXED_ROWS
-from kafkalite.state.consumer_groups import SESSION, ConsumerGroups
-from kafkalite.state.consumer_queries import CommitCheck
-from kafkalite.state.consumer_requests import ConsumerGroupSettings, MigrationPolicy
-from kafkalite.state.group_records import CLASSIC, CONSUMER
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import OffsetSettings
+from kafkalite.state.groups import registry
+from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.classic.group import ClassicGroup
+from kafkalite.state.groups.classic.groups import ClassicCommitValidation, ClassicGroups
+from kafkalite.state.groups.classic.table import TRANSITIONS as CLASSIC_ROWS
+from kafkalite.state.groups.classic.table import ClassicEvent
+from kafkalite.state.groups.consumer import (
+    classic_members,
+    core,
+    queries,
+    reconciliation,
+)
+from kafkalite.state.groups.consumer.classic_table import TRANSITIONS as MIXED_ROWS
+from kafkalite.state.groups.consumer.groups import SESSION, ConsumerGroups
+from kafkalite.state.groups.consumer.queries import ConsumerCommitValidation
+from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, MigrationPolicy
+from kafkalite.state.groups.offsets.manager import OffsetSettings
+from kafkalite.state.groups.records import CLASSIC, CONSUMER
+from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics, durable
-from tests.kit.whims import Doings
+from tests.kit.weighted_choice import Doings
 from tests.story.groups.classic_reader import REBALANCE_MAX_MS, SESSION_MAX_MS, ClassicReader
 from tests.story.groups.consumer_reader import ConsumerReader
-from tests.story.groups.lives import ONE, Taken, assert_finds, live_all, live_through
+from tests.story.groups.incarnations import ONE, Taken, assert_finds, at_once, live_all, live_through
 from tests.story.groups.readers import Reader, World
-from tests.story.groups.shard import Shard
+from tests.story.groups.simulated_shard import Shard
 
 MINUTES = 10  # of a life with a planted bug
 SPOKEN = {"classic": (True,), "consumer": (False,), "mixed": (True, False)}
@@ -45,10 +51,10 @@ PARKED_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
 REST_MS = 2 * (SESSION_MAX_MS + REBALANCE_MAX_MS) + 60_000
 INSTANCES = ("i", "j")
 SUBSCRIPTIONS = [("orders",), ("clicks", "orders"), ("clicks", "orders")]
-CONVERSIONS = {row for row in CLASSIC_ROWS if row[1] in (Event.UPGRADED, Event.DOWNGRADED)}
+CONVERSIONS = {row for row in CLASSIC_ROWS if row[1] in (ClassicEvent.UPGRADED, ClassicEvent.DOWNGRADED)}
 
 
-class Life:
+class Simulation:
     """One group with all that can happen to it."""
 
     def __init__(self, seed: int, face: str) -> None:
@@ -58,6 +64,7 @@ class Life:
         self.topics = FakeTopics(orders=4, clicks=2)
         self.policy = self.dice.choice([MigrationPolicy.BIDIRECTIONAL] * 5 + list(MigrationPolicy))
         self.interval_ms = self.dice.choice([0, 1_000, 15_000])
+        self.topics_at_once = at_once(seed)
         self.shard = Shard(self._make)
         self.world = World(self.shard, self.topics, self.dice)
         self.readers: list[Reader] = []
@@ -84,7 +91,7 @@ class Life:
             max_size=6,
             migration=self.policy,
         )
-        consumers = ConsumerGroups(self.topics, lambda _: settings, Embedded())
+        consumers = ConsumerGroups(self.topics, lambda _: settings, ConsumerProtocolSerde(), self.topics_at_once)
         return GroupShard(classic, OffsetSettings(), consumers)
 
     def run(self, minutes: int) -> None:
@@ -175,8 +182,8 @@ class Life:
 
     def rewind(self) -> None:
         name = self.dice.choice(sorted(self.topics.topics))
-        place = name, self.dice.randrange(self.topics.topics[name].partitions)
-        self.world.rewind(place, self.dice.randrange(5))
+        topic_partition = name, self.dice.randrange(self.topics.topics[name].partitions)
+        self.world.rewind(topic_partition, self.dice.randrange(5))
 
     def grow(self) -> None:
         name = self.dice.choice(sorted(self.topics.topics))
@@ -222,11 +229,11 @@ class Life:
 
     def _judge_consumers(self, group: Any) -> None:
         owners = [
-            place
+            topic_partition
             for current in group.currents.values()
             for epochs_by_topic in (current.assigned, current.pending_revocation)
             for topic_id, epochs in epochs_by_topic.items()
-            for place in ((topic_id, partition) for partition in epochs)
+            for topic_partition in ((topic_id, partition) for partition in epochs)
         ]
         assert len(owners) == len(set(owners)), "a partition was given to two members"
         for name in group.members:
@@ -238,8 +245,10 @@ class Life:
         for reader in self.readers + self.zombies[-5:]:
             if not reader.positions:
                 continue
-            judged = self.shard.machine.kinds.check_commit("g", reader.member_id, reader.instance, reader.owns_in)
-            if isinstance(judged, CommitCheck):
+            judged = self.shard.machine.registry.validate_offset_commit(
+                "g", reader.member_id, reader.instance, reader.owns_in
+            )
+            if isinstance(judged, ConsumerCommitValidation):
                 # that a late commit is refused must not hide a second owner
                 judged = judged._replace(owners={}, behind=False)
             for topic, partition in reader.positions if not judged.code else ():
@@ -251,7 +260,7 @@ class Life:
         alive, replayed = self.shard.machine, self.shard.replayed()
         assert durable(replayed.consumers) == durable(alive.consumers)
         stored = {group.name: group.stored for group in alive.classic}
-        assert {group.name: group.record() for group in replayed.classic} == stored
+        assert {group.name: group.metadata_record() for group in replayed.classic} == stored
         fetched = alive.offsets.fetch("g", None, require_stable=True)
         assert replayed.offsets.fetch("g", None, require_stable=True) == fetched
 
@@ -265,9 +274,9 @@ class Life:
                 self.judge_step()
             self._bury()
             self.shard.advance(1_000, self.judge)
-        owned = [place for reader in self.readers for place in reader.positions]
+        owned = [topic_partition for reader in self.readers for topic_partition in reader.positions]
         assert len(owned) == len(set(owned)), "two own a partition at rest"
-        assert all(reader.settled for reader in self.readers), "somebody got no assignment in time"
+        assert all(reader.stable for reader in self.readers), "somebody got no assignment in time"
         wanted = {
             (name, partition)
             for reader in self.readers
@@ -277,75 +286,75 @@ class Life:
         assert set(owned) == wanted, "a partition has no owner"
 
 
-def live(seed: int, minutes: int, face: str) -> Life:
-    life = Life(seed, face)
-    life.run(minutes)
-    return life
+def live(seed: int, minutes: int, face: str) -> Simulation:
+    simulation = Simulation(seed, face)
+    simulation.run(minutes)
+    return simulation
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("face", ["classic", "consumer"])
-def test_no_life_breaks_a_law(face: str, lives: int, minutes: int) -> None:
-    live_all(lambda seed, minutes: live(seed, minutes, face), lives, minutes)
+def test_no_life_breaks_a_law(face: str, simulations: int, minutes: int) -> None:
+    live_all(lambda seed, minutes: live(seed, minutes, face), simulations, minutes)
 
 
 @pytest.mark.torture
 def test_no_life_breaks_a_law_and_every_transition_is_taken(
-    lives: int, minutes: int, monkeypatch: pytest.MonkeyPatch
+    simulations: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mixed = Taken(MIXED_ROWS)
-    monkeypatch.setattr(consumer_classic, "TRANSITIONS", mixed)
+    monkeypatch.setattr(classic_members, "TRANSITIONS", mixed)
     rows: set[Any] = set()
-    live_all(lambda seed, minutes: rows.update(live(seed, minutes, "mixed").rows), lives, minutes)
+    live_all(lambda seed, minutes: rows.update(live(seed, minutes, "mixed").rows), simulations, minutes)
     assert ONE or rows >= CONVERSIONS, f"never taken: {CONVERSIONS - rows}"
     mixed.assert_all()
 
 
 def zombies_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is a member may commit, in whatever generation he owned what he commits."""
-    check, check_classic = consumer_queries.check_commit, ClassicGroups.check_commit
+    check, check_classic = queries.validate_offset_commit, ClassicGroups.validate_offset_commit
 
     def lenient(group: Any, member_id: str, epoch: int) -> Any:
-        return CommitCheck(Error.NONE) if member_id in group.members else check(group, member_id, epoch)
+        return ConsumerCommitValidation(Error.NONE) if member_id in group.members else check(group, member_id, epoch)
 
     def lenient_to_classic(machine: Any, name: str, member_id: str, *more: Any, **named: Any) -> Any:
         group = machine.get(name)
         known = group is not None and member_id in group.members.all
-        return CommitJudged(0) if known else check_classic(machine, name, member_id, *more, **named)
+        return ClassicCommitValidation(0) if known else check_classic(machine, name, member_id, *more, **named)
 
-    monkeypatch.setattr(group_kinds, "check_commit", lenient)
-    monkeypatch.setattr(ClassicGroups, "check_commit", lenient_to_classic)
+    monkeypatch.setattr(registry, "validate_offset_commit", lenient)
+    monkeypatch.setattr(ClassicGroups, "validate_offset_commit", lenient_to_classic)
 
 
 def forget_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing tells a commit of before a rewind from one of after it, unless somebody is fenced."""
-    check = consumer_queries.check_commit
-    monkeypatch.setattr(group_kinds, "check_commit", lambda *of: check(*of)._replace(behind=False))
-    monkeypatch.setattr(CommitJudged, "of_partition", lambda judged, *_: judged.code)
+    check = queries.validate_offset_commit
+    monkeypatch.setattr(registry, "validate_offset_commit", lambda *of: check(*of)._replace(behind=False))
+    monkeypatch.setattr(ClassicCommitValidation, "of_partition", lambda judged, *_: judged.code)
 
 
 def overlook_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who owns a partition now does not count."""
-    reconcile = consumer_reconciliation.reconcile
-    monkeypatch.setattr(consumer_core, "reconcile", lambda current, now: reconcile(current, now._replace(owners={})))
+    reconcile = reconciliation.reconcile
+    monkeypatch.setattr(core, "reconcile", lambda current, now: reconcile(current, now._replace(owners={})))
 
 
 def give_all_to_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first part of an assignment is what every member is told."""
 
-    def spread(group: Group, step: Any) -> None:
+    def spread(group: ClassicGroup, step: Any) -> None:
         first = next(iter(step.assignments.values()), b"")
         step.assignments = dict.fromkeys(step.assignments, first)
         spread_assignment(group, step)
 
-    spread_assignment = Group.spread_assignment
-    monkeypatch.setattr(Group, "spread_assignment", spread)
+    spread_assignment = ClassicGroup.spread_assignment
+    monkeypatch.setattr(ClassicGroup, "spread_assignment", spread)
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart nobody is watched."""
     monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: iter(()))
-    monkeypatch.setattr(Group, "loaded", lambda machine, now: iter(()))
+    monkeypatch.setattr(ClassicGroup, "loaded", lambda machine, now: iter(()))
 
 
 def forget_to_watch_the_converted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommitValue, read_key, read_value
 from kafkalite.records import batches
 from kafkalite.server.broker import Broker
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.members import codes, commit, fetch, offsets_of
 from tests.kit.server import Client, batch, connected, fetch_request, fetched, running
 
@@ -47,7 +47,6 @@ async def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
         answer = await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
         assert [each.error_code for each in answer.coordinators] == [0]
         assert len(client.broker.image.topics[OFFSETS].partitions) == 1
-        assert not list(tmp_path.glob(f"{OFFSETS}-*"))  # its files come with the first commit
 
 
 async def described(client: Client) -> dict[str, str]:
@@ -80,8 +79,8 @@ async def test_it_is_made_as_the_settings_say(by: str, caplog: pytest.LogCapture
         assert (configs["cleanup.policy"], configs["compression.type"]) == ("compact", "producer")
         assert configs["segment.bytes"] == "1048576"
         assert await take(client, "g", 5) == [Error.UNKNOWN_TOPIC_OR_PARTITION]
-    told = [(each.levelname, each.getMessage()) for each in caplog.records if "one replica" in each.getMessage()]
-    assert told == [("WARNING", f"{OFFSETS} gets one replica instead of 3: there is one broker")]
+    received = [(each.levelname, each.getMessage()) for each in caplog.records if "one replica" in each.getMessage()]
+    assert received == [("WARNING", f"{OFFSETS}: created with one replica instead of 3: there is one broker")]
 
 
 async def test_a_default_that_one_broker_cannot_have_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,8 +1,8 @@
 """Registered groups under random consumers, rewinds, topics and restarts of the broker, on virtual time; judged after
 every step. At rest everybody owns its share.
 
-KAFKALITE_SEED replays one history; `--lives` and `--minutes` say how many there are and how long each is. Every row of
-the table of transitions must be taken by some history.
+KAFKALITE_SEED replays one history; `--simulations` and `--minutes` say how many there are and how long each is. Every
+row of the table of transitions must be taken by some history.
 """
 
 import random
@@ -11,31 +11,37 @@ from typing import Any
 
 import pytest
 
-from kafkalite.coordinators.stored import GroupCodec
-from kafkalite.state import registered_barrier, registered_groups, registered_table
-from kafkalite.state.classic_core import ClassicSettings
-from kafkalite.state.classic_requests import Done
-from kafkalite.state.consumer_groups import ConsumerGroups
-from kafkalite.state.consumer_requests import ConsumerGroupSettings
+from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.state.effects import Effects
-from kafkalite.state.group_records import GroupGeneration, OffsetCommitted, Place
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import CommitOf, CommitsDone, OffsetSettings
-from kafkalite.state.registered_assignment import assign
-from kafkalite.state.registered_barrier import Barrier
-from kafkalite.state.registered_core import GroupCore, Member
-from kafkalite.state.registered_group import Group
-from kafkalite.state.registered_groups import RegisteredGroups
-from kafkalite.state.registered_requests import CreateGroup
-from kafkalite.state.registered_table import TRANSITIONS, State
+from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.classic.requests import ErrorOnly
+from kafkalite.state.groups.consumer.groups import ConsumerGroups
+from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
+from kafkalite.state.groups.offsets.manager import CommitResult, OffsetSettings, PartitionCommit
+from kafkalite.state.groups.records import GroupGeneration, OffsetCommitted, TopicPartition
+from kafkalite.state.groups.registered import (
+    barrier,
+    table,
+)
+from kafkalite.state.groups.registered import (
+    groups as registered_groups,
+)
+from kafkalite.state.groups.registered.assignment import assign
+from kafkalite.state.groups.registered.barrier import RegisteredRebalance
+from kafkalite.state.groups.registered.core import RegisteredGroupCore, RegisteredGroupMember
+from kafkalite.state.groups.registered.group import RegisteredGroup
+from kafkalite.state.groups.registered.groups import RegisteredGroups
+from kafkalite.state.groups.registered.requests import CreateGroup
+from kafkalite.state.groups.registered.table import TRANSITIONS, RegisteredState
+from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
-from tests.kit.whims import Doings
-from tests.story.groups.lives import Taken, assert_finds, live_all, live_through
+from tests.kit.weighted_choice import Doings
+from tests.story.groups.incarnations import Taken, assert_finds, live_all, live_through
 from tests.story.groups.registered_consumers import REBALANCE_MAX_MS, Consumer
-from tests.story.groups.shard import Shard, delete_topic
+from tests.story.groups.simulated_shard import Shard, delete_topic
 
 MINUTES = 5  # of a life with a planted bug
-CODEC = GroupCodec()
+CODEC = GroupRecordSerde()
 DEFINITIONS = {
     "founded": None,
     "defined": CreateGroup("defined", 10_000, ("a", "b"), None, "sticky"),
@@ -56,9 +62,9 @@ class History:
         self.consumers: list[Consumer] = []
         self.zombies: list[Consumer] = []
         self.generations: dict[str, int] = {}
-        self.committed: dict[tuple[str, Place], int] = {}
-        self.rewound: dict[tuple[str, Place], int] = {}  # the generation from which on commits are good
-        self.owned_since: dict[tuple[str, Place], tuple[str, int]] = {}  # by whom, later than which generation
+        self.committed: dict[tuple[str, TopicPartition], int] = {}
+        self.rewound: dict[tuple[str, TopicPartition], int] = {}  # the generation from which on commits are good
+        self.owned_since: dict[tuple[str, TopicPartition], tuple[str, int]] = {}  # by whom, later than which generation
         self.must_register: dict[Consumer, int] = {}  # -> its registrations when its partitions were rewound
         self.occupied: set[str] = set()
         self.seen = 0
@@ -70,7 +76,7 @@ class History:
         return GroupShard(settings, OffsetSettings(), consumers)
 
     @property
-    def groups(self) -> dict[str, Group]:
+    def groups(self) -> dict[str, RegisteredGroup]:
         return self.shard.machine.registered.groups
 
     def run(self, minutes: int) -> None:
@@ -103,9 +109,9 @@ class History:
                 Consumer(self.shard, group, name, self.dice, topics, claims, self.judge_commit, self.judge_alive)
             )
 
-    def wishes(self, group: str) -> tuple[tuple[str, ...], frozenset[Place]]:
+    def wishes(self, group: str) -> tuple[tuple[str, ...], frozenset[TopicPartition]]:
         topics: tuple[str, ...] = ()
-        claims: frozenset[Place] = frozenset()
+        claims: frozenset[TopicPartition] = frozenset()
         if group == "founded" or self.dice.random() < 0.2:
             topics = tuple(self.dice.sample(NAMES, self.dice.randrange(1, 3)))
         if self.dice.random() < 0.3:
@@ -170,9 +176,9 @@ class History:
         if request is not None:
             assignor = self.dice.choice(["range", "roundrobin", "sticky", "uniform"])
             request = request._replace(assignor=assignor)
-            token = self.shard.ask(lambda machine, token, now: machine.kinds.create(request, token, now))
+            token = self.shard.ask(lambda machine, token, now: machine.registry.create(request, token, now))
             answer = self.shard.answers[token]
-            assert isinstance(answer, Done)
+            assert isinstance(answer, ErrorOnly)
             assert not answer.error or self.groups[request.group].members
 
     def delete(self) -> None:
@@ -187,14 +193,16 @@ class History:
         topic = self.topics.topics.get(self.dice.choice(NAMES))
         if name not in self.groups or topic is None:
             return
-        place, offset = (topic.name, self.dice.randrange(topic.partitions)), self.dice.randrange(5)
-        token = self.shard.ask(lambda machine, token, now: machine.rewind(name, [CommitOf(*place, offset)], token, now))
-        assert self.shard.answers[token] == CommitsDone(0, (0,))
-        self.committed[name, place] = offset
-        self.rewound[name, place] = self.groups[name].generation
+        topic_partition, offset = (topic.name, self.dice.randrange(topic.partitions)), self.dice.randrange(5)
+        token = self.shard.ask(
+            lambda machine, token, now: machine.rewind(name, [PartitionCommit(*topic_partition, offset)], token, now)
+        )
+        assert self.shard.answers[token] == CommitResult(0, (0,))
+        self.committed[name, topic_partition] = offset
+        self.rewound[name, topic_partition] = self.groups[name].generation
         for consumer in self.consumers:
             member = self.groups[name].members.get(consumer.name)
-            if consumer.group == name and member is not None and place in member.owned:
+            if consumer.group == name and member is not None and topic_partition in member.owned:
                 self.must_register[consumer] = consumer.registrations
 
     def change_topics(self) -> None:
@@ -262,6 +270,7 @@ class History:
             self.forget(name)
         for group in self.groups.values():
             self.judge_group(group)
+        self.judge_readers()
         for since in self.shard.waiting.values():
             assert self.shard.ms - since <= REBALANCE_MAX_MS, "somebody waits for ever"
 
@@ -275,11 +284,11 @@ class History:
     def note_owners(self, record: GroupGeneration) -> None:
         before = self.generations.get(record.group, 0)
         assert record.generation >= before, "a generation went back"
-        owners = {place: member.consumer_id for member in record.members for place in member.owned}
+        owners = {topic_partition: member.consumer_id for member in record.members for topic_partition in member.owned}
         assert len(owners) == sum(len(member.owned) for member in record.members), "two own a partition"
-        for place, owner in owners.items():
-            if self.owned_since.get((record.group, place), ("", 0))[0] != owner:
-                self.owned_since[record.group, place] = owner, before
+        for topic_partition, owner in owners.items():
+            if self.owned_since.get((record.group, topic_partition), ("", 0))[0] != owner:
+                self.owned_since[record.group, topic_partition] = owner, before
         self.generations[record.group] = record.generation
 
     def forget(self, name: str) -> None:
@@ -292,14 +301,14 @@ class History:
         for zombie in [one for one in (*self.zombies, *self.consumers) if one.group == name]:
             zombie.positions.clear()
 
-    def judge_group(self, group: Group) -> None:
+    def judge_group(self, group: RegisteredGroup) -> None:
         if group.stored is not None:
-            assert group.record() == group.stored, "what a group is, is stored"
+            assert group.generation_record() == group.stored, "what a group is, is stored"
         else:
-            assert not group.record().members
-        if group.state is State.PREPARING:
+            assert not group.generation_record().members
+        if group.state is RegisteredState.PREPARING:
             assert group._barrier_timer() in self.shard.timers
-        assert (group.state is State.EMPTY) is not bool(group.members)
+        assert (group.state is RegisteredState.EMPTY) is not bool(group.members)
         if group.members:
             self.occupied.add(group.name)
         else:
@@ -307,14 +316,24 @@ class History:
             self.occupied.discard(group.name)
         for name, member in group.members.items():
             assert member.parked is not None or group._session_timer(name) in self.shard.timers, "nobody watches"
-            assert member.parked is None or group.state is State.PREPARING
-        if group.state is State.STABLE:
+            assert member.parked is None or group.state is RegisteredState.PREPARING
+        if group.state is RegisteredState.STABLE:
             self.judge_assignment(group)
 
-    def judge_assignment(self, group: Group) -> None:
+    def judge_readers(self) -> None:
+        """The index names the groups that a change of a topic concerns."""
+        readers = self.shard.machine.registered.topic_readers
+        with_pattern = {name for name, group in self.groups.items() if group.definition.pattern is not None}
+        for topic in NAMES:
+            reading = {name for name, group in self.groups.items() if group.reads_any(frozenset({topic}))}
+            assert set(readers.concerned([topic])) == reading | with_pattern, f"the readers of {topic}"
+
+    def judge_assignment(self, group: RegisteredGroup) -> None:
         """All that somebody is to read is owned, and claims by those who claim."""
-        owners = {place: name for name, member in group.members.items() for place in member.owned}
-        claimed = {place: name for name, member in group.members.items() for place in member.asked.claims}
+        owners = {topic_partition: name for name, member in group.members.items() for topic_partition in member.owned}
+        claimed = {
+            topic_partition: name for name, member in group.members.items() for topic_partition in member.asked.claims
+        }
         assert claimed.items() <= owners.items(), "a claim is not granted"
         if group.definition.pattern is not None and (group.resolving or not group.resolved):
             return
@@ -324,10 +343,10 @@ class History:
                 for number in range(0 if known is None else known.partitions):
                     assert (topic, number) in owners, f"nobody reads {topic}-{number}, to which {name} is subscribed"
 
-    def judge_commit(self, consumer: Consumer, place: Place, offset: int) -> None:
+    def judge_commit(self, consumer: Consumer, topic_partition: TopicPartition, offset: int) -> None:
         """A commit was taken."""
         group = self.groups[consumer.group]
-        key = consumer.group, place
+        key = consumer.group, topic_partition
         owner, later_than = self.owned_since[key]
         assert owner == consumer.name, "a commit of somebody who is not the owner is taken"
         assert consumer.generation > later_than, "a commit of before somebody else was the owner is taken"
@@ -345,12 +364,17 @@ class History:
     def judge_replay(self) -> None:
         replayed, living = self.shard.replayed(), self.shard.machine
         assert durable(replayed.registered) == durable(living.registered)
-        last: dict[tuple[str, Place], int] = {}
+        last: dict[tuple[str, TopicPartition], int] = {}
         for record in self.shard.log:
             if isinstance(record, OffsetCommitted):
                 last[record.group, (record.topic, record.partition)] = record.offset
-        for (name, place), offset in self.committed.items():
-            assert replayed.committed(name, *place) == living.committed(name, *place) == offset == last[name, place]
+        for (name, topic_partition), offset in self.committed.items():
+            assert (
+                replayed.committed_offset(name, *topic_partition)
+                == living.committed_offset(name, *topic_partition)
+                == offset
+                == last[name, topic_partition]
+            )
 
 
 def durable(machine: RegisteredGroups) -> dict[str, Any]:
@@ -359,32 +383,34 @@ def durable(machine: RegisteredGroups) -> dict[str, Any]:
 
 @pytest.mark.torture
 def test_random_histories_keep_the_laws_and_take_every_transition(
-    lives: int, minutes: int, monkeypatch: pytest.MonkeyPatch
+    simulations: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = Taken(TRANSITIONS)
-    monkeypatch.setattr(registered_table, "TRANSITIONS", taken)
-    live_all(lambda seed, minutes: History(seed).run(minutes), lives, minutes)
+    monkeypatch.setattr(table, "TRANSITIONS", taken)
+    live_all(lambda seed, minutes: History(seed).run(minutes), simulations, minutes)
     taken.assert_all()
 
 
 def take_every_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is a member may commit everything."""
-    monkeypatch.setattr(registered_groups.CommitJudged, "of_partition", lambda *_: 0)
+    monkeypatch.setattr(registered_groups.RegisteredCommitValidation, "of_partition", lambda *_: 0)
 
 
 def overlook_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rewind does not void what was read before."""
-    judged = registered_groups.CommitJudged
+    judged = registered_groups.RegisteredCommitValidation
 
     def blind(code: int, generation: int, member: Any, _: Any) -> Any:
         return judged(code, generation, member)
 
-    monkeypatch.setattr(registered_groups, "CommitJudged", lambda *of: judged(*of) if len(of) < 4 else blind(*of))
+    monkeypatch.setattr(
+        registered_groups, "RegisteredCommitValidation", lambda *of: judged(*of) if len(of) < 4 else blind(*of)
+    )
 
 
 def keep_what_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims are granted, and taken from nobody."""
-    monkeypatch.setattr(Member, "change", lambda member, owned, epoch: None)
+    monkeypatch.setattr(RegisteredGroupMember, "change", lambda member, owned, epoch: None)
 
 
 def assign_what_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,18 +419,18 @@ def assign_what_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     def assign_all(assignor: str, wanted: Any, owned: Any, partitions: Any, _: Any) -> Any:
         return assign(assignor, wanted, owned, partitions, ())
 
-    monkeypatch.setattr(registered_barrier, "assign", assign_all)
+    monkeypatch.setattr(barrier, "assign", assign_all)
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart no session is watched."""
-    monkeypatch.setattr(Group, "loaded", lambda group, now: Effects())
+    monkeypatch.setattr(RegisteredGroup, "loaded", lambda group, now: Effects())
 
 
 def keep_quiet_about_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Owners of a rewound partition are told the new generation and go on."""
-    change = Member.change
-    monkeypatch.setattr(Member, "change", lambda member, owned, _: change(member, owned, member.epoch))
+    change = RegisteredGroupMember.change
+    monkeypatch.setattr(RegisteredGroupMember, "change", lambda member, owned, _: change(member, owned, member.epoch))
 
 
 def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,8 +440,8 @@ def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
         group.generation -= 1
         begin_generation(group, step)
 
-    begin_generation = Barrier.begin_generation
-    monkeypatch.setattr(Barrier, "begin_generation", begin)
+    begin_generation = RegisteredRebalance.begin_generation
+    monkeypatch.setattr(RegisteredRebalance, "begin_generation", begin)
 
 
 def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -426,19 +452,19 @@ def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
         remove(group, name, step, error)
         step.changed = changed
 
-    remove = GroupCore.remove
-    monkeypatch.setattr(GroupCore, "remove", removed)
+    remove = RegisteredGroupCore.remove
+    monkeypatch.setattr(RegisteredGroupCore, "remove", removed)
 
 
 def take_a_new_process_for_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A consumer that starts again under its id shares the generation with the process before."""
-    give = Member.give
+    give = RegisteredGroupMember.give
 
-    def given(member: Member, owned: Any, generation: int) -> None:
+    def given(member: RegisteredGroupMember, owned: Any, generation: int) -> None:
         give(member, owned, generation)
         member.answered = False
 
-    monkeypatch.setattr(Member, "give", given)
+    monkeypatch.setattr(RegisteredGroupMember, "give", given)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster import store
+from kafkalite.cluster import metadata_store
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest
@@ -25,14 +25,13 @@ from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.schema import Request
+from kafkalite.server import config_changes, offset_lookup
 from kafkalite.server.handlers import (
-    altered_configs,
     create_partitions,
     create_topics,
     delete_topics,
     fetch,
     init_producer_id,
-    list_offsets,
     metadata,
     produce,
 )
@@ -89,8 +88,8 @@ async def test_a_waiter_that_fails(
     tracebacks: Callable[[], int],
 ) -> None:
     clock = stopped_time(client.broker)
-    told, mute, other = Wire(hub), Wire(hub), Wire(hub)
-    told.send(parked(12), parked(12))
+    received, mute, other = Wire(hub), Wire(hub), Wire(hub)
+    received.send(parked(12), parked(12))
     mute.send(parked(6))  # has no place for an error of the whole request
     monkeypatch.setattr(fetch.PendingFetch, "_read_all", broken)
     if woken_by == "timer":
@@ -98,9 +97,9 @@ async def test_a_waiter_that_fails(
     else:
         other.send((produce_request("t", (0, batch(b"v"))), 12))
         assert (await other.answer()).responses[0].partition_responses[0].error_code == 0
-    assert [(await told.answer()).error_code for _ in range(2)] == [UNKNOWN, UNKNOWN]
+    assert [(await received.answer()).error_code for _ in range(2)] == [UNKNOWN, UNKNOWN]
     hub.pump()
-    assert mute.closed and not told.closed
+    assert mute.closed and not received.closed
     assert tracebacks() == 1
 
 
@@ -109,7 +108,7 @@ async def test_an_append_that_comes_back_from_a_job_and_fails(
 ) -> None:
     await client.produce("t", batch(b"first"))
     wire = Wire(hub)
-    monkeypatch.setattr(Partition, "_admit", broken)
+    monkeypatch.setattr(Partition, "_append_validated", broken)
     for _ in range(2):
         wire.send((produce_request("t", (0, compressible(300_000, GZIP))), 12))
         assert (await wire.answer()).responses[0].partition_responses[0].error_code == UNKNOWN
@@ -145,7 +144,7 @@ async def test_a_look_up_that_fails_after_its_job(
     await client.produce("t", compressible(100_000, GZIP))
     asked = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(partition_index=0, timestamp=NOW_MS)
     request = ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[asked])])
-    monkeypatch.setattr(list_offsets, "place", broken)
+    monkeypatch.setattr(offset_lookup, "fill_in", broken)
     for _ in range(2):
         async with connected(client.broker) as peer:
             with pytest.raises(KafkaConnectionError):
@@ -165,8 +164,8 @@ LAST_STEPS: dict[str, tuple[Request, Any, str]] = {
     "create": (CreateTopicsRequest(topics=[NEW]), create_topics, "described"),
     "grow": (CreatePartitionsRequest(topics=[MORE]), create_partitions, "Result"),
     "delete": (DeleteTopicsRequest(topics=[GONE]), delete_topics, "result"),
-    "alter": (AlterConfigsRequest(resources=[CONFIGS]), altered_configs, "zip"),
-    "alter incrementally": (IncrementalAlterConfigsRequest(resources=[SINGLE]), altered_configs, "zip"),
+    "alter": (AlterConfigsRequest(resources=[CONFIGS]), config_changes, "zip"),
+    "alter incrementally": (IncrementalAlterConfigsRequest(resources=[SINGLE]), config_changes, "zip"),
     "metadata": (MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="new")]), metadata, "answer"),
     "producer id": (InitProducerIdRequest(transactional_id=None), init_producer_id, "InitProducerIdResponse"),
 }
@@ -208,7 +207,7 @@ async def test_a_durable_change_that_cannot_be_applied(
             answer = await client.call(AlterConfigsRequest(resources=[BROKER_CONFIGS]))
             assert answer.responses[0].error_code == UNKNOWN
     else:
-        monkeypatch.setattr(store.layout, "decode_producer_ids", broken)
+        monkeypatch.setattr(metadata_store.znodes, "decode_producer_ids", broken)
         answer = await client.call(InitProducerIdRequest(transactional_id=None))
         assert answer.error_code == KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
     assert tracebacks() == 1

@@ -13,7 +13,7 @@ import pytest
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.api import ROWS
-from tests.kit.members import beat, beat_join, beat_plus, create, given, join, owned, register
+from tests.kit.members import beat_join, beat_plus, create, fast_heartbeat, given, join, owned, register
 from tests.kit.server import ANSWER_S, Client, running
 
 LONGEST_MS = 2**31 - 1
@@ -85,7 +85,7 @@ async def test_rebalance_timeout_of_a_consumer_is_bounded(client: Client) -> Non
         joined = await client.call(beat_join("g", "b", "orders"))
         assert joined.error_code == 0
         while not answer.error_code:
-            answer = await client.call(beat("g", "a", answer.member_epoch, topic_partitions=owned(has)))
+            answer = await client.call(fast_heartbeat("g", "a", answer.member_epoch, topic_partitions=owned(has)))
     assert answer.error_code == KafkaErrorCode.UNKNOWN_MEMBER_ID
 
 

@@ -1,5 +1,6 @@
 """Consumer groups over the wire (KIP-848): heartbeats, patterns, refusals; both protocols under one name."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,8 +8,11 @@ import pytest
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest
-from tests.kit.members import assignment, beat, beat_join, given, heartbeat, join, leave, owned, sync
-from tests.kit.server import Client, running
+from kafkalite.server import call, response_arrays
+from kafkalite.server.handlers import consumer_group_heartbeat
+from kafkalite.state.groups.consumer.core import TOPICS_AT_ONCE
+from tests.kit.members import assignment, beat_join, fast_heartbeat, given, heartbeat, join, leave, owned, sync
+from tests.kit.server import ANSWER_S, Client, running
 
 QUICK = {"group.consumer.assignment.interval.ms": "0"}
 
@@ -28,26 +32,57 @@ async def test_two_members_share_and_one_leaves() -> None:
         assert given(first) == {topic_id: [0, 1, 2, 3]}
         second = await client.call(beat_join("g", "b", "orders"))
         assert (second.error_code, given(second)) == (0, {})
-        kept = await client.call(beat("g", "a", first.member_epoch, topic_partitions=owned(given(first) or {})))
+        kept = await client.call(
+            fast_heartbeat("g", "a", first.member_epoch, topic_partitions=owned(given(first) or {}))
+        )
         assert len((given(kept) or {})[topic_id]) == 2
-        released = await client.call(beat("g", "a", kept.member_epoch, topic_partitions=owned(given(kept) or {})))
+        released = await client.call(
+            fast_heartbeat("g", "a", kept.member_epoch, topic_partitions=owned(given(kept) or {}))
+        )
         assert released.member_epoch > kept.member_epoch
-        taken = await client.call(beat("g", "b", second.member_epoch))
+        taken = await client.call(fast_heartbeat("g", "b", second.member_epoch))
         both = (given(taken) or {})[topic_id] + (given(kept) or {})[topic_id]
         assert sorted(both) == [0, 1, 2, 3]
-        left = await client.call(beat("g", "b", -1))
+        left = await client.call(fast_heartbeat("g", "b", -1))
         assert (left.error_code, left.member_epoch) == (0, -1)
-        alone = await client.call(beat("g", "a", released.member_epoch))
+        alone = await client.call(fast_heartbeat("g", "a", released.member_epoch))
         assert given(alone) == {topic_id: [0, 1, 2, 3]}
+
+
+async def test_a_group_that_reads_many_topics_is_assigned_after_the_join() -> None:
+    async with running(settings=QUICK) as client:
+        names = [f"t{number:04}" for number in range(TOPICS_AT_ONCE + 1)]
+        await client.create(*names)
+        joined = await client.call(beat_join("g", "a", *names))
+        assert (joined.error_code, joined.member_epoch, given(joined)) == (0, 1, {})
+        answer = joined
+        async with asyncio.timeout(ANSWER_S):
+            while answer.member_epoch == joined.member_epoch:
+                answer = await client.call(fast_heartbeat("g", "a", answer.member_epoch))
+        assert given(answer) == {client.topic_id(name): [0] for name in names}
+
+
+async def test_an_assignment_that_is_encoded_in_slices_is_the_same(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"t{number}" for number in range(5)]
+    await client.create(*names, partitions=2)
+    joined = await client.call(beat_join("g", "a", *names))
+    monkeypatch.setattr(consumer_group_heartbeat, "OBJECTS_MAX", 0)
+    monkeypatch.setattr(call, "OBJECTS_MAX", 0)
+    monkeypatch.setattr(response_arrays, "PIECE_STRUCTS", 2)
+    again = await client.call(beat_join("g", "a", *names))
+    assert given(joined) and list((given(again) or {}).items()) == list((given(joined) or {}).items())
+    assert (again.error_code, again.member_epoch, again.member_id) == (0, joined.member_epoch, "a")
 
 
 async def test_the_broker_names_members_of_old(orders: Client) -> None:
     """In v0 only, and only who joins."""
     answer = await orders.call(beat_join("g", "", "orders"), 0)
     assert answer.error_code == 0 and len(answer.member_id) == 22
-    assert (await orders.call(beat("g", answer.member_id, answer.member_epoch), 0)).error_code == 0
+    assert (await orders.call(fast_heartbeat("g", answer.member_id, answer.member_epoch), 0)).error_code == 0
     assert (await orders.call(beat_join("g", "", "orders"), 1)).error_code == Error.INVALID_REQUEST
-    assert (await orders.call(beat("g", "", 1), 0)).error_code == Error.INVALID_REQUEST
+    assert (await orders.call(fast_heartbeat("g", "", 1), 0)).error_code == Error.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -63,10 +98,10 @@ async def test_the_broker_names_members_of_old(orders: Client) -> None:
         (beat_join("g", "m", subscribed_topic_regex="(?<x"), Error.INVALID_REGULAR_EXPRESSION),
         (beat_join("g", "m", subscribed_topic_regex="a{1000}{1000}"), Error.INVALID_REGULAR_EXPRESSION),
         (beat_join("g", "m", subscribed_topic_regex="(" * 30_000), Error.INVALID_REGULAR_EXPRESSION),
-        (beat("g", "m", 3), Error.GROUP_ID_NOT_FOUND),
-        (beat("g", "m", -1), Error.GROUP_ID_NOT_FOUND),
-        (beat("g", "m", -2), Error.INVALID_REQUEST),
-        (beat("g", "m", -3), Error.INVALID_REQUEST),
+        (fast_heartbeat("g", "m", 3), Error.GROUP_ID_NOT_FOUND),
+        (fast_heartbeat("g", "m", -1), Error.GROUP_ID_NOT_FOUND),
+        (fast_heartbeat("g", "m", -2), Error.INVALID_REQUEST),
+        (fast_heartbeat("g", "m", -3), Error.INVALID_REQUEST),
     ],
 )
 async def test_refusals(orders: Client, request_: Any, error: Error) -> None:
@@ -77,19 +112,19 @@ async def test_refusals(orders: Client, request_: Any, error: Error) -> None:
 
 async def test_epochs_fence(orders: Client) -> None:
     epoch = (await orders.call(beat_join("g", "m", "orders"))).member_epoch
-    assert (await orders.call(beat("g", "m", epoch + 1))).error_code == Error.FENCED_MEMBER_EPOCH
-    assert (await orders.call(beat("g", "stranger", epoch))).error_code == Error.UNKNOWN_MEMBER_ID
+    assert (await orders.call(fast_heartbeat("g", "m", epoch + 1))).error_code == Error.FENCED_MEMBER_EPOCH
+    assert (await orders.call(fast_heartbeat("g", "stranger", epoch))).error_code == Error.UNKNOWN_MEMBER_ID
 
 
 async def test_static_members(orders: Client) -> None:
     first = await orders.call(beat_join("g", "a", "orders", instance_id="i"))
     taken = await orders.call(beat_join("g", "b", "orders", instance_id="i"))
     assert taken.error_code == Error.UNRELEASED_INSTANCE_ID
-    away = await orders.call(beat("g", "a", -2, instance_id="i"))
+    away = await orders.call(fast_heartbeat("g", "a", -2, instance_id="i"))
     assert (away.error_code, away.member_epoch) == (0, -2)
     back = await orders.call(beat_join("g", "b", "orders", instance_id="i"))
     assert back.error_code == 0 and given(back) == given(first)
-    assert (await orders.call(beat("g", "a", 1, instance_id="i"))).error_code == Error.FENCED_INSTANCE_ID
+    assert (await orders.call(fast_heartbeat("g", "a", 1, instance_id="i"))).error_code == Error.FENCED_INSTANCE_ID
 
 
 async def test_a_full_group_takes_nobody_in() -> None:
@@ -122,7 +157,7 @@ async def test_a_pattern_finds_topics_internal_ones_too() -> None:
         answer = await client.call(beat_join("g", "m", subscribed_topic_regex=r"__consumer_.*|orders-\d+"))
         epoch, has = answer.member_epoch, given(answer)
         while not has:
-            answer = await client.call(beat("g", "m", epoch, topic_partitions=owned(has or {})))
+            answer = await client.call(fast_heartbeat("g", "m", epoch, topic_partitions=owned(has or {})))
             assert answer.error_code == 0
             epoch, has = answer.member_epoch, given(answer) or has
         internal = client.topic_id("__consumer_offsets")
@@ -144,7 +179,7 @@ async def test_both_protocols_share_a_name_and_a_group_goes_over_to_the_one_that
     assert (came.error_code, came.member_epoch > 1, given(came)) == (0, True, {})
     assert await kind_of(orders) == "consumer"
     assert (await orders.call(heartbeat("g", old, 1), 3)).error_code == Error.REBALANCE_IN_PROGRESS
-    assert (await orders.call(beat("g", "m", -1))).error_code == 0
+    assert (await orders.call(fast_heartbeat("g", "m", -1))).error_code == 0
     assert await kind_of(orders) == "classic"
     again = await orders.call(join("g", old), 3)
     assert (again.error_code, again.leader, [each.member_id for each in again.members]) == (0, old, [old])
@@ -162,7 +197,7 @@ async def keeps_its_name(orders: Client) -> None:
     await orders.call(leave("g", member))
     assert (await orders.call(beat_join("g", "m", "orders"))).error_code == 0
     assert (await orders.call(join("g"), 3)).error_code == Error.INCONSISTENT_GROUP_PROTOCOL
-    await orders.call(beat("g", "m", -1))
+    await orders.call(fast_heartbeat("g", "m", -1))
     assert (await orders.call(join("g"), 3)).error_code == 0
 
 
@@ -172,4 +207,6 @@ async def test_names_and_partitions_that_make_no_sense(orders: Client) -> None:
     answer = await orders.call(beat_join("../../g", "../m", *names))
     assert answer.error_code == 0 and given(answer) == {orders.topic_id("orders"): [0, 1, 2, 3]}
     silly = owned({orders.topic_id("orders"): [-1, 7, 2**31 - 1], bytes(16): [0] * 10_000})
-    assert (await orders.call(beat("../../g", "../m", answer.member_epoch, topic_partitions=silly))).error_code == 0
+    assert (
+        await orders.call(fast_heartbeat("../../g", "../m", answer.member_epoch, topic_partitions=silly))
+    ).error_code == 0

@@ -147,7 +147,7 @@ async def test_an_append_wakes_a_parked_fetch_in_its_own_pass(ready: Client, hub
     (answer,) = reader.answers()
     found = fetched(answer)
     assert values_of(found["t", 1].records) == [b"here"] and values_of(found["t", 0].records) == []
-    assert not hosted(ready, "t").fetch_waiters and not hosted(ready, "t", 1).fetch_waiters
+    assert not hosted(ready, "t").delayed_fetches and not hosted(ready, "t", 1).delayed_fetches
 
 
 async def test_min_bytes_counts_over_all_partitions(ready: Client, hub: Hub) -> None:
@@ -183,7 +183,7 @@ async def test_the_deadline_answers_with_what_there_is(ready: Client, hub: Hub) 
     clock.advance(1)
     hub.pump()
     assert [values_of(only(answer).records) for answer in reader.answers()] == [[b"0"]]
-    assert not hosted(ready, "t").fetch_waiters and clock.timers == 0
+    assert not hosted(ready, "t").delayed_fetches and clock.timers == 0
 
 
 async def test_without_time_to_wait_nothing_parks(ready: Client, hub: Hub) -> None:
@@ -197,7 +197,7 @@ async def test_a_reader_that_hangs_up_leaves_nothing_behind(ready: Client, hub: 
     reader, writer = Wire(hub), Wire(hub)
     reader.send((fetch_request("t", (0, 1), max_wait_ms=WAIT_MS), 12))
     reader.hang_up()
-    assert not hosted(ready, "t").fetch_waiters and clock.timers == 0
+    assert not hosted(ready, "t").delayed_fetches and clock.timers == 0
     writer.send((produce_request("t", (0, batch(b"1"))), 12))
     assert outcomes(writer.answers()[0])[0].error_code == 0
 
@@ -256,7 +256,7 @@ async def test_session_learns_that_a_quiet_partition_went_offline(ready: Client)
     assert fetched(quiet) == {}
     hosted(ready, "t", 1).close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
     news = await ready.call(fetch_request("t", session_id=full.session_id, session_epoch=2), 12)
-    assert {place: part.error_code for place, part in fetched(news).items()} == {
+    assert {topic_partition: part.error_code for topic_partition, part in fetched(news).items()} == {
         ("t", 1): KafkaErrorCode.KAFKA_STORAGE_ERROR
     }
 

@@ -81,7 +81,9 @@ async def test_rolls_flushes_and_checkpoints_without_descriptors(tmp_path: Path)
                 take_all_descriptors(broker, stack)
                 appends = asyncio.create_task(producer.append(60))  # rolls six times, and flushes each append
                 await asyncio.to_thread(
-                    wait_until, lambda: "cannot write" in broker.said() or appends.done(), "an error is logged"
+                    wait_until,
+                    lambda: "write failed, retrying" in broker.said() or appends.done(),
+                    "an error is logged",
                 )
                 assert "Too many open files" in broker.said() and broker.running()
             await appends

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.broker import Broker
-from kafkalite.storage.log import Log
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.storage.log.log import Log
+from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.server import ANSWER_S, Client, batch, connected
 
 HELD_S = 60.0
@@ -72,10 +72,10 @@ async def test_one_sync_covers_what_many_connections_sent_meanwhile(tmp_path: Pa
         async with asyncio.timeout(ANSWER_S):
             while sum(p.log.log_end_offset for p in partitions if p.log is not None) < 31:
                 await asyncio.sleep(0)
-        rounds = client.broker.logs.flusher.rounds
+        batches = client.broker.logs.flusher.batches
         disk.let_go.set()
         assert all(outcome.error_code == 0 for outcome in await asyncio.gather(first, *others))
-        assert client.broker.logs.flusher.rounds == rounds + 1, "31 answers, two rounds"
+        assert client.broker.logs.flusher.batches == batches + 1, "31 answers, two rounds"
 
 
 async def send(broker: Broker, partition: int) -> object:
@@ -123,10 +123,10 @@ def log_of(client: Client, topic: str = "orders") -> Log:
     return partition.log
 
 
-async def until(told: Callable[[], bool]) -> None:
+async def until(received: Callable[[], bool]) -> None:
     """Let the broker work until it is so."""
     async with asyncio.timeout(ANSWER_S):
-        while not told():
+        while not received():
             await asyncio.sleep(0)
 
 

@@ -16,10 +16,10 @@ from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlt
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest
 from tests.kit.members import (
     assignment,
-    beat,
     beat_join,
     codes,
     commit,
+    fast_heartbeat,
     fetch,
     join,
     leave,
@@ -189,9 +189,9 @@ async def test_groups_without_members_are_deleted_with_their_offsets(crowd: Clie
 
 
 async def test_a_consumer_group_whose_members_left_is_deleted(crowd: Client) -> None:
-    assert (await crowd.call(beat("modern", "m", -1))).member_epoch == -1
+    assert (await crowd.call(fast_heartbeat("modern", "m", -1))).member_epoch == -1
     assert (await crowd.call(DeleteGroupRequest(groups=["modern", "none"]))).results[0].error_code == 0
-    assert (await crowd.call(beat("modern", "m", 5))).error_code == Error.GROUP_ID_NOT_FOUND
+    assert (await crowd.call(fast_heartbeat("modern", "m", 5))).error_code == Error.GROUP_ID_NOT_FOUND
 
 
 async def test_groups_of_all_kinds_are_listed_with_what_their_members_own(crowd: Client) -> None:
@@ -247,7 +247,7 @@ async def test_a_group_has_settings_of_its_own(tmp_path: Path) -> None:
         joined = await client.call(beat_join(name, "m", "orders"))
         assert joined.heartbeat_interval_ms == 5000
         assert await alter(client, name, (HEARTBEAT, SET, "6000"), (SESSION, SET, "50000")) == 0
-        assert (await client.call(beat(name, "m", joined.member_epoch))).heartbeat_interval_ms == 6000
+        assert (await client.call(fast_heartbeat(name, "m", joined.member_epoch))).heartbeat_interval_ms == 6000
     async with running(str(tmp_path)) as client:
         found = {each.name: each for each in (await settings(client, name)).configs}
         assert (found[HEARTBEAT].value, found[HEARTBEAT].config_source) == ("6000", 8)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkalite.coordinators.groups import Groups
-from kafkalite.coordinators.upkeep import Upkeep
+from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
+from kafkalite.coordinators.group.service import GroupService
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -26,12 +26,13 @@ async def orders(client: Client) -> Client:
     return client
 
 
-def delete(group: str, *places: tuple[str, int]) -> OffsetDeleteRequest:
+def delete(group: str, *topic_partitions: tuple[str, int]) -> OffsetDeleteRequest:
     topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
     return OffsetDeleteRequest(
         group_id=group,
         topics=[
-            topic(name=name, partitions=[topic.OffsetDeleteRequestPartition(partition_index=at)]) for name, at in places
+            topic(name=name, partitions=[topic.OffsetDeleteRequestPartition(partition_index=at)])
+            for name, at in topic_partitions
         ],
     )
 
@@ -88,7 +89,7 @@ async def test_a_fetch_by_id(orders: Client) -> None:
 async def test_a_topic_that_was_made_anew_has_no_offsets(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the broker was killed between the end of the topic and that of its offsets."""
     assert codes(await orders.call(commit("g", "orders", {0: 7}), 9)) == [0]
-    monkeypatch.setattr(Upkeep, "topic_gone", lambda *_: None)
+    monkeypatch.setattr(OffsetExpiration, "topic_gone", lambda *_: None)
     await orders.delete("orders")
     await orders.create("orders")
     for version in (1, 5, 9):
@@ -203,13 +204,13 @@ async def test_a_topic_that_goes_before_the_answer(orders: Client, monkeypatch: 
     for topic in ("orders", "payments"):
         assert codes(await orders.call(commit("g", topic, {0: 1}, member, 1), 9)) == [0]
     held: list[Callable[[], object]] = []
-    asked, submit_each = asyncio.Event(), Groups.submit_each
+    asked, submit_each = asyncio.Event(), GroupService.submit_each
 
-    def late(groups: Groups, group: str, commands: Any, failed: Any, then: Any) -> Any:
+    def late(groups: GroupService, group: str, commands: Any, failed: Any, then: Any) -> Any:
         asked.set()
         return submit_each(groups, group, commands, failed, lambda done: held.append(lambda: then(done)))
 
-    monkeypatch.setattr(Groups, "submit_each", late)
+    monkeypatch.setattr(GroupService, "submit_each", late)
     request = delete("g", ("later", 0), ("orders", 0), ("payments", 0))
     answer = asyncio.ensure_future(orders.call(request))
     await asked.wait()

@@ -206,9 +206,9 @@ async def parked_join(client: Client, wire: Wire) -> str:
     """A group of one on the client, and a second member on the wire whose join waits for the first; its id."""
     member = (await stable(client)).member_id
     wire.send((join("g"), 9))
-    told = await wire.answer()
-    assert told.error_code == Error.MEMBER_ID_REQUIRED
-    wire.send((join("g", told.member_id), 9))
+    received = await wire.answer()
+    assert received.error_code == Error.MEMBER_ID_REQUIRED
+    wire.send((join("g", received.member_id), 9))
     assert (await client.call(heartbeat("g", member, 1))).error_code == Error.REBALANCE_IN_PROGRESS
     assert wire.answers() == []
     return member

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups import codec
-from kafkalite.protocol.codec import uvarint
+from kafkalite._speedups.codec import codec
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest
 from tests.kit.brokers import Kafkalite, wait_until
 from tests.kit.fuzzing import BlockingClient, framed, memory_peak_kib
+from tests.oracles.codec import uvarint
 
 MIB = 1 << 20
 LIMIT = 100 * MIB

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kafkalite.server.broker import JOURNAL, Broker
 from kafkalite.storage.checkpoints import read_epochs
-from kafkalite.storage.verify import verify_directory
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.storage.verify.verify import verify_directory
+from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.server import Client, batch, connected, fetch_request, fetched, running
 
 FENCED, UNKNOWN = KafkaErrorCode.FENCED_LEADER_EPOCH, KafkaErrorCode.UNKNOWN_LEADER_EPOCH

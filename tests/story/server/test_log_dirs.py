@@ -28,7 +28,7 @@ def settings(data: Path) -> dict[str, str]:
     return {"log.dirs": f"{data / 'a'},{data / 'b'}"}
 
 
-def places(broker: Broker) -> dict[int, str]:
+def directories_by_partition(broker: Broker) -> dict[int, str]:
     """The log directory of each partition of `t`."""
     found = {}
     for index in range(PARTITIONS):
@@ -39,7 +39,7 @@ def places(broker: Broker) -> dict[int, str]:
     return found
 
 
-async def told(client: Client) -> tuple[set[int], dict[str, int]]:
+async def received(client: Client) -> tuple[set[int], dict[str, int]]:
     """The partitions of `t` that Metadata calls offline, and the error code of each log directory."""
     metadata = await client.call(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")]))
     offline = {part.partition_index for part in metadata.topics[0].partitions if part.offline_replicas}
@@ -55,17 +55,17 @@ async def test_a_directory_that_fails_takes_only_its_own_partitions(tmp_path: Pa
     async with running(settings=settings(tmp_path), data=str(tmp_path)) as client:
         await client.create("t", partitions=PARTITIONS)
         assert await fill(client) == [0] * PARTITIONS
-        where = places(client.broker)
+        where = directories_by_partition(client.broker)
         assert sorted(where.values()) == ["a", "a", "b", "b"]
-        client.broker.logs.fail(str(tmp_path / "b"), BROKEN)
+        client.broker.logs.take_offline(str(tmp_path / "b"), BROKEN)
         lost = {index for index, name in where.items() if name == "b"}
         assert await fill(client) == [STORAGE if index in lost else 0 for index in range(PARTITIONS)]
-        assert await told(client) == (lost, {"a": 0, "b": STORAGE})
+        assert await received(client) == (lost, {"a": 0, "b": STORAGE})
         await client.create("new", partitions=2)
         for partition in (0, 1):
             assert (await client.produce("new", batch(b"y"), partition=partition)).error_code == 0
     async with running(settings=settings(tmp_path), data=str(tmp_path)) as client:
-        assert await told(client) == (set(), {"a": 0, "b": 0})
+        assert await received(client) == (set(), {"a": 0, "b": 0})
         assert await fill(client) == [0] * PARTITIONS
         assert await client.read("t", min(set(where) - lost)) == [b"x"] * 3
         assert await client.read("t", min(lost)) == [b"x"] * 2
@@ -75,29 +75,29 @@ async def test_a_directory_that_is_not_there_at_start_leaves_the_others(tmp_path
     async with running(settings=settings(tmp_path), data=str(tmp_path)) as client:
         await client.create("t", partitions=PARTITIONS)
         await fill(client)
-        lost = {index for index, name in places(client.broker).items() if name == "b"}
+        lost = {index for index, name in directories_by_partition(client.broker).items() if name == "b"}
     (tmp_path / "b").rename(tmp_path / "c")
     (tmp_path / "b").write_bytes(b"no directory")
     async with running(settings=settings(tmp_path), data=str(tmp_path)) as client:
-        assert await told(client) == (lost, {"a": 0, "b": STORAGE})
+        assert await received(client) == (lost, {"a": 0, "b": STORAGE})
         assert await fill(client) == [STORAGE if index in lost else 0 for index in range(PARTITIONS)]
     moved = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'c'}"}
     async with running(settings=moved, data=str(tmp_path)) as client:
-        assert await told(client) == (set(), {"a": 0, "c": 0})
+        assert await received(client) == (set(), {"a": 0, "c": 0})
 
 
 async def test_partitions_of_one_request_are_spread(tmp_path: Path) -> None:
     async with running(settings=settings(tmp_path), data=str(tmp_path)) as client:
         await client.create("t", partitions=PARTITIONS)
         await asyncio.gather(*(client.produce("t", batch(b"x"), partition=at) for at in range(PARTITIONS)))
-        assert sorted(places(client.broker).values()) == ["a", "a", "b", "b"]
+        assert sorted(directories_by_partition(client.broker).values()) == ["a", "a", "b", "b"]
 
 
 @pytest.mark.usefixtures("collector_restored")
 async def test_without_any_directory_serve_ends_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lose_all(broker: Broker) -> None:
         for path in broker.logs.directories():
-            broker.logs.fail(path, BROKEN)
+            broker.logs.take_offline(path, BROKEN)
 
     monkeypatch.setattr(command, "say_ready", lose_all)
     monkeypatch.setattr(command, "ENDING", ())

@@ -1,5 +1,6 @@
 """How much memory one connection can make the broker hold."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,12 +8,13 @@ from threading import Thread
 
 import pytest
 
-from kafkalite._speedups import codec
+from kafkalite._speedups.codec import codec
+from kafkalite.cli import serve
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.produce import ProduceRequest
 from tests.kit.brokers import Kafkalite
 from tests.kit.fuzzing import BlockingClient, framed, memory_peak_kib, read_answer
-from tests.kit.server import GZIP, batch, outcomes, produce_request
+from tests.kit.server import GZIP, batch, outcomes, produce_request, running
 
 MIB = 1 << 20
 COUNT, SIZE = 200, MIB - 10_000
@@ -28,6 +30,20 @@ def broker(tmp_path: Path) -> Iterator[Kafkalite]:
         yield broker
     finally:
         broker.kill()
+
+
+async def test_receive_buffers_of_a_burst_are_freed_while_serving(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "GIVE_BACK_S", 0.01)
+    asked = asyncio.Event()
+    async with running() as client:
+        await client.create("t")
+        assert (await client.produce("t", batch(os.urandom(SIZE)))).error_code == 0
+        pool = client.broker.listening._listener.reactor.pool
+        assert pool.kept >= SIZE // 2
+        serve.give_back_freed(asyncio.get_running_loop(), client.broker, asked)
+        while pool.kept:
+            await asyncio.sleep(0)
+        asked.set()
 
 
 @pytest.mark.skipif(ENGINE != "c", reason="the sanitizer keeps what was freed")

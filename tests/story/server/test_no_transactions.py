@@ -51,7 +51,7 @@ async def test_the_log_has_one_warning_for_each_client(client: Client, caplog: p
     said = warnings(caplog)
     assert len(said) == 2, said
     assert all("transactional.id 'x' is rejected: this version has no transactions" in line for line in said)
-    assert "client 'other' at /127.0.0.1" in said[1]
+    assert "client 'other' at 127.0.0.1" in said[1]
 
 
 async def test_the_clients_that_were_warned_of_are_bounded(client: Client, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,8 +10,8 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kafkalite.records import Builder
-from kafkalite.server.handlers import list_offsets as handler
-from kafkalite.storage.times import first_record
+from kafkalite.server import offset_lookup as handler
+from kafkalite.storage.log.timestamp_lookup import first_record
 from tests.kit.server import GZIP, LZ4, NONE, Client, batch
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = range(-1, -7, -1)

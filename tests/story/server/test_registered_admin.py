@@ -122,11 +122,11 @@ async def test_members_are_shown_with_what_they_own(orders: Client) -> None:
     assert len((await orders.call(ListGroupsRequest(types_filter=["Registered"]))).groups) == 1
     assert (await orders.call(ListGroupsRequest(types_filter=["classic"]))).groups == []
 
-    (told,) = (await orders.call(DescribeGroupsRequest(groups=["g"]))).groups
-    assert (told.error_code, told.group_state, told.protocol_type, told.protocol_data) == (
+    (received,) = (await orders.call(DescribeGroupsRequest(groups=["g"]))).groups
+    assert (received.error_code, received.group_state, received.protocol_type, received.protocol_data) == (
         0, "Stable", "consumer", "sticky",
     )  # fmt: skip
-    (member,) = told.members
+    (member,) = received.members
     assert (member.member_id, member.client_id, member.client_host) == ("a", "kafkalite", "/127.0.0.1")
     (assigned,) = read_assignment(member.member_assignment).assigned_partitions
     assert (assigned.topic, assigned.partitions) == ("orders", [0, 1])

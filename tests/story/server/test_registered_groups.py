@@ -23,7 +23,7 @@ from tests.kit.members import (
 )
 from tests.kit.server import ANSWER_S, Client, Hub, Wire, batch, connected, running
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 ORDERS = [("orders", at) for at in range(4)]
 BRIEF = {"group.min.session.timeout.ms": "50"}
 
@@ -36,14 +36,14 @@ async def orders(client: Client) -> Client:
     return client
 
 
-async def registered(client: Client, consumer: str, *topics: str, group: str = "g") -> tuple[int, list[Place]]:
+async def registered(client: Client, consumer: str, *topics: str, group: str = "g") -> tuple[int, list[TopicPartition]]:
     """A registration that waits for nobody: its generation, and what it gives."""
     answer = await client.call(register(group, consumer, *(topics or ("orders",))))
     assert answer.error_code == 0, answer
     return answer.generation_id, list(starts(answer))
 
 
-async def told(client: Client, consumer: str, generation: int, group: str = "g") -> tuple[int, int]:
+async def received(client: Client, consumer: str, generation: int, group: str = "g") -> tuple[int, int]:
     """Error and generation of a heartbeat."""
     answer = await client.call(beat_plus(group, consumer, generation))
     return answer.error_code, answer.generation_id
@@ -52,7 +52,7 @@ async def told(client: Client, consumer: str, generation: int, group: str = "g")
 async def sent_back(client: Client, consumer: str, generation: int) -> None:
     """Heartbeats until one says that the member must register again."""
     async with asyncio.timeout(ANSWER_S):
-        while (error := (await told(client, consumer, generation))[0]) == 0:
+        while (error := (await received(client, consumer, generation))[0]) == 0:
             pass
     assert error == Error.REBALANCE_IN_PROGRESS
 
@@ -66,7 +66,7 @@ async def test_a_generation_waits_for_every_member_and_gives_all_to_somebody(ord
     wires = [Wire(hub), Wire(hub)]
     wires[0].send((register("g", "b", "orders"), 0))
     assert wires[0].answers() == []
-    assert (await told(orders, "a", 1))[0] == Error.REBALANCE_IN_PROGRESS
+    assert (await received(orders, "a", 1))[0] == Error.REBALANCE_IN_PROGRESS
     second, of_a = await registered(orders, "a")
     answer = await wires[0].answer()
     assert (answer.error_code, answer.generation_id) == (0, second) and second > 1
@@ -80,7 +80,7 @@ async def test_a_generation_waits_for_every_member_and_gives_all_to_somebody(ord
     assert {each.generation_id for each in answers} == {third} and third > second
     assert sorted([*of_a, *starts(answers[0]), *starts(answers[1])]) == ORDERS
     for consumer in "abc":
-        assert await told(orders, consumer, third) == (0, third)
+        assert await received(orders, consumer, third) == (0, third)
 
 
 async def test_who_has_nothing_new_is_answered_at_once(orders: Client) -> None:
@@ -94,7 +94,7 @@ async def test_who_does_not_register_in_time_starts_the_next_generation(orders: 
     wire.send((register("g", "b", "orders", rebalance_timeout_ms=50), 0))
     late = await wire.answer()
     assert late.error_code == 0 and list(starts(late)) == ORDERS
-    assert (await told(orders, "a", answer.generation_id))[0] == Error.UNKNOWN_MEMBER_ID
+    assert (await received(orders, "a", answer.generation_id))[0] == Error.UNKNOWN_MEMBER_ID
     wire.send((register("g", "a", "orders"), 0))
     assert wire.answers() == []
     generation, of_b = await registered(orders, "b")
@@ -148,7 +148,7 @@ async def test_a_lost_member_starts_a_generation_without_it() -> None:
         await sent_back(client, "a", generation)
         latest, everything = await registered(client, "a")
         assert everything == ORDERS and latest > generation
-        assert (await told(client, "b", generation))[0] == Error.UNKNOWN_MEMBER_ID
+        assert (await received(client, "b", generation))[0] == Error.UNKNOWN_MEMBER_ID
 
 
 async def test_members_leave_by_their_consumer_ids(orders: Client, wire: Wire) -> None:
@@ -158,17 +158,17 @@ async def test_members_leave_by_their_consumer_ids(orders: Client, wire: Wire) -
     await wire.answer()
     left = await orders.call(leave("g", "b", "nobody"))
     assert [each.error_code for each in left.members] == [0, Error.UNKNOWN_MEMBER_ID]
-    assert (await told(orders, "a", generation))[0] == Error.REBALANCE_IN_PROGRESS
+    assert (await received(orders, "a", generation))[0] == Error.REBALANCE_IN_PROGRESS
     assert (await registered(orders, "a"))[1] == ORDERS
 
 
 async def test_heartbeats_of_strangers_and_of_other_times(orders: Client) -> None:
     generation, _ = await registered(orders, "a")
-    assert (await told(orders, "a", generation + 1))[0] == Error.ILLEGAL_GENERATION
-    assert (await told(orders, "a", generation - 1))[0] == Error.REBALANCE_IN_PROGRESS
-    assert (await told(orders, "stranger", generation))[0] == Error.UNKNOWN_MEMBER_ID
-    assert (await told(orders, "a", generation, "none"))[0] == Error.UNKNOWN_MEMBER_ID
-    assert (await told(orders, "a", generation, ""))[0] == Error.INVALID_GROUP_ID
+    assert (await received(orders, "a", generation + 1))[0] == Error.ILLEGAL_GENERATION
+    assert (await received(orders, "a", generation - 1))[0] == Error.REBALANCE_IN_PROGRESS
+    assert (await received(orders, "stranger", generation))[0] == Error.UNKNOWN_MEMBER_ID
+    assert (await received(orders, "a", generation, "none"))[0] == Error.UNKNOWN_MEMBER_ID
+    assert (await received(orders, "a", generation, ""))[0] == Error.INVALID_GROUP_ID
     answer = await orders.call(beat_plus("g", "a", generation, session_timeout_ms=1))
     assert answer.error_code == Error.INVALID_SESSION_TIMEOUT
 
@@ -200,7 +200,7 @@ async def test_a_pattern_finds_a_topic_that_is_created_later(orders: Client) -> 
     assert starts(answer)["late-7", 0] == 0
 
 
-async def registered_by_definition(client: Client, consumer: str) -> tuple[int, list[Place]]:
+async def registered_by_definition(client: Client, consumer: str) -> tuple[int, list[TopicPartition]]:
     answer = await client.call(register("g", consumer))
     assert answer.error_code == 0, answer
     return answer.generation_id, list(starts(answer))
@@ -237,7 +237,7 @@ async def test_claimed_partitions_are_left_out_of_the_assignment(orders: Client,
     wire.send((register("g", "b", claims={"orders": [1, 2]}), 0))
     claimed = await wire.answer()
     assert (claimed.error_code, list(starts(claimed))) == (0, [("orders", 1), ("orders", 2)])
-    assert (await told(orders, "a", generation))[0] == Error.REBALANCE_IN_PROGRESS
+    assert (await received(orders, "a", generation))[0] == Error.REBALANCE_IN_PROGRESS
     assert (await registered(orders, "a"))[1] == [("orders", 0), ("orders", 3)]
     wire.send((register("g", "c", claims={"orders": [2]}), 0), (register("g", "c", claims={"orders": [9]}), 0))
     assert (await wire.answer()).error_code == Error.UNRELEASED_INSTANCE_ID
@@ -273,9 +273,9 @@ async def test_a_live_group_is_rewound_and_nobody_loses_a_partition(orders: Clie
     assert codes(await orders.call(commit("g", "orders", {0: 3}, owner, generation), 9)) == [0]
     assert rewound(await orders.call(rewind_to("g", ("orders", 0, 1, -1)))) == [(1, 0)]
     assert codes(await orders.call(commit("g", "orders", {0: 3}, owner, generation), 9)) == [Error.ILLEGAL_GENERATION]
-    error, latest = await told(orders, other, generation)
+    error, latest = await received(orders, other, generation)
     assert error == 0 and latest > generation
-    assert (await told(orders, owner, generation))[0] == Error.REBALANCE_IN_PROGRESS
+    assert (await received(orders, owner, generation))[0] == Error.REBALANCE_IN_PROGRESS
     answer = await orders.call(register("g", owner, "orders"))
     assert (answer.generation_id, starts(answer)["orders", 0]) == (latest, 1)
     assert list(starts(answer)) == (of_a if owner == "a" else of_b)
@@ -305,15 +305,15 @@ async def test_members_live_through_a_restart_of_the_broker(tmp_path: Path) -> N
         assert codes(await client.call(commit("g", "orders", {0: 2}, "a", generation), 9)) == [0]
         assert rewound(await client.call(rewind_to("g", ("orders", 0, 1, -1)))) == [(1, 0)]
     async with running(str(tmp_path)) as client:
-        while (error := (await told(client, "b", generation))[0]) != 0:
+        while (error := (await received(client, "b", generation))[0]) != 0:
             assert error == Error.COORDINATOR_LOAD_IN_PROGRESS
         while codes(answer := await client.call(commit("g", "orders", {0: 2}, "a", generation), 9)) == [
             Error.COORDINATOR_LOAD_IN_PROGRESS
         ]:
             pass
         assert codes(answer) == [Error.ILLEGAL_GENERATION], "the mark is there"
-        assert (await told(client, "a", generation))[0] == Error.REBALANCE_IN_PROGRESS
+        assert (await received(client, "a", generation))[0] == Error.REBALANCE_IN_PROGRESS
         again = await client.call(register("g", "a"))
         assert starts(again) == {("orders", 0): 1, ("orders", 2): -1, ("orders", 3): -1}
         assert again.generation_id > generation
-        assert (await told(client, "b", again.generation_id)) == (0, again.generation_id)
+        assert (await received(client, "b", again.generation_id)) == (0, again.generation_id)

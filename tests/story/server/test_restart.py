@@ -18,7 +18,7 @@ from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalite.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.broker import Broker
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.jvm import HOST, free_port
 from tests.kit.server import Client, batch, connected, fetch_request, fetched, idempotent, running
 
@@ -78,8 +78,8 @@ async def test_a_kill_loses_nothing_acknowledged(tmp_path: Path) -> None:
 
 
 async def test_nobody_is_heard_before_every_partition_of_every_directory_is_recovered(tmp_path: Path) -> None:
-    places = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
-    async with running(str(tmp_path), places) as client:
+    log_dirs = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
+    async with running(str(tmp_path), log_dirs) as client:
         await client.create("t", partitions=4)
         for partition in range(4):
             await client.produce("t", batch(b"a"), partition=partition)
@@ -87,11 +87,11 @@ async def test_nobody_is_heard_before_every_partition_of_every_directory_is_reco
     port, disk = free_port(), FaultyDisk()
     knocked: dict[str, set[int]] = {}
 
-    def knock(_operation: str, path: str) -> None:
+    def connect_early(_operation: str, path: str) -> None:
         with socket.socket() as probe:
             knocked.setdefault(os.path.basename(os.path.dirname(path)), set()).add(probe.connect_ex((HOST, port)))
 
-    disk.hook = knock
+    disk.hook = connect_early
     again = {"log.dirs": ",".join(copies), "listeners": f"PLAINTEXT://{HOST}:{port}"}
     broker = Broker(str(tmp_path), again)
     broker.disk = disk
@@ -144,10 +144,10 @@ async def test_a_torn_tail_is_cut_off(tmp_path: Path) -> None:
 async def test_producer_ids_never_repeat(tmp_path: Path) -> None:
     seen: list[int] = []
     data = str(tmp_path / "0")
-    for life in range(3):
+    for attempt in range(3):
         async with running(data) as client:
             seen += [await new_producer_id(client, version) for version in range(6)]
-            data = as_after_a_kill(Path(data), tmp_path / f"{life + 1}")
+            data = as_after_a_kill(Path(data), tmp_path / f"{attempt + 1}")
             seen += [await new_producer_id(client)]
     seen_after_kill = len(seen)
     assert len(set(seen)) == seen_after_kill

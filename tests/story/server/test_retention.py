@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.codec import encode_request
+from kafkalite._speedups.codec.codec import encode_request
 from kafkalite.cluster.partition import Partition
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.server.broker import Broker
-from kafkalite.storage import removals
-from kafkalite.storage.log import Log
+from kafkalite.storage import file_removal
+from kafkalite.storage.log.log import Log
 from tests.kit.server import Client, batch, fetch_request, running
 
 RECEIVE_BUFFER_BYTES = 4096
@@ -45,7 +45,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[Any]]:
             await event.wait()
 
     async def watch() -> Callable[[], Awaitable[object]]:
-        monkeypatch.setattr(removals, "remove_batch", telling(removals.remove_batch))
+        monkeypatch.setattr(file_removal, "remove_batch", telling(file_removal.remove_batch))
         return wait
 
     return watch

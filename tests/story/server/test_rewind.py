@@ -9,10 +9,10 @@ from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest
 from kafkalite.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from tests.kit.members import (
     assignment,
-    beat,
     beat_join,
     codes,
     commit,
+    fast_heartbeat,
     fetch,
     given,
     heartbeat,
@@ -28,11 +28,11 @@ Topic = RewindConsumerRequest.RewoundTopic
 Partition = Topic.RewoundPartition
 
 
-def rewind(group: str, *places: tuple[str, int, int, int]) -> RewindConsumerRequest:
+def rewind(group: str, *topic_partitions: tuple[str, int, int, int]) -> RewindConsumerRequest:
     """Places: topic, partition, offset, timestamp; an offset of -1 leaves it to the timestamp."""
     topics = [
         Topic(name=name, partitions=[Partition(partition_index=at, offset=offset, timestamp=timestamp)])
-        for name, at, offset, timestamp in places
+        for name, at, offset, timestamp in topic_partitions
     ]
     return RewindConsumerRequest(group_id=group, topics=topics)
 
@@ -73,7 +73,7 @@ async def test_a_group_without_members_is_rewound(orders: Client, offset: int, t
 
 
 @pytest.mark.parametrize(
-    ("place", "error"),
+    ("target", "error"),
     [
         (("nowhere", 0, 0, -1), Error.UNKNOWN_TOPIC_OR_PARTITION),
         (("orders", 2, 0, -1), Error.UNKNOWN_TOPIC_OR_PARTITION),
@@ -83,10 +83,10 @@ async def test_a_group_without_members_is_rewound(orders: Client, offset: int, t
     ],
 )
 async def test_what_cannot_be_rewound_leaves_the_rest_alone(
-    orders: Client, place: tuple[str, int, int, int], error: Error
+    orders: Client, target: tuple[str, int, int, int], error: Error
 ) -> None:
     assert codes(await orders.call(commit("g", "orders", {0: 4}), 9)) == [0]
-    answer = await orders.call(rewind("g", place, ("orders", 0, 1, -1)))
+    answer = await orders.call(rewind("g", target, ("orders", 0, 1, -1)))
     assert outcome(answer) == [(error, -1), (0, 1)]
 
 
@@ -124,8 +124,8 @@ async def two_members(first: Wire, second: Wire) -> tuple[str, str]:
     leader = (await first.answer()).member_id
     second.send((join("g"), 3))
     first.send((join("g", leader), 3))
-    told, follower = await first.answer(), (await second.answer()).member_id
-    assert told.generation_id == 2 and {each.member_id for each in told.members} == {leader, follower}
+    received, follower = await first.answer(), (await second.answer()).member_id
+    assert received.generation_id == 2 and {each.member_id for each in received.members} == {leader, follower}
     parts = {leader: assignment("orders", 0), follower: assignment("orders", 1)}
     second.send((sync("g", follower, 2), 5))
     first.send((sync("g", leader, 2, parts), 5))
@@ -164,26 +164,26 @@ async def test_who_is_still_to_give_a_partition_up_may_not_commit_it_after_a_rew
     assert codes(await orders.call(commit("g", "orders", {1: 0}, follower, 3), 9)) == [0], "the other goes on"
 
 
-async def settled(client: Client, member: str, *topics: str) -> ConsumerGroupHeartbeatResponse:
+async def reconciled(client: Client, member: str, *topics: str) -> ConsumerGroupHeartbeatResponse:
     """A member of the consumer protocol that has taken over what it was given."""
     answer = await client.call(beat_join("k", member, *topics))
     assert answer.error_code == 0, answer
     has = owned(given(answer) or {})
-    settled = await client.call(beat("k", member, answer.member_epoch, topic_partitions=has))
-    assert settled.error_code == 0, settled
+    reconciled = await client.call(fast_heartbeat("k", member, answer.member_epoch, topic_partitions=has))
+    assert reconciled.error_code == 0, reconciled
     return answer
 
 
 async def test_the_owner_in_a_consumer_group_is_fenced_and_reads_the_new_offset(orders: Client) -> None:
     topic_id = orders.topic_id("orders")
-    joined = await settled(orders, "m", "orders")
+    joined = await reconciled(orders, "m", "orders")
     assert given(joined) == {topic_id: [0, 1]}
     epoch = joined.member_epoch
     assert codes(await orders.call(commit("k", topic_id, {0: 5}, "m", epoch))) == [0]
     assert outcome(await orders.call(rewind("k", ("orders", 0, -1, NOW_MS + 1500)))) == [(0, 2)]
     assert codes(await orders.call(commit("k", topic_id, {0: 5}, "m", epoch))) == [Error.STALE_MEMBER_EPOCH]
-    assert (await orders.call(beat("k", "m", epoch))).error_code == Error.FENCED_MEMBER_EPOCH
-    again = await settled(orders, "m", "orders")
+    assert (await orders.call(fast_heartbeat("k", "m", epoch))).error_code == Error.FENCED_MEMBER_EPOCH
+    again = await reconciled(orders, "m", "orders")
     assert given(again) == {topic_id: [0, 1]} and again.member_epoch > epoch
     assert offsets_of(await orders.call(fetch("k"), 9)) == {("orders", 0): 2}
     assert codes(await orders.call(commit("k", topic_id, {0: 3}, "m", again.member_epoch))) == [0]

@@ -10,7 +10,7 @@ from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkalite.server import call as call_module
-from kafkalite.server import dispatch, elements
+from kafkalite.server import dispatch, response_arrays
 from kafkalite.server.handlers import offset_commit, offset_delete, offset_fetch
 from tests.kit.members import beat_join, codes, commit, fetch, join, offsets_of
 from tests.kit.server import Client, Hub, Wire
@@ -34,7 +34,7 @@ def slice_all(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_commit, "COMMITS_AT_ONCE", 2)
     monkeypatch.setattr(offset_delete, "DELETED_AT_ONCE", 2)
     monkeypatch.setattr(offset_fetch, "PARTITIONS_AT_ONCE", 3)
-    monkeypatch.setattr(elements, "PIECE_STRUCTS", 2)
+    monkeypatch.setattr(response_arrays, "PIECE_STRUCTS", 2)
     monkeypatch.setattr(client.broker.slicer, "_budget_s", TINY_S)
 
 
@@ -110,11 +110,12 @@ async def test_refused_commit_is_refused_for_each_partition(orders: Client, monk
     assert refused == [Error.UNKNOWN_MEMBER_ID] * PARTITIONS
 
 
-def deletion(*places: tuple[str, int]) -> OffsetDeleteRequest:
+def deletion(*topic_partitions: tuple[str, int]) -> OffsetDeleteRequest:
     topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
     part = topic.OffsetDeleteRequestPartition
     return OffsetDeleteRequest(
-        group_id="g", topics=[topic(name=name, partitions=[part(partition_index=at)] * 2) for name, at in places]
+        group_id="g",
+        topics=[topic(name=name, partitions=[part(partition_index=at)] * 2) for name, at in topic_partitions],
     )
 
 

@@ -23,8 +23,8 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kafkalite.protocol.schema import Request
 from kafkalite.server import call as call_module
-from kafkalite.server import elements
-from kafkalite.server.handlers import describe_topic_partitions, fetch, fetch_context
+from kafkalite.server import fetch_context, response_arrays
+from kafkalite.server.handlers import describe_topic_partitions, fetch
 from kafkalite.slicing import Steps, grouped
 from tests.kit.server import (
     ANSWER_S,
@@ -55,7 +55,7 @@ class Iterations:
     def slice_all(self) -> None:
         self._patch.setattr(call_module, "OBJECTS_MAX", -1)
         self._patch.setattr(call_module, "grouped", self._single)
-        self._patch.setattr(elements, "PIECE_STRUCTS", 2)
+        self._patch.setattr(response_arrays, "PIECE_STRUCTS", 2)
         self._patch.setattr(describe_topic_partitions, "SORTED_AT_ONCE", 2)
         self._patch.setattr(self._slicer, "_budget_s", TINY_S)
 

@@ -33,7 +33,7 @@ async def test_a_parked_fetch_does_not_hold_up_the_end(tmp_path: Path) -> None:
             peer.call(FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=1024, topics=[topic]))
         )
         (partition,) = next(iter(broker.replicas)).partitions
-        while not partition.fetch_waiters:
+        while not partition.delayed_fetches:
             await asyncio.sleep(0)
         await broker.stop(grace_s=LONG_MS / 1000)
         answer = await parked

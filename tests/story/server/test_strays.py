@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkalite.server.broker import JOURNAL
-from kafkalite.storage import strays
+from kafkalite.storage.dirs import stray_partitions
 from tests.kit.server import batch, running
 
 NO_DELAY = {"log.segment.delete.delay.ms": "0"}
@@ -57,7 +57,7 @@ async def test_an_older_journal_deletes_no_log(tmp_path: Path, warnings: pytest.
         size = sum(len(content) for name, content in before.items() if name.startswith("b-"))
         assert "2 stray partitions" in line and f"{size:,} bytes" in line and "kafkalite log stray" in line
     assert segments(tmp_path) == before
-    assert [(one.topic, one.partition) for one in strays.find(Disk(), str(tmp_path))] == [("b", 0), ("b", 1)]
+    assert [(one.topic, one.partition) for one in stray_partitions.find(Disk(), str(tmp_path))] == [("b", 0), ("b", 1)]
     (tmp_path / JOURNAL).write_bytes(newer)
     async with running(str(tmp_path), NO_DELAY) as client:  # the journal of today knows them, but not their new names
         assert set(client.broker.image.topics) == {"a", "b"}
@@ -89,7 +89,7 @@ async def test_a_topic_that_was_created_again_starts_empty_beside_the_stray(tmp_
         assert (await client.produce("b", batch(b"new"))).base_offset == 0
     async with running(str(tmp_path), NO_DELAY) as client:
         assert await client.read("b") == [b"new"]
-    found = {one.name: one.size for one in strays.find(Disk(), str(tmp_path))}
+    found = {one.name: one.size for one in stray_partitions.find(Disk(), str(tmp_path))}
     assert len(found) == 2
     assert sum(found.values()) == sum(len(content) for name, content in before.items() if name.startswith("b-"))
 
@@ -106,7 +106,7 @@ async def test_partitions_beyond_those_of_an_older_journal_are_strays(tmp_path: 
     (tmp_path / JOURNAL).write_bytes(older)
     async with running(str(tmp_path)) as client:
         assert await client.read("t") == [b"0"]
-    assert [(one.topic, one.partition) for one in strays.find(Disk(), str(tmp_path))] == [("t", 1)]
+    assert [(one.topic, one.partition) for one in stray_partitions.find(Disk(), str(tmp_path))] == [("t", 1)]
 
 
 async def test_a_stray_keeps_its_log_start(tmp_path: Path) -> None:
@@ -117,7 +117,10 @@ async def test_a_stray_keeps_its_log_start(tmp_path: Path) -> None:
     (tmp_path / JOURNAL).write_bytes(older)
     async with running(str(tmp_path)):
         pass
-    found = {one.partition: (one.log_start_offset, one.recovery_point) for one in strays.find(Disk(), str(tmp_path))}
+    found = {
+        one.partition: (one.log_start_offset, one.recovery_point)
+        for one in stray_partitions.find(Disk(), str(tmp_path))
+    }
     assert found == {0: (0, 1), 1: (1, 2)}
 
 
@@ -181,4 +184,4 @@ async def test_a_stray_keeps_its_cleaner_offset_and_the_broker_keeps_no_checkpoi
         gc.collect()
         held = [found for found in gc.get_objects() if isinstance(found, dict) and ("unknown", 7) in found]
     assert held == []
-    assert [(one.partition, one.cleaned) for one in strays.find(Disk(), str(tmp_path))] == [(0, None), (1, 2)]
+    assert [(one.partition, one.cleaned) for one in stray_partitions.find(Disk(), str(tmp_path))] == [(0, None), (1, 2)]

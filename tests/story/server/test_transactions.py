@@ -11,7 +11,7 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest
 from kafkalite.records.control import ControlType, Marker, build_marker
-from kafkalite.server.handlers.list_offsets import LATEST
+from kafkalite.server.offset_lookup import LATEST
 from tests.kit.server import (
     Client,
     Hub,
@@ -42,8 +42,8 @@ class Writer:
     def append(self, data: bytes) -> Append:
         """Have the broker append a batch of its own."""
         done: list[Append] = []
-        self.partition.append_own(OwnAppend(bytearray(data), done.append))
-        self._replicas.flush()
+        self.partition.append_internal(OwnAppend(bytearray(data), done.append))
+        self._replicas.write_pending()
         (append,) = done
         return append
 

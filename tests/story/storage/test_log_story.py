@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.batches import batches
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.records.batches import batches
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage.indexes import SegmentCache
-from kafkalite.storage.recovery import Place, recover
-from kafkalite.storage.removals import Doomed, remove_batch
+from kafkalite.storage.file_removal import PendingRemoval, remove_batch
+from kafkalite.storage.log.segment_cache import SegmentCache
+from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
 from kafkalite.storage.retention import mark_deleted
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit import dump_log, jvm
 from tests.kit.logs import new_log
 from tests.unit.storage.damage import batch, last_log
@@ -95,7 +95,7 @@ class Story:
 
     def truncate(self) -> None:
         offset = self.rng.randint(max(self.start, self.end - 60), self.end)
-        self.log.truncate_to(self.log.expect_cut(offset))
+        self.log.truncate_to(self.log.begin_truncation(offset))
         if offset < self.end:
             self.end = min([offset, *(sent.base for sent in self.batches if sent.last >= offset)])
             self.batches = [sent for sent in self.batches if sent.last < offset]
@@ -109,7 +109,7 @@ class Story:
 
     def delete_segments(self) -> None:
         count = sum(segment.base_offset <= self.start for segment in self.log.segments[1:])
-        remove_batch(self.disk, [Doomed(path) for path in mark_deleted(self.log.drop_first(count))])
+        remove_batch(self.disk, [PendingRemoval(path) for path in mark_deleted(self.log.drop_first(count))])
 
     def restart_cleanly(self) -> None:
         self.log.close()
@@ -130,8 +130,10 @@ class Story:
 
     def reopen(self, *, clean: bool, recovery_point: int) -> None:
         self.disk = FaultyDisk()
-        place = Place(self.disk, str(self.path), "t", 0, self.config, clean, recovery_point, self.start)
-        self.log, _ = recover(place)
+        partition_dir = PartitionDirectory(
+            self.disk, str(self.path), "t", 0, self.config, clean, recovery_point, self.start
+        )
+        self.log, _ = recover(partition_dir)
         self.log.use_cache(SegmentCache(files_max=self.rng.choice([1, 2, 50])))
         self.epoch += 1
 
@@ -191,19 +193,19 @@ class Story:
 @pytest.mark.parametrize("story", range(STORIES))
 def test_the_log_is_what_the_model_is(tmp_path: Path, story: int) -> None:
     print(f"KAFKALITE_SEED={SEED}")
-    life = Story(tmp_path / "t-0", random.Random(SEED * 1_000 + story))
+    history = Story(tmp_path / "t-0", random.Random(SEED * 1_000 + story))
     try:
-        life.live()
+        history.live()
     finally:
-        print(life.steps)
+        print(history.steps)
 
 
 def test_the_last_batches_cut_at_every_byte(tmp_path: Path) -> None:
-    life = Story(tmp_path / "t-0", random.Random(7))
+    history = Story(tmp_path / "t-0", random.Random(7))
     for _ in range(4):
-        life.append()
+        history.append()
     source, last = tmp_path / "t-0", last_log(tmp_path / "t-0")
-    tail = life.log.active.batches()[-3:]
+    tail = history.log.active.batches()[-3:]
     assert len(tail) == 3
     content = last.read_bytes()
     for zeros in (False, True):
@@ -211,7 +213,7 @@ def test_the_last_batches_cut_at_every_byte(tmp_path: Path) -> None:
             directory = tmp_path / "cut"
             shutil.copytree(source, directory)
             (directory / last.name).write_bytes(content[:cut] + bytes(len(content) - cut if zeros else 0))
-            log, _ = recover(Place(Disk(), str(directory), "t", 0, life.config))
+            log, _ = recover(PartitionDirectory(Disk(), str(directory), "t", 0, history.config))
             whole = [
                 found
                 for found in tail
@@ -224,10 +226,10 @@ def test_the_last_batches_cut_at_every_byte(tmp_path: Path) -> None:
 @pytest.mark.skipif(jvm.java_missing() is not None, reason=f"DumpLogSegments: {jvm.java_missing()}")
 def test_kafka_reads_what_a_life_leaves_behind(tmp_path: Path) -> None:
     print(f"KAFKALITE_SEED={SEED}")
-    life = Story(tmp_path / "t-0", random.Random(SEED))
-    life.truncate = life.new_epoch  # type: ignore[method-assign]  # a cut inside a batch leaves a gap, which the tool tells
-    life.live()
-    life.log.close()
+    history = Story(tmp_path / "t-0", random.Random(SEED))
+    history.truncate = history.new_epoch  # type: ignore[method-assign]  # a cut inside a batch leaves a gap, which the tool tells
+    history.live()
+    history.log.close()
     report = dump_log.dump(tmp_path / "t-0")
     assert report.problems == []
-    assert report.batches == sum(len(segment.batches()) for segment in life.log.segments)
+    assert report.batches == sum(len(segment.batches()) for segment in history.log.segments)

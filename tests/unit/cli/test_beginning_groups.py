@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cli import groups
 from kafkalite.cli.failure import Failure
-from kafkalite.cli.groups import BEGINNING, Groups
+from kafkalite.cli.group import client
+from kafkalite.cli.group.client import BEGINNING, GroupClient
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -31,7 +31,7 @@ class StartingBroker:
         return ListGroupsResponse(error_code=error, groups=[])
 
 
-def of(broker: StartingBroker) -> Groups:
+def of(broker: StartingBroker) -> GroupClient:
     async def brokers() -> dict[int, StartingBroker]:
         return {1: broker}
 
@@ -39,12 +39,12 @@ def of(broker: StartingBroker) -> Groups:
         return broker
 
     leaders: Any = SimpleNamespace(first=broker, brokers=brokers, broker=only)
-    return Groups(leaders)
+    return GroupClient(leaders)
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "PAUSE_S", 0)
+    monkeypatch.setattr(client, "PAUSE_S", 0)
 
 
 async def test_it_is_asked_until_its_groups_are_loaded() -> None:
@@ -56,6 +56,6 @@ async def test_it_is_asked_until_its_groups_are_loaded() -> None:
 
 
 async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "BEGINNING_S", 0)
+    monkeypatch.setattr(client, "BEGINNING_S", 0)
     with pytest.raises(Failure, match="COORDINATOR_LOAD_IN_PROGRESS"):
         await of(StartingBroker(Error.COORDINATOR_LOAD_IN_PROGRESS)).listed((), ())

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from kafkalite.cli.collector import LONG_S, MANY, Collector
+from kafkalite.cli.gc_tuning import LONG_S, MANY, GcTuning
 from kafkalite.server.broker import Broker
 from perf.brokers import Running
 from perf.loads.fairness import wire
@@ -32,7 +32,7 @@ class Timed:
 @pytest.mark.parametrize(("seconds", "frozen"), [(LONG_S / 2, False), (LONG_S * 2, True)])
 def test_survivors_of_a_long_collection_are_frozen(seconds: float, frozen: bool) -> None:
     clock = Timed()
-    collector = Collector(clock)
+    collector = GcTuning(clock)
     gc.unfreeze()
     collector.watch("start", {"generation": 1})
     clock.now_s += seconds
@@ -44,12 +44,12 @@ def test_objects_loaded_with_the_collector_off_are_not_walked() -> None:
     gc.unfreeze()
     gc.disable()
     loaded = [[number] for number in range(MANY + 1000)]
-    Collector(Timed()).watch("start", {"generation": 0})
+    GcTuning(Timed()).watch("start", {"generation": 0})
     assert gc.get_freeze_count() > len(loaded)
 
 
 def test_install_watches_all_collections() -> None:
-    collector = Collector()
+    collector = GcTuning()
     collector.install()
     assert collector.watch in gc.callbacks
     assert gc.get_freeze_count() > 0

@@ -3,13 +3,13 @@
 import pytest
 from click.testing import CliRunner
 
-from kafkalite.cli import connecting
+from kafkalite.cli import connection
 from kafkalite.cli.main import main
 from tests.kit.jvm import free_port
 
 
 def test_no_broker_is_reported_at_the_first_attempt_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connecting, "STARTING_S", 0.0)
+    monkeypatch.setattr(connection, "STARTING_S", 0.0)
     port = free_port()
     done = CliRunner().invoke(main, ["topic", "list", "-b", f"127.0.0.1:{port}"])
     error = f"kafkalite: cannot connect to 127.0.0.1:{port}: Connection refused; is a broker there?"

@@ -5,42 +5,64 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kafkalite.cli.client import check, next_steps
+from kafkalite.cli.client_options import check, next_steps
 from kafkalite.cli.failure import Failure
-from kafkalite.cli.group import ASSIGNORS
-from kafkalite.cli.groupmoves import say_outside
-from kafkalite.cli.groupoffsets import by_group, csv_lines, json_lines, read_lines
-from kafkalite.cli.groups import Committed
-from kafkalite.cli.leaders import EARLIEST, LATEST
+from kafkalite.cli.group.client import CommittedOffset
+from kafkalite.cli.group.commands import ASSIGNORS
+from kafkalite.cli.group.moves import SHOWN_MAX, say_outside
+from kafkalite.cli.group.offsets import by_group, csv_lines, json_lines, read_lines
+from kafkalite.cli.group.positions import Position, parse_to, parse_topics
+from kafkalite.cli.leader_connections import EARLIEST, LATEST
 from kafkalite.cli.main import main
-from kafkalite.cli.places import To, parse_to, parse_topics
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import TopicPartition
-from kafkalite.state.assignors import ASSIGNORS as KNOWN
+from kafkalite.state.groups.assignors import ASSIGNORS as KNOWN
 
 
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("earliest", To(None, EARLIEST)),
-        ("latest", To(None, LATEST)),
-        ("LATEST", To(None, LATEST)),
-        ("0", To(0)),
-        ("9223372036854775807", To(2**63 - 1)),
-        ("@1372636800000", To(None, 1_372_636_800_000)),
-        ("2013-07-01", To(None, 1_372_636_800_000)),
-        ("2013-07-01T02:00:00+02:00", To(None, 1_372_636_800_000)),
-        ("2013-07-01T00:00:00.250Z", To(None, 1_372_636_800_250)),
+        ("earliest", Position(None, EARLIEST)),
+        ("latest", Position(None, LATEST)),
+        ("LATEST", Position(None, LATEST)),
+        ("start", Position(None, EARLIEST)),
+        ("End", Position(None, LATEST)),
+        ("+10", Position(None, EARLIEST, 10)),
+        ("+0", Position(None, EARLIEST)),
+        ("-10", Position(None, LATEST, -10)),
+        ("0", Position(0)),
+        ("9223372036854775807", Position(2**63 - 1)),
+        ("@1372636800000", Position(None, 1_372_636_800_000)),
+        ("2013-07-01", Position(None, 1_372_636_800_000)),
+        ("2013-07-01T02:00:00+02:00", Position(None, 1_372_636_800_000)),
+        ("2013-07-01T00:00:00.250Z", Position(None, 1_372_636_800_250)),
     ],
 )
-def test_places_to_go_to(text: str, meant: To) -> None:
+def test_positions(text: str, meant: Position) -> None:
     assert parse_to(text) == meant
 
 
 @pytest.mark.parametrize(
-    "text", ["", "soon", "-1", "@", "@-5", "1.5", "9223372036854775808", "1969-12-31", "²", "9" * 5000]
+    "text",
+    [
+        "",
+        "soon",
+        "-",
+        "+",
+        "+1.5",
+        "--1",
+        "-x",
+        "@",
+        "@-5",
+        "1.5",
+        "-9223372036854775808",
+        "9223372036854775808",
+        "1969-12-31",
+        "²",
+        "9" * 5000,
+    ],
 )
-def test_no_places_to_go_to(text: str) -> None:
+def test_invalid_positions(text: str) -> None:
     with pytest.raises(Failure):
         parse_to(text)
 
@@ -54,13 +76,13 @@ def test_partitions() -> None:
 
 
 def test_lines_come_back() -> None:
-    odd = {TopicPartition('to"pic,', 3): Committed(7, ""), TopicPartition("t", 0): Committed(0, "")}
-    noted = {TopicPartition("t", 0): Committed(1, "was here\n")}
+    odd = {TopicPartition('to"pic,', 3): CommittedOffset(7, ""), TopicPartition("t", 0): CommittedOffset(0, "")}
+    noted = {TopicPartition("t", 0): CommittedOffset(1, "was here\n")}
     assert by_group(read_lines(json_lines({"g": odd, "h": noted})), None) == {"g": odd, "h": noted}
     assert by_group(read_lines(csv_lines({"g": odd, "h": {**odd}})), None) == {"g": odd, "h": odd}
     assert by_group(read_lines(csv_lines({"g": odd})), "other") == {"other": odd}
     assert by_group(read_lines(["", " \n", "t,0,1\r\n", "t,0,2\n"]), "g") == {
-        "g": {TopicPartition("t", 0): Committed(2, "")}
+        "g": {TopicPartition("t", 0): CommittedOffset(2, "")}
     }
 
 
@@ -84,40 +106,40 @@ def test_lines_come_back() -> None:
     ],
 )
 def test_lines_that_are_no_offsets(line: str) -> None:
-    with pytest.raises(Failure, match="line 2 is no committed offset"):
+    with pytest.raises(Failure, match="line 2 is not a committed offset"):
         list(read_lines(["g,t,0,1", line]))
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("hello", "it has 1 column(s), not topic,partition,offset or group,topic,partition,offset"),
+        ("hello", "it has 1 column(s), expected topic,partition,offset or group,topic,partition,offset"),
         ("a,b,t,0,1", "it has 5 column(s)"),
-        ("topic,partition,offset", "its partition is 'partition', not a number from 0 to 2147483647"),
-        ("t,0,-1", "its offset is -1, not a number from 0 to 9223372036854775807"),
-        ("t,0,1_0", "its offset is '1_0', not a number"),
+        ("topic,partition,offset", "its partition is 'partition', expected an integer from 0 to 2147483647"),
+        ("t,0,-1", "its offset is -1, expected an integer from 0 to 9223372036854775807"),
+        ("t,0,1_0", "its offset is '1_0', expected an integer"),
         (f"t,0,{'9' * 5000}", "its offset is '999"),
-        ('{"topic": ', "it is no JSON: Expecting value at character 11"),
+        ('{"topic": ', "invalid JSON: Expecting value at character 11"),
     ],
 )
 def test_what_is_wrong_with_a_line_is_said_in_its_own_terms(line: str, said: str) -> None:
     with pytest.raises(Failure) as failed:
         list(read_lines([line]))
-    assert failed.value.message.startswith(f"line 1 is no committed offset: {said}")
+    assert failed.value.message.startswith(f"line 1 is not a committed offset: {said}")
 
 
 def test_a_file_of_windows_is_read(tmp_path: Path) -> None:
     """With a mark at its begin, which belongs to no topic, and with its ends of lines."""
     (tmp_path / "offsets.csv").write_bytes(b"\xef\xbb\xbf{broken\r\n")
     done = CliRunner().invoke(main, ["group", "offsets", "import", str(tmp_path / "offsets.csv")])
-    assert "it is no JSON" in done.stderr, "the brace is the first character"
+    assert "invalid JSON" in done.stderr, "the brace is the first character"
 
 
 def test_refusals_end_with_what_to_do_next() -> None:
-    gone, full, other = Error.GROUP_ID_NOT_FOUND, Error.NON_EMPTY_GROUP, Error.OFFSET_OUT_OF_RANGE
-    with pytest.raises(Failure, match=r"^g: .*\(GROUP_ID_NOT_FOUND\); kafkalite group list shows"):
+    gone, full, other = Error.GROUP_ID_NOT_FOUND, Error.NON_EMPTY_GROUP, Error.INVALID_RECORD
+    with pytest.raises(Failure, match=r"^g: .*\(GROUP_ID_NOT_FOUND\); `kafkalite group list` lists"):
         check(gone, None, "g")
-    with pytest.raises(Failure, match=r"\(OFFSET_OUT_OF_RANGE\)$"):
+    with pytest.raises(Failure, match=r"\(INVALID_RECORD\)$"):
         check(other, None, "g")
     assert next_steps([gone, full, other, gone]) == next_steps([gone]) + next_steps([full])
 
@@ -160,11 +182,16 @@ def test_the_assignors_are_those_of_the_broker() -> None:
     assert sorted(ASSIGNORS) == sorted(KNOWN)
 
 
-def test_who_asks_for_an_offset_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_offset_outside_the_log_is_reported_with_partitions_and_offsets(capsys: pytest.CaptureFixture[str]) -> None:
     after = {TopicPartition("t", 0): 7, TopicPartition("t", 1): 5}
     say_outside(7, after)
-    assert capsys.readouterr().err == "offset 7 is outside the log of 1 partition(s): to the nearest end\n"
+    assert capsys.readouterr().err == "offset 7 is outside the log of t-1 (nearest: 5)\n"
     say_outside(1_372_636_800_000, after)
-    assert "of 2 partition(s)" in (said := capsys.readouterr().err) and "@1372636800000" in said
+    hint = "a time in milliseconds is written @1372636800000"
+    text = f"offset 1372636800000 is outside the log of t-0 (nearest: 7), t-1 (nearest: 5); {hint}\n"
+    assert capsys.readouterr().err == text
     say_outside(7, {TopicPartition("t", 0): 7})
     assert capsys.readouterr().err == ""
+    say_outside(9, {TopicPartition("t", index): 1 for index in range(SHOWN_MAX + 2)})
+    said = capsys.readouterr().err
+    assert f"t-{SHOWN_MAX - 1} (nearest: 1) and 2 more\n" in said and f"t-{SHOWN_MAX} " not in said

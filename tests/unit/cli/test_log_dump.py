@@ -69,7 +69,7 @@ def wrong(*args: object) -> list[tuple[str, int | None, str]]:
 def test_good_files_are_shown(orders: Path, batches: list[bytes]) -> None:
     done = dump(orders)
     assert done.exit_code == 0
-    assert "nothing is wrong" in done.stdout
+    assert "no defects" in done.stdout
     assert "5 files, 4 entries, 3 batches, 9 records" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if "none" in line or "lz4" in line]
     assert [row[:5] for row in rows] == [
@@ -120,7 +120,7 @@ def test_a_torn_tail_is_found(orders: Path, batches: list[bytes]) -> None:
     log.write_bytes(log.read_bytes()[:-7])
     at = len(batches[0]) + len(batches[1])
     size = len(batches[2])
-    assert wrong(orders) == [(log.name, at, f"a batch of {size} bytes is cut off: {size - 7} are here")]
+    assert wrong(orders) == [(log.name, at, f"a batch of {size} bytes is truncated to {size - 7}")]
 
 
 def test_bytes_that_are_no_batch_end_the_file(orders: Path) -> None:
@@ -129,40 +129,56 @@ def test_bytes_that_are_no_batch_end_the_file(orders: Path) -> None:
     log.write_bytes(log.read_bytes() + b"\x00" * 100)
     found = wrong(orders)
     assert {(name, at) for name, at, _ in found} == {(log.name, size)}
-    assert found[-1][2] == "the 100 bytes from here on cannot be read"
+    assert found[-1][2] == "the remaining 100 bytes cannot be read"
 
 
 def test_a_gap_is_wrong_unless_the_topic_is_compacted(tmp_path: Path) -> None:
     batches = [batch(0), batch(3), batch(9)]
     orders = partition(tmp_path / "orders-0", batches)
     at = len(batches[0]) + len(batches[1])
+    (tmp_path / "meta.properties").write_text("version=0\n")
     assert wrong(orders) == [(f"{NAME}.log", at, "a gap: offsets 6 to 8 are missing")]
     assert wrong(orders, "--compacted") == []
     assert wrong(partition(tmp_path / "__consumer_offsets-0", batches)) == []
+
+
+def test_the_first_gap_outside_a_log_directory_names_the_option_for_compacted_topics(tmp_path: Path) -> None:
+    orders = partition(tmp_path / "orders-0", [batch(0), batch(9), batch(15)])
+    partition(orders, [batch(24), batch(27)], name=f"{24:020d}")
+    hint = "; if the topic is compacted, gaps are no defect: add --compacted"
+    assert [text for name, _, text in wrong(orders) if name.endswith(".log")] == [
+        f"a gap: offsets 3 to 8 are missing{hint}",
+        "a gap: offsets 12 to 14 are missing",
+        "starts at offset 24, the previous segment ends at 17",
+    ]
+    later = partition(tmp_path / "later-0", [batch(0), batch(3)])
+    partition(later, [batch(12), batch(15)], name=f"{12:020d}")
+    assert [text for _, _, text in wrong(later)] == [f"starts at offset 12, the previous segment ends at 5{hint}"]
 
 
 def test_offsets_that_come_again_are_wrong(tmp_path: Path) -> None:
     batches = [batch(0), batch(3), batch(5)]
     orders = partition(tmp_path / "orders-0", batches)
     at = len(batches[0]) + len(batches[1])
-    assert wrong(orders, "--compacted") == [(f"{NAME}.log", at, "offset 5 comes again: 6 was the next")]
+    assert wrong(orders, "--compacted") == [(f"{NAME}.log", at, "duplicate offset 5, expected 6")]
 
 
 def test_a_leader_epoch_that_goes_back_is_wrong(tmp_path: Path) -> None:
     batches = [batch(0, leader_epoch=4), batch(3, leader_epoch=4), batch(6, leader_epoch=2)]
     orders = partition(tmp_path / "orders-0", batches)
-    assert wrong(orders) == [(f"{NAME}.log", len(batches[0]) * 2, "leader epoch 2 comes after 4")]
+    assert wrong(orders) == [(f"{NAME}.log", len(batches[0]) * 2, "leader epoch 2 follows 4")]
 
 
 def test_segments_have_to_follow_each_other(orders: Path) -> None:
+    (orders.parent / "meta.properties").write_text("version=0\n")
     partition(orders, [batch(12), batch(15)], name=f"{12:020d}")
-    assert wrong(orders) == [(f"{12:020d}.log", None, "begins at offset 12, the segment before ends at 8")]
+    assert wrong(orders) == [(f"{12:020d}.log", None, "starts at offset 12, the previous segment ends at 8")]
 
 
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        ((5, 1), "no batch begins there"),
+        ((5, 1), "no batch starts there"),
         ((4, None), "the batch there ends with offset 5"),
     ],
 )
@@ -171,17 +187,17 @@ def test_an_index_has_to_name_batches(
 ) -> None:
     position = len(batches[0]) if entry[1] is None else entry[1]
     (orders / f"{NAME}.index").write_bytes(struct.pack(">ii", entry[0], position))
-    said = f"offset {entry[0]} is said to be at position {position}, but {text}"
+    said = f"the entry maps offset {entry[0]} to position {position}, but {text}"
     assert wrong(orders) == [(f"{NAME}.index", 0, said)]
 
 
 def test_index_entries_have_to_grow_and_be_whole(orders: Path, batches: list[bytes]) -> None:
     entry = struct.pack(">ii", 5, len(batches[0]))
     (orders / f"{NAME}.index").write_bytes(entry + entry + b"\x01\x02\x03")
-    text = f"offset 5, position {len(batches[0])} does not come after the entry before"
+    text = f"offset 5, position {len(batches[0])} is not above the previous entry"
     assert wrong(orders) == [
         (f"{NAME}.index", 8, text),
-        (f"{NAME}.index", 16, "the size is no multiple of 8"),
+        (f"{NAME}.index", 16, "the size is not a multiple of 8"),
     ]
 
 
@@ -195,7 +211,7 @@ def test_room_taken_beforehand_is_no_entry(orders: Path) -> None:
 def test_a_time_index_has_to_agree_with_the_batches(orders: Path) -> None:
     (orders / f"{NAME}.timeindex").write_bytes(struct.pack(">qiqi", T0 + 5, 2, T0 + 99, 99))
     said = [(at, text.partition(", but ")[2]) for _, at, text in wrong(orders)]
-    assert said == [(0, f"its batch's highest is {T0 + 2}"), (12, "no batch has it")]
+    assert said == [(0, f"the batch has the maximum {T0 + 2}"), (12, "no batch has this offset")]
 
 
 def test_an_index_alone_is_wrong(orders: Path) -> None:
@@ -203,8 +219,8 @@ def test_an_index_alone_is_wrong(orders: Path) -> None:
     (orders / f"{9:020d}.log").unlink()
     texts = {name: text for name, _, text in wrong(orders)}
     assert texts == {
-        f"{9:020d}.index": f"an index without its {9:020d}.log",
-        f"{9:020d}.timeindex": f"an index without its {9:020d}.log",
+        f"{9:020d}.index": f"the index has no segment {9:020d}.log",
+        f"{9:020d}.timeindex": f"the index has no segment {9:020d}.log",
     }
 
 
@@ -245,7 +261,9 @@ def test_records_that_break_the_framing_are_found(tmp_path: Path, batches: list[
 def test_entries_from_before_magic_2_are_shown(tmp_path: Path) -> None:
     body = struct.pack(">bbqi", 1, 0, T0, -1) + struct.pack(">i", 3) + b"old"
     entry = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
-    log = tmp_path / f"{NAME}.log"
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "meta.properties").write_text("version=0\n")
+    log = tmp_path / "orders-0" / f"{NAME}.log"
     log.write_bytes(entry + batch(1))
     assert wrong(log) == []
     assert 'key null  value "old"' in dump(log, "--records").stdout
@@ -260,13 +278,13 @@ def test_one_file_is_read_alone(orders: Path) -> None:
     assert wrong(orders / f"{NAME}.index") == []
 
 
-@pytest.mark.parametrize("place", ["nowhere", "notes.txt", "empty"])
-def test_what_is_no_file_of_a_partition_is_refused_in_one_line(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("location", ["nowhere", "notes.txt", "empty"])
+def test_what_is_no_file_of_a_partition_is_refused_in_one_line(tmp_path: Path, location: str) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "empty").mkdir()
-    done = dump(tmp_path / place)
+    done = dump(tmp_path / location)
     assert done.exit_code == 2
-    assert len(done.stderr.splitlines()) == 1 and place in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and location in done.stderr
 
 
 def run_dump(path: Path, stdout: int) -> "subprocess.Popen[bytes]":

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.main import main
-from kafkalite.storage.directories import LogDirectory
-from kafkalite.storage.verify import verify_directory
+from kafkalite.storage.dirs.log_directory import LogDirectory
+from kafkalite.storage.verify.verify import verify_directory
 from tests.kit.server import batch, running
 from tests.unit.storage.damage import filled, last_log, tear_the_tail
 
@@ -63,26 +63,26 @@ def test_a_dry_run_changes_nothing_and_finds_what_a_real_one_does(data: Path) ->
 
 def test_every_change_of_a_real_run_was_foretold(data: Path) -> None:
     changes = lines(recover(data, "--dry-run", "--json"), "change")
-    foretold = {(change["verb"], str(Path(change["path"]).relative_to(data))) for change in changes}
+    predicted = {(change["verb"], str(Path(change["path"]).relative_to(data))) for change in changes}
     before = state(data)
     assert recover(data).exit_code == 0
     after = state(data)
     gone = {name for name in before if name not in after and "-delete/" not in name}
-    taken = {name for verb, name in foretold if verb in ("remove", "rename")}
+    taken = {name for verb, name in predicted if verb in ("remove", "rename")}
     assert {name for name in gone ^ taken if not name.endswith(".snapshot")} == set(), "the end writes a new snapshot"
     cut = {name for name in before if name.endswith(".log") and name in after and after[name][0] != before[name][0]}
-    assert cut == {name for verb, name in foretold if verb == "cut"} == {f"t-0/{last_log(data / 't-0').name}"}
+    assert cut == {name for verb, name in predicted if verb == "cut"} == {f"t-0/{last_log(data / 't-0').name}"}
 
 
 def test_after_it_every_invariant_holds_and_the_start_is_clean(data: Path) -> None:
     assert verify_directory(Disk(), str(data))
     done = recover(data)
     assert done.exit_code == 0, done.output
-    assert "was not left cleanly: 2 partitions, 244 bytes dropped" in done.stdout
+    assert "was not shut down cleanly: 2 partitions, 244 bytes dropped" in done.stdout
     assert "set aside: 00000000000000000003.log" in done.stdout
     assert verify_directory(Disk(), str(data)) == []
     again = recover(data, "--dry-run")
-    assert again.stdout.splitlines()[-1] == f"{data} was left cleanly: 2 partitions, 0 bytes dropped"
+    assert again.stdout.splitlines()[-1] == f"{data} was shut down cleanly: 2 partitions, 0 bytes dropped"
     assert not list(data.glob("*-delete"))
 
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_recovered_is_told_and_left(data: Path) -> None:
     before = {name: found for name, found in state(data).items() if name.startswith("t-0/") and name.endswith(".log")}
     done = recover(data)
     assert done.exit_code == 1
-    assert f"{data / 't-0'}: cannot be recovered" in done.stdout and "nothing is cut" in done.stdout
+    assert f"{data / 't-0'}: cannot be recovered" in done.stdout and "the log is not truncated" in done.stdout
     assert {name: found for name, found in state(data).items() if name in before} == before
 
 
@@ -109,7 +109,8 @@ def test_a_directory_in_use_is_refused(data: Path, dry: tuple[str, ...]) -> None
 
 
 def test_one_partition_alone_is_not_recovered(data: Path) -> None:
-    assert recover(data / "t-0").exit_code == 2
+    done = recover(data / "t-0")
+    assert done.exit_code == 2 and done.stderr.endswith(f"give {data}\n")
 
 
 def test_a_recovery_raises_the_leader_epochs_that_a_start_would_raise(tmp_path: Path) -> None:
@@ -131,3 +132,18 @@ def test_a_recovery_raises_the_leader_epochs_that_a_start_would_raise(tmp_path: 
     assert "1 partition, 0 bytes dropped" in done.stdout and "1 segment scanned and indexed (1 batch)" in done.stdout
     assert asyncio.run(epoch(tmp_path / "killed")) == 1
     assert asyncio.run(epoch(tmp_path / "data")) == 0, "after a clean end"
+
+
+def test_partitions_without_records_are_counted(tmp_path: Path) -> None:
+    async def write() -> None:
+        async with running(str(tmp_path)) as client:
+            await client.create("t", partitions=3)
+            await client.produce("t", batch(b"a"))
+            while not all((tmp_path / f"t-{index}").exists() for index in range(3)):  # created in the background
+                await asyncio.sleep(0)
+
+    asyncio.run(write())
+    done = recover(tmp_path, "--dry-run")
+    assert done.stdout.endswith(f"{tmp_path} was shut down cleanly: 3 partitions, 0 bytes dropped\n"), done.output
+    (summary,) = lines(recover(tmp_path, "--dry-run", "--json"), "summary")
+    assert summary["partitions"] == 3

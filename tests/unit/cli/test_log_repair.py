@@ -4,16 +4,19 @@ import asyncio
 import json
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.cli.leader_connections import Partition, Topic, patience_s
 from kafkalite.cli.main import main
 from kafkalite.cli.serve import start_line
 from kafkalite.server.broker import JOURNAL
-from kafkalite.storage.verify import verify_directory
+from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.thread import BrokerThread
 from tests.kit.server import batch, running
 from tests.unit.storage.damage import filled as filled_log
@@ -66,10 +69,26 @@ def test_consume_says_that_a_partition_is_offline(damaged: Path) -> None:
     with BrokerThread(str(damaged)) as broker:
         done = CliRunner().invoke(main, ["consume", "b", "-e", "-b", broker.address])
         assert done.exit_code == 2 and done.stdout == ""
-        assert done.stderr.startswith("kafkalite: b-0: the partition is offline; the log of broker 1 says why")
+        assert done.stderr.startswith("kafkalite: b-0: the partition is offline; the log of broker 1 names the reason")
         assert "kafkalite topic describe b" in done.stderr
         done = CliRunner().invoke(main, ["consume", "a", "-e", "-b", broker.address])
         assert (done.exit_code, done.stdout.split()) == (0, [str(number) for number in range(10)])
+
+
+def test_produce_says_at_once_that_a_partition_is_offline(damaged: Path) -> None:
+    offline = Partition(partition_index=0, leader_id=-1, offline_replicas=[1])
+    assert patience_s(Topic(name="b", partitions=[offline])) == 0
+    assert patience_s(Topic(name="b", partitions=[offline, Partition(partition_index=1, leader_id=-1)])) > 0
+    with BrokerThread(str(damaged)) as broker:
+        command = [sys.executable, "-m", "kafkalite", "produce", "b", "-b", broker.address]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdin and process.stderr
+            process.stdin.write("one\n")
+            process.stdin.flush()
+            said = process.stderr.readline()
+            process.kill()
+    assert said.startswith("kafkalite: b-0: the partition is offline; the log of broker 1 names the reason")
+    assert said.endswith("; retrying for 120 s\n")
 
 
 def test_the_rest_of_a_damaged_partition_is_served_after_a_truncation(damaged: Path) -> None:
@@ -181,7 +200,7 @@ def test_the_journal_says_which_topics_are_compacted(tmp_path: Path, policy: str
     assert "are missing" not in log("verify", tmp_path).output
     remove_records_like_the_cleaner(tmp_path / "b-0")
     done = log("dump", tmp_path, "--summary")
-    assert done.exit_code == 1 and "b-0" in done.output.split("1 thing is wrong")[1], done.output
+    assert done.exit_code == 1 and "b-0" in done.output.split("1 defect")[1], done.output
     assert "are missing" in log("verify", tmp_path).output
     (tmp_path / JOURNAL).write_bytes(b"garbage")
     assert log("dump", tmp_path / "a-0").exit_code == 1
@@ -205,8 +224,8 @@ def test_truncate_inside_a_batch_is_refused(tmp_path: Path, to: int, first: int,
     before = files_of(tmp_path)
     done = log("truncate", tmp_path / "b-0", "--to", to)
     assert done.exit_code == 2 and done.stdout == "", done.output
-    assert f"--to {to} lies inside the batch {first}-{last}; `--to {first}` drops it" in done.stderr
-    assert f"`--to {last + 1}` keeps it (nothing changed)" in done.stderr and done.stderr.count("\n") == 1
+    assert f"--to {to} is inside the batch {first}-{last}; `--to {first}` drops it" in done.stderr
+    assert f"`--to {last + 1}` keeps it (nothing has been changed)" in done.stderr and done.stderr.count("\n") == 1
     assert files_of(tmp_path) == before
     for end in (last + 1, first):
         done = log("truncate", tmp_path / "b-0", "--to", end)
@@ -242,11 +261,11 @@ def test_truncate_reports_what_it_would_drop_once_and_then_what_it_dropped(
 ) -> None:
     shown = log("truncate", damaged / "b-0")
     assert caplog.messages == []
-    assert shown.stdout.count("would drop") == 1 and "behind offset 9; nothing is changed yet" in shown.stdout
+    assert shown.stdout.count("would drop") == 1 and "from offset 9 on; nothing has been changed" in shown.stdout
     assert log("truncate", damaged / "b-0", "--to", 9).exit_code == 0
-    assert [line for line in caplog.messages if "dropped" in line] == [
-        f"b-0: dropped {shown.stdout.split('would drop ')[1].split(' bytes')[0]} bytes and 0 segments behind offset 9"
-    ]
+    size = shown.stdout.split("would drop ")[1].split(" bytes")[0]
+    said = [line for line in caplog.messages if "truncated" in line]
+    assert said == [f"b-0: truncated {size} bytes and 0 segments from offset 9 on"]
     assert "would drop" not in log("truncate", damaged / "b-0").stdout
 
 

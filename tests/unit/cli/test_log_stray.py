@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.main import main
 from kafkalite.server.broker import JOURNAL
 from kafkalite.server.stray_adoption import StrayAdoption
-from kafkalite.storage.directories import LogDirectory
-from kafkalite.storage.strays import find
-from kafkalite.storage.verify import verify_directory
-from kafkalite.testing.clock import SeededRandom, VirtualClock
-from kafkalite.testing.disk import Crash, FaultyDisk
+from kafkalite.storage.dirs.log_directory import LogDirectory
+from kafkalite.storage.dirs.stray_partitions import find
+from kafkalite.storage.verify.verify import verify_directory
+from kafkalite.testing.faulty_disk import Crash, FaultyDisk
+from kafkalite.testing.virtual_clock import SeededRandom, VirtualClock
 from tests.kit.server import batch, running
 
 SEED = int(os.environ.get("KAFKALITE_SEED", random.SystemRandom().randrange(2**32)))
@@ -74,7 +74,7 @@ def test_strays_are_listed(data: Path) -> None:
     listed = stray(data)
     assert listed.exit_code == 0, listed.output
     lines = listed.stdout.splitlines()
-    assert [line.split()[2] for line in lines[:-1]] == ["b", "b", "c"] and lines[-1].startswith("3 strays, ")
+    assert [line.split()[2] for line in lines[:-1]] == ["b", "b", "c"] and lines[-1].startswith("3 stray partitions, ")
     shown = [json.loads(line) for line in stray(data, "--json").stdout.splitlines()]
     assert [(one["topic"], one["partition"], one["log_start_offset"]) for one in shown] == [
         ("b", 0, 0),
@@ -91,13 +91,14 @@ def test_all_strays_are_adopted(data: Path) -> None:
     assert "3 partitions adopted" in done.stdout and "retention.ms=-1" in done.stdout
     assert verify_directory(Disk(), str(data)) == []
     assert asyncio.run(read(data)) == VALUES
-    assert find(Disk(), str(data)) == [] and stray(data).stdout == "no strays\n"
+    assert find(Disk(), str(data)) == [] and stray(data).stdout == "no stray partitions\n"
     assert not list(data.glob("*-*/*-offset-checkpoint"))
 
 
 def test_the_strays_of_one_topic_are_adopted_or_deleted(data: Path) -> None:
     assert stray(data, "b", "--adopt").exit_code == 0
     assert stray(data, "--delete").exit_code == 2, "without a name"
+    assert f"`kafkalite log stray {data}` lists all" in stray(data, "nothing", "--delete").stderr
     done = stray(data, "c", "--delete")
     assert done.exit_code == 0 and "deleted" in done.stdout
     assert find(Disk(), str(data)) == []

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.cli.client import cell_text, parse_address, print_rows
+from kafkalite.cli.client_options import cell_text, parse_address, print_rows
 from kafkalite.cli.consume import Aborted, committed
 from kafkalite.cli.failure import Failure
-from kafkalite.cli.lines import json_line, plain_reader, to_bytes, to_text
-from kafkalite.cli.logfiles import time_text
+from kafkalite.cli.log.files import time_text
+from kafkalite.cli.record_lines import json_line, plain_reader, to_bytes, to_text
 from kafkalite.cli.serve import is_local, listener
 from kafkalite.records import Batch, Builder
 from kafkalite.records.control import ControlType, Marker, build_marker
@@ -83,16 +83,16 @@ def test_who_can_reach_a_listener() -> None:
 
 def test_tables_and_json_have_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [("a", [1, 2], None), ("long name", [], 3), ("", [], 42)]
-    print_rows(("topic", "in-sync", "leader epoch"), rows, as_json=False)
+    print_rows(("TOPIC", "LOG-END", "LeaderEpoch"), rows, as_json=False)
     assert capsys.readouterr().out == (
-        "topic      in-sync  leader epoch\n"
-        "a          1,2                 -\n"
-        "long name  -                   3\n"
-        "-          -                  42\n"
+        "TOPIC      LOG-END  LeaderEpoch\n"
+        "a          1,2                -\n"
+        "long name  -                  3\n"
+        "-          -                 42\n"
     )
-    print_rows(("topic", "in-sync", "leader epoch"), rows, as_json=True)
+    print_rows(("TOPIC", "LOG-END", "LeaderEpoch"), rows, as_json=True)
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert found[0] == {"topic": "a", "in_sync": [1, 2], "leader_epoch": None}
+    assert found[0] == {"topic": "a", "log_end": [1, 2], "leader_epoch": None}
     assert cell_text(0) == "0"
 
 

@@ -18,7 +18,7 @@ async def main():
     for _ in sys.argv[2:]:
         signal.raise_signal(getattr(signal, sys.argv[1]))
     await asked.wait()
-    print("ended cleanly")
+    print("shut down cleanly")
 
 asyncio.run(main())
 """
@@ -33,7 +33,7 @@ def signals(name: str, *seconds: float) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_signals_within_half_a_second_are_one_request(name: str) -> None:
     done = signals(name, 0.0, 0.001, 0.499)
-    assert (done.returncode, done.stdout) == (0, "ended cleanly\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "shut down cleanly\n"), done.stderr
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])

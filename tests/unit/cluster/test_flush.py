@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.file import File
+from kafkalite._speedups.storage.file import File
 from kafkalite.clock import Clock, Offload
 from kafkalite.cluster.append import Append
 from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.purgatory import DelayedFetch
 from kafkalite.cluster.replicas import HostedTopic, Replicas
-from kafkalite.cluster.waiters import FetchWaiter
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.storage.flusher import Flusher
-from kafkalite.storage.log import Log
-from kafkalite.storage.syncing import JobSyncer
-from kafkalite.testing.clock import InlineOffload, VirtualClock
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.storage.flush.flusher import Flusher
+from kafkalite.storage.log.flush_job import JobSyncer
+from kafkalite.storage.log.log import Log
+from kafkalite.testing.faulty_disk import FaultyDisk
+from kafkalite.testing.virtual_clock import InlineOffload, VirtualClock
 from tests.kit.logs import new_log
 from tests.unit.storage.damage import batch
 
@@ -89,7 +89,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 def test_an_answer_comes_after_the_sync_and_so_does_the_high_watermark(rig: Rig) -> None:
     rig.append("one", acks=1)
     rig.append("all", acks=-1)
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     assert rig.answers() == [] and rig.partition.high_watermark == 0
     assert rig.jobs.waiting == 1
     assert rig.sync() == [("one", 0, 0), ("all", 0, 1)]
@@ -98,7 +98,7 @@ def test_an_answer_comes_after_the_sync_and_so_does_the_high_watermark(rig: Rig)
 
 def test_without_an_answer_nobody_waits_but_the_readers(rig: Rig) -> None:
     rig.append("none", acks=0)
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     assert rig.answers() == [("none", 0, 0)] and rig.partition.high_watermark == 0
     rig.sync()
     assert rig.partition.high_watermark == 1
@@ -107,26 +107,26 @@ def test_without_an_answer_nobody_waits_but_the_readers(rig: Rig) -> None:
 def test_answers_keep_their_order_over_many_rounds(rig: Rig) -> None:
     for number in range(6):
         rig.append(str(number))
-        rig.replicas.flush()
+        rig.replicas.write_pending()
     assert [name for name, *_ in rig.sync()] == list("012345")
-    assert rig.flusher.rounds == 2, "the first, and one for all that came meanwhile"
+    assert rig.flusher.batches == 2, "the first, and one for all that came meanwhile"
     assert rig.partition.high_watermark == 6
 
 
 def test_partitions_of_a_pass_share_a_round(rig: Rig) -> None:
     for partition in rig.partitions:
         rig.append(str(partition.index), partition)
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     assert rig.jobs.waiting == 1
     assert [name for name, *_ in rig.sync()] == ["0", "1", "2"]
 
 
 def test_a_parked_fetch_wakes_when_the_records_are_on_the_disk(rig: Rig) -> None:
     woken: list[int] = []
-    waiter = FetchWaiter([rig.partition], 1, lambda: woken.append(rig.partition.high_watermark))
-    waiter.park(rig.clock, 60)
+    waiter = DelayedFetch([rig.partition], 1, lambda: woken.append(rig.partition.high_watermark))
+    waiter.watch(rig.clock, 60)
     rig.append("a")
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     assert woken == []
     rig.sync()
     assert woken == [1]
@@ -136,21 +136,21 @@ def test_every_tenth_record_is_waited_for(tmp_path: Path) -> None:
     rig = Rig(tmp_path, replace(EVERY, flush_messages=10))
     for number in range(9):
         rig.append(str(number))
-        rig.replicas.flush()
-    assert len(rig.answers()) == 9 and rig.partition.high_watermark == 9 and rig.flusher.rounds == 0
+        rig.replicas.write_pending()
+    assert len(rig.answers()) == 9 and rig.partition.high_watermark == 9 and rig.flusher.batches == 0
     rig.append("tenth")
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     rig.append("behind it")
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     assert rig.answers() == [] and rig.jobs.waiting == 1
     assert [name for name, *_ in rig.sync()] == ["tenth", "behind it"]
-    assert rig.partition.high_watermark == 11 and rig.flusher.rounds == 1
+    assert rig.partition.high_watermark == 11 and rig.flusher.batches == 1
     for number in range(8):
         rig.append(str(number))
-        rig.replicas.flush()
+        rig.replicas.write_pending()
     assert len(rig.answers()) == 8, "counted from what was synced"
     rig.append("twentieth")
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     assert rig.answers() == []
     assert [name for name, *_ in rig.sync()] == ["twentieth"]
 
@@ -158,33 +158,33 @@ def test_every_tenth_record_is_waited_for(tmp_path: Path) -> None:
 def test_a_flush_for_another_reason_counts(tmp_path: Path) -> None:
     rig = Rig(tmp_path, replace(EVERY, flush_messages=10))
     rig.append("nine", count=9)
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     log = rig.partition.log
     assert log is not None
     log.flushed(log.unflushed())
     rig.append("ten")
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     assert [name for name, *_ in rig.answers()] == ["nine", "ten"] and rig.partition.high_watermark == 10
 
 
 def test_a_failed_sync_fails_what_is_held_and_all_later(rig: Rig) -> None:
     rig.append("first")
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     rig.append("gathers")
     rig.append("elsewhere", rig.partitions[1])
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     rig.disk.fail("sync", errno.EIO, path=".log")
     assert rig.sync() == [("first", STORAGE, -1), ("gathers", STORAGE, -1), ("elsewhere", STORAGE, -1)]
     assert rig.partition.high_watermark == 0
     rig.append("later")
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     assert rig.answers() == [("later", STORAGE, -1)]
     assert rig.jobs.waiting == 0
 
 
 def test_a_partition_that_is_deleted_meanwhile_answers_what_it_holds(rig: Rig) -> None:
     rig.append("held")
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     rig.append("unwritten")
     rig.replicas.remove("t")
     assert rig.answers() == [("held", GONE, -1), ("unwritten", GONE, -1)]
@@ -193,14 +193,14 @@ def test_a_partition_that_is_deleted_meanwhile_answers_what_it_holds(rig: Rig) -
 
 def test_settings_change_while_appends_are_held(rig: Rig) -> None:
     rig.append("held")
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     rig.partition.configure(replace(EVERY, flush_messages=2**63 - 1))
     rig.append("behind")
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     assert rig.answers() == []
     assert [name for name, *_ in rig.sync()] == ["held", "behind"]
     rig.append("free")
-    rig.replicas.flush()
+    rig.replicas.write_pending()
     assert rig.answers() == [("free", 0, 2)] and rig.jobs.waiting == 0
 
 
@@ -211,7 +211,7 @@ def test_a_repeated_batch_is_answered_no_sooner_than_the_first(rig: Rig) -> None
 
         data = batch(1, producer_id=5, producer_epoch=0, base_sequence=0)
         rig.partition.append(Append(memoryview(data), -1, done))
-        rig.replicas.flush()
+        rig.replicas.write_pending()
 
     send("first")
     send("again")
@@ -234,7 +234,7 @@ def test_what_is_read_is_never_ahead_of_the_disk(rig: Rig) -> None:
     rig.disk.hook = watch
     for number in range(50):
         rig.append(str(number))
-        rig.replicas.flush()
+        rig.replicas.write_pending()
         if number % 7 == 3:
             rig.sync()
         assert rig.partition.high_watermark <= synced

@@ -27,6 +27,6 @@ def test_one_that_raises_does_not_keep_the_others_from_the_disk() -> None:
     for partition in dirty:
         replicas.mark_dirty(cast(Partition, partition))
     with pytest.raises(ValueError, match="first"):
-        replicas.flush()
-    replicas.flush()
+        replicas.write_pending()
+    replicas.write_pending()
     assert [partition.count for partition in dirty] == [1, 1, 1, 1]

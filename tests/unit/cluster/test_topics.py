@@ -6,11 +6,11 @@ import pytest
 
 from kafkalite.clock import Outcome
 from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
-from kafkalite.cluster.topics import MorePartitions, NewTopic, Refusal, Topics
+from kafkalite.cluster.topics import NewPartitions, NewTopic, Refusal, TopicManager
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
-from kafkalite.testing.clock import SeededRandom
+from kafkalite.testing.virtual_clock import SeededRandom
 
 Then = Callable[[int], None]
 
@@ -48,7 +48,7 @@ class Cluster:
         self.tables = ClusterTables("cluster", 1, nodes)
         self.random = SeededRandom(1)
         self.store = HeldStore()
-        self.topics = Topics(self, self.store)
+        self.topics = TopicManager(self, self.store)
         self.applied: Callable[[Callable[[Outcome], object]], object] = lambda done: done(Outcome())
 
     @property
@@ -66,18 +66,18 @@ class Cluster:
     def create(self, *asked: NewTopic, validate_only: bool = False) -> list[Refusal | None]:
         return self._outcomes(lambda then: self.topics.create(list(asked), validate_only=validate_only, then=then))
 
-    def grow(self, *asked: MorePartitions) -> list[Refusal | None]:
+    def grow(self, *asked: NewPartitions) -> list[Refusal | None]:
         return self._outcomes(lambda then: self.topics.grow(list(asked), validate_only=False, then=then))
 
     def delete(self, *names: str) -> list[Refusal | None]:
         return self._outcomes(lambda then: self.topics.delete(list(names), then=then))
 
     def _outcomes(self, start: Callable[[Callable[[list[Refusal | None]], None]], None]) -> list[Refusal | None]:
-        told: list[list[Refusal | None]] = []
-        start(told.append)
+        received: list[list[Refusal | None]] = []
+        start(received.append)
         while self.store.held:
             self.store.finish()
-        (outcomes,) = told
+        (outcomes,) = received
         return outcomes
 
 
@@ -100,72 +100,72 @@ def test_a_topic_gets_the_defaults_it_did_not_name(cluster: Cluster) -> None:
 
 
 def test_nothing_is_known_before_the_store_has_it(cluster: Cluster) -> None:
-    told: list[list[Refusal | None]] = []
-    cluster.topics.create([NewTopic("orders")], validate_only=False, then=told.append)
-    assert "orders" not in cluster.image.topics and told == []
+    received: list[list[Refusal | None]] = []
+    cluster.topics.create([NewTopic("orders")], validate_only=False, then=received.append)
+    assert "orders" not in cluster.image.topics and received == []
     assert cluster.store.finish() == "create orders"
-    assert "orders" in cluster.image.topics and told == [[None]]
+    assert "orders" in cluster.image.topics and received == [[None]]
 
 
 def test_a_failed_store_leaves_no_topic(cluster: Cluster) -> None:
-    told: list[list[Refusal | None]] = []
-    cluster.topics.create([NewTopic("orders")], validate_only=False, then=told.append)
+    received: list[list[Refusal | None]] = []
+    cluster.topics.create([NewTopic("orders")], validate_only=False, then=received.append)
     cluster.store.finish(KafkaErrorCode.KAFKA_STORAGE_ERROR)
-    assert told == [[Refusal(KafkaErrorCode.KAFKA_STORAGE_ERROR)]]
+    assert received == [[Refusal(KafkaErrorCode.KAFKA_STORAGE_ERROR)]]
     assert cluster.create(NewTopic("orders")) == [None]
 
 
 def test_a_second_creation_waits_for_the_first_and_finds_the_name_taken(cluster: Cluster) -> None:
-    told: list[list[Refusal | None]] = []
-    cluster.topics.create([NewTopic("a.b")], validate_only=False, then=told.append)
-    cluster.topics.create([NewTopic("a.b"), NewTopic("a_b")], validate_only=False, then=told.append)
-    assert told == []
+    received: list[list[Refusal | None]] = []
+    cluster.topics.create([NewTopic("a.b")], validate_only=False, then=received.append)
+    cluster.topics.create([NewTopic("a.b"), NewTopic("a_b")], validate_only=False, then=received.append)
+    assert received == []
     cluster.store.finish()
-    assert told[0] == [None]
-    assert [refusal and refusal.error for refusal in told[1]] == [
+    assert received[0] == [None]
+    assert [refusal and refusal.error for refusal in received[1]] == [
         KafkaErrorCode.TOPIC_ALREADY_EXISTS,
         KafkaErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
 
 
 def test_a_second_creation_succeeds_where_the_first_failed(cluster: Cluster) -> None:
-    told: list[list[Refusal | None]] = []
-    cluster.topics.create([NewTopic("t")], validate_only=False, then=told.append)
-    cluster.topics.create([NewTopic("t")], validate_only=False, then=told.append)
+    received: list[list[Refusal | None]] = []
+    cluster.topics.create([NewTopic("t")], validate_only=False, then=received.append)
+    cluster.topics.create([NewTopic("t")], validate_only=False, then=received.append)
     cluster.store.finish(KafkaErrorCode.KAFKA_STORAGE_ERROR)
     cluster.store.finish()
-    assert told == [[Refusal(KafkaErrorCode.KAFKA_STORAGE_ERROR)], [None]]
+    assert received == [[Refusal(KafkaErrorCode.KAFKA_STORAGE_ERROR)], [None]]
 
 
 def test_growth_does_not_bring_back_a_deleted_topic(cluster: Cluster) -> None:
     cluster.create(NewTopic("t", partitions=1))
-    told: list[list[Refusal | None]] = []
-    cluster.topics.delete(["t"], then=told.append)
-    cluster.topics.grow([MorePartitions("t", 2)], validate_only=False, then=told.append)
+    received: list[list[Refusal | None]] = []
+    cluster.topics.delete(["t"], then=received.append)
+    cluster.topics.grow([NewPartitions("t", 2)], validate_only=False, then=received.append)
     assert cluster.store.finish() == "delete t" and not cluster.store.held
-    assert told[0] == [None] and code(told[1]) == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert received[0] == [None] and code(received[1]) == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert not cluster.image.topics
 
 
 def test_two_changes_of_one_topic_keep_both(cluster: Cluster) -> None:
     cluster.create(NewTopic("t", partitions=1))
-    told: list[object] = []
+    received: list[object] = []
     for key in ("retention.ms", "retention.bytes"):
-        cluster.topics.configure("t", lambda now, key=key: {**now, key: "1"}, validate_only=False, then=told.append)
-    cluster.topics.grow([MorePartitions("t", 3)], validate_only=False, then=told.append)
+        cluster.topics.configure("t", lambda now, key=key: {**now, key: "1"}, validate_only=False, then=received.append)
+    cluster.topics.grow([NewPartitions("t", 3)], validate_only=False, then=received.append)
     while cluster.store.held:
         cluster.store.finish()
     topic = cluster.image.topics["t"]
     assert topic.configs == {"retention.ms": "1", "retention.bytes": "1"} and len(topic.partitions) == 3
-    assert told == [None, None, [None]]
+    assert received == [None, None, [None]]
 
 
 def test_thousands_of_changes_may_wait_for_one(cluster: Cluster) -> None:
-    told: list[list[Refusal | None]] = []
+    received: list[list[Refusal | None]] = []
     for _ in range(3000):
-        cluster.topics.create([NewTopic("t")], validate_only=False, then=told.append)
+        cluster.topics.create([NewTopic("t")], validate_only=False, then=received.append)
     cluster.store.finish()
-    assert len(told) == 3000 and sum(code(outcomes) == 0 for outcomes in told) == 1
+    assert len(received) == 3000 and sum(code(outcomes) == 0 for outcomes in received) == 1
 
 
 def test_validate_only_changes_nothing(cluster: Cluster) -> None:
@@ -216,14 +216,14 @@ def test_an_explicit_assignment_is_taken_as_it_is(cluster: Cluster) -> None:
 
 def test_partitions_grow_and_never_shrink(cluster: Cluster) -> None:
     cluster.create(NewTopic("t", partitions=2))
-    assert code(cluster.grow(MorePartitions("t", 5))) == 0
+    assert code(cluster.grow(NewPartitions("t", 5))) == 0
     assert len(cluster.image.topics["t"].partitions) == 5
-    assert code(cluster.grow(MorePartitions("t", 5))) == KafkaErrorCode.INVALID_PARTITIONS
-    assert code(cluster.grow(MorePartitions("t", 3))) == KafkaErrorCode.INVALID_PARTITIONS
-    assert code(cluster.grow(MorePartitions("u", 3))) == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert code(cluster.grow(MorePartitions("t", 6, [(1,), (2,)]))) == KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert code(cluster.grow(MorePartitions("t", 6, [(1, 2)]))) == KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert code(cluster.grow(MorePartitions("t", 6, [(2,)]))) == 0
+    assert code(cluster.grow(NewPartitions("t", 5))) == KafkaErrorCode.INVALID_PARTITIONS
+    assert code(cluster.grow(NewPartitions("t", 3))) == KafkaErrorCode.INVALID_PARTITIONS
+    assert code(cluster.grow(NewPartitions("u", 3))) == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code(cluster.grow(NewPartitions("t", 6, [(1,), (2,)]))) == KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert code(cluster.grow(NewPartitions("t", 6, [(1, 2)]))) == KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert code(cluster.grow(NewPartitions("t", 6, [(2,)]))) == 0
 
 
 def test_deletion_is_refused_where_it_is_not_allowed(cluster: Cluster) -> None:
@@ -246,28 +246,28 @@ def test_a_topic_created_again_has_another_id(cluster: Cluster) -> None:
 
 
 def test_creation_on_demand_follows_the_setting() -> None:
-    told: list[dict[str, int]] = []
+    received: list[dict[str, int]] = []
     refusing = Cluster({"auto.create.topics.enable": "false"})
-    refusing.topics.create_on_demand(["t"], told.append)
-    assert told == [{}] and not refusing.image.topics
+    refusing.topics.create_on_demand(["t"], received.append)
+    assert received == [{}] and not refusing.image.topics
     creating = Cluster()
-    creating.topics.create_on_demand(["t", "t", "u"], told.append)
+    creating.topics.create_on_demand(["t", "t", "u"], received.append)
     creating.store.finish(), creating.store.finish()
-    assert told[-1] == {} and set(creating.image.topics) == {"t", "u"}
+    assert received[-1] == {} and set(creating.image.topics) == {"t", "u"}
 
 
 def test_configs_count_once_they_are_kept(cluster: Cluster) -> None:
     cluster.create(NewTopic("t"))
-    told: list[Refusal | None] = []
-    cluster.topics.configure("t", lambda _: {"retention.ms": "1"}, validate_only=False, then=told.append)
-    assert cluster.image.topics["t"].configs == {} and told == []
+    received: list[Refusal | None] = []
+    cluster.topics.configure("t", lambda _: {"retention.ms": "1"}, validate_only=False, then=received.append)
+    assert cluster.image.topics["t"].configs == {} and received == []
     cluster.store.finish()
-    assert cluster.image.topics["t"].configs == {"retention.ms": "1"} and told == [None]
+    assert cluster.image.topics["t"].configs == {"retention.ms": "1"} and received == [None]
 
 
 def test_a_refusal_fits_into_an_answer_whatever_it_quotes(cluster: Cluster) -> None:
     """A name as long as a string of the wire may be: the sentence around it must not be longer than that."""
-    (refusal,) = cluster.grow(MorePartitions("y" * 32_767, 3))
+    (refusal,) = cluster.grow(NewPartitions("y" * 32_767, 3))
     assert refusal is not None and refusal.error == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert refusal.message is not None and len(refusal.message) < 1100
     assert refusal.message.startswith("Topic 'yyy") and refusal.message.endswith("does not exist.")
@@ -279,9 +279,9 @@ def test_a_request_for_too_many_partitions_is_refused_whole(cluster: Cluster) ->
     assert [code([one]) for one in outcomes] == [KafkaErrorCode.POLICY_VIOLATION] * 2
     assert not cluster.image.topics
     cluster.create(NewTopic("a", partitions=2))
-    assert code(cluster.grow(MorePartitions("a", 10_003))) == KafkaErrorCode.POLICY_VIOLATION
+    assert code(cluster.grow(NewPartitions("a", 10_003))) == KafkaErrorCode.POLICY_VIOLATION
     assert len(cluster.image.topics["a"].partitions) == 2
-    assert cluster.grow(MorePartitions("a", 5)) == [None]
+    assert cluster.grow(NewPartitions("a", 5)) == [None]
 
 
 def test_a_change_ends_once_it_is_applied(cluster: Cluster) -> None:

@@ -28,7 +28,7 @@ def topic(config: BrokerConfig, name: str, **overrides: str) -> Setting:
     return setting
 
 
-def places(setting: Setting) -> list[tuple[str, str | None, int]]:
+def origins(setting: Setting) -> list[tuple[str, str | None, int]]:
     return [(synonym.name, synonym.value, int(synonym.source)) for synonym in setting.synonyms]
 
 
@@ -36,7 +36,7 @@ class TestDescribe:
     def test_a_topic_with_defaults(self) -> None:
         setting = topic(BrokerConfig(), "segment.bytes")
         assert setting[:6] == ("segment.bytes", "1073741824", Source.DEFAULT, False, False, Type.INT)
-        assert places(setting) == [("log.segment.bytes", "1073741824", 5)]
+        assert origins(setting) == [("log.segment.bytes", "1073741824", 5)]
 
     def test_sources_from_strong_to_weak(self) -> None:
         config = BrokerConfig(
@@ -44,7 +44,7 @@ class TestDescribe:
         )
         setting = topic(config, "max.message.bytes", max_message_bytes="4")
         assert (setting.value, setting.source) == ("4", Source.TOPIC)
-        assert places(setting) == [
+        assert origins(setting) == [
             ("max.message.bytes", "4", 1),
             ("message.max.bytes", "3", 2),
             ("message.max.bytes", "2", 3),
@@ -56,7 +56,7 @@ class TestDescribe:
     def test_synonyms_of_another_unit(self) -> None:
         setting = topic(BrokerConfig({"log.retention.hours": "1"}), "retention.ms")
         assert (setting.value, setting.source) == ("3600000", Source.STATIC_BROKER)
-        assert places(setting) == [("log.retention.hours", "1", 4)]
+        assert origins(setting) == [("log.retention.hours", "1", 4)]
         assert topic(BrokerConfig(), "retention.ms").synonyms == ()
 
     def test_lists_booleans_and_numbers_as_kafka_writes_them(self) -> None:
@@ -74,7 +74,7 @@ class TestDescribe:
         config = BrokerConfig({"num.partitions": "3"}, dynamic={"log.retention.ms": "5"})
         settings = {setting.name: setting for setting in describe_broker(config)}
         assert (settings["num.partitions"].value, settings["num.partitions"].read_only) == ("3", True)
-        assert places(settings["num.partitions"]) == [("num.partitions", "3", 4), ("num.partitions", "1", 5)]
+        assert origins(settings["num.partitions"]) == [("num.partitions", "3", 4), ("num.partitions", "1", 5)]
         assert (
             settings["log.retention.ms"].source == Source.DYNAMIC_BROKER and not settings["log.retention.ms"].read_only
         )

@@ -91,7 +91,7 @@ class TestToml:
         [
             (b"a = ", "not TOML"),
             (b"\xff", "not TOML"),
-            (b"a = 2020-01-01", "a: a date is no value"),
+            (b"a = 2020-01-01", "a: a value of type date is not supported"),
             (b"a = [[1]]", "list"),
         ],
     )
@@ -108,7 +108,7 @@ class TestPrecedence:
         found = load(str(file), environment, ["num.partitions=3", "num.partitions = 4"])
         config = found.broker_config()
         assert (config.num_partitions, config.broker_rack, config.fetch_max_bytes) == (4, "environment", 2000)
-        assert found.places == {
+        assert found.origins == {
             "num.partitions": "--set",
             "broker.rack": "KAFKALITE_BROKER_RACK",
             "fetch.max.bytes": str(file),
@@ -121,14 +121,14 @@ class TestPrecedence:
     def test_a_wrong_value_is_told_with_its_place(self, tmp_path: Path) -> None:
         file = tmp_path / "my.toml"
         file.write_text("num.partitions = 0")
-        for found, place in (
+        for found, location in (
             (load(str(file)), str(file)),
             (load(None, {"KAFKALITE_NUM_PARTITIONS": "0"}), "KAFKALITE_NUM_PARTITIONS"),
             (load(None, {}, ["num.partitions=0"]), "--set"),
         ):
             with pytest.raises(ConfigError) as caught:
                 found.broker_config()
-            assert str(caught.value).endswith(f"allowed is a whole number between 1 and 2147483647 (in {place})")
+            assert str(caught.value).endswith(f"allowed is a whole number between 1 and 2147483647 (in {location})")
 
     def test_what_cannot_be_read(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="nowhere: No such file"):

@@ -7,7 +7,7 @@ import pytest
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.keys import ConfigError
 from kafkalite.model import Endpoint
-from kafkalite.server.listening import limits_of, memory_bytes
+from kafkalite.server.listeners import limits_of, memory_bytes
 
 HOUR_MS = 3_600_000
 
@@ -59,7 +59,7 @@ class TestConnections:
 
     @pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:", ":5", "a:-1", "a:x", f"a:{2**31}", "a:" + "9" * 5000])
     def test_wrong_limits_of_single_addresses(self, text: str) -> None:
-        with pytest.raises(ConfigError, match="allowed is HOST:COUNT"):
+        with pytest.raises(ConfigError, match="expected HOST:COUNT"):
             BrokerConfig({"max.connections.per.ip.overrides": text})
 
     def test_the_bytes_under_way_hold_at_least_one_request(self) -> None:
@@ -73,7 +73,7 @@ class TestConnections:
     def test_names_become_addresses_and_unknown_ones_are_told(self) -> None:
         known = BrokerConfig({"max.connections.per.ip.overrides": "localhost:5"})
         assert limits_of(known).connections_per_ip_overrides["127.0.0.1"] == 5
-        with pytest.raises(ConfigError, match=r"'nobody\.invalid' has no address"):
+        with pytest.raises(ConfigError, match=r"cannot resolve 'nobody\.invalid'"):
             limits_of(BrokerConfig({"max.connections.per.ip.overrides": "nobody.invalid:5"}))
 
 
@@ -129,7 +129,7 @@ class TestRefused:
         ],
     )
     def test_what_safety_hangs_on(self, key: str, value: str) -> None:
-        with pytest.raises(ConfigError, match="is not supported, and ignoring it would not be safe") as caught:
+        with pytest.raises(ConfigError, match="is not supported, and ignoring it is unsafe") as caught:
             BrokerConfig({key: value})
         assert caught.value.key == key
 
@@ -180,19 +180,19 @@ class TestListeners:
             ({"listeners": "PLAINTEXT://localhost"}, "is not NAME://HOST:PORT"),
             ({"listeners": "PLAINTEXT://h:65536"}, "is not NAME://HOST:PORT"),
             ({"listeners": "PLAINTEXT://::1:9092"}, "is not NAME://HOST:PORT"),
-            ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "needs a name of its own"),
-            ({"listeners": "OTHER://a:1"}, "says no protocol for the listener OTHER"),
-            ({"listeners": "SSL://a:1"}, "speaks SSL, which is not supported"),
-            ({"listeners": "SASL_PLAINTEXT://a:1"}, "speaks SASL_PLAINTEXT, which is not supported"),
+            ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "listener names must be unique"),
+            ({"listeners": "OTHER://a:1"}, "has no protocol for the listener OTHER"),
+            ({"listeners": "SSL://a:1"}, "uses SSL, which is not supported"),
+            ({"listeners": "SASL_PLAINTEXT://a:1"}, "uses SASL_PLAINTEXT, which is not supported"),
             ({"listener.security.protocol.map": "A:B"}, "is not NAME:PROTOCOL"),
             (
                 {"listeners": "Y://a:1,X://b:1", "listener.security.protocol.map": "Y:PLAINTEXT,X:PLAINTEXT"},
                 "have the same port",
             ),
             ({"advertised.listeners": "X://a:1", "listener.security.protocol.map": "X:PLAINTEXT,PLAINTEXT:PLAINTEXT"},
-             "has a name that none of listeners has"),
-            ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "tells clients no address"),
-            ({"advertised.listeners": "PLAINTEXT://:9092"}, "tells clients no address"),
+             "does not name one of the listeners"),
+            ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "clients cannot connect to"),
+            ({"advertised.listeners": "PLAINTEXT://:9092"}, "clients cannot connect to"),
         ],
     )  # fmt: skip
     def test_wrong_ones(self, static: dict[str, str], words: str) -> None:

@@ -3,7 +3,7 @@
 import errno
 import random
 
-from kafkalite._speedups.file import Disk, File
+from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.coordination.errors import CoordinationError
 from kafkalite.coordination.tree import Check, Create, Delete, Operation, Set, Stat, Tree
 

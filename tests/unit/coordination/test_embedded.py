@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from kafkalite.clock import Outcome
-from kafkalite.coordination.embedded import Embedded, EmbeddedSession
+from kafkalite.coordination.embedded import EmbeddedCoordination, EmbeddedSession
 from kafkalite.coordination.errors import ConnectionLossError
 from kafkalite.coordination.tree import Create, Set
-from kafkalite.testing.clock import InlineOffload, VirtualClock
+from kafkalite.testing.virtual_clock import InlineOffload, VirtualClock
 from tests.unit.coordination.kit import FaultyDisk, picture
 
 
@@ -18,29 +18,29 @@ class Bench:
 
     def __init__(self, path: Path, offload: InlineOffload | None) -> None:
         self.disk, self.path, self.offload = FaultyDisk(), str(path), offload
-        self.service = Embedded.open(self.disk, self.path, VirtualClock(), offload)
+        self.service = EmbeddedCoordination.open(self.disk, self.path, VirtualClock(), offload)
         self.lost = 0
         self.session = self.connect()
-        self.told: list[object] = []
+        self.received: list[object] = []
 
     def connect(self) -> EmbeddedSession:
         session = self.service.connect(self.count_loss)
-        self.settle()
+        self.run_until_idle()
         return session
 
     def count_loss(self) -> None:
         self.lost += 1
 
     def note(self, outcome: Outcome) -> None:
-        self.told.append("ok" if outcome.error is None else type(outcome.error))
+        self.received.append("ok" if outcome.error is None else type(outcome.error))
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         if self.offload is not None:
             self.offload.drain()
 
     def reopened(self) -> dict[str, object]:
         self.service.close()
-        self.service = Embedded.open(FaultyDisk(), self.path, VirtualClock())
+        self.service = EmbeddedCoordination.open(FaultyDisk(), self.path, VirtualClock())
         return {path: data for path, (data, _) in picture(self.service.tree).items()}
 
 
@@ -58,20 +58,20 @@ def jobs(tmp_path: Path) -> Iterator[Bench]:
     bench.service.close()
 
 
-class TestSyncedBeforeTold:
+class TestSyncedBeforeCompletion:
     def test_answers_reads_and_events_wait_for_the_sync(self, jobs: Bench) -> None:
         assert jobs.offload is not None
         other = jobs.connect()
-        other.exists("/a", jobs.note, lambda event: jobs.told.append(event.kind))
+        other.exists("/a", jobs.note, lambda event: jobs.received.append(event.kind))
         jobs.offload.held = True
         jobs.session.create("/a", b"1", jobs.note)
-        other.get("/a", lambda outcome: jobs.told.append(outcome.value[0]))
+        other.get("/a", lambda outcome: jobs.received.append(outcome.value[0]))
         other.delete("/missing", jobs.note)
-        assert jobs.told == ["ok"], "only the first read, of what was synced"
+        assert jobs.received == ["ok"], "only the first read, of what was synced"
         jobs.offload.release()
-        assert jobs.told == ["ok"]
+        assert jobs.received == ["ok"]
         jobs.offload.drain()
-        assert jobs.told[1:4] == ["created", "ok", b"1"] and len(jobs.told) == 5
+        assert jobs.received[1:4] == ["created", "ok", b"1"] and len(jobs.received) == 5
 
     def test_changes_that_come_while_a_job_runs_share_the_next_one(self, jobs: Bench) -> None:
         assert jobs.offload is not None
@@ -80,15 +80,15 @@ class TestSyncedBeforeTold:
         for number in range(50):
             jobs.session.create(f"/n{number}", b"", jobs.note)
         jobs.offload.release()
-        jobs.settle()
-        assert jobs.told == ["ok"] * 50
+        jobs.run_until_idle()
+        assert jobs.received == ["ok"] * 50
         assert jobs.disk.faults.log == ["write", "sync"] * 2
 
     def test_a_change_is_synced_within_the_call_without_jobs(self, tmp_path: Path) -> None:
         bench = Bench(tmp_path / "journal", None)
         bench.disk.faults.log.clear()
         bench.session.create("/a", b"", bench.note)
-        assert bench.told == ["ok"] and bench.disk.faults.log == ["write", "sync"]
+        assert bench.received == ["ok"] and bench.disk.faults.log == ["write", "sync"]
         bench.service.close()
 
 
@@ -96,16 +96,16 @@ class TestFullDisk:
     @pytest.mark.parametrize("room", [0, 1, 30])
     def test_the_change_is_taken_back_and_service_returns(self, bench: Bench, room: int) -> None:
         bench.session.create("/kept", b"1", bench.note)
-        bench.settle()
+        bench.run_until_idle()
         bench.disk.faults.write_room = room
         bench.session.multi((Set("/kept", b"2"), Create("/lost")), bench.note)
-        bench.settle()
-        assert bench.told == ["ok", ConnectionLossError] and bench.lost == 0
+        bench.run_until_idle()
+        assert bench.received == ["ok", ConnectionLossError] and bench.lost == 0
         assert bench.service.tree.get("/kept")[0] == b"1" and bench.service.tree.exists("/lost") is None
         bench.disk.faults.write_room = None
         bench.session.create("/after", b"", bench.note)
-        bench.settle()
-        assert bench.told[-1] == "ok"
+        bench.run_until_idle()
+        assert bench.received[-1] == "ok"
         assert bench.reopened() == {"/": b"", "/kept": b"1", "/after": b""}
 
     def test_all_that_waited_behind_it_is_taken_back_too(self, jobs: Bench) -> None:
@@ -116,12 +116,12 @@ class TestFullDisk:
             jobs.session.create(f"/n{number}", b"", jobs.note)
         jobs.session.get("/n0", jobs.note)
         jobs.offload.release()
-        jobs.settle()
-        assert jobs.told == [ConnectionLossError] * 6 and jobs.lost == 0
+        jobs.run_until_idle()
+        assert jobs.received == [ConnectionLossError] * 6 and jobs.lost == 0
         jobs.disk.faults.write_room = None
         jobs.session.create("/n0", b"", jobs.note)
-        jobs.settle()
-        assert jobs.told[-1] == "ok" and jobs.reopened() == {"/": b"", "/n0": b""}
+        jobs.run_until_idle()
+        assert jobs.received[-1] == "ok" and jobs.reopened() == {"/": b"", "/n0": b""}
 
     def test_a_start_needs_no_room(self, tmp_path: Path) -> None:
         path = tmp_path / "journal"
@@ -131,20 +131,20 @@ class TestFullDisk:
         before.service.close()
         disk = FaultyDisk()
         disk.faults.write_room = 0
-        told: list[object] = []
-        service = Embedded.open(disk, str(path), VirtualClock())
+        received: list[object] = []
+        service = EmbeddedCoordination.open(disk, str(path), VirtualClock())
         assert service.tree.exists("/mine") is None, "its session is over"
         session = service.connect()
-        session.get("/kept", lambda outcome: told.append(outcome.result()[0]))
-        assert told == [b""], "what is there is told"
-        session.create("/new", b"", lambda outcome: told.append(type(outcome.error)))
-        assert told[1:] == [ConnectionLossError] and service.failure is None
+        session.get("/kept", lambda outcome: received.append(outcome.result()[0]))
+        assert received == [b""], "what is there is told"
+        session.create("/new", b"", lambda outcome: received.append(type(outcome.error)))
+        assert received[1:] == [ConnectionLossError] and service.failure is None
         disk.faults.write_room = None
-        session.create("/new", b"1", lambda outcome: told.append(outcome.error), ephemeral=True)
-        session.create("/more", b"", lambda outcome: told.append(outcome.error))
-        assert told[2:] == [None, None]
+        session.create("/new", b"1", lambda outcome: received.append(outcome.error), ephemeral=True)
+        session.create("/more", b"", lambda outcome: received.append(outcome.error))
+        assert received[2:] == [None, None]
         service.close()
-        again = Embedded.open(FaultyDisk(), str(path), VirtualClock())
+        again = EmbeddedCoordination.open(FaultyDisk(), str(path), VirtualClock())
         assert sorted(picture(again.tree)) == ["/", "/kept", "/more"]
         again.close()
 
@@ -153,17 +153,17 @@ class TestBrokenDisk:
     @pytest.mark.parametrize("failing", ["sync", "truncate"])
     def test_when_nobody_knows_what_the_file_holds_the_service_is_lost(self, bench: Bench, failing: str) -> None:
         bench.session.create("/kept", b"", bench.note)
-        bench.settle()
+        bench.run_until_idle()
         bench.disk.faults.failing = {failing}
         if failing == "truncate":
             bench.disk.faults.write_room = 5
         bench.session.create("/unsure", b"", bench.note)
-        bench.settle()
-        assert bench.told == ["ok", ConnectionLossError] and bench.lost == 1 and bench.session.lost
+        bench.run_until_idle()
+        assert bench.received == ["ok", ConnectionLossError] and bench.lost == 1 and bench.session.lost
         bench.disk.faults.failing, bench.disk.faults.write_room = set(), None
         bench.service.read(lambda: None, bench.note)
         bench.service.change((Create("/no"),), 1, list, bench.note)
-        assert bench.told[2:] == [ConnectionLossError] * 2
+        assert bench.received[2:] == [ConnectionLossError] * 2
         with pytest.raises(ConnectionLossError):
             bench.service.connect()
         assert "/kept" in bench.reopened()
@@ -175,5 +175,5 @@ class TestBrokenDisk:
         jobs.session.create("/n", b"", jobs.note)
         jobs.service.connect(jobs.count_loss)
         jobs.offload.release()
-        jobs.settle()
+        jobs.run_until_idle()
         assert jobs.lost == 2 and jobs.service.failure is not None

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kafkalite.coordination.errors import CoordinationError, NodeExistsError, SessionExpiredError
-from kafkalite.coordination.tree import Change, Create, Delete, Set, Tree
+from kafkalite.coordination.tree import Create, Delete, Set, Tree, TreeChange
 from tests.unit.coordination.kit import drive, picture, random_operations
 
 
@@ -29,7 +29,7 @@ def test_transactions_can_be_taken_back(chance: random.Random) -> None:
     session = tree.open_session()
     drive(tree, chance, 100)
     for _ in range(100):
-        changes: list[Change] = []
+        changes: list[TreeChange] = []
         before, zxid = picture(tree), tree.zxid
         for now_ms in range(10):
             try:

@@ -6,29 +6,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from kafkalite.cluster.cold import ColdReads
-from kafkalite.cluster.internal import OFFSETS, InternalPartition, InternalTopic
+from kafkalite.cluster.internal_topics import OFFSETS, InternalPartition, InternalTopic
 from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.read_ahead import ReadAhead
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.cluster.topics import Refusal
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
-from kafkalite.coordinators.runtime import Runtime
-from kafkalite.coordinators.shard import Command, Machine
-from kafkalite.coordinators.stored import GroupCodec
+from kafkalite.coordinators.group.serde import GroupRecordSerde
+from kafkalite.coordinators.runtime.context import Command, Machine
+from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.slicing import Slicer
-from kafkalite.state.classic_core import ClassicSettings
-from kafkalite.state.consumer_groups import ConsumerGroups
-from kafkalite.state.consumer_requests import ConsumerGroupSettings, Topic
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.group_shard import GroupShard
-from kafkalite.state.offsets import Commit, CommitOf, OffsetSettings
-from kafkalite.storage.flusher import Flusher
-from kafkalite.storage.log import Log
-from kafkalite.storage.syncing import JobSyncer
-from kafkalite.testing.clock import InlineOffload, VirtualClock
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.consumer.groups import ConsumerGroups
+from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, Topic
+from kafkalite.state.groups.offsets.manager import Commit, OffsetSettings, PartitionCommit
+from kafkalite.state.groups.shard import GroupShard
+from kafkalite.storage.flush.flusher import Flusher
+from kafkalite.storage.log.flush_job import JobSyncer
+from kafkalite.storage.log.log import Log
+from kafkalite.testing.faulty_disk import FaultyDisk
+from kafkalite.testing.virtual_clock import InlineOffload, VirtualClock
 from tests.kit.logs import new_log
 
 M = TypeVar("M", bound=Machine)
@@ -56,11 +56,11 @@ class Answered:
     """Who waits: the result, or the error code; told once."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.received: list[Any] = []
 
     def answer(self, result: object) -> None:
-        assert not self.told, f"told {result} after {self.told}"
-        self.told.append(result)
+        assert not self.received, f"told {result} after {self.received}"
+        self.received.append(result)
 
     def fail(self, error: int) -> None:
         self.answer(KafkaErrorCode(error))
@@ -78,7 +78,7 @@ class FakeTopics:
         self.topic = topic
         self.asked.append(then)
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         assert self.topic is not None
         self.asked.pop(0)(self._create(self.topic))
 
@@ -108,16 +108,16 @@ class Rig(Generic[M]):
         self.replicas.flusher = self.flusher
         self.mark_dirty = self.replicas.mark_dirty
         self.config = BrokerConfig({"log.dirs": str(path), **(settings or {})})
-        self.cold_reads = ColdReads(self.offload)
+        self.read_ahead = ReadAhead(self.offload)
         self.topics = FakeTopics(self._created)
         self.make_machine = make_machine
         if partitions:
             self.host(partitions)
         self.runtime = self.new_runtime()
 
-    def new_runtime(self) -> Runtime[M]:
+    def new_runtime(self) -> CoordinatorRuntime[M]:
         """A runtime that begins with what is in the logs, as after a restart."""
-        return Runtime(self, OFFSETS, self.make_machine, GroupCodec())  # type: ignore[arg-type]
+        return CoordinatorRuntime(self, OFFSETS, self.make_machine, GroupRecordSerde())  # type: ignore[arg-type]
 
     def host(self, partitions: int) -> None:
         topic = HostedTopic(OFFSETS.name, bytes(16), self.topic_config)
@@ -153,7 +153,7 @@ class Rig(Generic[M]):
 
     def load(self) -> None:
         """Begin to load, and let it end."""
-        self.runtime.follow()
+        self.runtime.create_shards()
         self.work()
 
     def work(self) -> None:
@@ -183,14 +183,14 @@ class Rig(Generic[M]):
     def now(self, command: Command[M], shard: int = 0) -> Any:
         """Submit in a pass of its own, and the answer."""
         waiting = self.do(command, shard)
-        self.replicas.flush()
+        self.replicas.write_pending()
         self.work()
-        assert len(waiting.told) == 1
-        return waiting.told[0]
+        assert len(waiting.received) == 1
+        return waiting.received[0]
 
 
 def commit(group: str, offset: int, partitions: int = 1, topic: str = "t") -> Command[GroupShard]:
-    wanted = [CommitOf(topic, index, offset) for index in range(partitions)]
+    wanted = [PartitionCommit(topic, index, offset) for index in range(partitions)]
     return lambda machine, token, now: machine.offsets.commit(Commit(group, wanted), token, now)
 
 

@@ -10,7 +10,7 @@ import struct
 import pytest
 import uvloop
 
-from kafkalite._speedups.framing import Limits
+from kafkalite._speedups.net.framing import Limits
 from kafkalite.net.listener import Listener
 from kafkalite.net.transport import TransportHub
 

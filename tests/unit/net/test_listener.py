@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import json
 import os
 import resource
@@ -127,12 +128,12 @@ async def test_a_host_above_its_limit_is_closed_at_once():
 @both_loops(drivers=["epoll"])
 async def test_sockets_get_the_buffers_and_the_queue_that_are_asked_for():
     loop = asyncio.get_running_loop()
-    plain, told = (
+    plain, received = (
         Listener(loop, Echo(), sockets=options)
         for options in (None, SocketOptions(send_buffer_bytes=20_000, receive_buffer_bytes=30_000, backlog=3))
     )
     sizes = []
-    for listener in (plain, told):
+    for listener in (plain, received):
         address = listener.bind("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*address)
         writer.write(frame(b"any body"))
@@ -141,7 +142,7 @@ async def test_sockets_get_the_buffers_and_the_queue_that_are_asked_for():
         with socket.socket(fileno=os.dup(connection.fileno)) as accepted:
             names = (socket.SO_SNDBUF, socket.SO_RCVBUF)
             sizes.append([accepted.getsockopt(socket.SOL_SOCKET, name) for name in names])
-        if listener is told:
+        if listener is received:
             assert queue_of(listener._doors[0].socket) == 3
         writer.close()
         await listener.close(0.0)
@@ -216,6 +217,7 @@ async def test_close_gives_up_after_the_grace_time():
 
 @both_loops
 async def test_no_descriptor_is_left_behind():
+    gc.collect()  # otherwise a collection closes descriptors of earlier tests between the counts
     counts = []
     for _ in range(3):
         async with Rig() as rig:
@@ -226,7 +228,7 @@ async def test_no_descriptor_is_left_behind():
                 writer.close()
                 await writer.wait_closed()
         counts.append(len(os.listdir("/proc/self/fd")))
-    assert counts[0] == counts[2]  # the loop itself opens some on its first use
+    assert counts[2] <= counts[0]  # the loop itself opens some on its first use
 
 
 def handed_over():
@@ -289,7 +291,7 @@ import asyncio, json, logging, resource, socket, sys, uvloop
 from kafkalite.net.listener import Listener
 from tests.unit.net.rig import Echo, frame, read_frame, until
 
-class Told(logging.Handler):
+class Texts(logging.Handler):
     lines = []
     def emit(self, record):
         self.lines.append(record.getMessage())
@@ -297,14 +299,14 @@ class Told(logging.Handler):
 class Counting(Listener):
     exhausted = 0
     thrice = asyncio.Event()
-    def _shed(self, door, error):
-        super()._shed(door, error)
+    def _accept_and_close(self, listener_socket, error):
+        super()._accept_and_close(listener_socket, error)
         self.exhausted += 1
         if self.exhausted == 3:
             self.thrice.set()
 
 async def main():
-    logging.getLogger("kafkalite.net").addHandler(Told())
+    logging.getLogger("kafkalite.net").addHandler(Texts())
     echo = Echo()
     listener = Counting(asyncio.get_running_loop(), echo)
     address = listener.bind("127.0.0.1", 0)
@@ -314,13 +316,13 @@ async def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 10, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     for client in clients:
         client.connect(address)
-    await until(lambda: Told.lines)
+    await until(lambda: Texts.lines)
     before = resource.getrusage(resource.RUSAGE_SELF)
     passes = listener.reactor.passes
     await asyncio.wait_for(listener.thrice.wait(), 60)  # it has rested twice
     after = resource.getrusage(resource.RUSAGE_SELF)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    turns = listener.reactor.passes - passes
+    passed = listener.reactor.passes - passes
     accepted = len(echo.connections)
     for client in clients:
         client.close()
@@ -330,7 +332,7 @@ async def main():
     served = (await read_frame(reader)).decode()
     writer.close()
     await listener.close(1.0)
-    print(json.dumps({"cpu_s": spent, "passes": turns, "told": Told.lines, "accepted": accepted, "served": served}))
+    print(json.dumps({"cpu_s": spent, "passes": passed, "texts": Texts.lines, "accepted": accepted, "served": served}))
 
 uvloop.run(main()) if sys.argv[1] == "uvloop" else asyncio.run(main())
 """
@@ -344,7 +346,7 @@ def test_out_of_descriptors_it_says_so_once_and_never_spins(loop):
     seen = json.loads(done.stdout)
     assert seen["cpu_s"] < 0.25, seen
     assert seen["passes"] < 100, seen
-    assert len(seen["told"]) == 1 and "Too many open files" in seen["told"][0]
+    assert len(seen["texts"]) == 1 and "Too many open files" in seen["texts"][0]
     assert 0 < seen["accepted"] < 30
     assert seen["served"] == "12345678"
 

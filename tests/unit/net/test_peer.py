@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from kafkalite._speedups.codec import decode, encode, read_request_header, response_header
+from kafkalite._speedups.codec.codec import decode, encode, read_request_header, response_header
 from kafkalite.errors import DecodeError, KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_class
 from kafkalite.net.peer import Peer, reason_of
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -149,10 +149,23 @@ async def test_nobody_listening_is_one_clear_line():
 
 
 @both_loops
+async def test_a_connection_that_is_closed_before_the_first_answer_names_likely_causes():
+    async with Rig() as rig:
+        rig.echo.accepts = False
+        with pytest.raises(KafkaConnectionError) as failed:
+            await Peer(*rig.address).connect()
+    address, _, reason = str(failed.value).partition(": ")
+    assert address == f"127.0.0.1:{rig.address[1]}"
+    how, _, hint = reason.partition(" before the first answer; ")
+    assert how in ("the connection was closed", "Connection reset by peer")
+    assert hint == "is it a broker's port, without TLS and below max.connections?"
+
+
+@both_loops
 async def test_a_silent_broker_is_a_timeout():
     async with Rig() as rig:
         rig.echo.later = lambda body: True
-        with pytest.raises(KafkaTimeoutError, match=r"0\.05 s"):
+        with pytest.raises(KafkaTimeoutError, match=r"did not answer in 0\.05 s; is a broker there, and reachable\?"):
             await Peer(*rig.address, connect_timeout_s=0.05).connect()
 
 

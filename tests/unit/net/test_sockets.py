@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from kafkalite._speedups.file import Disk, FileRegion
+from kafkalite._speedups.storage.file import Disk, FileRegion
 from tests.unit.net.rig import Rig, both_loops, frame, leave, read_frame, round_trip, until
 
 
@@ -154,8 +154,8 @@ async def test_before_authentication_one_request_at_a_time():
         other = await round_trip(rig)
         assert rig.echo.frames == 2  # one of each
         rig.echo.connections[0].authenticated = True
-        rig.echo.open.pop()[0].send(b"welcome")
-        assert await read_frame(reader) == b"welcome"
+        rig.echo.open.pop()[0].send(b"accept_connection")
+        assert await read_frame(reader) == b"accept_connection"
         await until(lambda: rig.echo.frames == 4)
         writer.close()
         other.close()
@@ -184,26 +184,26 @@ async def test_a_reset_closes_the_connection_and_tells_its_replies_once(what):
     async with Rig() as rig:
         rig.echo.later = lambda body: True
         client = socket.create_connection(rig.address)
-        told = []
+        notified = []
         if what != "nothing":
             client.sendall(frame(b"12345678") * 5 + (b"\0\0\0\x20half" if what == "half a frame" else b""))
             await until(lambda: rig.echo.frames == 5)
             for number, (reply, _) in enumerate(rig.echo.open):
-                reply.on_gone = lambda number=number: told.append(number)
+                reply.on_gone = lambda number=number: notified.append(number)
             if what == "queued requests":
                 client.sendall(frame(b"12345678") * 120)
         else:
             await until(lambda: rig.echo.connections)
         leave(client, "reset")
         await until(lambda: rig.echo.gone)
-        assert told == ([0, 1, 2, 3, 4] if what != "nothing" else [])
+        assert notified == ([0, 1, 2, 3, 4] if what != "nothing" else [])
         assert all(reply.done for reply, _ in rig.echo.open)
         for reply, body in rig.echo.open:
             reply.send(body)  # an answer after the end is ignored
         assert rig.listener.reactor.connections_count == 0
         rig.echo.later = lambda body: False
         other = await round_trip(rig)
-        assert told == ([0, 1, 2, 3, 4] if what != "nothing" else [])
+        assert notified == ([0, 1, 2, 3, 4] if what != "nothing" else [])
         assert len(rig.echo.gone) == 1
         other.close()
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from kafkalite._speedups.framing import Limits
-from kafkalite.net.memory import MemoryHub
+from kafkalite._speedups.net.framing import Limits
+from kafkalite.net.memory_transport import MemoryHub
 from tests.unit.net.rig import Echo, Rig, both_loops, frame, read_frame, round_trip
 
 MS = 1_000_000

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kafkalite._speedups.file import Disk, FileRegion
+from kafkalite._speedups.storage.file import Disk, FileRegion
 from kafkalite.net.peer import Peer
 from kafkalite.net.transport import OVERFLOW_BYTES
 from kafkalite.protocol.messages.metadata import MetadataRequest

@@ -13,7 +13,7 @@ from perf.brokers import Broker, Running
 from perf.checks import VerificationError
 from perf.commands import main
 from perf.compare import LoadResult, Plan, compare
-from perf.loads import GROUPS, LOADS, Figure, Load, Sample, Turn
+from perf.loads import GROUPS, LOADS, Figure, Load, Sample, Trial
 from perf.loads.base import quantiles_ms
 
 
@@ -39,15 +39,15 @@ class Counted(Load):
     title = "a load that counts"
     figures = (Figure("rate", "rate", "1/s", "higher"), Figure("cpu", "CPU", "s"))
     starts_broker = True
-    turns: list[tuple[int, str]] = field(default_factory=list)
+    trials: list[tuple[int, str]] = field(default_factory=list)
     fails_in_round: int = -1
 
-    def run(self, turn: Turn) -> Sample:
-        if turn.round == self.fails_in_round:
+    def run(self, trial: Trial) -> Sample:
+        if trial.round == self.fails_in_round:
             raise VerificationError("10 records sent, 9 are there")
-        self.turns.append((turn.round, turn.kind.name))
-        assert isinstance(turn.kind, Pretended)
-        return {"rate": turn.kind.speed * turn.round, "cpu": 1.0}
+        self.trials.append((trial.round, trial.kind.name))
+        assert isinstance(trial.kind, Pretended)
+        return {"rate": trial.kind.speed * trial.round, "cpu": 1.0}
 
 
 BROKERS = [Pretended("slow", 100.0), Pretended("fast", 1000.0)]
@@ -60,7 +60,7 @@ def plan(load: Load, rounds: int, tmp_path: Path) -> Plan:
 def test_rounds_are_interleaved_and_rotated(tmp_path: Path) -> None:
     load, lines = Counted(), list[str]()
     compare(plan(load, 3, tmp_path), lines.append)
-    assert load.turns == [(0, "slow"), (0, "fast"), (1, "fast"), (1, "slow"), (2, "slow"), (2, "fast"), (3, "fast"),
+    assert load.trials == [(0, "slow"), (0, "fast"), (1, "fast"), (1, "slow"), (2, "slow"), (2, "fast"), (3, "fast"),
                           (3, "slow")]  # fmt: skip
     assert len(lines) == 8
     assert list(tmp_path.iterdir()) == []

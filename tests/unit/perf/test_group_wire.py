@@ -56,8 +56,8 @@ def test_what_a_classic_member_asks() -> None:
     )
     sync = read(wire.sync("g", 3, "m", "t", {"m": [1, 2], "n": [3]}))
     assert [each.member_id for each in sync.assignments] == ["m", "n"]
-    beat = read(wire.heartbeat("g", 3, "m"))
-    assert (beat.group_id, beat.generation_id, beat.member_id) == ("g", 3, "m")
+    fast_heartbeat = read(wire.heartbeat("g", 3, "m"))
+    assert (fast_heartbeat.group_id, fast_heartbeat.generation_id, fast_heartbeat.member_id) == ("g", 3, "m")
     assert read(wire.leave("g", "m")).member_id == "m"
     assert read(wire.find_coordinator("g")).key == "g"
 
@@ -93,7 +93,7 @@ def test_what_was_committed_is_found(broker: Any) -> None:
 @pytest.mark.parametrize("kind", ["classic", "consumer"])
 def test_members_settle_change_and_rest(broker: Any, kind: str) -> None:
     with closing(crowd(kind, broker, "g", "t", 10, 40)) as members:
-        members.settle()
+        members.wait_until_stable()
         before = owners(members)
         for number in range(3):
             members.change(number)
@@ -107,7 +107,7 @@ def test_members_settle_change_and_rest(broker: Any, kind: str) -> None:
         ]
         assert len(paced(pipes, 2_000.0, 100)) == 100
         members.members[3].leaving = True
-        members.settle()
+        members.wait_until_stable()
         if kind == "classic":  # a new member has made a new generation: what was written before is of the old one
             with pytest.raises(VerificationError, match="error 22"):
                 Pipe(broker.host, broker.port, pipes[0]._requests, error_at, members.members[0].connection)
@@ -120,4 +120,4 @@ def owners(members: Crowd) -> dict[int, int]:
 def test_a_member_that_is_refused_ends_the_run(broker: Any) -> None:
     member = ClassicMember("", "t", 40, connect(broker.host, broker.port))
     with closing(Crowd([member], 40)) as members, pytest.raises(VerificationError, match="error 24"):
-        members.settle()
+        members.wait_until_stable()

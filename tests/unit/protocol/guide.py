@@ -7,9 +7,9 @@ import inspect
 import re
 from collections.abc import Iterator
 
-from kafkalite.protocol import codec
 from kafkalite.protocol.schema import Layout, Message, Request, Response, Slot, walk
-from kafkalite.protocol.stored.catalogue import StoredKey
+from kafkalite.protocol.stored.record_types import StoredKey
+from tests.oracles import codec
 
 COMPACT = {"string", "binary"}
 NAMES = {"binary": "BYTES", "boolean": "BOOLEAN"}

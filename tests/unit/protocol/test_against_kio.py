@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
-from kafkalite._speedups import codec
-from kafkalite.protocol import codec as oracle
-from kafkalite.protocol.codec import layout_of
+from kafkalite._speedups.codec import codec
 from kafkalite.protocol.schema import Message
+from tests.oracles import codec as oracle
+from tests.oracles.codec import layout_of
 from tests.unit.protocol.kio_twin import kio_class, kio_decode, kio_encode, limits, to_kio
 from tests.unit.protocol.values import KAFKAS_CASES, ids, random_message
 

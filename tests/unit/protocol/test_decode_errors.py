@@ -2,14 +2,14 @@
 
 import pytest
 
-from kafkalite._speedups import codec
+from kafkalite._speedups.codec import codec
 from kafkalite.errors import DecodeError
-from kafkalite.protocol import codec as oracle
-from kafkalite.protocol.codec import uvarint
 from kafkalite.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.messages.produce import ProduceRequest
+from tests.oracles import codec as oracle
+from tests.oracles.codec import uvarint
 
 # Fetch v12 up to its tag section: max_wait_ms, min_bytes, max_bytes, isolation, session id and epoch, no topics, no
 # forgotten topics, empty rack, after replica_id.

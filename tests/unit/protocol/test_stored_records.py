@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
-from kafkalite._speedups import codec
+from kafkalite._speedups.codec import codec
 from kafkalite.errors import DecodeError, EncodeError
-from kafkalite.protocol import codec as oracle
 from kafkalite.protocol.stored import group_records as groups
 from kafkalite.protocol.stored import transaction_records as transactions
-from kafkalite.protocol.stored.catalogue import Catalogue, StoredKey
+from kafkalite.protocol.stored.record_types import RecordTypes, StoredKey
+from tests.oracles import codec as oracle
 from tests.unit.protocol.damage import damaged
 from tests.unit.protocol.values import in_all_versions, random_message, seed
 
@@ -32,7 +32,7 @@ IDS = [f"{cls.__name__}-v{version}" for _, cls, version in CASES]
 
 
 @pytest.mark.parametrize(("records", "cls", "version"), CASES, ids=IDS)
-def test_there_and_back(records: Catalogue, cls: type[StoredKey], version: int) -> None:
+def test_there_and_back(records: RecordTypes, cls: type[StoredKey], version: int) -> None:
     @settings(max_examples=30, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.randoms(use_true_random=False))
     def run(rng: Any) -> None:
@@ -146,7 +146,7 @@ def test_bad_values(value: str, kind: str) -> None:
 
 
 def test_key_and_value_belong_together() -> None:
-    with pytest.raises(TypeError, match="RewindMarkValue is no value of OffsetCommitKey"):
+    with pytest.raises(TypeError, match="RewindMarkValue is not a value of OffsetCommitKey"):
         groups.write(GROUP, groups.RewindMarkValue(generation_id=1))
     with pytest.raises(EncodeError, match="has no version 5"):
         groups.write(GROUP, groups.OffsetCommitValue(offset=1, metadata="", commit_timestamp=1), 5)
@@ -210,7 +210,7 @@ def fate(read: Callable[[], None]) -> str:
 
 
 @pytest.mark.parametrize(("records", "cls", "version"), CASES, ids=IDS)
-def test_garbage_is_a_decode_error(records: Catalogue, cls: type[StoredKey], version: int) -> None:
+def test_garbage_is_a_decode_error(records: RecordTypes, cls: type[StoredKey], version: int) -> None:
     """Whatever stands in an internal topic: a message that can be written again, or a DecodeError."""
     rng = random.Random(f"{seed()} {cls.__name__} {version}")
     key = random_message(rng, cls, 0)

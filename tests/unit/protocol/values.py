@@ -5,11 +5,11 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kafkalite.protocol.codec import layout_of
 from kafkalite.protocol.schema import Layout, Message, Slot, Wire
 from kafkalite.protocol.stored import group_records, transaction_records
 from kafkalite.protocol.stored.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafkalite.protocol.versions import EXTENSIONS_FROM, REQUESTS, RESPONSES
+from tests.oracles.codec import layout_of
 
 INTEGERS = {"int8": (8, True), "int16": (16, True), "uint16": (16, False), "int32": (32, True), "uint32": (32, False)}
 INTEGERS["int64"] = (64, True)

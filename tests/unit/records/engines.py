@@ -9,7 +9,8 @@ from typing import Any
 from crc32c import crc32c
 
 import kafkalite.records
-from kafkalite.records import batch, whole
+from tests.oracles import batches as batch
+from tests.oracles import validator
 
 SIZE_MAX = 1 << 20
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -35,7 +36,10 @@ WHOLE = (
 
 C = SimpleNamespace(**{name: getattr(kafkalite.records, name) for name in kafkalite.records.__all__})
 PY = SimpleNamespace(
-    Batch=batch.Batch, Builder=batch.Builder, batches=batch.batches, **{name: getattr(whole, name) for name in WHOLE}
+    Batch=batch.Batch,
+    Builder=batch.Builder,
+    batches=batch.batches,
+    **{name: getattr(validator, name) for name in WHOLE},
 )
 
 
@@ -72,9 +76,9 @@ def with_fields(data: bytes, **fields: int) -> bytes:
 def with_records(records: bytes, count: int, **fields: int) -> bytes:
     """A batch around raw record bytes."""
     header = build((1, None, b""))[:61]
-    whole = header + records
-    lengths = {"batch_length": len(whole) - 12, "records_count": count, "last_offset_delta": count - 1}
-    return with_fields(whole, **{**lengths, **fields})
+    validator = header + records
+    lengths = {"batch_length": len(validator) - 12, "records_count": count, "last_offset_delta": count - 1}
+    return with_fields(validator, **{**lengths, **fields})
 
 
 def random_records(rng: random.Random, count: int, large: int = 9000) -> list[tuple[Any, ...]]:

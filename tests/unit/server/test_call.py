@@ -4,10 +4,10 @@ from typing import cast
 
 import pytest
 
-from kafkalite._speedups.codec import encode_request, read_request_header
-from kafkalite._speedups.framing import Connection, Reply
+from kafkalite._speedups.codec.codec import encode_request, read_request_header
+from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.errors import EncodeError
-from kafkalite.net.memory import MemoryHub
+from kafkalite.net.memory_transport import MemoryHub
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.server.broker import Broker
 from kafkalite.server.call import Call

@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from kafkalite._speedups.codec import encode_request
-from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite._speedups.codec.codec import encode_request
+from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.api import Row
 from kafkalite.server.dispatch import Dispatcher
-from kafkalite.server.limited_log import LimitedLog
+from kafkalite.server.rate_limited_log import RateLimitedLog
 from kafkalite.slicing import Slicer
-from kafkalite.testing.clock import VirtualClock
+from kafkalite.testing.virtual_clock import VirtualClock
 
 FetchTopic = FetchRequest.FetchTopic
 
@@ -35,17 +35,17 @@ class FakeReply:
         """They are served."""
 
 
-def serve(request: Any, response: type[Any], version: int) -> tuple[list[Any], str]:
+def serve(request: Any, version: int) -> tuple[list[Any], str]:
     """(requests that reached the handler, why the connection was closed)."""
     served: list[Any] = []
-    row = Row(type(request), response, lambda _call, request: served.append(request), "")
+    row = Row(type(request), lambda _call, request: served.append(request))
     clock = SimpleNamespace(monotonic=lambda: 0.0)
-    log = LimitedLog(logging.getLogger("kafkalite.test"), cast(Any, clock))
+    log = RateLimitedLog(logging.getLogger("kafkalite.test"), cast(Any, clock))
     reply = FakeReply()
     frame = memoryview(encode_request(request, version, 1, None))
     broker = SimpleNamespace(
         slicer=Slicer(VirtualClock(), lambda _call, error: pytest.fail(repr(error))),
-        replicas=SimpleNamespace(flush=lambda: None),
+        replicas=SimpleNamespace(write_pending=lambda: None),
     )
     Dispatcher(cast(Any, broker), (row,), log).request(cast(Any, reply), frame)
     return served, reply.reason
@@ -53,13 +53,13 @@ def serve(request: Any, response: type[Any], version: int) -> tuple[list[Any], s
 
 def test_a_full_fetch_of_topics_with_one_partition_each_is_served() -> None:
     topic = FetchTopic(topic="t", partitions=[FetchTopic.FetchPartition()])
-    served, reason = serve(FetchRequest(topics=[topic] * 100_000), FetchResponse, 4)
+    served, reason = serve(FetchRequest(topics=[topic] * 100_000), 4)
     assert reason == ""
     assert len(served[0].topics) == 100_000
 
 
 def test_a_flood_of_empty_names_is_refused_before_objects_are_made_of_it() -> None:
     flood = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="")] * 1_000_000)
-    served, reason = serve(flood, MetadataResponse, 1)
+    served, reason = serve(flood, 1)
     assert served == []
     assert "more array elements than allowed" in reason

@@ -146,7 +146,7 @@ def test_sockets_that_do_not_listen_are_refused() -> None:
 
 def test_names_and_count_must_agree() -> None:
     environ = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2", "LISTEN_FDNAMES": "one"}
-    with pytest.raises(ServiceManagerError, match="names 1 descriptors, LISTEN_FDS says 2"):
+    with pytest.raises(ServiceManagerError, match="names 1 descriptors, LISTEN_FDS is 2"):
         inherited_sockets(environ)
     assert environ == {}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.file import Disk, File, FileRegion
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite._speedups.storage.file import Disk, File, FileRegion
+from kafkalite.testing.faulty_disk import FaultyDisk
 
 
 @pytest.fixture(params=[Disk, FaultyDisk])

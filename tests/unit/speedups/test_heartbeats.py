@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 
-from kafkalite._speedups.codec import encode, encode_request, response_header
-from kafkalite._speedups.framing import Connection, Limits, Reply
-from kafkalite._speedups.heartbeats import Heartbeats
-from kafkalite.net.memory import Client, MemoryHub
+from kafkalite._speedups.codec.codec import encode, encode_request, response_header
+from kafkalite._speedups.net.framing import Connection, Limits, Reply
+from kafkalite._speedups.net.heartbeats import Heartbeats
+from kafkalite.net.memory_transport import Client, MemoryHub
 from kafkalite.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kafkalite.state.consumer_sessions import Calm, Plain, Session
 from tests.unit.protocol.values import TEXTS, seed
 
 CLASSIC = [(HeartbeatRequest, version) for version in range(5)]
@@ -28,22 +27,19 @@ class Service:
 
     def __init__(self) -> None:
         self.quick = Heartbeats()
-        self.quick.ask(classic=self.classic, consumer=self.consumer, monotonic=lambda: self.now_s)
+        self.quick.register_callbacks(classic=self.classic, consumer=self.consumer)
         self.asked: list[tuple[Any, ...]] = []
         self.dispatched: list[bytes] = []
         self.kept: list[Reply] = []
         self.plain = True
-        self.now_s = 7.0
-        self.session = Session(0, 45_000)
-        self.calm = Calm()
 
     def classic(self, *asked: Any) -> bool:
         self.asked.append(asked)
         return self.plain
 
-    def consumer(self, *asked: Any) -> Plain | None:
+    def consumer(self, *asked: Any) -> int | None:
         self.asked.append(asked)
-        return Plain(INTERVAL_MS, self.session, self.calm) if self.plain else None
+        return INTERVAL_MS if self.plain else None
 
     def connected(self, connection: Connection) -> bool:
         return True
@@ -120,80 +116,6 @@ def test_a_heartbeat_without_news_is_answered_as_the_codec_would(version: int) -
     assert not rig.service.dispatched
 
 
-def repeated(request: ConsumerGroupHeartbeatRequest, correlation_id: int, client_id: str = "c") -> bytes:
-    return encode_request(request, 1, correlation_id, client_id)
-
-
-def test_a_repeated_heartbeat_moves_the_session_on_without_asking() -> None:
-    rig = Rig()
-    request = ConsumerGroupHeartbeatRequest(group_id="group", member_id="Zürich", member_epoch=5, instance_id="i")
-    first = rig.ask(repeated(request, 1))
-    rig.service.asked.clear()
-    for correlation_id in (2, -1, 2**31 - 1):
-        rig.service.now_s += 3.0015
-        again = rig.ask(repeated(request, correlation_id))
-        assert again == first[:4] + correlation_id.to_bytes(4, "big", signed=True) + first[8:]
-        assert rig.service.session.heard_ms == int(rig.service.now_s * 1000)
-    assert not rig.service.asked and not rig.service.dispatched
-
-
-def test_another_heartbeat_asks() -> None:
-    """Any byte that is another one, and more or fewer of them."""
-    rig = Rig()
-    fields: dict[str, Any] = {"group_id": "group", "member_id": "member", "member_epoch": 5, "instance_id": "i"}
-    request = ConsumerGroupHeartbeatRequest(**fields)
-    others = {
-        "group_id": ["groun"],
-        "member_id": ["membes", "members"],
-        "member_epoch": [6],
-        "instance_id": ["j", None],
-    }
-    for name, value in [(name, value) for name, values in others.items() for value in values]:
-        other = ConsumerGroupHeartbeatRequest(**fields | {name: value})
-        rig.ask(repeated(request, 1))
-        rig.service.asked.clear()
-        rig.ask(repeated(other, 1))
-        assert rig.service.asked == [
-            (other.group_id, other.member_id, other.instance_id, other.member_epoch, "c", "1.2.3.4")
-        ]
-    rig.ask(repeated(request, 1))
-    rig.service.asked.clear()
-    rig.ask(repeated(request, 1, "d"))
-    rig.ask(encode_request(request, 0, 1, "d"))
-    rig.ask(encode_request(HeartbeatRequest(group_id="group", member_id="member"), 4, 1, "d"))
-    assert len(rig.service.asked) == 3
-
-
-def test_a_calm_that_has_ended_is_not_trusted() -> None:
-    rig = Rig()
-    request = ConsumerGroupHeartbeatRequest(group_id="group", member_id="member", member_epoch=5)
-    rig.ask(repeated(request, 1))
-    rig.service.calm.stands = False
-    rig.service.calm, rig.service.session = Calm(), Session(0, 45_000)
-    rig.ask(repeated(request, 2))
-    assert len(rig.service.asked) == 2
-    rig.ask(repeated(request, 3))
-    assert len(rig.service.asked) == 2 and rig.service.session.heard_ms == 7_000
-    rig.service.calm.stands, rig.service.plain = False, False
-    assert rig.ask(repeated(request, 4)) == b"" and len(rig.service.dispatched) == 1
-
-
-def test_a_long_heartbeat_is_not_kept() -> None:
-    rig = Rig()
-    request = ConsumerGroupHeartbeatRequest(group_id="group", member_id="m" * 600, member_epoch=5)
-    assert rig.ask(repeated(request, 1)) and rig.ask(repeated(request, 2))
-    assert len(rig.service.asked) == 2
-
-
-def test_each_connection_remembers_its_own() -> None:
-    rig = Rig()
-    other = rig.client.hub.connect(peer=("1.2.3.5", 5))
-    frame = repeated(ConsumerGroupHeartbeatRequest(group_id="group", member_id="member", member_epoch=5), 1)
-    rig.ask(frame)
-    other.send(len(frame).to_bytes(4, "big") + frame)
-    assert other.received() and [asked[-1] for asked in rig.service.asked] == ["1.2.3.4", "1.2.3.5"]
-
-
 NEWS: list[tuple[str, Any, int]] = [
     ("rack_id", "", 0),
     ("rack_id", "r", 0),
@@ -258,15 +180,17 @@ def test_what_leads_to_something_is_dispatched() -> None:
 def test_until_somebody_is_to_be_asked_all_are_dispatched() -> None:
     rig = Rig()
     frame = encode_request(heartbeat(random.Random(1), 4), 4, 1, "c")
-    rig.service.quick.ask(classic=None, consumer=rig.service.consumer, monotonic=lambda: 0.0)
+    rig.service.quick.register_callbacks(classic=None, consumer=rig.service.consumer)
     assert rig.ask(frame) == b"" and rig.service.dispatched == [frame]
 
 
 def test_answers_keep_the_order_of_the_requests() -> None:
     rig = Rig()
-    beat = encode_request(HeartbeatRequest(group_id="g", member_id="m", generation_id=1), 4, CORRELATION_ID, "c")
+    fast_heartbeat = encode_request(
+        HeartbeatRequest(group_id="g", member_id="m", generation_id=1), 4, CORRELATION_ID, "c"
+    )
     other = b"\0\x03\0\0\0\0\0\x07rest"
-    assert rig.ask(other, beat) == b"", "the answer before it is not there yet"
+    assert rig.ask(other, fast_heartbeat) == b"", "the answer before it is not there yet"
     rig.service.kept[0].send(b"first")
     rig.client.hub.pump()
     assert rig.client.received() == b"\0\0\0\x05first" + sized(HeartbeatResponse(), 4)
@@ -284,6 +208,6 @@ def test_what_is_raised_costs_the_connection_alone() -> None:
     def broken(*_: Any) -> bool:
         raise RuntimeError("planted")
 
-    rig.service.quick.ask(classic=broken, consumer=None, monotonic=lambda: 0.0)
+    rig.service.quick.register_callbacks(classic=broken, consumer=None)
     assert rig.ask(encode_request(heartbeat(random.Random(1), 4), 4, 1, "c")) == b""
     assert rig.client.connection.closed and not rig.service.dispatched

@@ -97,13 +97,13 @@ def test_a_session_that_grows_beyond_the_bound_is_closed() -> None:
 def test_only_news_is_told_and_errors_are_told_again() -> None:
     part = parts(0)[0][1]
     assert part.has_news(0, 0, 5, 0, False)
-    part.told(0, 5, 0)
+    part.update_response(0, 5, 0)
     assert not part.has_news(0, 0, 5, 0, False)
     assert part.has_news(0, 10, 5, 0, False)
     assert part.has_news(0, 0, 6, 0, False)
     assert part.has_news(0, 0, 5, 1, False)
     assert part.has_news(0, 0, 5, 0, True)
-    part.told(3, 5, 0)
+    part.update_response(3, 5, 0)
     assert part.has_news(0, 0, 5, 0, False)
 
 

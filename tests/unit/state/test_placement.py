@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from kafkalite.state.placement import place
+from kafkalite.state.placement import assign_replicas
 
 
 def test_one_broker_holds_everything() -> None:
-    assert place([7], 3, 1, first_index=0, shift=0) == [(7,), (7,), (7,)]
+    assert assign_replicas([7], 3, 1, first_index=0, shift=0) == [(7,), (7,), (7,)]
 
 
 @pytest.mark.parametrize("brokers", [2, 3, 5])
@@ -16,22 +16,22 @@ def test_one_broker_holds_everything() -> None:
 @pytest.mark.parametrize("shift", [0, 4])
 def test_replicas_of_a_partition_are_distinct_and_loads_balance(brokers: int, first_index: int, shift: int) -> None:
     factor = 2
-    placed = place(range(brokers), brokers * 4, factor, first_index=first_index, shift=shift)
-    assert all(len(set(replicas)) == factor for replicas in placed)
-    assert set(Counter(replicas[0] for replicas in placed).values()) == {4}
-    held = Counter(broker for replicas in placed for broker in replicas)
+    assigned = assign_replicas(range(brokers), brokers * 4, factor, first_index=first_index, shift=shift)
+    assert all(len(set(replicas)) == factor for replicas in assigned)
+    assert set(Counter(replicas[0] for replicas in assigned).values()) == {4}
+    held = Counter(broker for replicas in assigned for broker in replicas)
     assert max(held.values()) - min(held.values()) <= brokers
 
 
 def test_added_partitions_continue_the_round() -> None:
-    whole = place([1, 2, 3], 6, 2, first_index=1, shift=0)
-    later = place([1, 2, 3], 3, 2, first_index=1, shift=1, first_partition=3)
+    whole = assign_replicas([1, 2, 3], 6, 2, first_index=1, shift=0)
+    later = assign_replicas([1, 2, 3], 3, 2, first_index=1, shift=1, first_partition=3)
     assert [replicas[0] for replicas in whole[3:]] == [replicas[0] for replicas in later]
 
 
 @pytest.mark.parametrize("first_partition", [0, 4])
 def test_leaders_of_single_replicas_are_those_of_replicated_partitions(first_partition: int) -> None:
     brokers = [9, 2, 5]
-    single = place(brokers, 7, 1, first_index=1, shift=2, first_partition=first_partition)
-    replicated = place(brokers, 7, 2, first_index=1, shift=2, first_partition=first_partition)
+    single = assign_replicas(brokers, 7, 1, first_index=1, shift=2, first_partition=first_partition)
+    replicated = assign_replicas(brokers, 7, 2, first_index=1, shift=2, first_partition=first_partition)
     assert single == [replicas[:1] for replicas in replicated]

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from kafkalite._speedups.batches import Builder
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.records.batches import Builder
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Outcome, outcome_of
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage.log import Log
-from kafkalite.storage.making import NewPartition
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log_creation import NewPartition
 from kafkalite.storage.manager import LogManager
-from kafkalite.testing.clock import InlineOffload
+from kafkalite.testing.virtual_clock import InlineOffload
 from tests.kit.logs import new_log
 
 CONFIG = replace(TopicConfig(), segment_bytes=20_000, index_interval_bytes=1_000)
@@ -112,7 +112,7 @@ def lose_a_batch(directory: Path) -> None:
         path.with_suffix(suffix).unlink()
 
 
-def point_nowhere(directory: Path) -> None:
+def reference_nothing(directory: Path) -> None:
     """An entry of an offset index names an offset that its position does not hold."""
     path = min(directory.glob("*.index"))
     patch(path, 3, bytes([path.read_bytes()[3] + 1]))
@@ -128,6 +128,6 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "flipped record": flip_a_record,
     "torn tail": tear_the_tail,
     "lost batch": lose_a_batch,
-    "wrong offset index": point_nowhere,
+    "wrong offset index": reference_nothing,
     "wrong time index": lie_about_time,
 }

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.batches import Builder, Record, batches
+from kafkalite._speedups.records.batches import Builder, Record, batches
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS
-from kafkalite.storage.cleanable import Cleanable, cleanable, groups, stable_offset
-from kafkalite.storage.cleaner import CleanerConfig, LogCleaner
-from kafkalite.storage.directories import Identity
-from kafkalite.storage.log import Log
+from kafkalite.storage.compaction.cleaner import CleanerConfig, LogCleaner
+from kafkalite.storage.compaction.log_to_clean import LogToClean, cleanable, groups, stable_offset
+from kafkalite.storage.dirs.log_directory import Identity
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.segment import Segment
+from kafkalite.storage.log.transaction_index import AbortedTransaction, pack
 from kafkalite.storage.manager import LogManager
-from kafkalite.storage.recovery import Place, recover
-from kafkalite.storage.segment import Segment
-from kafkalite.storage.transactions import AbortedTransaction, pack
-from kafkalite.testing.clock import InlineOffload, SeededRandom, VirtualClock
-from kafkalite.testing.disk import Crash, FaultyDisk
-from tests.unit.storage.cleaning_oracle import CONFIG, Aborted, History, Oracle, batches_of, facts
+from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
+from kafkalite.testing.faulty_disk import Crash, FaultyDisk
+from kafkalite.testing.virtual_clock import InlineOffload, SeededRandom, VirtualClock
+from tests.oracles.compactor import CONFIG, Aborted, History, Oracle, batches_of, facts
 from tests.unit.storage.damage import made
 
 SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
@@ -70,7 +70,7 @@ class Kit:
         history = History(log, random.Random(seed))
         for _ in range(steps):
             history.step()
-        history.settle()
+        history.end_and_roll()
         return history
 
     def restart(self) -> None:
@@ -226,7 +226,7 @@ def test_the_dirtiest_log_is_first(tmp_path: Path, caplog: pytest.LogCaptureFixt
         plain(kit, range(log.log_end_offset, count), topic)
     ratios = {log.topic: found.ratio for log in kit.manager.all() if (found := kit.cleaner.due(log)) is not None}
     assert sorted(ratios, key=lambda topic: ratios[topic]) == ["a", "b", "c"]
-    with caplog.at_level("INFO", "kafkalite.storage.cleaner"):
+    with caplog.at_level("INFO", "kafkalite.storage.compaction.cleaner"):
         kit.run()
     cleaned = [record.getMessage()[0] for record in caplog.records if "compacted offsets" in record.getMessage()]
     assert cleaned == ["c", "b", "a"]
@@ -252,12 +252,12 @@ def test_a_corrupt_batch_makes_the_partition_uncleanable_and_says_so(
     kit = Kit(tmp_path)
     log = plain(kit, range(100))
     other = plain(kit, range(100), "other")
-    place = log.segments[1].batches()[2]
-    log.segments[1].opened.pwrite(b"\xff", place[0] + 70)
+    location = log.segments[1].batches()[2]
+    log.segments[1].opened.pwrite(b"\xff", location[0] + 70)
     before = [segment.base_offset for segment in log.segments]
     kit.start()
     assert [segment.base_offset for segment in log.segments] == before
-    assert "t-0 is not compacted any more" in caplog.text
+    assert "t-0 is excluded from compaction" in caplog.text
     assert "the CRC of a batch is wrong" in caplog.text
     assert kit.checkpoint()["other", 0] == other.active.base_offset
     caplog.clear()
@@ -274,7 +274,7 @@ def test_a_map_too_small_for_a_round_cleans_in_several(tmp_path: Path, caplog: p
     kit.start()
     for _ in range(100):
         kit.run()
-    assert "the cleaner's map is full at offset" in caplog.text
+    assert "the cleaner's offset map is full at offset" in caplog.text
     assert kit.checkpoint()["t", 0] == log.active.base_offset
     assert values(records(log)) == {b"%d" % (number % 10): b"%d" % number * 25 for number in range(190, 200)}
 
@@ -322,22 +322,22 @@ def test_it_makes_way_at_every_step(tmp_path: Path, when: str) -> None:
         assert not kit.cleaner.is_busy(log)
         if when == "truncate":
             assert log.log_end_offset == 35
-            log = recover(Place(FaultyDisk(), log.directory, "t", 0, EAGER))[0]
+            log = recover(PartitionDirectory(FaultyDisk(), log.directory, "t", 0, EAGER))[0]
             assert log.log_end_offset <= 35
             assert all(record.value == b"%d" % record.offset * 25 for record in records(log))
         elif when != "delete":
-            log = recover(Place(FaultyDisk(), log.directory, "t", 0, EAGER))[0]
+            log = recover(PartitionDirectory(FaultyDisk(), log.directory, "t", 0, EAGER))[0]
             assert values(records(log)) == {b"%d" % (n % 10): b"%d" % n * 25 for n in range(90, 100)}
     assert step > 5
 
 
 def make_way(kit: Kit, log: Log, when: str) -> None:
     if when == "truncate":
-        log.truncate_to(log.expect_cut(35))
+        log.truncate_to(log.begin_truncation(35))
     elif when == "delete":
         kit.manager.delete(log)
     elif when == "offline":
-        kit.manager.fail(str(kit.path), OSError(errno.EIO, "gone"))
+        kit.manager.take_offline(str(kit.path), OSError(errno.EIO, "gone"))
     else:
         kit.cleaner.close()
 
@@ -364,7 +364,7 @@ def test_a_bad_checkpoint_means_all_is_dirty(tmp_path: Path, caplog: pytest.LogC
     log = plain(kit, range(100))
     (tmp_path / CLEANER_OFFSETS).write_bytes(b"\xff\x00garbage")
     kit.start()
-    assert "every compacted log there is dirty" in caplog.text
+    assert "all compacted logs in the directory are cleaned again" in caplog.text
     assert kit.checkpoint() == {("t", 0): log.active.base_offset}
 
 
@@ -392,7 +392,7 @@ def test_a_truncated_log_is_dirty_from_its_end_on(tmp_path: Path) -> None:
     kit = Kit(tmp_path)
     log = plain(kit, range(100))
     kit.start()
-    log.truncate_to(log.expect_cut(log.segments[0].batches()[0][2] + 1))
+    log.truncate_to(log.begin_truncation(log.segments[0].batches()[0][2] + 1))
     kit.run()
     assert kit.checkpoint()["t", 0] == log.log_end_offset
 
@@ -430,7 +430,7 @@ def cut_short(path: Path, step: int, expected: dict[bytes, tuple[int, bytes]]) -
     dead = killed(kit)
     if step % 2:
         kit.disk.crash(random.Random(SEED + step))
-    after = recover(Place(FaultyDisk(), log.directory, "t", 0, EAGER))[0]
+    after = recover(PartitionDirectory(FaultyDisk(), log.directory, "t", 0, EAGER))[0]
     found = records(after)
     offsets = [record.offset for record in found]
     assert offsets == sorted(set(offsets)), f"killed at step {step}"
@@ -460,14 +460,14 @@ def test_the_checkpoint_of_a_deletion_that_was_cut_short_does_not_count(tmp_path
 def test_thousands_of_compacted_logs_are_looked_at_in_slices_and_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkalite.storage.walk.SLICE_ITEMS", 2)
+    monkeypatch.setattr("kafkalite.slicing.VISITS_PER_SLICE", 2)
     kit = Kit(tmp_path)
     for number in range(5):
         plain(kit, range(60), f"t{number}")
     looks: list[str] = []
     look = kit.cleaner._look_at
 
-    def counting(log: Log) -> Cleanable | None:
+    def counting(log: Log) -> LogToClean | None:
         looks.append(log.topic)
         return look(log)
 

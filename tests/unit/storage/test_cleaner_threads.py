@@ -9,12 +9,12 @@ from typing import ClassVar
 
 import pytest
 
-from kafkalite._speedups.offsetmap import OffsetMap
+from kafkalite._speedups.compaction.offset_map import OffsetMap
 from kafkalite.clock import Outcome
-from kafkalite.storage.cleaner import CleanerConfig
-from kafkalite.storage.cleaning import NICE, be_nice
-from kafkalite.storage.throttle import Throttle
-from kafkalite.testing.clock import SeededRandom
+from kafkalite.storage.compaction.cleaner import CleanerConfig
+from kafkalite.storage.compaction.cleaning_jobs import NICE, be_nice
+from kafkalite.storage.compaction.throttle import Throttle
+from kafkalite.testing.virtual_clock import SeededRandom
 from tests.unit.storage.test_cleaner import Kit, plain, records, values
 
 
@@ -39,7 +39,7 @@ def test_the_memory_of_a_map_is_given_back_by_a_job_and_only_then_is_the_thread_
     slot, run, jobs = kit.cleaner._slots[0], kit.offload.run, []
 
     def noted(job: Callable[..., object], *arguments: object, done: Callable[[Outcome], None]) -> None:
-        jobs.append((job, slot.worker.offsets.slots, slot.round))
+        jobs.append((job, slot.worker.offsets.slots, slot.run))
         run(job, *arguments, done=done)
 
     kit.offload.run = noted  # type: ignore[method-assign]
@@ -73,7 +73,7 @@ def test_each_map_has_a_secret_of_its_own_drawn_at_random(tmp_path: Path, monkey
         secrets.append(secret)
         return OffsetMap(secret, bytes_max, load_factor)
 
-    monkeypatch.setattr("kafkalite.storage.cleaner.OffsetMap", noted)
+    monkeypatch.setattr("kafkalite.storage.compaction.cleaner.OffsetMap", noted)
     Kit(tmp_path, cleaner=CleanerConfig(threads=3))
     drawn = SeededRandom(2)  # the one that a kit gives its cleaner
     assert secrets == [drawn.bytes(16) for _ in range(3)]
@@ -81,17 +81,17 @@ def test_each_map_has_a_secret_of_its_own_drawn_at_random(tmp_path: Path, monkey
 
 
 def test_a_thread_waits_as_long_as_the_rate_asks() -> None:
-    class Told(threading.Event):
+    class RecordingEvent(threading.Event):
         waits: ClassVar[list[float | None]] = []
 
         def wait(self, timeout: float | None = None) -> bool:
             self.waits.append(timeout)
             return False
 
-    wait = Throttle(1_000.0, lambda: 0.0).waiter(Told())
+    wait = Throttle(1_000.0, lambda: 0.0).waiter(RecordingEvent())
     wait(500)
     wait(250)
-    assert Told.waits == [0.5, 0.75]
+    assert RecordingEvent.waits == [0.5, 0.75]
 
 
 def test_the_rate_is_kept_between_all_threads() -> None:
@@ -108,7 +108,7 @@ def test_a_throttled_round_ends_at_once_when_it_is_aborted(tmp_path: Path) -> No
     log = plain(kit, range(100))
     kit.cleaner.start(lambda log: log.log_end_offset)
     for slot in kit.cleaner._slots:
-        slot.take = lambda now: None  # type: ignore[method-assign]
+        slot.prepare = lambda now: None  # type: ignore[method-assign]
         slot.stopped.set()
         slot.worker.stop = True
     kit.run()

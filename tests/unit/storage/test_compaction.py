@@ -8,17 +8,22 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from kafkalite._speedups.batches import Batch, Builder
-from kafkalite._speedups.cleaning import Rules, Stopped, Transactions, Uncleanable
-from kafkalite._speedups.compaction import Worker
-from kafkalite._speedups.file import Disk
-from kafkalite._speedups.logscan import scan
-from kafkalite._speedups.offsetmap import OffsetMap
-from kafkalite._speedups.records import set_base_offset, set_log_append_time
+from kafkalite._speedups.compaction.compactor import Worker
+from kafkalite._speedups.compaction.input import (
+    CleaningAbortedError,
+    RetentionRules,
+    Transactions,
+    UncleanableSegmentError,
+)
+from kafkalite._speedups.compaction.offset_map import OffsetMap
+from kafkalite._speedups.records.batches import Batch, Builder
+from kafkalite._speedups.records.validator import set_base_offset, set_log_append_time
+from kafkalite._speedups.storage.file import Disk
+from kafkalite._speedups.storage.recovery_scan import scan
 from kafkalite.storage import names
-from kafkalite.storage.segment import Segment
+from kafkalite.storage.log.segment import Segment
 from tests.kit.logs import new_log
-from tests.unit.storage.cleaning_oracle import CONFIG, History, Kept, Oracle, batches_of, facts, written
+from tests.oracles.compactor import CONFIG, History, Kept, Oracle, batches_of, facts, written
 
 SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
 RETENTION = 10_000
@@ -28,7 +33,9 @@ def worker(buffer_bytes: int = 4096) -> Worker:
     return Worker(OffsetMap(bytes(16), 1 << 20), buffer_bytes)
 
 
-def cleaned(directory: str, segments: list[Segment], works: Worker, rules: Rules, aborted: Transactions) -> Segment:
+def cleaned(
+    directory: str, segments: list[Segment], works: Worker, rules: RetentionRules, aborted: Transactions
+) -> Segment:
     """Clean a group of segments into one."""
     target = Segment(segments[0].base_offset, directory, Disk(), CONFIG)
     target.suffix = names.CLEANED
@@ -60,9 +67,9 @@ def swapped(history: History, target: Segment) -> list[Segment]:
     return [target]
 
 
-@pytest.mark.parametrize("round", range(12))
-def test_two_rounds_leave_what_the_oracle_says(tmp_path: Path, round: int) -> None:
-    seed = SEED + round
+@pytest.mark.parametrize("repeat", range(12))
+def test_two_rounds_leave_what_the_oracle_says(tmp_path: Path, repeat: int) -> None:
+    seed = SEED + repeat
     print(f"KAFKALITE_SEED={seed}")
     history = written(tmp_path / "t-0", seed, 250)
     segments = list(history.log.segments[:-1])
@@ -78,7 +85,7 @@ def test_two_rounds_leave_what_the_oracle_says(tmp_path: Path, round: int) -> No
         mapped(works, segments, 0, history.aborted)
         assert works.offsets.latest_offset == upper - 1
         aborted = Transactions(history.aborted)
-        rules = Rules(now + later, RETENTION, upper, last)
+        rules = RetentionRules(now + later, RETENTION, upper, last)
         target = cleaned(str(tmp_path / "t-0"), segments, works, rules, aborted)
         assert [facts(batch) for batch in batches_of([target])] == expected
         assert sorted(aborted.take_kept()) == sorted(oracle.kept_aborted)
@@ -118,7 +125,9 @@ def test_only_the_dirty_part_is_mapped_and_records_behind_it_stay(tmp_path: Path
     newest = Oracle(touching, [], 0, 0).newest(found, start)
     assert len(works.offsets) == len(newest)
     assert {key: works.offsets.get(key) for key in newest} == newest
-    target = cleaned(str(tmp_path / "t-0"), segments, works, Rules(0, RETENTION, -1, []), Transactions(history.aborted))
+    target = cleaned(
+        str(tmp_path / "t-0"), segments, works, RetentionRules(0, RETENTION, -1, []), Transactions(history.aborted)
+    )
     behind = [record.offset for batch in batches_of([target]) if not batch.control for record in batch]
     gone = Oracle(history.aborted, [], 0, 0).gone(batches_of(segments))
     expected = [
@@ -140,7 +149,7 @@ def one_batch(tmp_path: Path, *records: tuple[int, bytes | None, bytes | None], 
     return history
 
 
-def result(history: History, works: Worker, rules: Rules) -> list[Batch]:
+def result(history: History, works: Worker, rules: RetentionRules) -> list[Batch]:
     segments = list(history.log.segments[:-1])
     mapped(works, segments, 0, [])
     return batches_of([cleaned(history.log.directory, segments, works, rules, Transactions([]))])
@@ -149,7 +158,7 @@ def result(history: History, works: Worker, rules: Rules) -> list[Batch]:
 def test_a_record_without_a_key_goes_and_is_counted(tmp_path: Path) -> None:
     works = worker()
     history = one_batch(tmp_path, (1, None, b"a"), (2, b"k", b"b"), (3, None, None))
-    (batch,) = result(history, works, Rules(0, 0, -1, []))
+    (batch,) = result(history, works, RetentionRules(0, 0, -1, []))
     assert [record.offset for record in batch] == [1]
     assert (batch.base_offset, batch.last_offset, batch.max_timestamp, works.keyless) == (0, 2, 2, 2)
 
@@ -157,7 +166,7 @@ def test_a_record_without_a_key_goes_and_is_counted(tmp_path: Path) -> None:
 def test_a_batch_of_which_all_stays_is_the_same_bytes(tmp_path: Path) -> None:
     history = one_batch(tmp_path, (1, b"a", b"a"), (2, b"b", b"b"), codec=3)
     before = Path(history.log.segments[0].path(names.LOG)).read_bytes()
-    result(history, worker(), Rules(0, 0, -1, []))
+    result(history, worker(), RetentionRules(0, 0, -1, []))
     assert Path(history.log.segments[0].path(names.LOG) + names.CLEANED).read_bytes() == before
 
 
@@ -165,7 +174,7 @@ def test_a_batch_of_which_all_stays_is_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("codec", range(5))
 def test_a_horizon_leaves_any_timestamp_as_it_was(tmp_path: Path, timestamp: int, codec: int) -> None:
     history = one_batch(tmp_path, (5, b"a", b"1"), (timestamp, b"b", None), codec=codec)
-    (batch,) = result(history, worker(), Rules(1_000, 500, -1, []))
+    (batch,) = result(history, worker(), RetentionRules(1_000, 500, -1, []))
     assert (batch.delete_horizon, batch.base_timestamp, batch.codec) == (True, 1_500, codec)
     assert [record.timestamp for record in batch] == [5, timestamp]
 
@@ -180,7 +189,7 @@ def test_log_append_time_stays_what_it_was(tmp_path: Path) -> None:
         set_log_append_time(batch, 777)
         history.append(batch)
     history.log.roll(4)
-    found = result(history, worker(), Rules(1_000, 500, -1, []))
+    found = result(history, worker(), RetentionRules(1_000, 500, -1, []))
     assert [(each.log_append_time, each.max_timestamp, each.delete_horizon) for each in found] == [(True, 777, True)]
     assert [record.timestamp for record in found[0]] == [777, 777]
 
@@ -193,7 +202,7 @@ def test_the_last_batch_stays_as_an_empty_header(tmp_path: Path) -> None:
     works.offsets.put(b"a", 7)
     works.offsets.latest_offset = 7
     target = cleaned(
-        history.log.directory, list(history.log.segments[:1]), works, Rules(0, 0, -1, []), Transactions([])
+        history.log.directory, list(history.log.segments[:1]), works, RetentionRules(0, 0, -1, []), Transactions([])
     )
     (batch,) = batches_of([target])
     assert (batch.records_count, batch.base_offset, batch.last_offset, batch.base_timestamp) == (0, 0, 0, -1)
@@ -234,17 +243,17 @@ def moved(batch: bytes, offset: int) -> bytes:
 def test_a_damaged_batch_is_uncleanable(tmp_path: Path, at: int, reason: str, first_pass: bool) -> None:
     history = written(tmp_path / "t-0", 1, 40)
     segment = history.log.segments[1]
-    place = segment.batches()[2]
-    position = place[0] + (at if at >= 0 else place[1] - 1)
+    location = segment.batches()[2]
+    position = location[0] + (at if at >= 0 else location[1] - 1)
     byte = segment.opened.pread(1, position)[0]
     segment.opened.pwrite(bytes([byte ^ 0x80]), position)
     works = worker()
     works.offsets.clear(100)
-    with pytest.raises(Uncleanable, match=reason) as raised:
+    with pytest.raises(UncleanableSegmentError, match=reason) as raised:
         if first_pass:
             works.map_segment(segment.opened, 0, segment.size, segment.base_offset, 0, Transactions([]))
         else:
-            cleaned(history.log.directory, [segment], works, Rules(0, 0, -1, []), Transactions([]))
+            cleaned(history.log.directory, [segment], works, RetentionRules(0, 0, -1, []), Transactions([]))
     assert segment.path(names.LOG) in str(raised.value)
 
 
@@ -260,7 +269,7 @@ def test_malformed_records_under_a_right_crc_are_uncleanable(tmp_path: Path, cod
     segment = history.log.segments[0]
     works = worker()
     works.offsets.clear(100)
-    with pytest.raises(Uncleanable, match="malformed"):
+    with pytest.raises(UncleanableSegmentError, match="malformed"):
         works.map_segment(segment.opened, 0, segment.size, 0, 0, Transactions([]))
 
 
@@ -270,7 +279,7 @@ def test_a_segment_shorter_than_it_should_be_is_uncleanable(tmp_path: Path) -> N
     segment.opened.truncate(segment.size - 100)
     works = worker()
     works.offsets.clear(100)
-    with pytest.raises(Uncleanable, match="ends at byte"):
+    with pytest.raises(UncleanableSegmentError, match="ends at byte"):
         works.map_segment(segment.opened, 0, segment.size, 0, 0, Transactions([]))
 
 
@@ -280,7 +289,7 @@ def test_it_stops_when_told_to(tmp_path: Path) -> None:
     works = worker()
     works.offsets.clear(100)
     works.stop = True
-    with pytest.raises(Stopped):
+    with pytest.raises(CleaningAbortedError):
         works.map_segment(segment.opened, 0, segment.size, 0, 0, Transactions([]))
     works.reset()
     assert works.map_segment(segment.opened, 0, segment.size, 0, 0, Transactions([]))
@@ -294,7 +303,9 @@ def test_every_byte_is_counted_and_throttled(tmp_path: Path) -> None:
     mapped(works, segments, 0, history.aborted)
     size = sum(segment.size for segment in segments)
     assert works.bytes_mapped == sum(counted) == size
-    target = cleaned(history.log.directory, segments, works, Rules(0, 0, -1, []), Transactions(history.aborted))
+    target = cleaned(
+        history.log.directory, segments, works, RetentionRules(0, 0, -1, []), Transactions(history.aborted)
+    )
     assert works.bytes_read == size
     assert works.bytes_written == target.size
     assert sum(counted) == 2 * size + target.size
@@ -309,5 +320,5 @@ def test_a_batch_larger_than_the_buffer_is_read(tmp_path: Path) -> None:
     history.append(builder.build())
     history.batch()
     history.log.roll(history.log.log_end_offset)
-    kept: list[Kept] = [facts(batch) for batch in result(history, worker(), Rules(0, RETENTION, -1, []))]
+    kept: list[Kept] = [facts(batch) for batch in result(history, worker(), RetentionRules(0, RETENTION, -1, []))]
     assert kept[0][-1][0][3] == bytes(100_000)

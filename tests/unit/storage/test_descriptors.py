@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.storage.directories import DirectoryError
-from kafkalite.storage.log import Log
+from kafkalite.storage.dirs.log_directory import DirectoryError
+from kafkalite.storage.log.log import Log
 from tests.unit.storage.damage import batch
+from tests.unit.storage.test_disk_errors import STORAGE, append, offsets
 from tests.unit.storage.test_manager import Kit, fill
-from tests.unit.storage.test_trouble import STORAGE, append, offsets
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ class Waiting:
 
     def __init__(self, kit: Kit, log: Log) -> None:
         self.codes: list[int] = []
-        kit.manager.flusher.ask(log, self.codes.append)
+        kit.manager.flusher.request_flush(log, self.codes.append)
         kit.manager.flusher.begin()
         kit.offload.drain()
 
@@ -127,7 +127,7 @@ class Waiting:
 def test_flush_that_cannot_open_a_file_is_retried(kit: Kit, error: int, caplog: pytest.LogCaptureFixture) -> None:
     log = kit.create(batches=150)
     calls = kit.disk.counts["descriptor"]
-    kit.manager.flusher.ask(log)
+    kit.manager.flusher.request_flush(log)
     kit.manager.flusher.begin()
     kit.offload.drain()
     calls = kit.disk.counts["descriptor"] - calls

@@ -8,12 +8,12 @@ from threading import Event
 
 import pytest
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Outcome
-from kafkalite.storage import directories
-from kafkalite.storage.directories import FORMAT, FORMAT_VERSION, DirectoryError
-from kafkalite.storage.loading import load_directories
-from kafkalite.storage.making import NewPartition
+from kafkalite.storage.dirs import log_directory
+from kafkalite.storage.dirs.log_directory import FORMAT, FORMAT_VERSION, DirectoryError
+from kafkalite.storage.log_creation import NewPartition
+from kafkalite.storage.recovery.load_logs import load_directories
 from tests.unit.storage.damage import CONFIG, filled
 from tests.unit.storage.test_manager import TOPIC_ID, US, Kit, fill
 
@@ -31,17 +31,17 @@ def test_a_new_partition_goes_where_the_fewest_are(tmp_path: Path, kit: Kit) -> 
     for partition in range(6):
         kit.create("t", partition)
     assert {len(kit.manager.logs_of(path)) for path in kit.manager.directories()} == {3}
-    kit.manager.fail(str(tmp_path / "a"), OSError(errno.EIO, "broken"))
+    kit.manager.take_offline(str(tmp_path / "a"), OSError(errno.EIO, "broken"))
     assert kit.manager.choose_directory() == str(tmp_path / "b")
 
 
 def test_a_failed_directory_takes_only_its_own_partitions(tmp_path: Path, kit: Kit) -> None:
     first, second = kit.create("t", 0), kit.create("t", 1)
-    kit.manager.fail(first.root, OSError(errno.EIO, "broken"))
+    kit.manager.take_offline(first.root, OSError(errno.EIO, "broken"))
     assert kit.offline == [first]
     assert (first.failed, second.failed, kit.manager.any_online) == (True, False, True)
     fill(second, 2)
-    kit.manager.fail(second.root, OSError(errno.EIO, "broken"))
+    kit.manager.take_offline(second.root, OSError(errno.EIO, "broken"))
     assert not kit.manager.any_online
 
 
@@ -51,9 +51,9 @@ def test_an_older_format_is_upgraded_step_by_step_with_a_line_each(
     kit.manager.unlock()
     taken: list[tuple[int, str]] = []
     step = FORMAT_VERSION
-    monkeypatch.setattr(directories, "FORMAT_VERSION", step + 2)
-    monkeypatch.setitem(directories.UPGRADES, step, lambda disk, path: taken.append((step, path)))
-    monkeypatch.setitem(directories.UPGRADES, step + 1, lambda disk, path: taken.append((step + 1, path)))
+    monkeypatch.setattr(log_directory, "FORMAT_VERSION", step + 2)
+    monkeypatch.setitem(log_directory.UPGRADES, step, lambda disk, path: taken.append((step, path)))
+    monkeypatch.setitem(log_directory.UPGRADES, step + 1, lambda disk, path: taken.append((step + 1, path)))
     (tmp_path / "b" / FORMAT).write_text(f"{step + 1}\n")
     with caplog.at_level(logging.INFO):
         kit.manager.lock()
@@ -88,9 +88,9 @@ def test_when_no_directory_reads_there_is_no_start(tmp_path: Path, kit: Kit) -> 
     kit.manager.unlock()
     again = Kit(tmp_path / "a", tmp_path / "b")
     again.disk.fail("read", errno.EIO, path="meta.properties", repeat=True)
-    with pytest.raises(DirectoryError) as told:
+    with pytest.raises(DirectoryError) as received:
         again.open()
-    assert str(tmp_path / "a") in str(told.value) and str(tmp_path / "b") in str(told.value)
+    assert str(tmp_path / "a") in str(received.value) and str(tmp_path / "b") in str(received.value)
     again.manager.unlock()
 
 
@@ -140,17 +140,17 @@ def test_it_is_told_how_far_recovery_is(tmp_path: Path, caplog: pytest.LogCaptur
 
         def read_bytes(self, path: str) -> bytes:
             if "/t-1/" in path:
-                assert told.wait(30)
+                assert received.wait(30)
             return super().read_bytes(path)
 
-    told = Event()
+    received = Event()
     for partition in (0, 1):
         filled(tmp_path / f"t-{partition}")
     caplog.set_level("INFO")
 
     def seen(record: logging.LogRecord) -> bool:
         if "1 of 2 partitions" in record.getMessage():
-            told.set()
+            received.set()
         return True
 
     caplog.handler.addFilter(seen)
@@ -187,7 +187,7 @@ def test_a_refused_partition_is_refused_until_it_is_mended(tmp_path: Path) -> No
     for _ in range(3):
         again = Kit(tmp_path).open()
         assert [log.partition for log in again.manager.all()] == [1]
-        assert "which was synced" in again.loaded[0].refused[str(tmp_path / "t-0")]
+        assert "which was flushed" in again.loaded[0].rejected[str(tmp_path / "t-0")]
         again.manager.close()
         again.manager.unlock()
         assert path.read_bytes() == content

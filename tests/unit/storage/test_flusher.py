@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from kafkalite.clock import Clock
-from kafkalite.storage.flusher import Flusher
-from kafkalite.storage.log import Log
-from kafkalite.storage.syncing import JobSyncer
-from kafkalite.testing.clock import InlineOffload, VirtualClock
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.storage.flush.flusher import Flusher
+from kafkalite.storage.log.flush_job import JobSyncer
+from kafkalite.storage.log.log import Log
+from kafkalite.testing.faulty_disk import FaultyDisk
+from kafkalite.testing.virtual_clock import InlineOffload, VirtualClock
 from tests.kit.logs import new_log
 from tests.unit.storage.damage import CONFIG, batch, filled
 from tests.unit.storage.test_manager import Kit
@@ -31,7 +31,7 @@ class Rig:
         self.offload = InlineOffload()
         self.offload.held = True
         self.failed: list[tuple[str, int | None]] = []
-        self.told: list[tuple[str, int]] = []
+        self.received: list[tuple[str, int]] = []
         clock: Clock = self.clock
         self.syncer = JobSyncer(self.disk, self.offload)
         self.flusher = Flusher(self.disk, clock, self.syncer, self.fail)
@@ -53,30 +53,30 @@ class Rig:
         for _ in range(batches):
             log.append(batch(), None, 0)
             assert log.write() == 0
-        self.flusher.ask(log, self.teller(log))
+        self.flusher.request_flush(log, self.teller(log))
         return int(log.log_end_offset)
 
     def teller(self, log: Log) -> Callable[[int], None]:
-        return partial(self.tell, log.topic)
+        return partial(self.complete, log.topic)
 
-    def tell(self, name: str, error: int) -> None:
-        self.told.append((name, error))
+    def complete(self, name: str, error: int) -> None:
+        self.received.append((name, error))
 
     def run(self) -> list[tuple[str, int]]:
         """Let the jobs that were asked for run; what was told since."""
         self.offload.release()
         self.offload.drain()
         self.offload.held = True
-        told, self.told = self.told, []
-        return told
+        received, self.received = self.received, []
+        return received
 
     def one(self) -> list[tuple[str, int]]:
         """As `run`, but what that starts is held again."""
         self.offload.release()
         self.offload.held = True
         self.offload.drain()
-        told, self.told = self.told, []
-        return told
+        received, self.received = self.received, []
+        return received
 
     def synced(self) -> list[str]:
         return [path for operation, path in self.disk.trace if operation == "sync" and path.endswith(".log")]
@@ -91,7 +91,7 @@ def test_nobody_is_told_before_the_sync(rig: Rig) -> None:
     log = rig.log()
     end = rig.write(log)
     rig.flusher.begin()
-    assert rig.told == [] and log.recovery_point == 0
+    assert rig.received == [] and log.recovery_point == 0
     assert rig.run() == [("t-0", 0)]
     assert log.recovery_point == end == 3
 
@@ -107,7 +107,7 @@ def test_one_sync_covers_all_that_was_appended_meanwhile(rig: Rig) -> None:
     assert log.recovery_point == 3, "what came after the plan is not claimed"
     assert rig.run() == [("t-0", 0)] * 5
     assert log.recovery_point == 18
-    assert len(rig.synced()) == 2 and rig.flusher.rounds == 2
+    assert len(rig.synced()) == 2 and rig.flusher.batches == 2
 
 
 def test_the_partitions_of_a_pass_share_a_round(rig: Rig) -> None:
@@ -116,7 +116,7 @@ def test_the_partitions_of_a_pass_share_a_round(rig: Rig) -> None:
     rig.flusher.begin()
     assert rig.offload.waiting == 1
     assert rig.run() == [("a-0", 0), ("b-0", 0), ("c-0", 0)]
-    assert rig.flusher.rounds == 1
+    assert rig.flusher.batches == 1
 
 
 def test_directories_do_not_wait_for_each_other(rig: Rig) -> None:
@@ -128,7 +128,7 @@ def test_directories_do_not_wait_for_each_other(rig: Rig) -> None:
 
 
 def test_two_rounds_of_a_directory_share_no_log(rig: Rig) -> None:
-    rig.syncer.rounds_max = 2
+    rig.syncer.batches_max = 2
     first, second, third = (rig.log(name) for name in ("a-0", "b-0", "c-0"))
     rig.write(first)
     rig.flusher.begin()
@@ -144,11 +144,11 @@ def test_two_rounds_of_a_directory_share_no_log(rig: Rig) -> None:
     assert (first.recovery_point, second.recovery_point) == (3, 3)
     assert rig.run() == [("a-0", 0), ("c-0", 0)]
     assert first.recovery_point == first.log_end_offset == 6
-    assert rig.flusher.rounds == 3
+    assert rig.flusher.batches == 3
 
 
 def test_a_round_that_fails_beside_another_tells_those_who_wait_for_its_logs(rig: Rig) -> None:
-    rig.syncer.rounds_max = 2
+    rig.syncer.batches_max = 2
     first, second = rig.log("a-0"), rig.log("b-0")
     rig.write(first)
     rig.flusher.begin()
@@ -190,7 +190,7 @@ def test_an_epoch_is_on_the_disk_before_its_batches(rig: Rig) -> None:
     rig.run()
     log.append(batch(), None, 4)
     assert log.write() == 0
-    rig.flusher.ask(log)
+    rig.flusher.request_flush(log)
     rig.disk.trace.clear()
     rig.flusher.begin()
     rig.run()
@@ -209,7 +209,7 @@ def test_a_failed_sync_is_final_for_the_directory(rig: Rig, where: str) -> None:
     assert rig.failed == [(log.root, errno.EIO)]
     assert log.recovery_point == other.recovery_point == 0
     rig.write(log, batches=0)
-    assert rig.told == [("a-0", STORAGE)], "it is never tried again"
+    assert rig.received == [("a-0", STORAGE)], "it is never tried again"
     rig.flusher.begin()
     assert rig.offload.waiting == 0
 
@@ -227,7 +227,7 @@ def test_a_log_that_is_cut_meanwhile_is_synced_again(rig: Rig) -> None:
     log = rig.log()
     rig.write(log, batches=3)
     rig.flusher.begin()
-    log.truncate_to(log.expect_cut(3))
+    log.truncate_to(log.begin_truncation(3))
     log.append(batch(7), None, 0)
     assert log.write() == 0
     assert rig.one() == []
@@ -249,12 +249,12 @@ def test_a_log_that_is_deleted_meanwhile_fails_nobody(rig: Rig) -> None:
 def test_one_who_raises_when_told_keeps_nobody_else_from_being_told(rig: Rig) -> None:
     log = rig.log()
     rig.write(log)
-    rig.flusher.ask(log, lambda error: [][error])
-    rig.flusher.ask(log, partial(rig.tell, "last"))
+    rig.flusher.request_flush(log, lambda error: [][error])
+    rig.flusher.request_flush(log, partial(rig.complete, "last"))
     rig.flusher.begin()
     with pytest.raises(IndexError):
         rig.run()
-    assert rig.told == [("t-0", 0), ("last", 0)]
+    assert rig.received == [("t-0", 0), ("last", 0)]
 
 
 def test_the_last_rounds_are_done_at_once(rig: Rig) -> None:
@@ -266,27 +266,27 @@ def test_the_last_rounds_are_done_at_once(rig: Rig) -> None:
     assert rig.run() == [("t-0", 0), ("t-0", 0)]
     rig.write(log)
     rig.flusher.begin()
-    assert rig.told == [("t-0", 0)] and log.recovery_point == log.log_end_offset == 9
+    assert rig.received == [("t-0", 0)] and log.recovery_point == log.log_end_offset == 9
 
 
 def test_what_one_raises_when_told_of_the_last_rounds_is_raised(rig: Rig) -> None:
     log = rig.log()
     rig.flusher.finish()
     rig.write(log)
-    rig.flusher.ask(log, lambda error: [][error])
+    rig.flusher.request_flush(log, lambda error: [][error])
     with pytest.raises(IndexError):
         rig.flusher.begin()
-    assert rig.told == [("t-0", 0)] and rig.failed == []
+    assert rig.received == [("t-0", 0)] and rig.failed == []
 
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_who_is_told_may_begin_the_rounds_that_wait(rig: Rig, at_once: bool) -> None:
     """As a coordinator does that hears of a failed append: it writes, and begins what that asked for."""
     gone, other = rig.log("gone-0", "a"), rig.log("other-0", "b")
-    rig.syncer.rounds_max = 2
+    rig.syncer.batches_max = 2
     if at_once:
         rig.flusher.finish()
-    rig.flusher.ask(gone, lambda _: rig.flusher.begin())
+    rig.flusher.request_flush(gone, lambda _: rig.flusher.begin())
     rig.write(other)
     gone.fail()
     rig.flusher.begin()

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.unit.storage.damage import CONFIG
 from tests.unit.storage.test_cleaner import Kit as CleanerKit
 from tests.unit.storage.test_cleaner import plain, records, values
+from tests.unit.storage.test_disk_errors import append, offsets
 from tests.unit.storage.test_manager import US, Kit
-from tests.unit.storage.test_trouble import append, offsets
 
 STORAGE = 56
 
@@ -82,7 +82,7 @@ def test_a_partition_that_needs_room_to_start_is_refused_alone(tmp_path: Path) -
     kit.open(disk)
     assert kit.manager.is_online(str(tmp_path))
     (loaded,) = kit.loaded
-    assert list(loaded.refused) == [log.directory] and "next start" in loaded.refused[log.directory]
+    assert list(loaded.rejected) == [log.directory] and "next start" in loaded.rejected[log.directory]
     found = kit.manager.find("other", 0)
     assert found is not None and found.log_end_offset == other.log_end_offset
     kit.manager.unlock()
@@ -159,8 +159,8 @@ def test_the_last_renames_of_a_swap_wait_for_room(tmp_path: Path, ending: str, e
     kit.run(2_000)
     if end == "truncation":
         with pytest.raises(OSError, match="No space left"):
-            log.truncate_to(log.expect_cut(50))
-        log.expect_no_cut()
+            log.truncate_to(log.begin_truncation(50))
+        log.end_truncation()
         assert log.log_end_offset == 100 and not log.failed and values(records(log)) == LAST
     if end in ("room", "truncation"):
         kit.disk.hook = None
@@ -191,7 +191,7 @@ def test_a_log_is_cleaned_only_when_the_checkpoint_names_it(tmp_path: Path, capl
     kit.start()
     kit.run()
     assert log.segments == before and not kit.cleaner.is_busy(log)
-    assert "not compacted now, tried again later" in caplog.text
+    assert "compaction failed, retrying later" in caplog.text
     kit.disk.heal()
     kit.run(2_000)
     assert values(records(log)) == LAST and kit.checkpoint()["t", 0] == log.active.base_offset
@@ -209,7 +209,7 @@ def test_who_waits_for_the_checkpoint_makes_way(tmp_path: Path, end: str) -> Non
     if end == "deletion":
         kit.manager.delete(log)
     elif end == "offline":
-        kit.manager.fail(str(tmp_path), OSError(errno.EIO, "gone"))
+        kit.manager.take_offline(str(tmp_path), OSError(errno.EIO, "gone"))
     else:
         kit.cleaner.close()
     assert not kit.cleaner.is_busy(log)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.batches import Batch, batches
+from kafkalite._speedups.records.batches import Batch, batches
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.storage.indexes import SegmentCache
-from kafkalite.storage.log import Log
-from kafkalite.testing.clock import SeededRandom
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.segment_cache import SegmentCache
+from kafkalite.testing.faulty_disk import FaultyDisk
+from kafkalite.testing.virtual_clock import SeededRandom
 from tests.kit.logs import new_log
 from tests.unit.storage.damage import CONFIG, batch, filled
 
@@ -276,7 +276,7 @@ def test_epochs_and_where_they_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("offset", [0, 1, 3, 149, 150, 200, 359])
 def test_truncation(tmp_path: Path, offset: int) -> None:
     log = filled(tmp_path / "t-0")
-    log.truncate_to(log.expect_cut(offset))
+    log.truncate_to(log.begin_truncation(offset))
     end = offset - offset % 3
     assert (log.log_end_offset, log.next_offset) == (end, end), "a batch goes whole"
     kept = read_all(log)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints
-from kafkalite.storage.directories import DirectoryError, Identity
-from kafkalite.storage.log import Log
+from kafkalite.storage.checkpoint_writer import CheckpointWriter
+from kafkalite.storage.dirs.log_directory import DirectoryError, Identity
+from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
-from kafkalite.storage.points import PointFiles
-from kafkalite.testing.clock import START_WALL_MS, InlineOffload, SeededRandom, VirtualClock
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.testing.faulty_disk import FaultyDisk
+from kafkalite.testing.virtual_clock import START_WALL_MS, InlineOffload, SeededRandom, VirtualClock
 from tests.unit.storage.damage import CONFIG, batch, made
 
 US = Identity("a2Fma2FsaXRlLXRlc3RzMQ", 1)
@@ -266,8 +266,8 @@ def test_the_periodic_work_runs(tmp_path: Path, kit: Kit) -> None:
     kit.advance(60_001)  # retention rolled since the last sync: this round syncs it, the next one writes it down
     kit.advance(60_001)
     data = tmp_path / "data"
-    points = checkpoints.read_offsets(Disk(), str(data / "recovery-point-offset-checkpoint"))
-    assert points == {("t", 0): log.active.base_offset}
+    recovery_points = checkpoints.read_offsets(Disk(), str(data / "recovery-point-offset-checkpoint"))
+    assert recovery_points == {("t", 0): log.active.base_offset}
 
 
 @pytest.mark.parametrize(("killed", "full"), [(False, False), (True, False), (True, True)])
@@ -295,17 +295,17 @@ def test_a_new_partition_does_not_inherit_the_checkpoints_of_a_deleted_one(kit: 
 @pytest.mark.parametrize("closed", [False, True])
 def test_what_a_checkpoint_is_to_say_while_it_is_written_is_written_after_it(tmp_path: Path, closed: bool) -> None:
     offload, outcomes = InlineOffload(), []
-    files = PointFiles(Disk(), offload, lambda path, outcome: outcomes.append((path, outcome.error)))
+    files = CheckpointWriter(Disk(), offload, lambda path, outcome: outcomes.append((path, outcome.error)))
     offload.held = True
     for offset in range(3):
-        files.write(str(tmp_path), "points", partial(list, [f"t 0 {offset}"]))
+        files.write(str(tmp_path), "recovery_points", partial(list, [f"t 0 {offset}"]))
     assert offload.waiting == 1
     if closed:
         files.close()
     offload.release()
     offload.drain()
     assert outcomes == [(str(tmp_path), None)] * (1 if closed else 2)
-    assert (tmp_path / "points").read_text() == f"0\n1\nt 0 {0 if closed else 2}\n"
+    assert (tmp_path / "recovery_points").read_text() == f"0\n1\nt 0 {0 if closed else 2}\n"
 
 
 def test_silent_producers_are_forgotten_by_the_time_of_their_append(kit: Kit) -> None:
@@ -404,7 +404,7 @@ def test_a_partition_that_cannot_be_recovered_is_refused_alone(tmp_path: Path, k
     kit.create("t", 1, batches=2)
     (tmp_path / "data" / "t-0" / "partition.metadata").write_text("version: 9\n")
     again = kit.restart()
-    assert again.loaded[0].refused.keys() == {str(tmp_path / "data" / "t-0")}
+    assert again.loaded[0].rejected.keys() == {str(tmp_path / "data" / "t-0")}
     assert again.manager.find("t", 0) is None
     assert again.manager.find("t", 1) is not None
     again.manager.unlock()
@@ -445,10 +445,10 @@ def test_clean_stop_with_a_refused_partition_leaves_the_other_partitions_clean(t
     content[100] ^= 1
     path.write_bytes(content)
     again = kit.restart(clean=False)
-    assert again.loaded[0].refused.keys() == {str(path.parent)}
+    assert again.loaded[0].rejected.keys() == {str(path.parent)}
     for _ in range(2):
         again = again.restart()
-        assert again.loaded[0].clean and again.loaded[0].refused.keys() == {str(path.parent)}
+        assert again.loaded[0].clean and again.loaded[0].rejected.keys() == {str(path.parent)}
         assert ("t", 1) not in again.loaded[0].unclean
         assert (data / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 6\nt 1 6\n"
         assert path.read_bytes() == content
@@ -456,7 +456,7 @@ def test_clean_stop_with_a_refused_partition_leaves_the_other_partitions_clean(t
     content[100] ^= 1
     path.write_bytes(content)
     restored = again.restart(clean=False)
-    assert restored.loaded[0].refused == {} and restored.loaded[0].unclean == {("t", 0)}
+    assert restored.loaded[0].rejected == {} and restored.loaded[0].unclean == {("t", 0)}
     restored.manager.close()
     assert (data / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
     restored.manager.unlock()

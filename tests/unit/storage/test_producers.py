@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.storage.log import Log
-from kafkalite.storage.snapshots import BadSnapshot, read_snapshot, snapshot_offsets, write_packed
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.producer_snapshots import BadSnapshot, read_snapshot, snapshot_offsets, write_packed
+from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.logs import new_log
 from tests.unit.storage.damage import CONFIG, batch
 
@@ -92,7 +92,7 @@ def test_truncation_forgets_what_it_cut(log: Log) -> None:
         send(log, 3 * number)
     send(log, 0, producer=8)
     log.write()
-    log.truncate_to(log.expect_cut(6))
+    log.truncate_to(log.begin_truncation(6))
     assert sorted(log.producers.entries) == [7]
     assert send(log, 6) == 6
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.storage.log import Log
+from kafkalite.storage.log.log import Log
 from tests.unit.storage.test_manager import Kit
 from tests.unit.storage.test_producers import send
 

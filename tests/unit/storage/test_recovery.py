@@ -2,23 +2,26 @@
 
 import logging
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.batches import batches
-from kafkalite._speedups.file import Disk
-from kafkalite.storage.log import Log
-from kafkalite.storage.producers import write_snapshots
-from kafkalite.storage.recovery import Place, Progress, RecoveryError, recover
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite._speedups.records.batches import batches
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.producer_state_loader import write_snapshots
+from kafkalite.storage.recovery.recover_log import PartitionDirectory, RecoveryError, RecoveryReport, recover
+from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.logs import new_log
 from tests.unit.storage.damage import CONFIG, DAMAGES, batch, filled, last_log
 
 
-def reopen(directory: Path, clean: bool = False, disk: Disk | None = None, **points: int) -> tuple[Log, Progress]:
-    return recover(Place(disk or Disk(), str(directory), "t", 0, CONFIG, clean, **points))
+def reopen(
+    directory: Path, clean: bool = False, disk: Disk | None = None, **given_offsets: int
+) -> tuple[Log, RecoveryReport]:
+    return recover(PartitionDirectory(disk or Disk(), str(directory), "t", 0, CONFIG, clean, **given_offsets))
 
 
 def offsets(log: Log) -> list[int]:
@@ -154,7 +157,7 @@ def test_damage_to_what_was_synced_is_refused_and_not_cut(directory: Path, clean
     first.write_bytes(content)
     first.with_suffix(".index").unlink()
     before = {path.name: path.stat().st_size for path in directory.glob("*.log")}
-    with pytest.raises(RecoveryError, match="nothing is cut"):
+    with pytest.raises(RecoveryError, match="the log is not truncated"):
         reopen(directory, clean=clean, recovery_point=360 - 3)
     assert {path.name: path.stat().st_size for path in directory.glob("*.log")} == before
 
@@ -231,17 +234,57 @@ def lose_the_middle_segment(directory: Path) -> tuple[int, int, dict[str, bytes]
     return int(second.stem), int(third.stem), {path.name: path.read_bytes() for path in directory.glob("*.log")}
 
 
-@pytest.mark.parametrize("point", [-1, 0, 60])
+@pytest.mark.parametrize("begin_offset", [-1, 0, 60])
 def test_a_missing_segment_below_the_recovery_point_is_reported_and_nothing_changes(
-    directory: Path, point: int, caplog: pytest.LogCaptureFixture
+    directory: Path, begin_offset: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     end, begin, content = lose_the_middle_segment(directory)
     with caplog.at_level(logging.ERROR):
-        log, progress = reopen(directory, recovery_point=begin + point)
+        log, progress = reopen(directory, recovery_point=begin + begin_offset)
     assert (log.log_end_offset, progress.gaps) == (360, [(end, begin)])
     assert {path.name: path.read_bytes() for path in directory.glob("*.log")} == content
     (line,) = caplog.messages
     assert f"{directory}: offsets {end} to {begin - 1} are missing" in line and "backup" in line
+
+
+class ReadBytes(FaultyDisk):
+    """Counts the bytes that are read of each file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: Counter[str] = Counter()
+
+    def happens(self, operation: str, path: str, size: int = 0, *, step: bool = False) -> int:
+        if operation == "read":
+            self.read[path] += size
+        return super().happens(operation, path, size, step=step)
+
+
+def test_an_unclean_start_reads_one_entry_of_each_index_below_the_recovery_point(tmp_path: Path) -> None:
+    """The end of each segment shows whether the next one follows; all indexes would be 0.5 % of all bytes."""
+    filled(tmp_path / "t-0").close()
+    disk = ReadBytes()
+    log, progress = reopen(tmp_path / "t-0", disk=disk, recovery_point=360)
+    assert (log.log_end_offset, progress.segments_scanned, progress.gaps) == (360, 1, [])
+    first, second, _ = log.segments
+    assert {path: size for path, size in disk.read.items() if path.endswith("index")} == {
+        first.path(".index"): 8,
+        first.path(".timeindex"): 12,
+        second.path(".index"): 8,
+        second.path(".timeindex"): 12,
+    }
+
+
+@pytest.mark.parametrize(
+    "index", [b"", bytes(8), b"\0\0\0\7\0\0\1\0", b"\1"], ids=["empty", "zeros", "astray", "short"]
+)
+def test_a_damaged_index_neither_hides_nor_invents_a_gap(directory: Path, index: bytes) -> None:
+    path = min(directory.glob("*.index"))
+    path.write_bytes(index)
+    assert reopen(directory, recovery_point=350)[1].gaps == []
+    end, begin, _ = lose_the_middle_segment(directory)
+    path.write_bytes(index)
+    assert reopen(directory, recovery_point=begin + 60)[1].gaps == [(end, begin)]
 
 
 def test_segments_behind_a_missing_one_that_was_not_synced_are_set_aside(
@@ -264,12 +307,12 @@ def test_missing_offsets_of_a_compacted_log_are_not_reported(
     directory: Path, evidence: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, begin, _ = lose_the_middle_segment(directory)
-    place = Place(Disk(), str(directory), "t", 0, CONFIG, recovery_point=begin)
+    partition_dir = PartitionDirectory(Disk(), str(directory), "t", 0, CONFIG, recovery_point=begin)
     if evidence == "cleaner checkpoint":
-        place.gaps_until = begin
+        partition_dir.gaps_until = begin
     else:
-        place.config = replace(CONFIG, cleanup_policy=("compact",))
-    log, progress = recover(place)
+        partition_dir.config = replace(CONFIG, cleanup_policy=("compact",))
+    log, progress = recover(partition_dir)
     assert (log.log_end_offset, progress.gaps, progress.set_aside, caplog.messages) == (360, [], [], [])
 
 
@@ -294,7 +337,7 @@ def test_damage_below_the_recovery_point_in_its_own_segment_is_refused(directory
     content = bytearray(path.read_bytes())
     content[100] ^= 1
     path.write_bytes(content)
-    with pytest.raises(RecoveryError, match="nothing is cut"):
+    with pytest.raises(RecoveryError, match="the log is not truncated"):
         reopen(directory, recovery_point=357)
     assert path.read_bytes() == content
 

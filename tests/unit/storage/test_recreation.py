@@ -9,8 +9,8 @@ import pytest
 
 from kafkalite.clock import Outcome
 from kafkalite.storage import checkpoints
-from kafkalite.storage.log import Log
-from kafkalite.testing.clock import VirtualClock
+from kafkalite.storage.log.log import Log
+from kafkalite.testing.virtual_clock import VirtualClock
 from tests.unit.storage.damage import CONFIG, batch, make
 from tests.unit.storage.test_manager import TOPIC_ID, Kit, fill
 
@@ -37,12 +37,12 @@ def begin_jobs(kit: Kit) -> None:
     kit.offload.held = True
 
 
-def settle(kit: Kit) -> None:
+def run_until_idle(kit: Kit) -> None:
     kit.offload.release()
     kit.offload.drain()
 
 
-def point(kit: Kit, log: Log) -> int | None:
+def recovery_point(kit: Kit, log: Log) -> int | None:
     path = Path(log.root) / checkpoints.RECOVERY_POINTS
     return checkpoints.read_offsets(kit.disk, str(path)).get((log.topic, log.partition))
 
@@ -66,7 +66,7 @@ def test_a_deletion_without_room_to_rename_ends_before_the_new_log_is_made(kit: 
     begin_jobs(kit)
     assert ended == [] and not Path(log.directory).exists()
     kit.disk.heal()
-    settle(kit)
+    run_until_idle(kit)
     assert names_in(ended[0].result()) == FRESH
     assert kit.manager.is_online(log.root)
 
@@ -97,7 +97,7 @@ def test_a_kill_while_a_directory_is_removed_under_its_own_name(kit: Kit, step: 
     kit.manager.delete(log)
     kit.offload.drain()
     again = kit.restart(clean=False)
-    assert again.loaded[0].refused == {}
+    assert again.loaded[0].rejected == {}
     assert again.manager.topic_ids == {("t", 0): TOPIC_ID}, "it is known whose it was"
     again.manager.unlock()
 
@@ -106,7 +106,7 @@ def test_a_kill_while_a_directory_is_removed_under_its_own_name(kit: Kit, step: 
 def test_a_checkpoint_under_way_says_nothing_of_the_new_log(kit: Kit, slices: int) -> None:
     log, other = kit.create(batches=100), kit.create("other", batches=100)
     kit.manager.upkeep.checkpoint()
-    settle(kit)  # the closed segments are synced
+    run_until_idle(kit)  # the closed segments are synced
     if slices == 2:
         assert isinstance(kit.clock, VirtualClock)
         slow = kit.clock.monotonic
@@ -117,35 +117,35 @@ def test_a_checkpoint_under_way_says_nothing_of_the_new_log(kit: Kit, slices: in
     kit.manager.delete(log)
     ended = making(kit, log)
     while not ended:
-        settle(kit)
+        run_until_idle(kit)
         kit.clock.advance(10**7)
     ended[0].result()
-    settle(kit)
+    run_until_idle(kit)
     kit.clock.advance(10**7)
-    settle(kit)
-    assert (point(kit, other) or 0) > 0
-    assert not point(kit, log), "what the old one was synced up to does not count for the new one"
+    run_until_idle(kit)
+    assert (recovery_point(kit, other) or 0) > 0
+    assert not recovery_point(kit, log), "what the old one was synced up to does not count for the new one"
 
 
 def test_the_checkpoints_forget_the_old_log_before_the_new_one_has_files(kit: Kit) -> None:
     log = kit.create(batches=100)
     log.delete_records_before(200)
     kit.manager.upkeep.checkpoint()
-    settle(kit)
+    run_until_idle(kit)
     for write in (kit.manager.upkeep.checkpoint, kit.manager.upkeep.checkpoint_starts):
         write()
-        settle(kit)
-    assert point(kit, log) == log.active.base_offset > 0
+        run_until_idle(kit)
+    assert recovery_point(kit, log) == log.active.base_offset > 0
     kit.manager.delete(log)
     kit.disk.fail("write", errno.ENOSPC, path="-checkpoint", repeat=True)
     ended = making(kit, log)
-    settle(kit)
+    run_until_idle(kit)
     assert isinstance(ended[0].error, OSError) and not Path(log.directory).exists(), "no room to forget it"
     kit.disk.heal()
     ended = making(kit, log)
     while not Path(log.directory).exists():
         assert kit.offload.drain()
-    assert point(kit, log) is None
+    assert recovery_point(kit, log) is None
     starts = Path(log.root) / checkpoints.LOG_STARTS
     assert checkpoints.read_offsets(kit.disk, str(starts)) == {}
 
@@ -155,12 +155,12 @@ def test_a_round_of_the_old_log_writes_no_snapshot_of_its_producers_for_the_new_
     kit.offload.held = True
     fill(log, 100)
     assert log.rolled
-    kit.manager.flusher.ask(log)
+    kit.manager.flusher.request_flush(log)
     kit.manager.flusher.begin()  # its job has not begun
     kit.manager.delete(log)
     ended = making(kit, log)
     assert kit.offload.waiting == 1, "the round, alone"
-    settle(kit)
+    run_until_idle(kit)
     assert names_in(ended[0].result()) == FRESH
 
 
@@ -168,11 +168,11 @@ def test_who_asked_for_a_sync_before_the_deletion_is_told(kit: Kit) -> None:
     log = kit.create()
     kit.offload.held = True
     fill(log, 100)
-    told: list[int] = []
-    kit.manager.flusher.ask(log, told.append)
+    received: list[int] = []
+    kit.manager.flusher.request_flush(log, received.append)
     kit.manager.delete(log)
     kit.manager.flusher.begin()
-    assert told == [56] and kit.offload.waiting == 0
+    assert received == [56] and kit.offload.waiting == 0
     assert log.append(batch(), None, 0) < 0 or log.write() == 56
 
 
@@ -184,5 +184,5 @@ def test_retention_of_the_old_log_renames_nothing_of_the_new_one(kit: Kit) -> No
     kit.manager.delete(log)
     ended = making(kit, log)
     assert kit.offload.waiting == 1, "the renames, alone"
-    settle(kit)
+    run_until_idle(kit)
     assert names_in(ended[0].result()) == FRESH and kit.manager.is_online(log.root)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.storage.transactions import AbortedTransaction, BadTransactionIndex, TransactionIndex, pack
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.storage.log.transaction_index import AbortedTransaction, BadTransactionIndex, TransactionIndex, pack
+from kafkalite.testing.faulty_disk import FaultyDisk
 
 SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(2**32)))
 ENTRIES = [

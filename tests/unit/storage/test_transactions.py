@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records.control import ControlType
-from kafkalite.storage.log import Log
-from kafkalite.storage.recovery import Place, recover
-from kafkalite.storage.transactions import AbortedTransaction
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.transaction_index import AbortedTransaction
+from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
+from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.unit.storage.damage import CONFIG, batch
 from tests.unit.storage.transactional import History, abort, begin, commit, end, new_log, producers_of
 
@@ -33,9 +33,9 @@ def written(log: Log) -> Log:
     return log
 
 
-def reopen(directory: Path, *, clean: bool = False, segment_bytes: int = 20_000, **points: int) -> Log:
+def reopen(directory: Path, *, clean: bool = False, segment_bytes: int = 20_000, **offsets: int) -> Log:
     config = replace(CONFIG, segment_bytes=segment_bytes)
-    return recover(Place(Disk(), str(directory), "t", 0, config, clean, **points))[0]
+    return recover(PartitionDirectory(Disk(), str(directory), "t", 0, config, clean, **offsets))[0]
 
 
 def entries(log: Log) -> list[AbortedTransaction]:
@@ -48,7 +48,7 @@ def entries(log: Log) -> list[AbortedTransaction]:
 def test_without_transactions_all_is_stable(log: Log) -> None:
     begin(log, 7, 0, transactional=False)
     written(log)
-    assert (log.last_stable_offset(2), log.first_unstable_offset(2), log.unsettled) == (2, -1, False)
+    assert (log.last_stable_offset(2), log.first_unstable_offset(2), log.has_unstable_records) == (2, -1, False)
 
 
 def test_an_open_transaction_holds_the_stable_offset(log: Log) -> None:
@@ -62,7 +62,7 @@ def test_an_open_transaction_holds_the_stable_offset(log: Log) -> None:
     assert log.last_stable_offset(8) == 5, "the other one is open"
     abort(log, 8)
     written(log)
-    assert (log.last_stable_offset(9), log.first_unstable_offset(9), log.unsettled) == (9, -1, False)
+    assert (log.last_stable_offset(9), log.first_unstable_offset(9), log.has_unstable_records) == (9, -1, False)
 
 
 def test_a_transaction_is_unstable_until_the_high_watermark_has_passed_its_marker(log: Log) -> None:
@@ -70,9 +70,9 @@ def test_a_transaction_is_unstable_until_the_high_watermark_has_passed_its_marke
     commit(log, 7)
     written(log)
     assert [log.last_stable_offset(mark) for mark in (0, 1, 2)] == [0, 0, 0]
-    assert (log.first_unstable_offset(2), log.unsettled) == (0, True)
+    assert (log.first_unstable_offset(2), log.has_unstable_records) == (0, True)
     assert log.last_stable_offset(3) == 3
-    assert (log.first_unstable_offset(3), log.unsettled) == (-1, False)
+    assert (log.first_unstable_offset(3), log.has_unstable_records) == (-1, False)
 
 
 def test_the_log_start_is_stable(log: Log) -> None:
@@ -223,7 +223,7 @@ def test_a_failed_write_takes_transactions_back(tmp_path: Path, path: str) -> No
 # What comes back.
 
 
-def life(directory: Path, seed: int, segment_bytes: int = 2_500, steps: int = 120) -> History:
+def random_history(directory: Path, seed: int, segment_bytes: int = 2_500, steps: int = 120) -> History:
     history = History(new_log(directory, segment_bytes=segment_bytes), seed)
     history.run(steps)
     return history
@@ -256,12 +256,12 @@ def test_any_history_comes_back_from_any_point(tmp_path: Path, number: int) -> N
     seed = SEED + number
     print(f"KAFKALITE_SEED={seed}")
     chance = random.Random(seed)
-    history = life(tmp_path / "t-0", seed)
+    history = random_history(tmp_path / "t-0", seed)
     log = history.log
     model_holds(history, log)
-    point = chance.choice([0, chance.randrange(log.log_end_offset + 1), chance.choice(log.bases())])
-    damage(tmp_path / "t-0", log, point, chance)
-    again = reopen(tmp_path / "t-0", segment_bytes=2_500, recovery_point=point)
+    position = chance.choice([0, chance.randrange(log.log_end_offset + 1), chance.choice(log.bases())])
+    damage(tmp_path / "t-0", log, position, chance)
+    again = reopen(tmp_path / "t-0", segment_bytes=2_500, recovery_point=position)
     assert producers_of(again) == producers_of(log)
     assert entries(again) == entries(log)
     model_holds(history, again)
@@ -270,13 +270,13 @@ def test_any_history_comes_back_from_any_point(tmp_path: Path, number: int) -> N
     model_holds(history, again)
 
 
-def damage(directory: Path, log: Log, point: int, chance: random.Random) -> None:
+def damage(directory: Path, log: Log, position: int, chance: random.Random) -> None:
     """Write some of the snapshots that are due, lose others, and spoil some files."""
-    from kafkalite.storage import producers
+    from kafkalite.storage.log import producer_state_loader
 
     due = log.take_due_snapshots()
     some = {offset: packed for offset, packed in due.items() if chance.random() < 0.6}
-    producers.write_snapshots(Disk(), str(directory), some, log.bases())
+    producer_state_loader.write_snapshots(Disk(), str(directory), some, log.bases())
     for path in sorted(directory.iterdir()):
         if path.suffix == ".snapshot" and chance.random() < 0.2:
             path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -289,7 +289,7 @@ def damage(directory: Path, log: Log, point: int, chance: random.Random) -> None
 @pytest.mark.parametrize("number", range(10))
 def test_a_clean_end_is_read_from_the_snapshot_alone(tmp_path: Path, number: int) -> None:
     print(f"KAFKALITE_SEED={SEED + number}")
-    history = life(tmp_path / "t-0", SEED + number)
+    history = random_history(tmp_path / "t-0", SEED + number)
     history.log.close()
     end_offset = history.log.log_end_offset
     again = reopen(tmp_path / "t-0", clean=True, segment_bytes=2_500, recovery_point=end_offset)
@@ -303,11 +303,11 @@ def test_a_clean_end_is_read_from_the_snapshot_alone(tmp_path: Path, number: int
 def test_a_truncated_log_knows_what_is_left(tmp_path: Path, number: int) -> None:
     print(f"KAFKALITE_SEED={SEED + number}")
     chance = random.Random(SEED + number)
-    history = life(tmp_path / "t-0", SEED + number)
+    history = random_history(tmp_path / "t-0", SEED + number)
     log = history.log
     if chance.random() < 0.5:
         log.close()
-    log.truncate_to(log.expect_cut(chance.randrange(log.log_end_offset)))
+    log.truncate_to(log.begin_truncation(chance.randrange(log.log_end_offset)))
     cut = log.log_end_offset
     assert all(int(path.stem) <= cut for path in (tmp_path / "t-0").glob("*.snapshot"))
     assert all(entry.last_offset < cut for entry in entries(log))
@@ -349,11 +349,11 @@ def sorted_entries(packed: bytes) -> list[bytes]:
 
 
 def test_stray_snapshots_go_and_the_newest_stays(tmp_path: Path) -> None:
-    from kafkalite.storage import producers
+    from kafkalite.storage.log import producer_state_loader
 
     for offset in (3, 5, 9, 12, 20):
-        producers.write_snapshots(Disk(), str(tmp_path), {offset: b"\0\0\0\0"}, [0, 5, 12, *range(3, 21)])
-    producers.remove_stray(Disk(), str(tmp_path), [0, 5, 12])
+        producer_state_loader.write_snapshots(Disk(), str(tmp_path), {offset: b"\0\0\0\0"}, [0, 5, 12, *range(3, 21)])
+    producer_state_loader.remove_stray(Disk(), str(tmp_path), [0, 5, 12])
     assert sorted(int(path.stem) for path in tmp_path.iterdir()) == [5, 12, 20]
-    producers.remove_stray(Disk(), str(tmp_path), [12, 20])
+    producer_state_loader.remove_stray(Disk(), str(tmp_path), [12, 20])
     assert sorted(int(path.stem) for path in tmp_path.iterdir()) == [12, 20]

@@ -9,8 +9,8 @@ import pytest
 
 from kafkalite.clock import Outcome
 from kafkalite.storage import checkpoints
-from kafkalite.storage.log import Log
-from kafkalite.testing.disk import FaultyDisk
+from kafkalite.storage.log.log import Log
+from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.unit.storage.damage import batch
 from tests.unit.storage.test_manager import Kit, fill
 
@@ -24,7 +24,7 @@ def kit(tmp_path: Path) -> Iterator[Kit]:
 
 def synced(kit: Kit, log: Log) -> None:
     """All of it is on the disk, and the checkpoints say so."""
-    kit.manager.flusher.ask(log)
+    kit.manager.flusher.request_flush(log)
     kit.manager.flusher.begin()
     kit.offload.drain()
     for write in (kit.manager.upkeep.checkpoint, kit.manager.upkeep.checkpoint_starts):
@@ -32,7 +32,7 @@ def synced(kit: Kit, log: Log) -> None:
         kit.offload.drain()
 
 
-def point(log: Log, name: str = checkpoints.RECOVERY_POINTS) -> int:
+def recovery_point(log: Log, name: str = checkpoints.RECOVERY_POINTS) -> int:
     return checkpoints.read_offsets(FaultyDisk(), str(Path(log.root) / name)).get((log.topic, log.partition), 0)
 
 
@@ -40,12 +40,12 @@ def test_the_recovery_point_is_lowered_on_the_disk_before_the_files(kit: Kit) ->
     log = kit.create(batches=100)
     assert log.delete_records_before(150) == 0
     synced(kit, log)
-    assert point(log) == 300 and point(log, checkpoints.LOG_STARTS) == 150
+    assert recovery_point(log) == 300 and recovery_point(log, checkpoints.LOG_STARTS) == 150
     seen: list[tuple[int, int]] = []
 
     def look(operation: str, path: str) -> None:
         if operation in ("truncate", "remove") and path.endswith(".log"):
-            seen.append((point(log), point(log, checkpoints.LOG_STARTS)))
+            seen.append((recovery_point(log), recovery_point(log, checkpoints.LOG_STARTS)))
 
     kit.disk.hook = look
     ended: list[Outcome] = []
@@ -55,18 +55,18 @@ def test_the_recovery_point_is_lowered_on_the_disk_before_the_files(kit: Kit) ->
     assert seen and {recovery for recovery, _ in seen} == {99} and {start for _, start in seen} <= {0, 99}
     assert (log.log_end_offset, log.log_start_offset, log.synced, log.recovery_point) == (99, 99, 99, 99)
     assert log.append(batch(), None, 1) == 99 and log.write() == 0
-    assert kit.restart(clean=False).loaded[0].refused == {}
+    assert kit.restart(clean=False).loaded[0].rejected == {}
 
 
 def test_no_sync_raises_it_again_before_the_cut(kit: Kit) -> None:
     log = kit.create(batches=100)
     kit.offload.held = True
-    kit.manager.flusher.ask(log)
+    kit.manager.flusher.request_flush(log)
     kit.manager.flusher.begin()  # planned before the cut is expected
-    assert log.expect_cut(100) == 99
+    assert log.begin_truncation(100) == 99
     kit.offload.release()
     kit.offload.drain()
-    kit.manager.flusher.ask(log)
+    kit.manager.flusher.request_flush(log)
     kit.manager.flusher.begin()  # planned after that
     kit.offload.drain()
     assert log.synced == 99 and log.log_end_offset == 300
@@ -89,9 +89,9 @@ def test_a_checkpoint_that_saw_more_does_not_say_so_later(kit: Kit, monkeypatch:
     kit.manager.truncate({log: 50}, ended.append)
     kit.offload.drain()
     ended[0].result()
-    assert point(log) == 48 == log.log_end_offset
+    assert recovery_point(log) == 48 == log.log_end_offset
     kit.advance(10_000)
-    assert point(log) == 48
+    assert recovery_point(log) == 48
 
 
 def test_without_room_for_the_checkpoints_nothing_is_cut(kit: Kit) -> None:
@@ -105,7 +105,7 @@ def test_without_room_for_the_checkpoints_nothing_is_cut(kit: Kit) -> None:
     assert log.log_end_offset == other.log_end_offset == 300 and kit.manager.is_online(log.root)
     kit.disk.heal()
     synced(kit, log)
-    assert point(log) == 300, "it is synced up to its end as ever"
+    assert recovery_point(log) == 300, "it is synced up to its end as ever"
     kit.manager.truncate({log: 100, other: 50}, ended.append)
     kit.offload.drain()
     ended[1].result()

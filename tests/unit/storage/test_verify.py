@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.file import Disk
-from kafkalite._speedups.scan import scan_batches
+from kafkalite._speedups.records.batch_scan import scan_batches
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
-from kafkalite.storage.recovery import Place, recover
-from kafkalite.storage.removals import Doomed, remove_batch
+from kafkalite.storage.file_removal import PendingRemoval, remove_batch
+from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
 from kafkalite.storage.retention import mark_deleted, take_expired
-from kafkalite.storage.verify import Violation, verify_directory, verify_log
+from kafkalite.storage.verify.verify import Violation, verify_directory, verify_log
 from tests.unit.storage.damage import DAMAGES, filled, last_log, patch
 
 SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
@@ -118,16 +118,16 @@ CASES: dict[str, tuple[set[int], Callable[[Path], object]]] = {
     "topic id of garbage": ({14}, lambda d: (d / "partition.metadata").write_text("hello")),
     "topic ids differ": ({10, 14}, lambda d: other_partition(d)),
     "work file": ({10}, lambda d: (d / f"{0:020d}.log.swap").write_bytes(b"")),
-    "recovery point beyond the end": ({1}, lambda d: points(d, "recovery-point-offset-checkpoint", END + 1)),
-    "log start beyond the end": ({1}, lambda d: points(d, "log-start-offset-checkpoint", END + 1)),
-    "high watermark beyond the end": ({1}, lambda d: points(d, "replication-offset-checkpoint", END + 1)),
+    "recovery point beyond the end": ({1}, lambda d: write_checkpoint(d, "recovery-point-offset-checkpoint", END + 1)),
+    "log start beyond the end": ({1}, lambda d: write_checkpoint(d, "log-start-offset-checkpoint", END + 1)),
+    "high watermark beyond the end": ({1}, lambda d: write_checkpoint(d, "replication-offset-checkpoint", END + 1)),
     "checkpoint of garbage": ({15}, lambda d: (d.parent / "log-start-offset-checkpoint").write_bytes(b"9")),
     "nobody's directory": ({9}, lambda d: (d.parent / "meta.properties").write_text("version=0\n")),
     "newer format": ({9}, lambda d: (d.parent / ".kafkalite-format").write_text("99\n")),
 }
 
 
-def points(directory: Path, name: str, offset: int) -> None:
+def write_checkpoint(directory: Path, name: str, offset: int) -> None:
     (directory.parent / name).write_text(f"0\n1\nt 0 {offset}\n")
 
 
@@ -177,10 +177,10 @@ def test_the_end_of_an_epoch_that_the_cleaner_took_is_not_missed(data: Path) -> 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["deleted", "and the segments are gone"])
 def test_the_last_epoch_of_an_emptied_log_begins_at_its_end(data: Path, gone: bool) -> None:
-    log, _ = recover(Place(Disk(), str(data / "t-0"), "t", 0, TopicConfig(retention_bytes=0), True, END))
+    log, _ = recover(PartitionDirectory(Disk(), str(data / "t-0"), "t", 0, TopicConfig(retention_bytes=0), True, END))
     assert log.delete_records_before(END) == 0
     if gone:
-        remove_batch(Disk(), [Doomed(path) for path in mark_deleted(take_expired(log, None, END))])
+        remove_batch(Disk(), [PendingRemoval(path) for path in mark_deleted(take_expired(log, None, END))])
         assert len(log.segments) == 1 and log.size == 0
     log.close()
     (data / "log-start-offset-checkpoint").write_text("0\n0\n" if gone else f"0\n1\nt 0 {END}\n")

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.file import Disk
-from kafkalite._speedups.producers import Producer, ProducerState
-from kafkalite.storage.snapshots import read_snapshot, write_packed
-from kafkalite.storage.verify import Violation, verify_log
+from kafkalite._speedups.storage.file import Disk
+from kafkalite._speedups.storage.producer_state import Producer, ProducerState
+from kafkalite.storage.log.producer_snapshots import read_snapshot, write_packed
+from kafkalite.storage.verify.verify import Violation, verify_log
 from tests.unit.storage.damage import filled, patch
 from tests.unit.storage.transactional import History, abort, begin, new_log
 
 SEED = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(2**32))
-LIVES = 5
+HISTORIES = 5
 COUNT = 60
 IDEMPOTENT, ABORTED, OPEN = 7, 8, 9
 
@@ -96,8 +96,8 @@ def test_each_wrong_word_of_a_snapshot_is_told(log: Path) -> None:
     }
     for change, always in changes.items():
         rewrite(path, change)
-        (told,) = said(log)
-        assert (told.number, told.path, told.position) == (17, str(path), -1)
+        (received,) = said(log)
+        assert (received.number, received.path, received.position) == (17, str(path), -1)
         assert [each.number for each in said(log, compacted=True)] == [17] * always
         path.write_bytes(good)
     rewrite(path, replaced(OPEN, 0, (1, begins + 1), begins))
@@ -132,12 +132,12 @@ def test_behind_a_damaged_batch_nothing_is_said_of_producers(log: Path) -> None:
 
 def test_any_history_is_true(tmp_path: Path) -> None:
     print(f"KAFKALITE_SEED={SEED}")
-    for life in range(LIVES):
-        log = new_log(tmp_path / f"t-{life}", segment_bytes=4_000)
-        History(log, SEED + life).run(300)
+    for run_number in range(HISTORIES):
+        log = new_log(tmp_path / f"t-{run_number}", segment_bytes=4_000)
+        History(log, SEED + run_number).run(300)
         log.close()
         assert len(log.segments) > 3
-        assert said(tmp_path / f"t-{life}") == said(tmp_path / f"t-{life}", compacted=True) == []
+        assert said(tmp_path / f"t-{run_number}") == said(tmp_path / f"t-{run_number}", compacted=True) == []
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from kafkalite._speedups.file import Disk
+from kafkalite._speedups.storage.file import Disk
 from kafkalite.records.control import ControlType, Marker, build_marker
-from kafkalite.storage.log import Log
+from kafkalite.storage.log.log import Log
 from tests.kit import logs
 from tests.unit.storage.damage import CONFIG, batch
 

@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, heapreplace
 
-from kafkalite.state.assignors.spec import Assignment, Holdings, Members, Topics, in_order, keep_targets, subscribed
+from kafkalite.state.groups.assignors.spec import (
+    Assignment,
+    Holdings,
+    Members,
+    Topics,
+    in_order,
+    keep_targets,
+    subscribed,
+)
 
 ROUNDS_MAX = 16
 
@@ -29,7 +37,7 @@ def _quotas(holdings: Holdings, partitions: int) -> dict[str, int]:
     if not order:
         return {}
     quota, surplus = divmod(partitions, len(order))
-    return {member_id: quota + (place < surplus) for place, member_id in enumerate(order)}
+    return {member_id: quota + (position < surplus) for position, member_id in enumerate(order)}
 
 
 def _surrender(holdings: Holdings, member_id: str, quota: int) -> Iterator[tuple[bytes, int]]:
@@ -64,20 +72,20 @@ def _hardest_first(by_topic: dict[bytes, list[str]], topics: Topics) -> list[byt
 
 
 def _deal_out(holdings: Holdings, topic_id: bytes, partitions: list[int], member_ids: list[str]) -> None:
-    least = [(holdings.size[member_id], place) for place, member_id in enumerate(member_ids)]
+    least = [(holdings.size[member_id], position) for position, member_id in enumerate(member_ids)]
     heapify(least)
     for partition in partitions:
-        size, place = least[0]
-        heapreplace(least, (size + 1, place))
-        holdings.give(member_ids[place], topic_id, partition)
+        size, position = least[0]
+        heapreplace(least, (size + 1, position))
+        holdings.give(member_ids[position], topic_id, partition)
 
 
 def _balance(holdings: Holdings, topic_id: bytes, member_ids: list[str]) -> int:
     size = holdings.size
     if max(map(size.__getitem__, member_ids)) - min(map(size.__getitem__, member_ids)) < 2:
         return 0
-    least = [(size[member_id], place) for place, member_id in enumerate(member_ids)]
-    most = [(-size[member_id], -place) for place, member_id in enumerate(member_ids)]
+    least = [(size[member_id], position) for position, member_id in enumerate(member_ids)]
+    most = [(-size[member_id], -position) for position, member_id in enumerate(member_ids)]
     heapify(least)
     heapify(most)
     moved = 0
@@ -96,9 +104,9 @@ def _balance(holdings: Holdings, topic_id: bytes, member_ids: list[str]) -> int:
             continue
         _move(holdings, topic_id, giver, taker)
         moved += 1
-        for place in (-most[0][1], least[0][1]):
-            heappush(least, (size[member_ids[place]], place))
-            heappush(most, (-size[member_ids[place]], -place))
+        for position in (-most[0][1], least[0][1]):
+            heappush(least, (size[member_ids[position]], position))
+            heappush(most, (-size[member_ids[position]], -position))
     return moved
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.state.assignors import ASSIGNORS, MemberSpec
+from kafkalite.state.groups.assignors import ASSIGNORS, MemberSpec
 from tests.kit.work import calls_in
 from tests.unit.state.assignors import previous
 from tests.unit.state.assignors.test_assignors import History, Topics, many
@@ -23,7 +23,7 @@ def test_assignment_is_that_of_the_previous_implementation(
     for change in changes:
         history.change(*change)
         expected = PREVIOUS[name](history.members, history.topics)
-        assert history.settle() == expected
+        assert history.rebalance() == expected
 
 
 def second_member_joins(topics: int) -> Callable[[], object]:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
-from kafkalite.state.assignors import ASSIGNORS, Assignment, Assignor, MemberSpec
+from kafkalite.state.groups.assignors import ASSIGNORS, Assignment, Assignor, MemberSpec
 
 SEED = int(os.environ.get("KAFKALITE_SEED") or SystemRandom().randrange(2**32))
 TOPIC_IDS = [bytes([topic]) * 16 for topic in range(1, 6)]
@@ -67,9 +67,9 @@ class History:
         for change in changes:
             self.change(*change)
             kept = self.kept()
-            yield kept, self.settle()
+            yield kept, self.rebalance()
 
-    def settle(self) -> Owned:
+    def rebalance(self) -> Owned:
         """Assign, keep the outcome as targets, and answer it."""
         owned = self.assign(self.members, self.topics)
         self.members = {name: member._replace(target=owned[name]) for name, member in self.members.items()}
@@ -95,7 +95,7 @@ def flat(assignment: Assignment) -> set[tuple[bytes, int]]:
 
 def check_owners(history: History, owned: Owned) -> None:
     assert set(owned) == set(history.members)
-    everything = [place for assignment in owned.values() for place in flat(assignment)]
+    everything = [position for assignment in owned.values() for position in flat(assignment)]
     assert len(everything) == len(set(everything)), "a partition has two owners"
     wanted = {topic for member in history.members.values() for topic in member.topics}
     assert set(everything) == {(t, p) for t, count in history.topics.items() if t in wanted for p in range(count)}
@@ -118,8 +118,8 @@ def test_the_same_group_gets_the_same_assignment(name: str, topics: Topics, chan
     history = History(ASSIGNORS[name], topics)
     for change in changes:
         history.change(*change)
-        turned = dict(reversed(history.members.items()))
-        assert ASSIGNORS[name](turned, history.topics) == history.settle()
+        reversed_members = dict(reversed(history.members.items()))
+        assert ASSIGNORS[name](reversed_members, history.topics) == history.rebalance()
 
 
 @pytest.mark.parametrize("name", ["uniform", "sticky"])
@@ -128,7 +128,7 @@ def test_nothing_moves_when_nothing_changed(name: str, topics: Topics, changes: 
     history = History(ASSIGNORS[name], topics)
     for change in changes:
         history.change(*change)
-    assert history.settle() == history.settle()
+    assert history.rebalance() == history.rebalance()
 
 
 @pytest.mark.parametrize("name", ["uniform", "sticky"])
@@ -151,8 +151,8 @@ def test_only_what_must_move_moves(topics: Topics, changes: list[Any]) -> None:
         if not owned:
             continue
         quota, surplus = divmod(sum(history.topics.values()), len(owned))
-        above = sorted((len(places) for places in kept.values()), reverse=True)
-        least = sum(max(0, held - quota - (place < surplus)) for place, held in enumerate(above))
+        above = sorted((len(topic_partitions) for topic_partitions in kept.values()), reverse=True)
+        least = sum(max(0, held - quota - (position < surplus)) for position, held in enumerate(above))
         assert sum(len(kept[member] - flat(owned[member])) for member in owned) == least
 
 
@@ -161,8 +161,8 @@ def test_who_gives_a_partition_away_had_more_than_its_share(topics: Topics, chan
     history = History(ASSIGNORS["uniform"], topics, alike=True)
     for kept, owned in history.through(changes):
         share = sum(history.topics.values()) // max(1, len(owned))
-        for member, places in kept.items():
-            assert places <= flat(owned[member]) or len(places) > share
+        for member, topic_partitions in kept.items():
+            assert topic_partitions <= flat(owned[member]) or len(topic_partitions) > share
 
 
 @many

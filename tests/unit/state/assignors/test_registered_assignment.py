@@ -4,24 +4,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.state.assignors import ASSIGNORS
-from kafkalite.state.registered_assignment import assign
+from kafkalite.state.groups.assignors import ASSIGNORS
+from kafkalite.state.groups.registered.assignment import assign
 
 TOPICS = ["a", "b", "ü"]
 SIZES = st.fixed_dictionaries({}, optional={name: st.integers(0, 6) for name in TOPICS})
 WANTED = st.dictionaries(st.sampled_from("vwxyz"), st.sets(st.sampled_from(TOPICS)), max_size=5)
-PLACES = st.sets(st.tuples(st.sampled_from(TOPICS), st.integers(0, 7)), max_size=6)
+PARTITIONS = st.sets(st.tuples(st.sampled_from(TOPICS), st.integers(0, 7)), max_size=6)
 
 
-@given(st.sampled_from(sorted(ASSIGNORS)), WANTED, SIZES, PLACES, PLACES)
+@given(st.sampled_from(sorted(ASSIGNORS)), WANTED, SIZES, PARTITIONS, PARTITIONS)
 def test_all_that_is_not_claimed_has_one_owner_who_wants_it(assignor, wanted, sizes, claimed, held) -> None:  # type: ignore[no-untyped-def]
     owned = dict.fromkeys(wanted, held)
     dealt = assign(assignor, wanted, owned, sizes, claimed)
     assert dealt.keys() == wanted.keys()
-    places = [place for mine in dealt.values() for place in mine]
-    assert len(places) == len(set(places))
+    topic_partitions = [topic_partition for mine in dealt.values() for topic_partition in mine]
+    assert len(topic_partitions) == len(set(topic_partitions))
     readable = {name for topics in wanted.values() for name in topics}
-    assert set(places) == {(t, n) for t, size in sizes.items() if t in readable for n in range(size)} - claimed
+    assert (
+        set(topic_partitions) == {(t, n) for t, size in sizes.items() if t in readable for n in range(size)} - claimed
+    )
     assert all(topic in wanted[member] for member, mine in dealt.items() for topic, _ in mine)
 
 

@@ -1,0 +1,31 @@
+from typing import Generic, TypeVar
+
+from typing_extensions import Buffer
+
+from kafkalite._speedups.codec.layouts import StructBase
+
+_Decoded = TypeVar("_Decoded", bound=StructBase)
+
+class IncrementalDecoder(Generic[_Decoded]):
+    """Decodes a whole message like `codec.decode`, in steps of one field or array element.
+
+    Args:
+        cls, version, exact, elements_max: as those of `codec.decode`.
+        body: the message without header; it must not change until the message is whole.
+
+    Attributes:
+        message: the message once it is whole, before that None.
+
+    Raises:
+        DecodeError: there is no such version.
+    """
+
+    def __init__(self, cls: type[_Decoded], version: int, body: Buffer, exact: bool, elements_max: int) -> None: ...
+    @property
+    def message(self) -> _Decoded | None: ...
+    def advance(self, steps: int) -> bool:
+        """Take up to `steps` steps, fewer where they read more than 64 KiB; return whether the message is whole.
+
+        Raises:
+            DecodeError: the bytes are no such message.
+        """

@@ -1,0 +1,21 @@
+from collections.abc import Sequence
+from typing import Self
+
+class UncleanableSegmentError(ValueError): ...
+class CleaningAbortedError(Exception): ...
+
+class Transactions:
+    def __new__(cls, aborted: Sequence[tuple[int, int, int, int]]) -> Self: ...
+    def take_kept(self) -> list[tuple[int, int, int, int]]: ...
+
+class RetentionRules:
+    now_ms: int
+    horizon_ms: int
+    upper_offset: int
+    def __new__(
+        cls,
+        now_ms: int,
+        delete_retention_ms: int,
+        upper_offset: int,
+        last_records: Sequence[tuple[int, int, int]],
+    ) -> Self: ...

@@ -1,0 +1,172 @@
+"""Committed offsets as records of `__consumer_offsets`, and the hash that finds the partition of a group.
+
+Of all stored records these are the many: each commit writes some, and a start reads millions. What is not as it nearly
+always is (an expiry of its own, an old version, anything broken) is left to the codec of `protocol.stored`, which
+serves or refuses all; the tests compare the two.
+Source: OffsetCommitKey.json, OffsetCommitValue.json of Apache Kafka 4.3; String.hashCode of Java.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from kafkalite._speedups.records.batches cimport Builder
+from kafkalite._speedups.groups.offset_commit_bytes cimport (
+    RECORD_TYPE, TOPIC_ID_FIELD, UUID_SIZE, VALUE_VERSION, key_size, put_key, put_value, value_size,
+)
+from kafkalite._speedups.groups.offset_commit_request cimport PackedCommit
+from kafkalite._speedups.wire.strings cimport STRING_MAX, Text, decoded, take_text
+from kafkalite._speedups.wire.wire cimport Span, take, take_i16, take_i32, take_i64, take_uvarint
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *n) except NULL
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
+    uint32_t PyUnicode_READ_CHAR(object text, Py_ssize_t index)
+
+cdef enum:
+    VERSION_WITH_EXPIRY = 1
+    VERSION_WITH_EPOCH = 3
+    FIELDS = 9
+    PACKED_FIELDS = 3
+    SURROGATES = 0x10000
+
+cdef bytes NO_ID = bytes(UUID_SIZE)
+
+
+def java_hash(str text not None):
+    """String.hashCode of Java: a signed 32-bit number. See the .pyi."""
+    cdef uint32_t total = 0, unit
+    cdef Py_ssize_t i
+    for i in range(PyUnicode_GET_LENGTH(text)):
+        unit = PyUnicode_READ_CHAR(text, i)
+        if unit >= SURROGATES:
+            unit -= SURROGATES
+            total = total * 31 + (0xD800 | unit >> 10)
+            unit = 0xDC00 | (unit & 0x3FF)
+        total = total * 31 + unit
+    return 0 if total == <uint32_t> INT32_MAX + 1 else <int32_t> total
+
+
+def append_commits(
+    Builder builder not None, list records not None, Py_ssize_t at, int64_t timestamp, type kind not None,
+    type packed=None,
+):
+    """Append the records from `at` on that are plain commits, as many as fit. See the .pyi."""
+    if at < 0:
+        raise ValueError(f"there is no record {at}")
+    while at < len(records):
+        found = records[at]
+        if type(found) is kind:
+            if not append_one(builder, <tuple> found, timestamp):
+                break
+        elif packed is None or type(found) is not packed or not append_packed(builder, <tuple> found, timestamp):
+            break
+        at += 1
+    return at
+
+
+cdef int append_one(Builder builder, tuple record, int64_t timestamp) except -1:
+    """1, or 0 where it is not just as usual or does not fit."""
+    cdef bytes key, value
+    if len(record) != FIELDS or record[7] != -1:
+        return 0
+    key = key_of(record[0], record[1], record[2])
+    value = None if key is None else value_of(record[3], record[4], record[5], record[6], record[8])
+    return value is not None and builder.add(timestamp, key, value, None) >= 0
+
+
+cdef int append_packed(Builder builder, tuple record, int64_t timestamp) except -1:
+    """1, or 0 where they do not all fit; then none is appended."""
+    if len(record) != PACKED_FIELDS or type(record[1]) is not PackedCommit:
+        return 0
+    return (<PackedCommit> record[1]).append_to(builder, record[0], timestamp, record[2])
+
+
+cdef bytes key_of(str group, str topic, int32_t partition):
+    """The key; None where a name is too long for one."""
+    cdef Py_ssize_t group_size = 0, topic_size = 0
+    cdef const char *group_at = PyUnicode_AsUTF8AndSize(group, &group_size)
+    cdef const char *topic_at = PyUnicode_AsUTF8AndSize(topic, &topic_size)
+    cdef bytes out
+    if group_size > STRING_MAX or topic_size > STRING_MAX:
+        return None
+    out = PyBytes_FromStringAndSize(NULL, key_size(group_size, topic_size))
+    put_key(<uint8_t *> PyBytes_AS_STRING(out), group_at, group_size, topic_at, topic_size, partition)
+    return out
+
+
+cdef bytes value_of(int64_t offset, int32_t leader_epoch, str metadata, int64_t commit_ms, bytes topic_id):
+    """The value in VALUE_VERSION; None where a field is of no common size."""
+    cdef Py_ssize_t size = 0
+    cdef const char *metadata_at = PyUnicode_AsUTF8AndSize(metadata, &size)
+    cdef const char *id_at = NULL
+    cdef bytes out
+    if size > STRING_MAX or PyBytes_GET_SIZE(topic_id) != UUID_SIZE:
+        return None
+    if topic_id != NO_ID:
+        id_at = PyBytes_AS_STRING(topic_id)
+    out = PyBytes_FromStringAndSize(NULL, value_size(size, id_at != NULL))
+    put_value(<uint8_t *> PyBytes_AS_STRING(out), offset, leader_epoch, metadata_at, size, commit_ms, id_at)
+    return out
+
+
+def read_commit(bytes key not None, bytes value not None, type kind not None):
+    """A commit of these bytes as a `kind`; None where they are not just as usual. See the .pyi."""
+    cdef Span span
+    cdef Text group, topic
+    cdef int32_t partition
+    cdef tuple rest
+    span.at = <const uint8_t *> PyBytes_AS_STRING(key)
+    span.left = PyBytes_GET_SIZE(key)
+    if take_i16(&span) != RECORD_TYPE:
+        return None
+    group, topic = take_text(&span, False), take_text(&span, False)
+    partition = take_i32(&span)
+    if span.left != 0 or group.at == NULL or topic.at == NULL:
+        return None
+    try:
+        rest = fields_of(value)
+        return None if rest is None else tuple.__new__(kind, (decoded(group), decoded(topic), partition, *rest))
+    except UnicodeDecodeError:
+        return None
+
+
+cdef tuple fields_of(bytes value):
+    """Offset, epoch, metadata, time, expiry and topic id; None for what is not as usual. Raises UnicodeDecodeError."""
+    cdef Span span
+    cdef Text metadata
+    cdef bytes topic_id = NO_ID
+    cdef int64_t offset, commit_ms, expire_ms = -1
+    cdef int32_t leader_epoch = -1
+    cdef int version
+    span.at = <const uint8_t *> PyBytes_AS_STRING(value)
+    span.left = PyBytes_GET_SIZE(value)
+    version = take_i16(&span)
+    if version < VERSION_WITH_EXPIRY or version > VALUE_VERSION:
+        return None
+    offset = take_i64(&span)
+    if version >= VERSION_WITH_EPOCH:
+        leader_epoch = take_i32(&span)
+    metadata = take_text(&span, version == VALUE_VERSION)
+    commit_ms = take_i64(&span)
+    if version == VERSION_WITH_EXPIRY:
+        expire_ms = take_i64(&span)
+    elif version == VALUE_VERSION:
+        topic_id = tagged_id(&span)
+    if span.left != 0 or metadata.at == NULL or topic_id is None:
+        return None
+    return offset, leader_epoch, decoded(metadata), commit_ms, expire_ms, topic_id
+
+
+cdef bytes tagged_id(Span *span):
+    """The topic id, the only tagged field that is known; None where there are others."""
+    cdef uint64_t count = take_uvarint(span, 5)
+    cdef const uint8_t *p
+    if count == 0:
+        return NO_ID
+    p = take(span, TOPIC_ID_FIELD)
+    if count != 1 or p == NULL or p[0] != 0 or p[1] != UUID_SIZE:
+        return None
+    if memcmp(p + 2, PyBytes_AS_STRING(NO_ID), UUID_SIZE) == 0:
+        return None
+    return PyBytes_FromStringAndSize(<const char *> p + 2, UUID_SIZE)

@@ -1,0 +1,479 @@
+"""The sans-I/O half of a connection: bytes in, frames out, responses back in the order of arrival.
+
+No socket and no event loop are known here. Three drivers use this module (`_speedups.connection`, `net.transport`,
+`net.memory`); the oracle of the tests is the same in plain Python. Laws:
+
+- A frame handed to the service is valid until the service's `flush()` returns. Its memory is never freed under a
+  view that somebody kept, but it is written over: who keeps a frame copies it.
+- A connection owns memory only for bytes it could not parse yet, and that memory grows with the bytes that arrived.
+- Replies leave in the order of their requests, however they are completed.
+- Above `unsent_bytes_max`, `open_replies_max` or `requests_bytes_max` nothing is parsed or received. Before a
+  connection is authenticated one request at a time is served, and none behind one that is served in slices: its
+  answer would be built beside the first one's, which leaves before it. Memory for requests is shared
+  (`_speedups.shares`).
+- A connection whose time is used up keeps what it has received, and goes on in a later loop iteration (`loop`).
+- A service that raises costs the connection it raised for, never the loop.
+- When the peer has closed its side, requests that were received are answered as long as nothing delays them. The
+  first answer that is missing at the end of a pass ends the connection, whatever it waits for (records, other members
+  of a group, a job), as the peer has most likely closed both sides. Two requests are waited for: one that pins its
+  frame (Produce, until it is written) and has not set `on_gone`, as its memory is in use until then, and one that is
+  served in slices (`Reply.in_progress`). Apache Kafka (Selector.close) answers no request after it read the end of
+  the stream. A connection whose peer has closed its side does not wait for memory, so that its end is received.
+"""
+
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
+
+from kafkalite._speedups.net.loop cimport (
+    ARENA_BYTES, ARENA_LOW, FRAME_BYTES_MIN, KEYS_MAX, RETIRED_MAX, Chunk, Hub, Limits,
+)
+from kafkalite._speedups.net.responses cimport SIZE_BYTES, RespondingConnection, Reply
+from kafkalite._speedups.wire.wire cimport load_u16, load_u32
+
+from kafkalite._speedups.net import loop, responses
+
+# A cimported name is no attribute of the module: these are, for Python.
+globals().update(Hub=loop.Hub, Limits=loop.Limits, Service=loop.Service, Reply=responses.Reply)
+
+cdef enum:
+    MERGE_MAX = 4 * 1024       # a tail up to this size goes back into the arena, to be received onto
+    QUICK_LOOKS = 16           # quick requests between two looks at the clock
+
+
+cdef class FrameInterceptor:
+    """Answers requests of a few keys before they are dispatched, where a look at the frame is all that it takes."""
+
+    cdef bytes answer(self, Connection connection, const uint8_t *frame, Py_ssize_t size):
+        """The answer without its size; None = the request goes the way of all others, and nothing has happened."""
+        return None
+
+
+cdef class Frames(RespondingConnection):
+    """The pipeline of one connection: where to receive, what was received, what is to be sent."""
+
+    @property
+    def stalled(self):
+        """Nothing is to be received: too much is unsent or unanswered, or the connection ends."""
+        return not self.wants_bytes()
+
+    @property
+    def receiving(self):
+        """Whether a driver is to wait for bytes of the peer. Without memory for them it does so until some came."""
+        return self.may_receive() and not self.denied
+
+    def wait_for_memory(self):
+        """Bytes have come: where only memory is missing, have this connection visited once there is some."""
+        if self.may_receive() and not self.wants_bytes() and not self.denied:
+            self.hub.deny(self)
+
+    @property
+    def kept_bytes(self):
+        """Bytes of memory this connection owns for what it could not parse yet."""
+        return self.kept.size if self.kept is not None else 0
+
+    cdef bint is_stalled(self) noexcept:
+        cdef Limits limits = self.hub.limits
+        if self.unsent > limits.unsent_bytes_max or self.open_replies >= limits.open_replies_max:
+            return True
+        # A service may keep a copy of each request it has not answered: with none open, any size loop.
+        if self.requests_bytes >= limits.requests_bytes_max or self.paused:
+            return True
+        return self.pending > 0 and not (<Connection> self).authenticated
+
+    cdef bint may_receive(self) noexcept:
+        if self.closed or self.ended or self.held or self.reason is not None:
+            return False
+        return not self.is_stalled()
+
+    cdef bint wants_bytes(self) noexcept:
+        # What a peer that is gone has left in the socket is bounded by its buffer.
+        return self.may_receive() and (self.hung_up or self.hub.memory.allows(self))
+
+    cdef Py_ssize_t missing_bytes(self) noexcept:
+        cdef Py_ssize_t have = self.kept_to - self.kept_from
+        if self.kept is None or self.held:
+            return 0
+        if have < SIZE_BYTES:
+            return SIZE_BYTES
+        return SIZE_BYTES + <Py_ssize_t> load_u32(self.kept.data + self.kept_from) - have
+
+    cdef int recount(self) except -1:
+        """Tell the shared memory what this connection holds."""
+        cdef Py_ssize_t held = self.pinned_bytes
+        if self.kept is not None:
+            held += self.kept_to
+        if held != self.held_bytes:
+            self.hub.memory.change(self, held)
+        return 0
+
+    cdef uint8_t *target(self, Py_ssize_t *room) except NULL:
+        """Where to receive next. To be called only while `wants_bytes()`."""
+        cdef Hub hub = self.hub
+        cdef Py_ssize_t have
+        if hub.retired_bytes >= RETIRED_MAX or ARENA_BYTES - hub.arena_at < ARENA_LOW:
+            hub.flush()
+        self.in_kept = False
+        self.copied = 0
+        if self.kept is not None:
+            have = self.kept_to - self.kept_from
+            if have > MERGE_MAX:
+                return self.target_kept(room)
+            # A short tail moves in front of what comes next, so that one receive can fill the arena.
+            memcpy(hub.arena.data + hub.arena_at, self.kept.data + self.kept_from, have)
+            self.copied = have
+        room[0] = min(ARENA_BYTES - hub.arena_at - self.copied, self.quota())
+        return hub.arena.data + hub.arena_at + self.copied
+
+    cdef Py_ssize_t quota(self) noexcept:
+        return ARENA_BYTES if self.hung_up else self.hub.memory.quota(self)
+
+    cdef uint8_t *target_kept(self, Py_ssize_t *room) except NULL:
+        # The kept bytes begin with one unfinished frame: received onto up to its end, in memory that doubles.
+        cdef Py_ssize_t have = self.kept_to - self.kept_from
+        cdef Py_ssize_t whole = SIZE_BYTES + <Py_ssize_t> load_u32(self.kept.data + self.kept_from)
+        cdef Chunk larger
+        if self.kept_to == self.kept.size:
+            larger = self.hub.pool.take(min(whole, max(2 * have, self.largest)))
+            memcpy(larger.data, self.kept.data + self.kept_from, have)
+            self.hub.pool.give(self.kept)
+            self.kept = larger
+            self.kept_from = 0
+            self.kept_to = have
+        room[0] = min(min(whole - have, self.kept.size - self.kept_to), self.quota())
+        if room[0] <= 0:
+            raise RuntimeError("a whole frame waits: nothing is to be received")
+        self.in_kept = True
+        return self.kept.data + self.kept_to
+
+    cdef int received(self, Py_ssize_t n) except -1:
+        """`n` bytes lie where `target()` said. Hands every whole frame to the service."""
+        cdef Hub hub = self.hub
+        cdef Py_ssize_t start, end, at
+        cdef Chunk chunk
+        hub.bytes_in += n
+        self.received_bytes += n
+        if self.in_kept:
+            chunk = self.kept
+            start = self.kept_from
+            end = self.kept_to + n
+            self.kept_to = end
+            if end - start < SIZE_BYTES + <Py_ssize_t> load_u32(chunk.data + start):
+                return self.recount()
+            self.kept = None
+            hub.retire(chunk)
+        else:
+            chunk = hub.arena
+            start = hub.arena_at
+            end = start + self.copied + n
+            hub.arena_at = end
+            if self.copied:
+                self.release_kept()
+        at = self.parse(chunk, start, end)
+        if at < end and not self.closed:
+            self.keep(chunk, at, end)
+        return self.recount()
+
+    cdef Py_ssize_t parse(self, Chunk chunk, Py_ssize_t start, Py_ssize_t end) except -1:
+        cdef Hub hub = self.hub
+        cdef Connection connection = <Connection> self
+        cdef Reply reply
+        cdef Py_ssize_t size
+        cdef uint16_t key
+        cdef long long until_ns = min(hub.now_ns + hub.share_ns, hub.deadline_ns)
+        hub.note(connection)
+        self.held = False
+        while end - start >= SIZE_BYTES and not self.closed:
+            size = <int32_t> load_u32(chunk.data + start)
+            if size < FRAME_BYTES_MIN or size > hub.limits.request_bytes_max:
+                self.refuse(chunk.data + start, size)
+                return end
+            if end - start - SIZE_BYTES < size:
+                break
+            if hub.now_ns >= until_ns:
+                self.held = True
+                self.late_run = <uint32_t> hub.runs
+                break
+            if self.is_stalled():
+                self.held = True
+                break
+            reply = Reply(connection)
+            if self.head is None:
+                self.head = reply
+            else:
+                self.tail.following = reply
+            self.tail = reply
+            self.open_replies += 1
+            self.pending += 1
+            reply.request_size = size
+            self.requests_bytes += size
+            hub.requests += 1
+            if size > self.largest:
+                self.largest = size
+            try:
+                if hub.quick is None or not self.answered_quickly(reply, chunk.data + start + SIZE_BYTES, size):
+                    hub.on_request(reply, chunk.view(start + SIZE_BYTES, size))
+                    hub.look()
+                elif hub.requests % QUICK_LOOKS == 0:
+                    hub.look()
+            except Exception as error:
+                hub.fault("request", error)
+                self.shut("internal error")
+            if not reply.answered and not self.closed:
+                key = load_u16(chunk.data + start + SIZE_BYTES)
+                if hub.pinning[min(key, <uint16_t> KEYS_MAX)] or self.paused:
+                    reply.pins = True
+                    self.pinned_bytes += size
+            start += SIZE_BYTES + size
+            if self.reason is not None:
+                return end  # Reply.close: what follows that request is not served
+        return start
+
+    cdef bint answered_quickly(self, Reply reply, const uint8_t *frame, Py_ssize_t size) except -1:
+        cdef FrameInterceptor quick = <FrameInterceptor> self.hub.quick
+        cdef Connection connection = <Connection> self
+        cdef uint16_t key = load_u16(frame)
+        cdef bytes parts
+        if key >= KEYS_MAX or not quick.takes[key] or not connection.authenticated:
+            return False
+        parts = quick.answer(connection, frame, size)
+        if parts is None:
+            return False
+        reply.parts = parts
+        reply.finish(PyBytes_GET_SIZE(parts) + SIZE_BYTES)
+        return True
+
+    cdef int keep(self, Chunk chunk, Py_ssize_t start, Py_ssize_t end) except -1:
+        # What follows a long tail is received behind it, so that it gets room for as much again.
+        cdef Py_ssize_t have = end - start
+        cdef Py_ssize_t size = have
+        if have > MERGE_MAX and not self.held:
+            size = min(SIZE_BYTES + <Py_ssize_t> load_u32(chunk.data + start), max(2 * have, self.largest))
+        cdef Chunk kept = self.hub.pool.take(size)
+        memcpy(kept.data, chunk.data + start, have)
+        self.kept = kept
+        self.kept_from = 0
+        self.kept_to = have
+        return 0
+
+    cdef int release_kept(self) except -1:
+        cdef Chunk chunk = self.kept
+        self.kept = None
+        if chunk is not None:
+            self.hub.pool.give(chunk)
+        return 0
+
+    cdef int resume(self) except -1:
+        """Parse on from what was kept while the connection was stalled or its time was used up."""
+        cdef Chunk chunk = self.kept
+        cdef Py_ssize_t at
+        self.recount()
+        if self.held and not self.closed and chunk is not None and not self.is_stalled():
+            if self.late_run == <uint32_t> self.hub.runs:
+                return self.hub.defer(self)
+            at = self.parse(chunk, self.kept_from, self.kept_to)
+            if self.closed:
+                return 0
+            if self.held:
+                self.kept_from = at
+            else:
+                self.kept = None
+                self.hub.retire(chunk)
+                if at < self.kept_to and not self.ended:
+                    self.keep(chunk, at, self.kept_to)
+                if self.ended and self.head is None:
+                    self.shut("end of stream")
+            self.recount()
+        if self.hung_up:
+            self.end_where_delayed()
+        return 0
+
+    cdef int end_where_delayed(self) except -1:
+        """Close the connection when its next answer is delayed, and nothing else is left to be received."""
+        cdef Reply reply = self.head
+        if reply is None or reply.answered or reply.in_work or (reply.pins and reply.gone is None):
+            return 0
+        if self.is_stalled() or (self.ended and not self.held):
+            self.shut("the peer closed the connection while a request was delayed")
+        return 0
+
+    cdef int refuse(self, const uint8_t *p, Py_ssize_t size) except -1:
+        hint = ""
+        if p[0] == 0x16 and p[1] == 0x03:
+            hint = ": this is a TLS handshake on a plaintext port"
+        elif p[0] >= 0x41 and p[0] <= 0x5a and p[1] >= 0x41 and p[1] <= 0x5a:
+            hint = ": this looks like HTTP or text"
+        self.shut(f"a frame of {size} bytes is outside {FRAME_BYTES_MIN} to {self.hub.limits.request_bytes_max}{hint}")
+        return 0
+
+    cdef int skip_empty(self) except -1:
+        # Take completed responses that send nothing off the head.
+        cdef Reply reply = self.head
+        while reply is not None and reply.answered and reply.size == 0:
+            if reply.closes:
+                self.shut(self.reason)
+                return 0
+            self.head = reply.following
+            reply.following = None
+            self.open_replies -= 1
+            reply = self.head
+        if reply is None:
+            self.tail = None
+            if self.ended and not self.held:
+                self.shut("end of stream")
+        return 0
+
+    cpdef advance(self, Py_ssize_t n):
+        """`n` bytes of `outgoing()` have left."""
+        cdef Reply reply
+        if n < 0 or n > self.unsent:
+            raise ValueError(f"{n} bytes cannot have left, {self.unsent} wait")
+        self.hub.bytes_out += n
+        self.unsent -= n
+        self.head_sent += n
+        self.skip_empty()
+        while not self.closed:
+            reply = self.head
+            if reply is None or not reply.answered or self.head_sent < reply.size:
+                break
+            self.head_sent -= reply.size
+            self.head = reply.following
+            reply.following = None
+            reply.parts = None
+            self.open_replies -= 1
+            self.skip_empty()
+
+    def get_buffer(self):
+        """Where to receive next, as a writable memoryview; ValueError while stalled."""
+        cdef Py_ssize_t room
+        cdef uint8_t *at
+        if not self.wants_bytes():
+            raise ValueError("a stalled connection receives nothing")
+        at = self.target(&room)
+        chunk = self.kept if self.in_kept else self.hub.arena
+        return chunk.view(at - chunk.data, room)
+
+    def buffer_updated(self, Py_ssize_t n):
+        """`n` bytes were received into `get_buffer()`."""
+        if n < 1:
+            raise ValueError(f"{n} bytes received")
+        self.received(n)
+
+    def feed(self, data):
+        """Take bytes as if received, until stalled; answers how many were taken. Belongs into a pass."""
+        cdef const uint8_t[::1] source = data
+        cdef Py_ssize_t room, taken = 0, n
+        cdef uint8_t *at
+        while taken < source.shape[0] and self.wants_bytes():
+            at = self.target(&room)
+            n = min(room, source.shape[0] - taken)
+            memcpy(at, &source[taken], n)
+            self.received(n)
+            taken += n
+        return taken
+
+    def charge(self, Py_ssize_t more):
+        """Count `more` bytes as held by this connection: a driver has received them, and feeds them later.
+
+        Negative: it feeds them now. Ends with the connection.
+        """
+        self.pinned_bytes += more
+        self.recount()
+
+    def outgoing(self):
+        """What may leave now, in order: a list of bytes and FileRegions (not advanced over)."""
+        cdef list runs = []
+        cdef Reply reply = self.head
+        cdef Py_ssize_t skip = self.head_sent
+        cdef Py_ssize_t length
+        while reply is not None and reply.answered and not reply.closes:
+            if reply.size:
+                size = (reply.size - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
+                parts = reply.parts if isinstance(reply.parts, list) else [reply.parts]
+                for part in [size, *parts]:
+                    length = PyBytes_GET_SIZE(part) if PyBytes_CheckExact(part) else <Py_ssize_t> part.length
+                    if skip >= length:
+                        skip -= length
+                        continue
+                    if skip:
+                        part = part[skip:] if PyBytes_CheckExact(part) else part.read()[skip:]
+                        skip = 0
+                    runs.append(part)
+            reply = reply.following
+        return runs
+
+    def touch(self):
+        """Have a pass visit this connection: its peer takes bytes again, or it was authenticated."""
+        self.hub.note(self)
+
+    cpdef eof(self):
+        """The peer has sent its last byte, which was received. The connection closes once what can be answered is."""
+        self.hung_up = True
+        self.drain()
+
+    cpdef hang_up(self):
+        """The peer sends no more; bytes from before may wait in the socket."""
+        if not self.hung_up:
+            self.hung_up = True
+            self.hub.memory.withdraw(self)  # or the rest would not be received, nor the end of the stream
+            self.hub.note(self)
+
+    cpdef drain(self):
+        """Receive no more; close the connection after the last answer."""
+        self.ended = True
+        if not self.held:
+            self.release_kept()
+        if self.head is None and not self.held:
+            self.shut("end of stream")
+        else:
+            self.hub.note(self)
+
+    cpdef str overdue(self, double now, double idle_s, double half_closed_s, bint blocked):
+        """Why this connection is to be closed for what it did not do, or None.
+
+        now: seconds of the clock of `active_at`. idle_s: allowed without progress while nothing of ours is awaited,
+        negative for any time. half_closed_s: the same after the peer has closed its side. blocked: the peer takes no
+        bytes although some wait.
+        """
+        cdef double quiet = now - self.active_at
+        if self.hung_up and quiet > half_closed_s:
+            return "half closed for too long"
+        if self.denied:
+            self.active_at = now  # it waits for memory, not we for it
+        elif quiet > idle_s >= 0 and (self.pending == 0 or blocked or self.missing_bytes()):
+            return "idle for too long"
+        return self.hub.memory.why_to_end(self, now)
+
+    cdef int drop_replies(self) except -1:
+        cdef Reply reply = self.head
+        cdef Reply following
+        self.head = self.tail = None
+        if self.kept is not None:
+            self.hub.retire(self.kept)  # requests of this pass may be views of it
+            self.kept = None
+        self.hub.memory.forget(self)
+        self.unsent = self.requests_bytes = self.pinned_bytes = self.open_replies = self.pending = 0
+        while reply is not None:
+            following = reply.following
+            reply.following = None
+            reply.parts = None
+            callback = reply.gone
+            reply.gone = None
+            if callback is not None and not reply.answered:
+                try:
+                    callback()
+                except Exception as error:
+                    self.hub.fault("on_gone", error)
+            reply = following
+        return 0
+
+
+cdef class Connection(Frames):
+    """A pipeline with its two addresses and the server's own state. Drivers subclass it."""
+
+    def __init__(self, Hub hub not None, str listener="", peer=("", 0), local=("", 0)):
+        self.hub = hub
+        self.listener = listener
+        self.peer_host, self.peer_port = peer[0], peer[1]
+        self.local_host, self.local_port = local[0], local[1]
+        self.authenticated = not hub.limits.authenticate

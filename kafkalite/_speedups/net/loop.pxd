@@ -1,0 +1,90 @@
+"""What the connections of one service share; see passes.pyx for the laws."""
+
+from libc.stdint cimport uint8_t
+
+from kafkalite._speedups.net.request_memory cimport RequestMemoryHolder, RequestMemory
+
+cdef enum:
+    FRAME_BYTES_MIN = 8        # api key, version, correlation id: nothing shorter can be a request
+    ARENA_BYTES = 256 * 1024
+    ARENA_LOW = 32 * 1024      # with less room than this the arena starts again from its beginning
+    RETIRED_MAX = 256 * 1024   # so many bytes of single frames wait for the end of a pass
+    SHELVES = 40
+    KEYS_MAX = 128             # API keys that a Quick and `Service.pinning` can name
+
+
+cdef class Limits:
+    cdef readonly Py_ssize_t request_bytes_max, requests_bytes_max, all_requests_bytes_max, unsent_bytes_max
+    cdef readonly Py_ssize_t guaranteed_bytes
+    cdef readonly long long connection_budget_ns, pass_budget_ns
+    cdef readonly Py_ssize_t memory_kept_max
+    cdef readonly int open_replies_max, connections_max, connections_per_ip_max
+    cdef readonly long long idle_ms_max
+    cdef readonly dict connections_per_ip_overrides
+    cdef readonly bint authenticate
+
+
+cdef class Chunk:
+    cdef uint8_t *data
+    cdef readonly Py_ssize_t size
+    cdef Py_ssize_t view_from, view_length
+    cdef object view(self, Py_ssize_t start, Py_ssize_t length)
+
+
+cdef class Pool:
+    cdef list shelves
+    cdef Py_ssize_t kept_max
+    cdef readonly Py_ssize_t kept            # bytes of all chunks
+    cdef Py_ssize_t[SHELVES] unused          # the fewest chunks of each shelf since the last `free_unused`
+    cdef Chunk take(self, Py_ssize_t size)
+    cdef int give(self, Chunk chunk) except -1
+
+
+cdef class Hub:
+    cdef readonly object service
+    cdef readonly Limits limits
+    cdef readonly Pool pool
+    cdef object on_request, on_flush
+    cdef object quick          # a framing.Quick, or None
+    cdef Chunk arena
+    cdef Py_ssize_t arena_at, retired_bytes
+    cdef list retired, active, deferred, closing, orphans
+    cdef object clock
+    cdef long long now_ns, deadline_ns, began_ns, spent_ns, share_ns
+    cdef public bint several_passes
+    cdef unsigned long long runs
+    cdef uint8_t[KEYS_MAX + 1] pinning   # the last one is that of all larger keys
+    cdef readonly bint in_pass
+    cdef bint scheduled
+    cdef readonly unsigned long long requests, passes, flushes, bytes_in, bytes_out
+    cdef readonly RequestMemory memory
+    cdef dict faults
+    cdef int look(self) except -1
+    cdef int share(self, Py_ssize_t count) noexcept
+    cdef int order_visits(self) except -1
+    cdef int defer(self, ConnectionBase connection) except -1
+    cdef int deny(self, ConnectionBase connection) except -1
+    cpdef wake(self)
+    cpdef begin(self)
+    cpdef end(self)
+    cdef int flush(self) except -1
+    cdef int retire(self, Chunk chunk) except -1
+    cdef int note(self, ConnectionBase connection) except -1
+    cdef int send_all(self) except -1
+    cdef int close_all(self) except -1
+    cpdef fault(self, str site, error)
+
+
+cdef class ConnectionBase(RequestMemoryHolder):
+    cdef readonly Hub hub
+    cdef readonly bint closed
+    cdef uint8_t listed, finalized, known
+    cdef uint8_t held           # received requests wait for time, or until the connection is not stalled
+    cdef readonly str reason
+    cdef int resume(self) except -1
+    cdef int drop_replies(self) except -1
+    cdef int shut(self, str reason) except -1
+    cpdef transmit(self)
+    cpdef update_interest(self)
+    cpdef gone(self)
+    cpdef close(self, str reason)

@@ -1,0 +1,455 @@
+"""What the connections of one service share: limits, memory, and the order of things in a pass.
+
+A pass begins with ready sockets, a finished job or a timer. At its end, in this order: the service writes what is
+queued and completes replies; each connection touched sends once; where that made room it parses on; what is closed is
+given up. Laws: memory handed out in a pass is used again only after the service's `flush`; closed connections live to
+the end of the pass; an exception of the service costs its connection, never the loop.
+
+Time is budgeted, so that no connection delays the others for more than a few milliseconds. Rules:
+
+1. A connection parses for at most `connection_budget_ns`, then goes on in a later loop iteration; its requests keep
+   their order. At least one request is served per visit. Where many connections have requests, each parses for an
+   equal part of `pass_budget_ns` (not below SHARE_MIN_NS), so that all are visited in few iterations.
+2. All connections together receive and parse for at most `pass_budget_ns`, and send and parse on for as long again.
+   What was not reached is visited in the next iteration, before others. Connections that only send come before
+   those with a backlog of requests, but for one of these, which therefore never starve.
+3. The clock is read after each request that was dispatched and after every QUICK_LOOKS (framing) quick ones.
+
+Memory for requests is shared by the rules of `_speedups.shares`.
+"""
+
+import logging
+import time
+from typing import Protocol
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.memoryview cimport PyMemoryView_FromObject
+from cpython.pyport cimport PY_SSIZE_T_MAX
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport free, malloc
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+from kafkalite._speedups.net.request_memory cimport RequestMemoryHolder, RequestMemory
+
+LOG = logging.getLogger("kafkalite.net")
+FAULT_INTERVAL_S = 60.0
+
+cdef enum:
+    SHELF_MIN = 8              # the smallest chunk has 256 bytes
+    REPEATS_MAX = 16            # how often one pass goes on because sending let connections parse on
+    LOOKS = 8                  # connections that are sent to between two looks at the clock
+    SHARE_MIN_NS = 100_000     # a connection parses for as long per visit, however many there are
+
+
+cdef class Limits:
+    """What a listener allows; every bound has Kafka's name in its comment."""
+
+    def __init__(
+        self, *, Py_ssize_t request_bytes_max=104857600, Py_ssize_t unsent_bytes_max=1 << 20,
+        int open_replies_max=4096, int connections_max=2147483647, int connections_per_ip_max=2147483647,
+        connections_per_ip_overrides=None, long long idle_ms_max=600_000, bint authenticate=False,
+        Py_ssize_t memory_kept_max=16 << 20, Py_ssize_t requests_bytes_max=32 << 20,
+        Py_ssize_t all_requests_bytes_max=PY_SSIZE_T_MAX, Py_ssize_t guaranteed_bytes=64 << 10,
+        long long connection_budget_ns=2_000_000, long long pass_budget_ns=5_000_000,
+    ):
+        """Keyword arguments, all optional.
+
+        request_bytes_max: socket.request.max.bytes. unsent_bytes_max, open_replies_max: where reading stops.
+        connections_max, connections_per_ip_max, connections_per_ip_overrides (host -> count): max.connections etc.
+        idle_ms_max: connections.max.idle.ms, negative for never. authenticate: connections begin unauthenticated.
+        memory_kept_max: bytes of buffers kept for reuse. requests_bytes_max: bytes of the requests of one connection
+        that are not answered yet, from which on reading stops; so one more request of any size may be among them.
+        all_requests_bytes_max: queued.max.request.bytes, memory of requests of all connections; guaranteed_bytes: how
+        much of it each connection may hold whatever the others hold (`_speedups.shares`).
+        connection_budget_ns, pass_budget_ns: how long requests are parsed in one visit, and in one phase of a pass.
+        """
+        if request_bytes_max < FRAME_BYTES_MIN or request_bytes_max > 0x7fffffff:
+            raise ValueError(f"request_bytes_max is {request_bytes_max}, allowed is {FRAME_BYTES_MIN} to 2147483647")
+        if min(unsent_bytes_max, open_replies_max, requests_bytes_max, all_requests_bytes_max, guaranteed_bytes) < 1:
+            raise ValueError("bounds of unsent bytes, open replies and bytes of requests must be positive")
+        if min(connection_budget_ns, pass_budget_ns) < 1:
+            raise ValueError("budgets of time must be positive")
+        self.request_bytes_max = request_bytes_max
+        self.unsent_bytes_max = unsent_bytes_max
+        self.requests_bytes_max = requests_bytes_max
+        self.all_requests_bytes_max = all_requests_bytes_max
+        self.guaranteed_bytes = guaranteed_bytes
+        self.connection_budget_ns = connection_budget_ns
+        self.pass_budget_ns = pass_budget_ns
+        self.open_replies_max = open_replies_max
+        self.connections_max = connections_max
+        self.connections_per_ip_max = connections_per_ip_max
+        self.connections_per_ip_overrides = dict(connections_per_ip_overrides or {})
+        self.idle_ms_max = idle_ms_max
+        self.authenticate = authenticate
+        self.memory_kept_max = memory_kept_max
+
+
+class Service(Protocol):
+    """What the server gives to every driver.
+
+    `pinning`, which may be missing, names the API keys below KEYS_MAX whose handlers use the frame until the request is
+    answered; of the others the frame is free when `request` returns. Without it every frame counts until its answer.
+    """
+
+    def connected(self, connection):
+        """A new connection; False refuses it (then `disconnected` is not called)."""
+
+    def request(self, reply, frame):
+        """One whole frame, without its size: writable, valid until `flush` returns."""
+
+    def flush(self):
+        """A pass ends, or the buffers are about to be used again: write what is queued, complete replies."""
+
+    def disconnected(self, connection):
+        """The connection is gone; called once."""
+
+
+@cython.final
+cdef class Chunk:
+    """Memory that frames are received into. It is freed when its last view goes, never before."""
+
+    def __cinit__(self, Py_ssize_t size):
+        self.data = <uint8_t *> malloc(size)
+        if self.data == NULL:
+            raise MemoryError(f"no memory for a buffer of {size} bytes")
+        self.size = size
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.data + self.view_from, self.view_length, 0, flags)
+
+    cdef object view(self, Py_ssize_t start, Py_ssize_t length):
+        if start < 0 or length < 0 or length > self.size - start:
+            raise IndexError(f"view of {length} bytes at {start} in a buffer of {self.size}")
+        self.view_from = start
+        self.view_length = length
+        return PyMemoryView_FromObject(self)
+
+
+@cython.final
+cdef class Pool:
+    """Chunks by power of two, kept for reuse up to `kept_max` bytes in all, until nobody needs them."""
+
+    def __cinit__(self, Py_ssize_t kept_max):
+        self.shelves = [[] for _ in range(SHELVES)]
+        self.kept_max = kept_max
+
+    cdef Chunk take(self, Py_ssize_t size):
+        cdef int shelf = SHELF_MIN
+        cdef Chunk chunk
+        while (<Py_ssize_t> 1 << shelf) < size:
+            shelf += 1
+        cdef list chunks = <list> self.shelves[shelf]
+        if chunks:
+            self.kept -= <Py_ssize_t> 1 << shelf
+            chunk = <Chunk> chunks.pop()
+            if len(chunks) < self.unused[shelf]:
+                self.unused[shelf] = len(chunks)
+            return chunk
+        return Chunk(<Py_ssize_t> 1 << shelf)
+
+    cdef int give(self, Chunk chunk) except -1:
+        cdef int shelf = SHELF_MIN
+        if self.kept + chunk.size > self.kept_max:
+            return 0
+        while (<Py_ssize_t> 1 << shelf) < chunk.size:
+            shelf += 1
+        (<list> self.shelves[shelf]).append(chunk)
+        self.kept += chunk.size
+        return 0
+
+    def free_unused(self):
+        """Free the chunks that no connection needed since the call before: the fewest that were kept in between."""
+        cdef int shelf
+        cdef list chunks
+        for shelf in range(SHELVES):
+            chunks = <list> self.shelves[shelf]
+            self.kept -= self.unused[shelf] << shelf
+            del chunks[:self.unused[shelf]]
+            self.unused[shelf] = len(chunks)
+
+
+cdef class ConnectionBase(RequestMemoryHolder):
+    """What a pass visits: the part of a connection that its hub knows."""
+
+    cdef int memory_freed(self) except -1:
+        return self.hub.note(self)
+
+    cdef int resume(self) except -1:
+        """Parse on from what was kept while the connection was stalled."""
+        return 0
+
+    cdef int drop_replies(self) except -1:
+        """Tell the replies that are still open that their connection is gone."""
+        return 0
+
+    cdef int shut(self, str reason) except -1:
+        if self.closed:
+            return 0
+        self.closed = True
+        self.reason = reason
+        self.hub.closing.append(self)
+        if not self.hub.in_pass:
+            self.hub.schedule()
+        return 0
+
+    cpdef transmit(self):
+        """Send what `outgoing()` holds, as far as the peer takes it. A driver's part."""
+        raise NotImplementedError("a driver sends")
+
+    cpdef update_interest(self):
+        """Called at the end of a pass: stop or go on receiving, as `stalled` says. A driver's part."""
+
+    cpdef gone(self):
+        """Give up what the driver holds for this connection. Called once."""
+
+    cpdef close(self, str reason):
+        """Close at once, at the end of the running pass; answers not sent yet are dropped."""
+        self.shut(reason)
+
+
+cdef class Hub:
+    """The passes of one service: shared receive memory, the connections touched, the order at the end of a pass.
+
+    `several_passes`: this driver begins several passes per loop iteration; they share the budget of one, which `run`
+    renews.
+
+    A driver subclasses it and overrides `wake()`, which has `run()` called soon, from the loop.
+    """
+
+    def __init__(self, service, Limits limits=None, clock=None):
+        """`clock` returns nanoseconds of a monotonic clock; the system's when None."""
+        self.service = service
+        self.clock = clock
+        self.limits = limits if limits is not None else Limits()
+        self.memory = RequestMemory(self.limits.all_requests_bytes_max, self.limits.guaranteed_bytes)
+        self.pool = Pool(self.limits.memory_kept_max)
+        self.on_request = service.request
+        self.on_flush = service.flush
+        self.quick = getattr(service, "quick", None)
+        pinning = getattr(service, "pinning", None)
+        for key in range(KEYS_MAX + 1):
+            self.pinning[key] = pinning is None or key in pinning
+        self.arena = Chunk(ARENA_BYTES)
+        self.retired = []
+        self.deferred = []
+        self.active = []
+        self.closing = []
+        self.orphans = []
+        self.faults = {}
+
+    cpdef wake(self):
+        raise NotImplementedError("a driver says how a pass is scheduled")
+
+    cpdef begin(self):
+        """Open a pass: what completes from now on is sent at its end."""
+        self.in_pass = True
+        self.look()
+        self.began_ns = self.now_ns
+        self.deadline_ns = self.now_ns + self.limits.pass_budget_ns - self.spent_ns
+        self.share_ns = self.limits.connection_budget_ns
+
+    cdef int share(self, Py_ssize_t count) noexcept:
+        """Divide the time of the running pass by so many connections with requests."""
+        cdef long long equal_ns = max(self.limits.pass_budget_ns // max(count, 1), SHARE_MIN_NS)
+        self.share_ns = min(self.limits.connection_budget_ns, equal_ns)
+        return 0
+
+    cdef int look(self) except -1:
+        """Read the clock into `now_ns`."""
+        cdef timespec now
+        if self.clock is not None:
+            self.now_ns = self.clock()
+            return 0
+        clock_gettime(CLOCK_MONOTONIC, &now)
+        self.now_ns = <long long> now.tv_sec * 1_000_000_000 + now.tv_nsec
+        return 0
+
+    cdef int defer(self, ConnectionBase connection) except -1:
+        """Visit a connection in the next loop iteration."""
+        if not connection.listed:
+            connection.listed = True
+            self.deferred.append(connection)
+        return 0
+
+    def run(self):
+        """A pass without ready sockets: completions, closings that came from outside, and what was deferred."""
+        self.scheduled = False
+        self.runs += 1
+        self.spent_ns = 0
+        self.begin()
+        if self.deferred:
+            self.order_visits()
+        self.end()
+
+    cdef int order_visits(self) except -1:
+        """Put what was deferred in front, connections with a backlog of requests behind the others, all but one."""
+        cdef list visits = self.deferred + self.active
+        cdef list sending = [], backlogs = []
+        cdef ConnectionBase connection
+        self.deferred = []
+        for connection in visits:
+            (backlogs if connection.held else sending).append(connection)
+        self.active = backlogs[:1] + sending + backlogs[1:]
+        self.share(len(backlogs))
+        return 0
+
+    cpdef end(self):
+        """Close the pass: flush the service, send once per connection, parse on where that made room, close."""
+        cdef int repeats = 0
+        self.passes += 1
+        self.deadline_ns = self.now_ns + self.limits.pass_budget_ns - self.spent_ns
+        try:
+            while True:
+                self.flush()
+                self.send_all()
+                self.close_all()
+                if self.memory.denied:
+                    self.memory.share_out(self.now_ns / 1e9)
+                if not self.active and not self.closing and not self.retired:
+                    break
+                repeats += 1
+                if repeats == REPEATS_MAX or self.now_ns >= self.deadline_ns:
+                    self.flush()
+                    break
+        finally:
+            self.in_pass = False
+            if self.several_passes:
+                self.look()
+                self.spent_ns += self.now_ns - self.began_ns
+        if self.active or self.closing or self.deferred or self.spent_ns > self.limits.pass_budget_ns // 2:
+            self.schedule()
+
+    def accept_connection(self, ConnectionBase connection not None):
+        """Ask the service whether it takes a new connection; one that it refuses is closed."""
+        try:
+            connection.known = self.service.connected(connection)
+        except Exception as error:
+            self.fault("connected", error)
+        if not connection.known:
+            connection.shut("refused")
+
+    def schedule(self):
+        """Have a pass run soon, once."""
+        if not self.scheduled:
+            self.scheduled = True
+            self.wake()
+
+    cdef int flush(self) except -1:
+        self.flushes += 1
+        try:
+            self.on_flush()
+        except Exception as error:
+            # Nobody can say whose requests were lost: all connections of the pass learn it by being closed.
+            self.fault("flush", error)
+            for connection in self.active + self.deferred:
+                (<ConnectionBase> connection).shut("internal error")
+        cdef list chunks = self.retired
+        if chunks:
+            self.retired = []
+            self.retired_bytes = 0
+            for chunk in chunks:
+                self.pool.give(<Chunk> chunk)
+        self.arena_at = 0
+        return 0
+
+    cdef int retire(self, Chunk chunk) except -1:
+        self.retired.append(chunk)
+        self.retired_bytes += chunk.size
+        return 0
+
+    cdef int note(self, ConnectionBase connection) except -1:
+        if not connection.listed:
+            connection.listed = True
+            self.active.append(connection)
+            if not self.in_pass and not self.scheduled:
+                self.schedule()
+        return 0
+
+    cdef int send_all(self) except -1:
+        cdef list connections = self.active
+        cdef ConnectionBase connection
+        cdef Py_ssize_t i
+        self.active = []
+        for i in range(len(connections)):
+            if i % LOOKS == LOOKS - 1:
+                self.look()
+                if self.now_ns >= self.deadline_ns:
+                    self.deferred += connections[i:]
+                    return 0
+            connection = <ConnectionBase> connections[i]
+            connection.listed = False
+            if connection.finalized:
+                continue
+            try:
+                connection.transmit()
+                connection.resume()
+                connection.update_interest()
+            except Exception as error:
+                self.fault("send", error)
+                connection.shut("internal error")
+        return 0
+
+    cdef int deny(self, ConnectionBase connection) except -1:
+        """Bytes of a connection wait in its socket until there is memory for them."""
+        if self.memory.deny(connection):
+            self.log_limited(
+                "memory",
+                f"request memory limit reached ({self.memory.held_bytes} of {self.memory.limit} bytes in flight, "
+                f"queued.max.request.bytes): reads of connections above their share are paused",
+            )
+        return self.note(connection)
+
+    cdef int close_all(self) except -1:
+        cdef ConnectionBase connection
+        cdef list connections, callbacks
+        while self.closing or self.orphans:
+            connections, self.closing = self.closing, []
+            callbacks, self.orphans = self.orphans, []
+            for callback in callbacks:
+                try:
+                    callback()
+                except Exception as error:
+                    self.fault("on_gone", error)
+            for connection in connections:
+                if connection.finalized:
+                    continue
+                connection.finalized = True
+                try:
+                    connection.gone()
+                except Exception as error:
+                    self.fault("close", error)
+                connection.drop_replies()
+                if not connection.known:
+                    continue
+                try:
+                    self.service.disconnected(connection)
+                except Exception as error:
+                    self.fault("disconnected", error)
+        return 0
+
+    cpdef fault(self, str site, error):
+        """Log an exception nobody foresaw, with its traceback once per place and minute."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        key = (site, type(error), trace.tb_frame.f_code if trace is not None else None, trace and trace.tb_lineno)
+        if self.may_log(key):
+            LOG.error("%s raised in %s", type(error).__name__, site, exc_info=error)
+
+    def log_limited(self, str site, str text):
+        """Warn, once per site and minute."""
+        if self.may_log(site):
+            LOG.warning("%s", text)
+
+    def may_log(self, key):
+        """Whether this place was silent for the last minute; if so it speaks now."""
+        now = time.monotonic()
+        if now - self.faults.get(key, -FAULT_INTERVAL_S) < FAULT_INTERVAL_S:
+            return False
+        self.faults[key] = now
+        return True

@@ -1,0 +1,30 @@
+"""The memory for requests and how connections share it; see shares.pyx for the rules."""
+
+from libc.stdint cimport uint32_t
+
+
+cdef class RequestMemoryHolder:
+    cdef readonly Py_ssize_t held_bytes
+    cdef readonly bint denied
+    # Small types: a broker may hold 100,000 idle connections. The counts of bytes wrap, only their difference is used.
+    cdef uint32_t received_bytes, progress_bytes
+    cdef uint32_t progress_at  # in seconds
+    cdef bint may_receive(self) noexcept
+    cdef Py_ssize_t missing_bytes(self) noexcept
+    cdef int memory_freed(self) except -1
+
+
+cdef class RequestMemory:
+    cdef readonly Py_ssize_t limit, guaranteed, held_bytes
+    cdef set denied
+    cdef Py_ssize_t held_at_search
+    cdef RequestMemoryHolder preferred
+    cdef double preferred_since
+    cdef bint allows(self, RequestMemoryHolder holder) noexcept
+    cdef Py_ssize_t quota(self, RequestMemoryHolder holder) noexcept
+    cdef int change(self, RequestMemoryHolder holder, Py_ssize_t held_bytes) except -1
+    cdef bint deny(self, RequestMemoryHolder holder) except -1
+    cdef int withdraw(self, RequestMemoryHolder holder) except -1
+    cdef int forget(self, RequestMemoryHolder holder) except -1
+    cdef int share_out(self, double now) except -1
+    cdef str why_to_end(self, RequestMemoryHolder holder, double now)

@@ -1,0 +1,22 @@
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from kafkalite._speedups.net.framing import Connection
+from kafkalite._speedups.net.loop import ConnectionBase
+
+class RespondingConnection(ConnectionBase):
+    unsent: int
+    requests_bytes: int
+
+@final
+class Reply:
+    connection: Connection
+    on_gone: Callable[[], object] | None
+    in_progress: bool
+    @property
+    def done(self) -> bool: ...
+    def send(self, parts: bytes | bytearray | memoryview | Sequence[Any]) -> None: ...
+    def skip(self) -> None: ...
+    def close(self, reason: str) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self, pinned: bool) -> None: ...

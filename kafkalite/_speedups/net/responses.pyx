@@ -1,0 +1,128 @@
+"""Answers to requests: completed by the service at any time and in any order, sent in the order of the requests."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
+
+from kafkalite._speedups.storage.file cimport FileRegion
+from kafkalite._speedups.net.loop cimport ConnectionBase
+
+
+cdef class RespondingConnection(ConnectionBase):
+    """What a connection counts of its requests that are not answered, or whose answers have not left."""
+
+
+@cython.final
+@cython.freelist(1024)
+cdef class Reply:
+    """The one-shot answer to one frame. Created by the pipeline, completed by the service at any time, in any order."""
+
+    def __cinit__(self, RespondingConnection connection not None):
+        self.connection = connection
+
+    @property
+    def done(self):
+        """Nothing more to do: answered, or the connection is gone."""
+        return self.answered or self.connection.closed
+
+    @property
+    def on_gone(self):
+        return self.gone
+
+    @on_gone.setter
+    def on_gone(self, callback):
+        if callback is not None and not self.answered and self.connection.finalized:
+            self.connection.hub.orphans.append(callback)
+            self.connection.hub.schedule()
+        else:
+            self.gone = callback
+
+    @property
+    def in_progress(self):
+        """Whether the service computes the answer in several loop iterations, and waits for no event.
+
+        A connection whose peer has closed its side is not closed before.
+        """
+        return self.in_work
+
+    @in_progress.setter
+    def in_progress(self, bint in_progress):
+        self.in_work = in_progress
+        if not in_progress and not self.answered and not self.connection.closed:
+            self.connection.hub.note(self.connection)  # a request that waits for an event may end it
+
+    cpdef send(self, parts):
+        """Answer with `parts`: bytes, or a list of bytes-like objects and FileRegions, without the frame's size.
+
+        Bytes-like objects other than bytes are copied now. Ignored when the connection is gone; RuntimeError when
+        this reply was answered before.
+        """
+        cdef Py_ssize_t size = 0
+        cdef list checked
+        if self.connection.closed:
+            return
+        if self.answered:
+            raise RuntimeError("this request was answered before")
+        if PyBytes_CheckExact(parts):
+            size = PyBytes_GET_SIZE(parts)
+        else:
+            checked = []
+            for part in parts if isinstance(parts, list) else (parts,):
+                if PyBytes_CheckExact(part):
+                    size += PyBytes_GET_SIZE(part)
+                elif type(part) is FileRegion:
+                    size += <Py_ssize_t> (<FileRegion> part).length
+                else:
+                    part = bytes(part)
+                    size += len(part)
+                checked.append(part)
+            parts = checked
+        if size > 0x7fffffff:
+            raise ValueError(f"an answer of {size} bytes does not fit a frame")
+        self.parts = parts
+        self.finish(size + SIZE_BYTES)
+
+    cpdef skip(self):
+        """Send nothing for this request (acks=0)."""
+        if self.connection.closed:
+            return
+        if self.answered:
+            raise RuntimeError("this request was answered before")
+        self.finish(0)
+
+    cpdef close(self, str reason):
+        """Close the connection once the answers to earlier requests have left; `reason` goes to the log."""
+        if self.connection.closed or self.answered:
+            return
+        self.closes = True
+        if self.connection.reason is None:
+            self.connection.reason = reason
+        self.finish(0)
+
+    cpdef pause(self):
+        """Serve no further request of this connection until `resume`; each call needs one.
+
+        Called while this request is received, it also counts as request memory until then.
+        """
+        self.connection.paused += 1
+
+    cpdef resume(self, bint pinned):
+        """Serve the requests behind this one; `pinned`: what `pause` kept of it counts until it is answered."""
+        cdef RespondingConnection connection = self.connection
+        connection.paused -= 1
+        if self.pins and not pinned and not self.answered and not connection.closed:
+            self.pins = False
+            connection.pinned_bytes -= self.request_size
+        connection.hub.note(connection)
+
+    cdef int finish(self, Py_ssize_t size) except -1:
+        cdef RespondingConnection connection = self.connection
+        self.answered = True
+        self.gone = None
+        self.size = size
+        connection.unsent += size
+        connection.requests_bytes -= self.request_size
+        if self.pins:
+            connection.pinned_bytes -= self.request_size
+        connection.pending -= 1
+        connection.hub.note(connection)
+        return 0

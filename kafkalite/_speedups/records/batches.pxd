@@ -1,0 +1,63 @@
+"""What other Cython modules may call to build record batches, or to read records one by one."""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from kafkalite._speedups.records.record_walk cimport RecordFields
+from kafkalite._speedups.wire.wire cimport BatchHeader, Span
+
+
+cdef class Record:
+    cdef readonly int64_t offset
+    cdef readonly int64_t timestamp
+    cdef readonly bytes key
+    cdef readonly bytes value
+    cdef readonly tuple headers
+
+
+cdef class Batch:
+    cdef Py_buffer view
+    cdef object plain               # bytes of the decompressed records, once they were needed
+    cdef readonly Py_ssize_t position
+    cdef readonly Py_ssize_t size
+    cdef readonly int64_t decompressed_max
+    cdef readonly int64_t base_offset
+    cdef readonly int32_t leader_epoch
+    cdef readonly uint32_t crc
+    cdef readonly int16_t attributes
+    cdef readonly int32_t last_offset_delta
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+    cdef readonly int64_t producer_id
+    cdef readonly int16_t producer_epoch
+    cdef readonly int32_t base_sequence
+    cdef readonly int32_t records_count
+
+    cdef void fill(self, const BatchHeader *header) noexcept
+    cdef int open(self, Span *span) except -1
+    cdef Record make(self, const RecordFields *fields)
+
+
+cdef class Records:
+    cdef Batch batch
+    cdef Span span
+    cdef int32_t left
+
+
+cdef class Builder:
+    cdef uint8_t *at
+    cdef Py_ssize_t room
+    cdef readonly Py_ssize_t size
+    cdef readonly Py_ssize_t size_max
+    cdef readonly int32_t records_count
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+
+    cdef int reserve(self, Py_ssize_t n) except -1
+    cdef int32_t add(self, int64_t timestamp, key, value, headers) except -2
+    cdef bytes compressed(self, int codec, level)
+
+
+cdef int32_t add_record(
+    Builder b, int64_t timestamp,
+    const char *key, Py_ssize_t key_size, const char *value, Py_ssize_t value_size, headers,
+) except -2

@@ -1,0 +1,466 @@
+"""The hot half of a partition's log: queue appends, write them in one call, find batches.
+
+Laws:
+1. `append` makes no system call; `write` makes one per segment touched.
+2. A failed write leaves log end, indexes and producers as they were; if the file cannot be cut, the log has failed.
+3. Nothing here reads a record: headers only.
+4. Readers work on the tuple of segments they began with.
+
+Sources: LogSegment.java, UnifiedLog.java, LocalLog.java.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+
+from kafkalite._speedups.storage.file cimport FileRegion, iovec
+from kafkalite._speedups.storage.producer_state cimport NEW_BATCH, EndMarker, ProducerState, read_marker
+from kafkalite._speedups.storage.damaged_headers cimport DAMAGED, DOUBT
+from kafkalite._speedups.storage.segment_reader cimport (
+    COLD_BYTES,
+    COLD_SLACK,
+    PageCacheMiss,
+    Queued,
+    SegmentCore,
+    closed,
+    cold_at,
+)
+from kafkalite._speedups.storage.header_window cimport COLD, Window, header_at
+from kafkalite._speedups.wire.wire cimport (
+    BASE_OFFSET_AT,
+    CONTROL_BIT,
+    LEADER_EPOCH_AT,
+    LENGTH_OVERHEAD,
+    BatchHeader,
+    read_batch_header,
+    store_u32,
+    store_u64,
+)
+
+cdef enum:
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    RECORD_LIST_TOO_LARGE = 18
+    KAFKA_STORAGE_ERROR = 56
+    INVALID_RECORD = 87
+    QUEUE_FIRST = 16
+cdef int64_t INT32_MAX = 0x7fffffff
+cdef int64_t INT64_MAX = 0x7fffffffffffffff
+
+
+cdef class LogCore:
+    """What `Log` is built on; the subclass rolls, deletes and knows the directory."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.segments = ()
+        self.producers = ProducerState()
+        self.epoch = -1
+        self.segment_bytes = 1 << 30
+        self.segment_ms = INT64_MAX
+        self.index_interval_bytes = 4096
+
+    def __dealloc__(self):
+        self.release()
+        free(self.queue)
+        free(self.parts)
+
+    # What the subclass does.
+
+    def roll(self, int64_t base_offset):
+        """Close the active segment and begin the next at `base_offset`. Raises OSError."""
+        raise NotImplementedError
+
+    def begin_epoch(self, int32_t leader_epoch, int64_t start_offset):
+        """A batch of a new leader epoch is about to be written. Raises OSError."""
+        raise NotImplementedError
+
+    def cut_back(self, int64_t offset):
+        """After a failed write: drop every byte and entry at or above `offset`. Raises OSError."""
+        raise NotImplementedError
+
+    def index_aborted(self, aborted):
+        """Note transactions whose abort markers were just written; as `ProducerState.take_aborted` has them.
+
+        Raises OSError, upon which the write is taken back.
+        """
+        raise NotImplementedError
+
+    def write_failed(self, error):
+        """Tell the outside that a write failed with this OSError."""
+        raise NotImplementedError
+
+    # Appending.
+
+    def start(self, int64_t next_offset, int32_t leader_epoch):
+        """Begin at the end that was found on the disk; `leader_epoch` is that of the last batch, -1 for none."""
+        assert self.count == 0
+        self.next_offset = self.log_end_offset = next_offset
+        self.epoch = leader_epoch
+        self.active.written_from = self.active.size
+
+    def fail(self):
+        """Append nothing any more: the directory is offline."""
+        self.failed = True
+
+    def set_epoch(self, int32_t leader_epoch):
+        """The leader epoch of the last batch, after the end was cut back."""
+        self.epoch = leader_epoch
+
+    def append(self, batch, inspection, int32_t leader_epoch):
+        """Queue one inspected v2 batch, patching its base offset and leader epoch in place.
+
+        Arguments:
+            batch: writable buffer of exactly one batch; valid and untouched until `write`.
+            inspection: what `records.inspect` said of it; None for batches the broker made itself, such as markers.
+            leader_epoch: of this broker's leadership.
+
+        Result: the base offset; for a repeated batch of an idempotent producer the first offset it had the first time
+        (nothing is queued then); or -(Kafka error code).
+        """
+        cdef Queued *slot
+        cdef BatchHeader header
+        cdef EndMarker marker
+        cdef uint8_t *p
+        cdef int64_t verdict
+        if self.failed:
+            return -KAFKA_STORAGE_ERROR
+        if inspection is not None and inspection.error:
+            return -inspection.error
+        slot = self.slot()
+        PyObject_GetBuffer(batch, &slot.view, PyBUF_WRITABLE)
+        p = <uint8_t *> slot.view.buf
+        verdict = judge_frame(p, slot.view.len, self.segment_bytes, &header)
+        if verdict == NEW_BATCH and header.producer_id >= 0:
+            verdict = self.judge_producer(p, slot.view.len, &header, &marker, inspection is not None)
+        if verdict != NEW_BATCH:
+            PyBuffer_Release(&slot.view)
+            return verdict
+        store_u64(p + BASE_OFFSET_AT, self.next_offset)
+        store_u32(p + LEADER_EPOCH_AT, leader_epoch)
+        slot.base_offset = self.next_offset
+        slot.last_offset = self.next_offset + header.last_offset_delta
+        slot.max_timestamp = header.max_timestamp
+        slot.leader_epoch = leader_epoch
+        self.count += 1
+        self.pending_bytes += slot.view.len
+        self.next_offset = slot.last_offset + 1
+        if header.producer_id >= 0:
+            self.producers.note(&header, slot.base_offset, &marker)
+        return slot.base_offset
+
+    cdef int64_t judge_producer(
+        self, const uint8_t *p, int64_t size, const BatchHeader *header, EndMarker *marker, bint client
+    ) except? -1000:
+        if header.attributes & CONTROL_BIT and read_marker(p, size, header, marker) < 0:
+            return -INVALID_RECORD
+        return self.producers.judge(header, marker, client)
+
+    cdef Queued *slot(self) except NULL:
+        cdef int room
+        cdef Queued *queue
+        cdef iovec *parts
+        if self.count == self.room:
+            room = max(<int> QUEUE_FIRST, self.room * 2)
+            queue = <Queued *> realloc(self.queue, room * sizeof(Queued))
+            if queue == NULL:
+                raise MemoryError
+            self.queue = queue
+            parts = <iovec *> realloc(self.parts, room * sizeof(iovec))
+            if parts == NULL:
+                raise MemoryError
+            self.parts = parts
+            self.room = room
+        return &self.queue[self.count]
+
+    cdef int release(self) except -1:
+        cdef int i
+        cdef int count = self.count
+        self.count = self.written = 0
+        self.pending_bytes = 0
+        for i in range(count):
+            PyBuffer_Release(&self.queue[i].view)
+        return 0
+
+    def write(self):
+        """Bring what is queued to the file; 0 or a Kafka error code, in which case nothing of it stays."""
+        if self.count == 0:
+            return 0
+        try:
+            if self.failed:      # since it was queued: another log of the directory has seen that the disk is not sound
+                self.next_offset = self.log_end_offset
+                self.producers.take_back(self.log_end_offset)
+                return KAFKA_STORAGE_ERROR
+            self.write_queued()
+            if self.producers.aborted:
+                self.index_aborted(self.producers.take_aborted())
+            self.log_end_offset = self.next_offset
+            self.producers.keep()
+            return 0
+        except OSError as error:
+            self.take_back(error)
+            return KAFKA_STORAGE_ERROR
+        except BaseException:   # a bug: what is refused must not be read later, nor leave a gap of offsets
+            self.take_back(None)
+            raise
+        finally:
+            self.release()
+
+    def take_back(self, error):
+        """Return to the state before the queue, file and all; a log whose file cannot be truncated has failed.
+
+        `error`: the OSError to report, or None. Of two the one of the truncation is reported: it decides what follows.
+        """
+        self.next_offset = self.log_end_offset
+        self.producers.take_back(self.log_end_offset)
+        try:
+            self.cut_back(self.log_end_offset)
+        except OSError as failure:
+            self.failed = True
+            error = failure
+        if error is not None:
+            self.write_failed(error)
+
+    cdef int write_queued(self) except -1:
+        cdef int first = 0
+        cdef int fit
+        while first < self.count:
+            if self.queue[first].leader_epoch != self.epoch:
+                self.begin_epoch(self.queue[first].leader_epoch, self.queue[first].base_offset)
+                self.epoch = self.queue[first].leader_epoch
+            fit = self.fitting(first)
+            if fit == 0:
+                self.written = first
+                self.roll(self.queue[first].base_offset)
+                fit = self.fitting(first)
+                assert fit > 0, "an empty segment takes any batch"
+            self.active.write_run(&self.queue[first], fit, self.parts, self.index_interval_bytes)
+            first += fit
+        return 0
+
+    def pack_producers(self):
+        """The producers as of the end of what is in the files, as in a snapshot; also in the middle of `write`."""
+        cdef ProducerState state
+        cdef BatchHeader header
+        cdef EndMarker marker
+        cdef Queued *queued
+        cdef int i
+        if self.count == 0:
+            return self.producers.pack()
+        state = self.producers.as_kept()
+        for i in range(self.written):
+            queued = &self.queue[i]
+            read_batch_header(<uint8_t *> queued.view.buf, queued.view.len, &header)
+            if header.producer_id < 0:
+                continue
+            if header.attributes & CONTROL_BIT:
+                read_marker(<uint8_t *> queued.view.buf, queued.view.len, &header, &marker)
+            state.note(&header, queued.base_offset, &marker)
+        return state.pack()
+
+    cdef int fitting(self, int first) noexcept:
+        """How many batches from `first` on go into the active segment with one call (LogSegment.shouldRoll)."""
+        cdef SegmentCore active = self.active
+        cdef int64_t size = active.size
+        cdef int64_t first_timestamp = active.first_timestamp
+        cdef Queued *queued
+        cdef int i = first
+        # An index takes an entry per interval at most: so many bytes may come before it is looked at again.
+        cdef int64_t bytes_max = <int64_t> (active.offset_index.entries_max - active.offset_index.count)
+        bytes_max = min(bytes_max, <int64_t> (active.time_index.entries_max - 1 - active.time_index.count))
+        bytes_max = size + bytes_max * (self.index_interval_bytes + 1)
+        while i < self.count:
+            queued = &self.queue[i]
+            if queued.leader_epoch != self.queue[first].leader_epoch:
+                break
+            if queued.last_offset - active.base_offset > INT32_MAX:
+                break
+            if size and (size > self.segment_bytes - queued.view.len or size >= bytes_max):
+                break
+            if size and first_timestamp >= 0 and queued.max_timestamp - first_timestamp > self.segment_ms:
+                break
+            if size == 0:
+                first_timestamp = queued.max_timestamp
+            size += queued.view.len
+            i += 1
+        return i - first
+
+    # Reading.
+
+    @property
+    def has_unstable_records(self):
+        """Whether the last stable offset may be below the high watermark that `last_stable_offset` was given last."""
+        return self.producers.first_open >= 0 or len(self.producers.ended) > 0
+
+    def last_stable_offset(self, int64_t high_watermark):
+        """Up to where a read_committed reader sees, never above the high watermark."""
+        cdef int64_t stable = self.producers.stable_below(high_watermark)
+        return min(max(stable, self.log_start_offset), high_watermark)
+
+    cdef SegmentCore segment_of(self, int64_t offset):
+        """The last segment that begins at or below `offset`; None below the first."""
+        cdef tuple segments = self.segments
+        cdef int low = 0
+        cdef int high = len(segments)
+        cdef int middle
+        while low < high:
+            middle = low + (high - low) // 2
+            if (<SegmentCore> segments[middle]).base_offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return <SegmentCore> segments[low - 1] if low else None
+
+    def segment_at(self, int64_t offset):
+        """The segment that holds `offset`, or None."""
+        return self.segment_of(offset)
+
+    def read(self, int64_t offset, int64_t max_bytes, int64_t end_offset, bint min_one=True, bint wait=True,
+             PageCacheMiss brought=None):
+        """Whole batches from the one that holds `offset`, as regions of files.
+
+        Arguments:
+            max_bytes: bytes wanted at most; with `min_one` the first batch comes even above it.
+            end_offset: only batches that end below it (the high watermark).
+            wait: the disk may be waited for. Otherwise old bytes come in pieces of COLD_BYTES at most.
+            brought: the Cold that was answered before, after its bytes were brought in.
+
+        Result: a list of regions (empty: nothing there yet), a Kafka error code, or Cold. CORRUPT_MESSAGE where the
+        header of the batch with `offset` is damaged; what lies behind it can be read. Raises OSError.
+        """
+        cdef SegmentCore segment
+        cdef BatchHeader header
+        cdef Window window
+        cdef int64_t position = 0
+        cdef int64_t end
+        cdef int64_t cold_bytes = min(max_bytes, <int64_t> COLD_BYTES) + COLD_SLACK
+        cdef int entry, found
+        cdef object asked
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            return OFFSET_OUT_OF_RANGE
+        end_offset = min(end_offset, self.log_end_offset)
+        segment = self.segment_of(offset)
+        while segment is not None and offset < end_offset:
+            self.stamp += 1
+            segment.used = self.stamp
+            if not wait and segment.file is None:
+                asked = closed(segment, offset, cold_bytes, brought)
+                if asked is not None:
+                    return asked
+            segment.load()
+            entry = segment.offset_index.entry_of(offset)
+            position = segment.offset_index.position_at(entry)
+            segment.open_window(&window, segment is self.active, wait, brought, position)
+            found = segment.find(offset, entry, &position, &header, &window)
+            if found == DOUBT:
+                found = segment.resolve_doubt(offset, self.end_of_segment(segment), &position, &header, &window)
+            if found == COLD:
+                return cold_at(segment, offset, position, cold_bytes, brought)
+            if found == DAMAGED:
+                segment.report_damage(position, offset)
+                return CORRUPT_MESSAGE
+            if found:
+                break
+            segment = self.segment_after(segment)      # the rest of this one was compacted away
+        else:
+            return []
+        if header.base_offset + header.last_offset_delta >= end_offset:
+            return []
+        if not wait and not window.recent:
+            max_bytes = min(max_bytes, <int64_t> COLD_BYTES)
+        end = position
+        if segment.whole_until(position + max_bytes, end_offset, &end, &window) == COLD:
+            return cold_at(segment, offset, end, COLD_SLACK, brought)
+        if end > position:
+            return self.region_of(segment, position, end, &window, brought)
+        return self.one_batch(segment, position, &header, &window, brought) if min_one else []
+
+    def continues(self, int64_t offset, FileRegion region not None, int64_t end_offset):
+        """Whether readable batches follow a region that `read` returned for `offset` in this loop iteration.
+
+        Arguments:
+            end_offset: as in `read`.
+
+        A batch whose header is not in memory, or is damaged, counts as readable: the next read reports it.
+        """
+        cdef Window window
+        cdef BatchHeader header
+        cdef int found
+        cdef int64_t position = region.offset + region.length
+        cdef SegmentCore segment = self.segment_of(offset)
+        while segment is not None and segment.file is not region.file:
+            segment = self.segment_after(segment)
+        if segment is None:
+            return False
+        if position >= segment.size:
+            return self.end_of_segment(segment) < min(end_offset, self.log_end_offset)
+        segment.open_window(&window, segment is self.active, False, None, position)
+        found = header_at(segment.file, &window, position, segment.size, &header)
+        return found != 1 or header.base_offset + header.last_offset_delta < end_offset
+
+    cdef object one_batch(
+        self, SegmentCore segment, int64_t position, const BatchHeader *header, Window *window, PageCacheMiss brought
+    ):
+        """A batch that is more than was asked for, as an answer; Cold; or CORRUPT_MESSAGE."""
+        cdef int64_t end = position + LENGTH_OVERHEAD + header.batch_length
+        cdef int found = self.ends_there(segment, end, header, window)
+        if found == COLD:
+            return cold_at(segment, header.base_offset, position, end - position + COLD_SLACK, brought)
+        if found == DAMAGED:
+            segment.report_damage(position, header.base_offset)
+            return CORRUPT_MESSAGE
+        return self.region_of(segment, position, end, window, brought)
+
+    cdef object region_of(self, SegmentCore segment, int64_t position, int64_t end, Window *window,
+                          PageCacheMiss brought):
+        """The region as an answer, or Cold where the page cache does not hold it all."""
+        cdef int resident
+        cdef bint tried
+        if not window.wait and not window.recent:
+            resident = segment.file.resident_now(position, end - position)
+            tried = brought is not None and brought.segment is segment and brought.holds(position, end - position)
+            if resident == 0 or (resident == -1 and not tried):
+                return cold_at(segment, segment.base_offset, position, end - position, brought)
+        return [FileRegion(segment.file, position, end - position)]
+
+    cdef int ends_there(self, SegmentCore segment, int64_t end, const BatchHeader *header, Window *window) except -1:
+        """Whether a batch that is more than was asked for is as long as it says; 1, DAMAGED or COLD.
+
+        Nobody is sent hundreds of megabytes for a bit of a length.
+        """
+        cdef BatchHeader other
+        cdef int64_t last = header.base_offset + header.last_offset_delta
+        cdef int64_t at
+        cdef int found
+        if end == segment.size:
+            if self.end_of_segment(segment) == last + 1:
+                return 1
+        else:
+            found = header_at(segment.file, window, end, segment.size, &other)
+            if found == COLD or (found == 1 and other.base_offset == last + 1):
+                return found
+        found = segment.resolve_doubt(last, self.end_of_segment(segment), &at, &other, window)
+        return found if found == COLD or found == 1 and at + LENGTH_OVERHEAD + other.batch_length == end else DAMAGED
+
+    cdef int64_t end_of_segment(self, SegmentCore segment) except -1:
+        """No batch of a segment reaches this offset."""
+        cdef SegmentCore following = self.segment_after(segment)
+        return self.log_end_offset if following is None else following.base_offset
+
+    def segment_after(self, SegmentCore segment not None):
+        """The segment behind this one, or None."""
+        cdef SegmentCore candidate
+        for candidate in self.segments:
+            if candidate.base_offset > segment.base_offset:
+                return candidate
+        return None
+
+
+cdef int64_t judge_frame(const uint8_t *p, int64_t size, int64_t segment_bytes, BatchHeader *header) noexcept nogil:
+    """NEW_BATCH where `size` bytes are one v2 batch by its header, else -(Kafka error code)."""
+    if read_batch_header(p, size, header) < 0 or header.magic != 2 or header.last_offset_delta < 0:
+        return -INVALID_RECORD
+    if header.batch_length != size - LENGTH_OVERHEAD:
+        return -INVALID_RECORD
+    if size > segment_bytes:
+        return -RECORD_LIST_TOO_LARGE
+    return NEW_BATCH

@@ -1,0 +1,59 @@
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from kafkalite._speedups.wire.wire cimport BatchHeader
+
+cdef enum:
+    BATCHES_KEPT = 5
+    NEW_BATCH = -1               # the verdict of `judge`: in order, to be appended
+    MARKER_BYTES = 256           # more than a control batch of a transaction has: 78 bytes by Kafka
+
+
+cdef struct SeenBatch:
+    int32_t last_sequence
+    int32_t offset_delta
+    int64_t last_offset
+    int64_t timestamp
+
+
+cdef struct EndMarker:
+    # What a control batch says; `ends` is 0 where it ends no transaction (emptied by compaction, or of another type).
+    bint ends
+    bint aborts
+    int32_t coordinator_epoch
+
+
+cdef int read_marker(const uint8_t *batch, Py_ssize_t size, const BatchHeader *header, EndMarker *out) noexcept nogil
+
+
+cdef class Producer:
+    cdef readonly int64_t producer_id
+    cdef readonly int16_t epoch
+    cdef readonly int32_t coordinator_epoch
+    cdef readonly int64_t first_offset_of_transaction
+    cdef readonly int64_t last_timestamp
+    cdef SeenBatch batches[BATCHES_KEPT]
+    cdef int count
+    cdef int64_t appended_ms      # when `expire` first saw its last batch; -1 = not yet
+
+    cdef Producer copy(self)
+    cdef int64_t duplicate(self, const BatchHeader *header) noexcept nogil
+    cdef int note(self, const BatchHeader *header, int64_t base_offset) noexcept nogil
+    cdef int32_t sequence(self) noexcept nogil
+
+
+cdef class ProducerState:
+    cdef readonly dict entries
+    cdef dict undo
+    cdef readonly int64_t duplicates
+    cdef dict open                # first offset of each open transaction -> producer id, in the order of offsets
+    cdef int64_t first_open       # the first of them, -1 where none is open
+    cdef list ended               # (first, last offset) of transactions whose marker may be at or above the watermark
+    cdef list aborted             # (producer id, first, last, last stable offset) since `keep` or `take_aborted`
+
+    cdef int64_t judge(self, const BatchHeader *header, const EndMarker *marker, bint client) except? -1000
+    cdef int64_t judge_sequence(self, Producer entry, const BatchHeader *header) noexcept nogil
+    cdef int note(self, const BatchHeader *header, int64_t base_offset, const EndMarker *marker) except -1
+    cdef int note_end(self, Producer entry, int64_t offset, bint aborts) except -1
+    cdef int order(self) except -1
+    cdef int64_t stable_below(self, int64_t high_watermark) except -1
+    cdef ProducerState as_kept(self)

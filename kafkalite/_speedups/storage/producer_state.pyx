@@ -1,0 +1,407 @@
+"""What a partition remembers of its idempotent and transactional producers, seen in batch headers and in markers: the
+last five batches of each, and which transactions are open.
+
+Laws:
+1. A batch seen before is answered with its first offset, never appended twice.
+2. A producer that is not known (new, expired, from before a crash) may begin at any sequence.
+3. A producer is forgotten by the time at which it was appended, never by the timestamps of its batches, which a client
+   chooses. That time is the first check after the append: never too early, and late by an interval of checks at most.
+   What recovery finds counts as appended then. One with an open transaction is not forgotten.
+4. What a failed write had noted is taken back (`keep` or `take_back` ends every pass).
+5. A transaction begins with the first transactional batch of its producer and ends with a marker. It is unstable until
+   the high watermark has passed the marker.
+6. A client's transactional batch is taken only into an open transaction: what opens one asks the coordinator first.
+7. A marker of an older coordinator or of an older epoch of its producer is refused.
+
+Sources: ProducerStateManager.java, ProducerAppendInfo.java, ProducerStateEntry.java, KIP-98, KIP-890.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memmove
+
+from kafkalite._speedups.wire.wire cimport (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_SIZE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Span,
+    store_u16,
+    store_u32,
+    store_u64,
+    take,
+    take_i8,
+    take_i16,
+    take_i32,
+    take_varint,
+    take_varlong,
+)
+
+cdef enum:
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    TRANSACTION_COORDINATOR_FENCED = 52
+    NO_SEQUENCE = -1
+    ABORT = 0
+    COMMIT = 1
+    ENTRY_BYTES = 46             # of a producer in a snapshot
+    COUNT_BYTES = 4
+cdef int64_t INT32_MAX = 0x7fffffff
+
+
+cdef inline int32_t sequence_after(int64_t sequence, int64_t steps) noexcept nogil:
+    """Sequences run from 0 to 2**31 - 1 and begin again."""
+    return <int32_t> ((sequence + steps) & INT32_MAX)
+
+
+cdef inline int32_t last_sequence_of(const BatchHeader *header) noexcept nogil:
+    if header.base_sequence < 0:
+        return NO_SEQUENCE
+    return sequence_after(header.base_sequence, header.last_offset_delta)
+
+
+cdef int read_marker(const uint8_t *batch, Py_ssize_t size, const BatchHeader *header, EndMarker *out) noexcept nogil:
+    """Read the first record of a control batch (EndTransactionMarker.java); answer 0, or -1 where it is malformed."""
+    cdef Span span
+    cdef int16_t kind
+    cdef int32_t length
+    out.ends = out.aborts = False
+    out.coordinator_epoch = -1
+    if header.records_count == 0:
+        return 0
+    if header.attributes & CODEC_MASK or size < HEADER_SIZE:
+        return -1
+    span.at = batch + HEADER_SIZE
+    span.left = size - HEADER_SIZE
+    take_varint(&span)                                   # the record's size
+    take_i8(&span)
+    take_varlong(&span)
+    take_varint(&span)
+    length = take_varint(&span)
+    if span.left < 0 or length < 4 or take_i16(&span) < 0:
+        return -1
+    kind = take_i16(&span)
+    take(&span, length - 4)
+    length = take_varint(&span)
+    if span.left < 0:
+        return -1
+    if kind not in (ABORT, COMMIT):
+        return 0
+    if length < 6 or take_i16(&span) < 0:
+        return -1
+    out.coordinator_epoch = take_i32(&span)
+    out.ends = True
+    out.aborts = kind == ABORT
+    return -1 if span.left < 0 else 0
+
+
+cdef class Producer:
+    """One producer id: its epoch, up to five batches with the oldest first, and where its open transaction begins."""
+
+    def __cinit__(self, int64_t producer_id, int16_t epoch, int32_t coordinator_epoch=-1, int64_t last_timestamp=-1,
+                  int64_t first_offset_of_transaction=-1):
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.first_offset_of_transaction = first_offset_of_transaction
+        self.last_timestamp = last_timestamp
+        self.appended_ms = -1
+
+    cdef Producer copy(self):
+        cdef Producer twin = Producer.__new__(Producer, self.producer_id, self.epoch)
+        twin.coordinator_epoch = self.coordinator_epoch
+        twin.first_offset_of_transaction = self.first_offset_of_transaction
+        twin.last_timestamp = self.last_timestamp
+        twin.count = self.count
+        twin.appended_ms = self.appended_ms
+        memcpy(twin.batches, self.batches, sizeof(self.batches))
+        return twin
+
+    cdef int64_t duplicate(self, const BatchHeader *header) noexcept nogil:
+        """First offset of the remembered batch with these sequences, -1 where there is none."""
+        cdef int i
+        cdef SeenBatch *seen
+        cdef int32_t last = last_sequence_of(header)
+        if header.producer_epoch != self.epoch:
+            return -1
+        for i in range(self.count):
+            seen = &self.batches[i]
+            if seen.last_sequence == last and seen.offset_delta == header.last_offset_delta:
+                return seen.last_offset - seen.offset_delta
+        return -1
+
+    cdef int note(self, const BatchHeader *header, int64_t base_offset) noexcept nogil:
+        cdef SeenBatch *seen
+        if header.producer_epoch != self.epoch:
+            self.epoch = header.producer_epoch
+            self.count = 0
+        self.last_timestamp = header.max_timestamp
+        self.appended_ms = -1
+        if header.attributes & CONTROL_BIT:
+            return 0
+        if self.count == BATCHES_KEPT:
+            memmove(&self.batches[0], &self.batches[1], (BATCHES_KEPT - 1) * sizeof(SeenBatch))
+            self.count -= 1
+        seen = &self.batches[self.count]
+        seen.last_sequence = last_sequence_of(header)
+        seen.offset_delta = header.last_offset_delta
+        seen.last_offset = base_offset + header.last_offset_delta
+        seen.timestamp = header.max_timestamp
+        self.count += 1
+        return 0
+
+    cdef int32_t sequence(self) noexcept nogil:
+        return self.batches[self.count - 1].last_sequence if self.count else NO_SEQUENCE
+
+    def restore(self, int32_t last_sequence, int64_t last_offset, int32_t offset_delta, int64_t timestamp):
+        """Note a batch as a snapshot tells it."""
+        if not 0 <= self.count < BATCHES_KEPT:
+            raise ValueError("a producer keeps five batches")
+        self.batches[self.count] = SeenBatch(last_sequence, offset_delta, last_offset, timestamp)
+        self.count += 1
+        self.last_timestamp = timestamp
+
+    @property
+    def last_sequence(self):
+        """Sequence of the last record, -1 where nothing but markers came."""
+        return self.sequence()
+
+    @property
+    def last_offset(self):
+        return self.batches[self.count - 1].last_offset if self.count else -1
+
+    @property
+    def last_offset_delta(self):
+        return self.batches[self.count - 1].offset_delta if self.count else 0
+
+    def seen(self):
+        """(last sequence, last offset, offset delta, timestamp) of each remembered batch."""
+        return [
+            (self.batches[i].last_sequence, self.batches[i].last_offset, self.batches[i].offset_delta,
+             self.batches[i].timestamp)
+            for i in range(self.count)
+        ]
+
+
+cdef class ProducerState:
+    """All producers of one partition, by producer id, and its transactions."""
+
+    def __cinit__(self):
+        self.entries = {}
+        self.undo = {}
+        self.open = {}
+        self.first_open = -1
+        self.ended = []
+        self.aborted = []
+
+    def __len__(self):
+        return len(self.entries)
+
+    cdef int64_t judge(self, const BatchHeader *header, const EndMarker *marker, bint client) except? -1000:
+        """NEW_BATCH, the first offset of the batch this one repeats, or -(Kafka error code).
+
+        Arguments:
+            marker: what a control batch says; unused for others.
+            client: whether it comes from a client, which may not open a transaction by itself.
+        """
+        cdef Producer entry = self.entries.get(header.producer_id)
+        cdef bint transactional = header.attributes & TRANSACTIONAL_BIT
+        cdef int64_t found
+        if header.attributes & CONTROL_BIT:
+            if entry is None or not marker.ends:
+                return NEW_BATCH
+            if header.producer_epoch < entry.epoch:
+                return -INVALID_PRODUCER_EPOCH
+            if marker.coordinator_epoch < entry.coordinator_epoch:
+                return -TRANSACTION_COORDINATOR_FENCED
+            return NEW_BATCH
+        if entry is None:
+            return -INVALID_TXN_STATE if client and transactional else NEW_BATCH
+        if header.base_sequence >= 0:
+            found = entry.duplicate(header)
+            if found >= 0:
+                self.duplicates += 1
+                return found
+        if client and transactional and entry.first_offset_of_transaction < 0:
+            return -INVALID_TXN_STATE
+        found = self.judge_sequence(entry, header)
+        if found == NEW_BATCH and entry.first_offset_of_transaction >= 0 and not transactional:
+            return -INVALID_TXN_STATE
+        return found
+
+    cdef int64_t judge_sequence(self, Producer entry, const BatchHeader *header) noexcept nogil:
+        if header.producer_epoch < entry.epoch:
+            return -INVALID_PRODUCER_EPOCH
+        if header.base_sequence < 0:                     # written by a coordinator
+            return NEW_BATCH
+        if header.producer_epoch > entry.epoch:
+            return NEW_BATCH if header.base_sequence == 0 else -OUT_OF_ORDER_SEQUENCE_NUMBER
+        if header.base_sequence != sequence_after(entry.sequence(), 1):
+            return -OUT_OF_ORDER_SEQUENCE_NUMBER
+        return NEW_BATCH
+
+    cdef int note(self, const BatchHeader *header, int64_t base_offset, const EndMarker *marker) except -1:
+        """Remember a batch that goes to `base_offset`; until `keep` it can be taken back."""
+        cdef Producer entry
+        cdef bint control = header.attributes & CONTROL_BIT
+        if control and not marker.ends:
+            return 0
+        entry = self.entries.get(header.producer_id)
+        if header.producer_id not in self.undo:
+            self.undo[header.producer_id] = entry.copy() if entry is not None else None
+        if entry is None:
+            entry = Producer.__new__(Producer, header.producer_id, header.producer_epoch)
+            self.entries[header.producer_id] = entry
+        entry.note(header, base_offset)
+        if control:
+            entry.coordinator_epoch = marker.coordinator_epoch
+            if entry.first_offset_of_transaction >= 0:
+                self.note_end(entry, base_offset, marker.aborts)
+        elif header.attributes & TRANSACTIONAL_BIT and entry.first_offset_of_transaction < 0:
+            entry.first_offset_of_transaction = base_offset
+            self.open[base_offset] = entry.producer_id
+            if self.first_open < 0:
+                self.first_open = base_offset
+        return 0
+
+    cdef int note_end(self, Producer entry, int64_t offset, bint aborts) except -1:
+        """The open transaction of a producer ends with a marker at `offset`."""
+        cdef int64_t first = entry.first_offset_of_transaction
+        entry.first_offset_of_transaction = -1
+        self.open.pop(first, None)
+        self.ended.append((first, offset))
+        if self.first_open == first:
+            self.first_open = next(iter(self.open), -1)
+        if aborts:
+            self.aborted.append(
+                (entry.producer_id, first, offset, self.first_open if self.first_open >= 0 else offset + 1)
+            )
+        return 0
+
+    cdef int order(self) except -1:
+        """Find the open transactions again, from what is known of the producers."""
+        cdef Producer entry
+        found = []
+        for entry in self.entries.values():
+            if entry.first_offset_of_transaction >= 0:
+                found.append((entry.first_offset_of_transaction, entry.producer_id))
+        found.sort()
+        self.open = dict(found)
+        self.first_open = found[0][0] if found else -1
+        return 0
+
+    cdef int64_t stable_below(self, int64_t high_watermark) except -1:
+        """The last stable offset: nothing below it and the high watermark is of a transaction that may yet end."""
+        cdef int64_t stable = high_watermark
+        if self.first_open < 0 and not self.ended:
+            return stable
+        if self.ended:
+            self.ended = [span for span in self.ended if span[1] >= high_watermark]
+            for first, _ in self.ended:
+                stable = min(stable, <int64_t> first)
+        if self.first_open >= 0:
+            stable = min(stable, self.first_open)
+        return stable
+
+    def first_unstable_offset(self, int64_t high_watermark):
+        """First offset of the first transaction that is open, or whose marker is not below the high watermark; else -1.
+        """
+        cdef int64_t stable
+        if self.first_open < 0 and not self.ended:
+            return -1
+        stable = self.stable_below(high_watermark)
+        return stable if self.ended or self.first_open >= 0 else -1
+
+    def open_transactions(self):
+        """(first offset, producer id) of each open transaction, the first first."""
+        return list(self.open.items())
+
+    def take_aborted(self):
+        """(producer id, first offset, last offset, last stable offset) of each transaction aborted since the last call,
+        by the order of their markers."""
+        found, self.aborted = self.aborted, []
+        return found
+
+    def __iter__(self):
+        return iter(list(self.entries.values()))
+
+    def keep(self):
+        """What was noted is in the file."""
+        self.undo.clear()
+
+    def take_back(self, int64_t end_offset):
+        """What was noted since the last `keep`, all of it at or above `end_offset`, never happened."""
+        for producer_id, entry in self.undo.items():
+            if entry is None:
+                self.entries.pop(producer_id, None)
+            else:
+                self.entries[producer_id] = entry
+        self.undo.clear()
+        self.aborted.clear()
+        self.ended = [span for span in self.ended if span[1] < end_offset]
+        self.order()
+
+    cdef ProducerState as_kept(self):
+        """What was known at the last `keep`, in another object whose changes do not show here."""
+        cdef ProducerState kept = ProducerState()
+        kept.entries = dict(self.entries)
+        for producer_id, entry in self.undo.items():
+            if entry is None:
+                kept.entries.pop(producer_id, None)
+            else:
+                kept.entries[producer_id] = (<Producer> entry).copy()
+        return kept
+
+    def load(self, producers):
+        """Replace everything by the entries of a snapshot."""
+        self.clear()
+        for producer in producers:
+            self.entries[producer.producer_id] = producer
+        self.order()
+
+    def clear(self):
+        """Know nothing."""
+        self.entries.clear()
+        self.undo.clear()
+        self.aborted.clear()
+        self.ended.clear()
+        self.order()
+
+    def pack(self):
+        """The entries of a snapshot, with their count before them (ProducerSnapshot.json)."""
+        cdef Producer entry
+        cdef Py_ssize_t size = COUNT_BYTES + ENTRY_BYTES * <Py_ssize_t> len(self.entries)
+        cdef bytes packed = PyBytes_FromStringAndSize(NULL, size)
+        cdef uint8_t *p = <uint8_t *> <char *> packed
+        cdef SeenBatch last
+        store_u32(p, <uint32_t> len(self.entries))
+        p += COUNT_BYTES
+        for entry in self.entries.values():
+            if entry.count:
+                last = entry.batches[entry.count - 1]
+            else:
+                last = SeenBatch(NO_SEQUENCE, 0, -1, -1)
+            store_u64(p, <uint64_t> entry.producer_id)
+            store_u16(p + 8, <uint16_t> entry.epoch)
+            store_u32(p + 10, <uint32_t> last.last_sequence)
+            store_u64(p + 14, <uint64_t> last.last_offset)
+            store_u32(p + 22, <uint32_t> last.offset_delta)
+            store_u64(p + 26, <uint64_t> entry.last_timestamp)
+            store_u32(p + 34, <uint32_t> entry.coordinator_epoch)
+            store_u64(p + 38, <uint64_t> entry.first_offset_of_transaction)
+            p += ENTRY_BYTES
+        return packed
+
+    def expire(self, int64_t now_ms, int64_t silent_ms):
+        """Forget producers that appended nothing for `silent_ms` and have no open transaction; see law 3.
+
+        Arguments: the time of this check on a clock that never goes back, from 0 on; both in milliseconds.
+        """
+        cdef Producer producer
+        for producer in list(self.entries.values()):
+            if producer.appended_ms < 0:
+                producer.appended_ms = now_ms
+            elif now_ms - producer.appended_ms >= silent_ms and producer.first_offset_of_transaction < 0:
+                del self.entries[producer.producer_id]

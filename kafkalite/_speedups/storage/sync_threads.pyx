@@ -1,0 +1,349 @@
+"""Lanes: threads of our own that bring the files of a round to the disk, side by side and without the GIL.
+
+Laws:
+1. Stages follow one another: files by path, files of batches, directories. One that failed ends the round.
+2. Within a stage nothing is in order. All files of batches are handed to the disk first, then each is waited for: the
+   file system then commits for many at once, where one after the other costs a commit each.
+3. No lane takes the GIL, and none sees a Python object: the round's caller keeps files and paths alive.
+4. A round is over when no lane touches it any more; then one number is written to the descriptor of the owner.
+5. An error is told, never retried; that of handing a file over, too, as the wait behind it might not repeat it.
+6. Lanes hear of no signal. The first is begun with the object, others when a round has work for them.
+"""
+
+import os
+
+from kafkalite._speedups.storage.file cimport File
+from libc.errno cimport EINVAL, EMFILE, ENFILE, ENOENT, ENOSYS, EPERM, ESPIPE, errno as c_errno
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memset
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <pthread.h>
+    #include <signal.h>
+    #include <unistd.h>
+    /* Ask for the writing to begin; nobody waits here. */
+    static int kl_start_writing(int fd) {
+    #ifdef SYNC_FILE_RANGE_WRITE
+        return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+    #else
+        (void) fd;
+        return 0;
+    #endif
+    }
+    /* A thread whose signals are all blocked, so that every handler runs where Python expects it. */
+    static int kl_start_thread(pthread_t *thread, void *(*body)(void *), void *argument) {
+        sigset_t all, before;
+        int error;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        error = pthread_create(thread, NULL, body, argument);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        return error;
+    }
+    """
+    ctypedef struct pthread_t:
+        pass
+    ctypedef struct pthread_mutex_t:
+        pass
+    ctypedef struct pthread_cond_t:
+        pass
+    enum: O_RDONLY, O_RDWR, O_CLOEXEC, O_DIRECTORY
+    int kl_start_writing(int fd) nogil
+    int kl_start_thread(pthread_t *thread, void *(*body)(void *) noexcept nogil, void *argument) nogil
+    int pthread_join(pthread_t thread, void **result) nogil
+    int pthread_mutex_init(pthread_mutex_t *lock, void *attributes) nogil
+    int pthread_mutex_destroy(pthread_mutex_t *lock) nogil
+    int pthread_mutex_lock(pthread_mutex_t *lock) nogil
+    int pthread_mutex_unlock(pthread_mutex_t *lock) nogil
+    int pthread_cond_init(pthread_cond_t *condition, void *attributes) nogil
+    int pthread_cond_destroy(pthread_cond_t *condition) nogil
+    int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *lock) nogil
+    int pthread_cond_signal(pthread_cond_t *condition) nogil
+    int pthread_cond_broadcast(pthread_cond_t *condition) nogil
+    int c_open "open"(const char *path, int flags) nogil
+    int c_close "close"(int fd) nogil
+    int c_fsync "fsync"(int fd) nogil
+    int c_fdatasync "fdatasync"(int fd) nogil
+    ssize_t c_write "write"(int fd, const void *data, size_t size) nogil
+
+cdef enum:
+    THREADS_MAX = 16
+    # Stages, in order.
+    BY_PATH = 0
+    BATCHES = 1
+    DIRECTORY = 2
+
+cdef struct Item:
+    int stage
+    int fd                # of a file of batches
+    const char *path      # of the others
+    int begun_error       # of handing it over
+    int error
+
+cdef struct Shared:
+    pthread_mutex_t lock
+    pthread_cond_t work   # a lane waits for something to do
+    pthread_cond_t over   # the owner waits for the end of the round
+    Item *items
+    int count
+    int begun             # handed over so far, of the stage
+    int taken             # waited for so far, of the stage
+    int stage_end         # behind its last item
+    int left              # calls of the stage that have not returned
+    bint running
+    bint stopping
+    int wake_fd
+
+
+cdef class SyncThreads:
+    """Threads that carry out one round at a time.
+
+    Arguments:
+        wake_fd: an eventfd, or another descriptor that takes 8 bytes, written to when a round is over; not owned.
+        lanes: how many syncs are under way at the same time at most, 1 to 16.
+
+    Raises OSError when the first thread cannot be begun.
+    """
+
+    cdef Shared shared
+    cdef pthread_t threads[THREADS_MAX]
+    cdef readonly int threads_count
+    cdef int threads_max
+    cdef int room
+    cdef bint closed
+    cdef list kept          # whatever the items point into
+    cdef list names
+
+    def __cinit__(self, int wake_fd, int threads_max=4):
+        if not 1 <= threads_max <= THREADS_MAX:
+            raise ValueError(f"{threads_max} threads; 1 to {THREADS_MAX} are possible")
+        memset(&self.shared, 0, sizeof(Shared))
+        self.shared.wake_fd = wake_fd
+        self.threads_max = threads_max
+        self.kept = []
+        self.names = []
+        pthread_mutex_init(&self.shared.lock, NULL)
+        pthread_cond_init(&self.shared.work, NULL)
+        pthread_cond_init(&self.shared.over, NULL)
+        cdef int error = self.add_thread()
+        if error:
+            raise OSError(error, os.strerror(error))
+
+    def __dealloc__(self):
+        self.stop()
+        free(self.shared.items)
+        pthread_cond_destroy(&self.shared.over)
+        pthread_cond_destroy(&self.shared.work)
+        pthread_mutex_destroy(&self.shared.lock)
+
+    cdef int add_thread(self) noexcept:
+        cdef int error = kl_start_thread(&self.threads[self.threads_count], serve, &self.shared)
+        if error == 0:
+            self.threads_count += 1
+        return error
+
+    def begin(self, list paths not None, list files not None, list directories not None):
+        """Begin a round; whoever owns the lanes asks for `result` after the number has come.
+
+        Arguments:
+            paths: files that are synced by name, as bytes; directories: the same of directories. What is gone is fine.
+            files: open files of batches, of the plain `File` only: another kind wants to hear of each sync.
+
+        Raises RuntimeError while a round is under way, ValueError for an empty one.
+        """
+        cdef int count = len(paths) + len(files) + len(directories)
+        cdef int i = 0
+        if self.closed or self.names:
+            raise RuntimeError("the threads are closed" if self.closed else "a batch is under way")
+        if count == 0:
+            raise ValueError("there is nothing to sync")
+        self.grow(count)
+        for path in paths:
+            self.put_path(i, BY_PATH, path)
+            i += 1
+        for file in files:
+            self.put_file(i, file)
+            i += 1
+        for path in directories:
+            self.put_path(i, DIRECTORY, path)
+            i += 1
+        self.kept = [paths[:], files[:], directories[:]]
+        self.names = [*paths, *[file.path for file in files], *directories]
+        while self.threads_count < min(self.threads_max, count):
+            if self.add_thread() != 0:
+                break      # those there are do it all
+        with nogil:
+            pthread_mutex_lock(&self.shared.lock)
+            self.shared.count = count
+            self.shared.running = True
+            begin_stage(&self.shared, 0)
+            pthread_mutex_unlock(&self.shared.lock)
+
+    cdef int grow(self, int count) except -1:
+        cdef Item *items
+        if count > self.room:
+            items = <Item *> realloc(self.shared.items, count * sizeof(Item))
+            if items == NULL:
+                raise MemoryError
+            self.shared.items = items
+            self.room = count
+        return 0
+
+    cdef int put_path(self, int i, int stage, bytes path) except -1:
+        cdef Item *item = &self.shared.items[i]
+        memset(item, 0, sizeof(Item))
+        item.stage = stage
+        item.path = path
+        return 0
+
+    cdef int put_file(self, int i, File file) except -1:
+        cdef Item *item = &self.shared.items[i]
+        if file.watched:
+            raise TypeError(f"{file!r} has a hook for fsync: flush it in a job")
+        memset(item, 0, sizeof(Item))
+        item.stage = BATCHES
+        item.fd = file.fd
+        return 0
+
+    @property
+    def busy(self):
+        """Whether a round is under way."""
+        cdef bint running
+        pthread_mutex_lock(&self.shared.lock)
+        running = self.shared.running
+        pthread_mutex_unlock(&self.shared.lock)
+        return running
+
+    def wait(self):
+        """Wait until no round is under way."""
+        with nogil:
+            pthread_mutex_lock(&self.shared.lock)
+            while self.shared.running:
+                pthread_cond_wait(&self.shared.over, &self.shared.lock)
+            pthread_mutex_unlock(&self.shared.lock)
+
+    def result(self):
+        """What became of the round that is over: its first OSError, or None. Raises RuntimeError while it runs.
+
+        An error of a sync counts before a file that could not be opened for want of descriptors: only the latter may
+        be tried again.
+        """
+        cdef int i
+        cdef int error
+        if self.busy:
+            raise RuntimeError("the batch is still under way")
+        failure = None
+        for i in range(len(self.names)):
+            error = self.shared.items[i].begun_error or self.shared.items[i].error
+            if error and (failure is None or failure.errno in (EMFILE, ENFILE)):
+                failure = OSError(error, os.strerror(error), os.fsdecode(self.names[i]))
+        self.kept = []
+        self.names = []
+        return failure
+
+    def close(self):
+        """Wait for the round that is under way, then end every thread. A second call does nothing."""
+        self.closed = True
+        with nogil:
+            self.stop()
+
+    cdef void stop(self) noexcept nogil:
+        cdef int i
+        pthread_mutex_lock(&self.shared.lock)
+        while self.shared.running:
+            pthread_cond_wait(&self.shared.over, &self.shared.lock)
+        self.shared.stopping = True
+        pthread_cond_broadcast(&self.shared.work)
+        pthread_mutex_unlock(&self.shared.lock)
+        for i in range(self.threads_count):
+            pthread_join(self.threads[i], NULL)
+        self.threads_count = 0
+
+
+cdef void begin_stage(Shared *shared, int first) noexcept nogil:
+    """Let the lanes have the items from `first` on that are of one stage; the lock is held."""
+    cdef int stage = shared.items[first].stage
+    cdef int end = first
+    cdef int count
+    while end < shared.count and shared.items[end].stage == stage:
+        end += 1
+    count = end - first
+    # One file alone need not be handed over first.
+    shared.begun = first if stage == BATCHES and count > 1 else end
+    shared.taken = first
+    shared.stage_end = end
+    shared.left = count + end - shared.begun
+    if count > 1:
+        pthread_cond_broadcast(&shared.work)
+    else:
+        pthread_cond_signal(&shared.work)
+
+
+cdef void *serve(void *argument) noexcept nogil:
+    """The body of a lane."""
+    cdef Shared *shared = <Shared *> argument
+    cdef Item *item
+    pthread_mutex_lock(&shared.lock)
+    while True:
+        if shared.begun < shared.stage_end:
+            item = &shared.items[shared.begun]
+            shared.begun += 1
+            pthread_mutex_unlock(&shared.lock)
+            item.begun_error = hand_over(item.fd)
+        elif shared.taken < shared.stage_end:
+            item = &shared.items[shared.taken]
+            shared.taken += 1
+            pthread_mutex_unlock(&shared.lock)
+            item.error = bring_to_disk(item)
+        elif shared.stopping:
+            break
+        else:
+            pthread_cond_wait(&shared.work, &shared.lock)
+            continue
+        pthread_mutex_lock(&shared.lock)
+        shared.left -= 1
+        if shared.left == 0:
+            stage_ended(shared)
+    pthread_mutex_unlock(&shared.lock)
+    return NULL
+
+
+cdef void stage_ended(Shared *shared) noexcept nogil:
+    """Go on with the next stage, or end the round; the lock is held."""
+    cdef uint64_t one = 1
+    cdef int i
+    cdef bint failed = False
+    for i in range(shared.stage_end):
+        failed = failed or shared.items[i].error != 0 or shared.items[i].begun_error != 0
+    if shared.stage_end < shared.count and not failed:
+        begin_stage(shared, shared.stage_end)
+        return
+    shared.running = False
+    pthread_cond_broadcast(&shared.over)
+    c_write(shared.wake_fd, &one, sizeof(one))    # full means that the owner has not looked yet: it will
+
+
+cdef int hand_over(int fd) noexcept nogil:
+    if kl_start_writing(fd) == 0:
+        return 0
+    # Where there is no such call, the wait does it all.
+    return 0 if c_errno in (ENOSYS, EINVAL, ESPIPE, EPERM) else c_errno
+
+
+cdef int bring_to_disk(Item *item) noexcept nogil:
+    """Sync one item; 0 or its errno. What is gone was deleted or renamed, and nobody waits for it."""
+    cdef int fd
+    cdef int error = 0
+    if item.stage == BATCHES:
+        return 0 if c_fdatasync(item.fd) == 0 else c_errno
+    fd = c_open(item.path, O_CLOEXEC | (O_RDONLY | O_DIRECTORY if item.stage == DIRECTORY else O_RDWR))
+    if fd < 0:
+        return 0 if c_errno == ENOENT else c_errno
+    if (c_fsync(fd) if item.stage == DIRECTORY else c_fdatasync(fd)) != 0:
+        error = c_errno
+    c_close(fd)
+    return error

@@ -1,0 +1,13 @@
+from typing_extensions import Buffer
+
+class VerifiedRun:
+    count: int
+    end: int
+    next_offset: int
+    before_gap: int
+    def columns(self) -> tuple[bytes, bytes, bytes, bytes]: ...
+
+def run(
+    data: Buffer, at: int, position: int, segment_base: int, next_offset: int, leader_epoch: int, gaps: bool
+) -> VerifiedRun: ...
+def find_batch(data: Buffer, segment_base: int) -> int: ...

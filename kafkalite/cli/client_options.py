@@ -1,0 +1,158 @@
+"""What the client commands share: options, addresses, tables, errors as one line.
+
+A command ends with exit code 2 and one line that says what is wrong and what to do, never with a traceback.
+"""
+
+import asyncio
+import errno
+import json
+import re
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
+
+import click
+
+from kafkalite.cli.failure import fail
+from kafkalite.config.listeners import PORT_MAX
+from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+CLIENT_ID = "kafkalite-cli"
+# What to do about a refusal, where its words do not say it.
+NEXT_STEPS: dict[int, str] = {
+    KafkaErrorCode.GROUP_ID_NOT_FOUND: "`kafkalite group list` lists the groups",
+    KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`kafkalite topic list` lists the topics",
+    KafkaErrorCode.NON_EMPTY_GROUP: "stop its members first",
+    KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: "stop its members first, or choose another name",
+    KafkaErrorCode.OFFSET_OUT_OF_RANGE: "it was deleted or truncated; start at the first record with --from-beginning",
+    KafkaErrorCode.MESSAGE_TOO_LARGE: "change it with `kafkalite topic alter TOPIC --config max.message.bytes=BYTES`",
+    KafkaErrorCode.KAFKA_STORAGE_ERROR: "see the log of the broker: a full or failed disk, an offline partition",
+    KafkaErrorCode.INVALID_REPLICATION_FACTOR: "give -r, or set default.replication.factor of the broker",
+    KafkaErrorCode.TOPIC_DELETION_DISABLED: "set delete.topic.enable=true in the configuration of the broker",
+    KafkaErrorCode.INVALID_SESSION_TIMEOUT: "allowed by group.min.session.timeout.ms, group.max.session.timeout.ms",
+}
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # only writes fail so; commands write only to standard output
+
+P = ParamSpec("P")
+
+_WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^:/\[\]\s]+)):([0-9]{1,10})")
+
+bootstrap_option = click.option(
+    "-b",
+    "--bootstrap-server",
+    "bootstrap",
+    default=DEFAULT_BOOTSTRAP,
+    show_default=True,
+    envvar="KAFKALITE_BOOTSTRAP",
+    show_envvar=True,
+    metavar="HOST:PORT",
+    help="Broker to connect to; of several, separated by commas, the first one that answers is used.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Split HOST:PORT ([::1]:9092 for IPv6); ends the command when it is neither."""
+    found = _ADDRESS.fullmatch(address.strip())
+    if found is None:
+        fail(f"{address!r} is not an address; write HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
+    if not 0 < int(found[3]) <= PORT_MAX:
+        fail(f"{address!r}: the port is {found[3]}, allowed is 1 to {PORT_MAX}")
+    return found[1] or found[2], int(found[3])
+
+
+def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Turn an async command into a plain one whose failures are one line."""
+
+    @wraps(work)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            asyncio.run(interruptible(work(*args, **kwargs)))
+        except KafkaError as error:
+            fail(str(error))
+        except BrokenPipeError:
+            raise  # who reads our output has had enough: the command ends without a word
+        except OSError as error:
+            fail(described(error))
+        except (asyncio.CancelledError, KeyboardInterrupt) as interrupt:
+            raise click.Abort from interrupt
+
+    return run
+
+
+def described(error: OSError) -> str:
+    """The file, or standard output where it cannot be written, and the reason."""
+    name = error.filename or ("standard output" if error.errno in NO_SPACE else None)
+    reason = error.strerror or str(error)
+    return f"{name}: {reason}" if name else reason
+
+
+async def interruptible(work: Coroutine[Any, Any, None]) -> None:
+    """Run the work of a command until Ctrl-C cancels it.
+
+    By a handler of the loop: the one of `asyncio.run` does not wake a loop that was just about to wait.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    if threading.current_thread() is threading.main_thread():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+    await work
+
+
+def refusal(error_code: int, message: str | None, subject: str) -> str:
+    """A broker's error code in words, with its own words where it sent some."""
+    error = error_for(error_code, message)
+    return f"{subject or repr(subject)}: {error.message or error.code.message} ({error.code.name})"
+
+
+def check(error_code: int, message: str | None, subject: str) -> None:
+    """End the command when the broker answered with an error."""
+    if error_code:
+        fail(refusal(error_code, message, subject) + next_steps([error_code]))
+
+
+def next_steps(error_codes: Iterable[int]) -> str:
+    """What to do about refusals, each step once, to stand behind what was refused; empty where nothing is known."""
+    steps = (NEXT_STEPS[code] for code in dict.fromkeys(error_codes) if code in NEXT_STEPS)
+    return "".join(f"; {step}" for step in steps)
+
+
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], as_json: bool) -> None:
+    """Print a table with aligned columns, or one JSON object per row with the column names in snake_case."""
+    listed = [list(row) for row in rows]
+    if as_json:
+        names = [column_key(column) for column in columns]
+        for row in listed:
+            click.echo(json.dumps(dict(zip(names, row, strict=True))))
+        return
+    texts = [list(columns), *([cell_text(cell) for cell in row] for row in listed)]
+    widths = [max(len(row[at]) for row in texts) for at in range(len(columns))]
+    numeric = [is_numeric([row[at] for row in listed]) for at in range(len(columns))]
+    for texts_of_row in texts:
+        cells = zip(texts_of_row, widths, numeric, strict=True)
+        click.echo(
+            "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells).rstrip()
+        )
+
+
+def column_key(column: str) -> str:
+    """The JSON key of a column: LOG-END-OFFSET is log_end_offset, PartitionCount is partition_count."""
+    return _WORD_START.sub("_", column).replace("-", "_").lower()
+
+
+def cell_text(cell: object) -> str:
+    """A value in a table: lists are joined with commas, a missing value is a dash."""
+    if isinstance(cell, list | tuple):
+        return ",".join(map(str, cell)) or "-"
+    return "-" if cell is None or cell == "" else f"{cell:.1f}" if isinstance(cell, float) else str(cell)
+
+
+def is_numeric(cells: Sequence[object]) -> bool:
+    """Whether a column holds only numbers, which are aligned to the right."""
+    return bool(cells) and all(cell is None or isinstance(cell, int | float) for cell in cells)

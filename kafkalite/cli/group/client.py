@@ -1,0 +1,242 @@
+"""Groups as the client commands see them: their coordinators, what they are, what they have committed.
+
+Laws: nothing is decided here about what a user may do; every error of a broker ends the command in one line, but for
+those of a coordinator that has only just begun: it is asked again. Needs
+brokers that answer FindCoordinator and OffsetFetch for several groups (Apache Kafka 3.0 and later). Topics are named,
+not numbered, so OffsetCommit and OffsetFetch stay below version 10.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafkalite.cli.client_options import check, next_steps, refusal
+from kafkalite.cli.failure import fail
+from kafkalite.cli.leader_connections import LeaderConnections
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.net.peer import Peer
+from kafkalite.protocol.extensions.register_consumer import RegisterConsumerRequest
+from kafkalite.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkalite.protocol.messages.list_groups import ListGroupsRequest
+from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
+from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
+from kafkalite.protocol.stored.consumer_protocol import read_assignment
+
+BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics
+CONSUMER_PROTOCOL = "consumer"
+# Right after a start groups are loaded, or their topic is in the making.
+BEGINNING = (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
+BEGINNING_S, PAUSE_S = 10.0, 0.1
+DEAD = "Dead"
+EMPTY = "Empty"
+REGISTERED = "registered"
+
+CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+ConsumerMember = ConsumerGroupDescribeResponse.DescribedGroup.Member
+ClassicMember = DescribeGroupsResponse.DescribedGroup.DescribedGroupMember
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset with the text that was stored beside it."""
+
+    offset: int
+    metadata: str
+
+
+class GroupMember(NamedTuple):
+    """A member of a group and the partitions that it has been given."""
+
+    member_id: str
+    instance: str | None
+    client: str
+    host: str
+    assignment: list[TopicPartition]
+
+
+class DescribedGroup(NamedTuple):
+    """A group with its members; `kind` is classic, consumer or registered, `assignor` how partitions are dealt out."""
+
+    name: str
+    kind: str
+    state: str
+    assignor: str
+    members: list[GroupMember]
+
+
+class GroupListing(NamedTuple):
+    """A group as ListGroups describes it; coordinator is a broker id."""
+
+    name: str
+    kind: str
+    state: str
+    protocol_type: str
+    coordinator: int
+
+
+class GroupClient:
+    """The groups of a cluster, for the length of a command.
+
+    Argument: leaders, the connections to the cluster's brokers.
+    """
+
+    def __init__(self, leaders: LeaderConnections) -> None:
+        self._leaders = leaders
+        self._coordinators: dict[str, Peer] = {}
+
+    async def coordinator(self, group: str) -> Peer:
+        """A connection to the broker that coordinates the group."""
+        if group not in self._coordinators:
+            request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
+            answer = await patiently(self._leaders.first, request, lambda answer: answer.coordinators[0].error_code)
+            (found,) = answer.coordinators
+            check(found.error_code, found.error_message, group)
+            peer = await self._leaders.broker(found.node_id, found.host, found.port)
+            await patiently(peer, DescribeGroupsRequest(groups=[group]), lambda answer: answer.groups[0].error_code)
+            self._coordinators[group] = peer
+        return self._coordinators[group]
+
+    async def listed(self, states: Iterable[str], kinds: Iterable[str]) -> list[GroupListing]:
+        """All groups in these states and of these kinds (none given = all), by name."""
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
+        found = []
+        for broker_id, peer in (await self._leaders.brokers()).items():
+            answer = await patiently(peer, request, lambda answer: answer.error_code)
+            check(answer.error_code, None, f"broker {broker_id}")
+            found += [
+                GroupListing(each.group_id, each.group_type, each.group_state, each.protocol_type, broker_id)
+                for each in answer.groups
+            ]
+        return sorted(found)
+
+    async def described(self, group: str) -> DescribedGroup:
+        """The group with its members; ends the command when there is none of that name."""
+        found = await self.find(group)
+        if found is None:
+            gone = KafkaErrorCode.GROUP_ID_NOT_FOUND
+            fail(refusal(gone, None, group) + next_steps([gone]))
+        return found
+
+    async def state(self, group: str) -> str:
+        """The group's state; Dead where there is none of that name."""
+        found = await self.find(group)
+        return DEAD if found is None else found.state
+
+    async def find(self, group: str) -> DescribedGroup | None:
+        """The group with its members; None when there is none of that name."""
+        return await self._consumer_group(group) or await self._classic_group(group)
+
+    async def _consumer_group(self, group: str) -> DescribedGroup | None:
+        peer = await self.coordinator(group)
+        if ConsumerGroupDescribeRequest.api_key not in peer.api_versions:
+            return None
+        answer: ConsumerGroupDescribeResponse = await peer.call(ConsumerGroupDescribeRequest(group_ids=[group]))
+        (found,) = answer.groups
+        if found.error_code == KafkaErrorCode.GROUP_ID_NOT_FOUND:
+            return None  # or of another kind
+        check(found.error_code, found.error_message, group)
+        members = [consumer_member(each) for each in found.members]
+        return DescribedGroup(group, "consumer", found.group_state, found.assignor_name, members)
+
+    async def _classic_group(self, group: str) -> DescribedGroup | None:
+        peer = await self.coordinator(group)
+        answer: DescribeGroupsResponse = await peer.call(DescribeGroupsRequest(groups=[group]))
+        (found,) = answer.groups
+        if found.error_code == KafkaErrorCode.GROUP_ID_NOT_FOUND or (
+            not found.error_code and found.group_state == DEAD
+        ):
+            return None
+        check(found.error_code, found.error_message, group)
+        readable = found.protocol_type in ("", CONSUMER_PROTOCOL)
+        members = [classic_member(each, readable) for each in found.members]
+        kind = REGISTERED if await self._is_registered(peer, group) else "classic"
+        return DescribedGroup(group, kind, found.group_state, found.protocol_data, members)
+
+    async def _is_registered(self, peer: Peer, group: str) -> bool:
+        """Registered groups are described like classic ones; only kafkalite has them."""
+        if RegisterConsumerRequest.api_key not in peer.api_versions:
+            return False
+        answer = await peer.call(ListGroupsRequest(types_filter=[REGISTERED]))
+        return any(each.group_id == group for each in answer.groups)
+
+    async def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed; nothing for a group that is not there."""
+        peer = await self.coordinator(group)
+        wanted = FetchGroup(group_id=group, topics=None)
+        (found,) = (await peer.call(OffsetFetchRequest(groups=[wanted]), version_max=BY_NAME)).groups
+        check(found.error_code, None, group)
+        offsets = {}
+        for topic in found.topics:
+            for each in topic.partitions:
+                topic_partition = TopicPartition(topic.name, each.partition_index)
+                check(each.error_code, None, f"{group}: {topic_partition}")
+                if each.committed_offset >= 0:
+                    offsets[topic_partition] = CommittedOffset(each.committed_offset, each.metadata or "")
+        return dict(sorted(offsets.items()))
+
+    async def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> dict[TopicPartition, int]:
+        """Commit for a group without members, in one request; answers the errors of what was refused."""
+        topics: dict[str, list[CommitTopic.OffsetCommitRequestPartition]] = {}
+        for topic_partition, wanted in offsets.items():
+            topics.setdefault(topic_partition.topic, []).append(
+                CommitTopic.OffsetCommitRequestPartition(
+                    partition_index=topic_partition.partition,
+                    committed_offset=wanted.offset,
+                    committed_metadata=wanted.metadata,
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=group,
+            member_id="",
+            topics=[CommitTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        )
+        answer = await (await self.coordinator(group)).call(request, version_max=BY_NAME)
+        return {
+            TopicPartition(topic.name, each.partition_index): each.error_code
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.error_code
+        }
+
+
+async def patiently(peer: Peer, request: Any, error_of: Callable[[Any], int]) -> Any:
+    """The answer to a request, asked again for a while where the coordinator has only just begun."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + BEGINNING_S
+    while True:
+        answer = await peer.call(request)
+        if error_of(answer) not in BEGINNING or loop.time() >= until:
+            return answer
+        await asyncio.sleep(PAUSE_S)
+
+
+def consumer_member(member: ConsumerMember) -> GroupMember:
+    """A member as ConsumerGroupDescribe shows it."""
+    topic_partitions = [
+        TopicPartition(topic.topic_name, n) for topic in member.assignment.topic_partitions for n in topic.partitions
+    ]
+    return GroupMember(
+        member.member_id, member.instance_id, member.client_id, host(member.client_host), sorted(topic_partitions)
+    )
+
+
+def classic_member(member: ClassicMember, readable: bool) -> GroupMember:
+    """A member as DescribeGroups shows it; what those of other protocols (Connect) were given is theirs to read."""
+    topic_partitions = []
+    if readable:
+        given = read_assignment(bytes(member.member_assignment)).assigned_partitions
+        topic_partitions = [TopicPartition(topic.topic, n) for topic in given for n in topic.partitions]
+    return GroupMember(
+        member.member_id, member.group_instance_id, member.client_id, host(member.client_host), sorted(topic_partitions)
+    )
+
+
+def host(text: str) -> str:
+    """An address without the slash that Java puts before it."""
+    return text.removeprefix("/")

@@ -1,0 +1,167 @@
+"""Moving a group's offsets: what is planned, how it is done, and the table of before and after."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import click
+
+from kafkalite.cli.client_options import print_rows, refusal
+from kafkalite.cli.failure import fail
+from kafkalite.cli.group.client import DEAD, EMPTY, CommittedOffset, GroupClient
+from kafkalite.cli.group.positions import chosen_partitions, parse_to, parse_topics
+from kafkalite.cli.leader_connections import LeaderConnections
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest
+
+COLUMNS = ("GROUP", "TOPIC", "PARTITION", "PRIOR-OFFSET", "NEW-OFFSET")
+SHOWN_MAX = 5  # errors listed in the last line of a command
+DRY_RUN = "nothing was changed: --dry-run"
+LOOKS_LIKE_TIME_MS = 10**11  # 1973; few logs have so many records
+
+RewoundTopic = RewindConsumerRequest.RewoundTopic
+
+
+class Moved(NamedTuple):
+    """What became of a plan: what was moved, and why the rest was not, a text for each partition."""
+
+    moves: list["Move"]
+    refused: list[str]
+
+
+class Move(NamedTuple):
+    """A partition's committed offset, None for none, and the one that takes its place."""
+
+    topic_partition: TopicPartition
+    before: int | None
+    after: CommittedOffset
+
+
+def moves_to(
+    wanted: Mapping[TopicPartition, CommittedOffset], before: Mapping[TopicPartition, CommittedOffset]
+) -> list[Move]:
+    """The moves that lead from what is committed to what is wanted."""
+    return [
+        Move(topic_partition, before[topic_partition].offset if topic_partition in before else None, after)
+        for topic_partition, after in sorted(wanted.items())
+    ]
+
+
+async def planned(
+    leaders: LeaderConnections,
+    groups: GroupClient,
+    group: str,
+    to: str,
+    topics: Sequence[str],
+    owned: Iterable[TopicPartition] = (),
+) -> list[Move]:
+    """What `--to` and `--topic` mean for this group; ends the command where that is nothing.
+
+    Without topics: all that the group has committed, and what its members own, though they have not committed yet.
+    """
+    target, wanted = parse_to(to), parse_topics(topics)
+    before = await groups.committed(group)
+    if wanted:
+        topic_partitions = await chosen_partitions(leaders, wanted)
+    else:
+        known = sorted({*before, *owned})
+        sizes = await leaders.known({topic_partition.topic for topic_partition in known})
+        topic_partitions = [
+            topic_partition
+            for topic_partition in known
+            if topic_partition.partition < sizes.get(topic_partition.topic, 0)
+        ]
+        if not topic_partitions:
+            fail(f"{group} has no committed offsets: name the topics with --topic")
+    after = await target.found(leaders, topic_partitions)
+    if target.offset is not None:
+        say_outside(target.offset, after)
+    return moves_to({topic_partition: CommittedOffset(offset, "") for topic_partition, offset in after.items()}, before)
+
+
+def say_outside(offset: int, after: Mapping[TopicPartition, int]) -> None:
+    """Report the partitions that have no such offset, with the nearest one, and what may have been meant."""
+    outside = [
+        f"{topic_partition} (nearest: {found})" for topic_partition, found in sorted(after.items()) if found != offset
+    ]
+    if outside:
+        hint = f"; a time in milliseconds is written @{offset}" if offset >= LOOKS_LIKE_TIME_MS else ""
+        more = f" and {len(outside) - SHOWN_MAX} more" if len(outside) > SHOWN_MAX else ""
+        text = f"offset {offset} is outside the log of {', '.join(outside[:SHOWN_MAX])}{more}{hint}"
+        click.echo(text, err=True)
+
+
+async def must_rest(groups: GroupClient, group: str) -> None:
+    """End the command where the group has members, who would go on from where they are."""
+    if (state := await groups.state(group)) not in (EMPTY, DEAD):
+        fail(f"{group} has members (state {state}): stop them first, or use kafkalite group rewind")
+
+
+async def commit_moves(groups: GroupClient, group: str, moves: Sequence[Move]) -> Moved:
+    """Move a group without members."""
+    errors = await groups.commit(group, {move.topic_partition: move.after for move in moves})
+    return Moved(
+        [move for move in moves if move.topic_partition not in errors],
+        [refusal(error, None, f"{group}: {topic_partition}") for topic_partition, error in errors.items()],
+    )
+
+
+async def tried_moves(leaders: LeaderConnections, group: str, moves: Sequence[Move]) -> Moved:
+    """What `commit_moves` would do: it is refused for partitions that are not there."""
+    sizes = await leaders.known({move.topic_partition.topic for move in moves})
+    gone = {
+        move.topic_partition
+        for move in moves
+        if move.topic_partition.partition >= sizes.get(move.topic_partition.topic, 0)
+    }
+    return Moved(
+        [move for move in moves if move.topic_partition not in gone],
+        [
+            refusal(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, f"{group}: {topic_partition}")
+            for topic_partition in sorted(gone)
+        ],
+    )
+
+
+async def rewind_living(groups: GroupClient, group: str, moves: Sequence[Move]) -> Moved:
+    """Move a group whose members go on; answers where it really is now."""
+    peer = await groups.coordinator(group)
+    if RewindConsumerRequest.api_key not in peer.api_versions:
+        fail(f"{group} has members, and this broker cannot move a group with members: stop them first")
+    by_partition = {move.topic_partition: move for move in moves}
+    topics: dict[str, list[RewoundTopic.RewoundPartition]] = {}
+    for topic_partition, move in by_partition.items():
+        asked = RewoundTopic.RewoundPartition(partition_index=topic_partition.partition, offset=move.after.offset)
+        topics.setdefault(topic_partition.topic, []).append(asked)
+    request = RewindConsumerRequest(
+        group_id=group, topics=[RewoundTopic(name=name, partitions=partitions) for name, partitions in topics.items()]
+    )
+    answer = await peer.call(request)
+    done = Moved([], [])
+    for topic in answer.topics:
+        for each in topic.partitions:
+            topic_partition = TopicPartition(topic.name, each.partition_index)
+            if each.error_code:
+                done.refused.append(refusal(each.error_code, None, f"{group}: {topic_partition}"))
+            else:
+                done.moves.append(by_partition[topic_partition]._replace(after=CommittedOffset(each.offset, "")))
+    return done
+
+
+def print_moves(group: str, moved: Moved, as_json: bool, dry_run: bool) -> None:
+    """Print the prior and the new offsets; ends the command if some partitions were not moved."""
+    rows = [(group, *move.topic_partition, move.before, move.after.offset) for move in moved.moves]
+    if rows or not moved.refused:
+        print_rows(COLUMNS, rows, as_json)
+    if moved.refused:
+        fail(shortened(moved.refused))
+    if not rows:
+        click.echo("nothing to move", err=True)
+    elif dry_run:
+        click.echo(DRY_RUN, err=True)
+
+
+def shortened(refused: Sequence[str]) -> str:
+    """Why partitions were not moved, for some of them."""
+    more = len(refused) - SHOWN_MAX
+    return "; ".join(refused[:SHOWN_MAX]) + (f"; and {more} more" if more > 0 else "")

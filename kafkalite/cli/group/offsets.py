@@ -1,0 +1,199 @@
+"""`kafkalite group offsets`: export and import of committed offsets, as JSON lines or as CSV.
+
+CSV is that of kafka-consumer-groups: topic,partition,offset for one group, the group before them for several. JSON
+lines carry the metadata too. What is imported may be either; an object begins with a brace.
+"""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TextIO
+
+import click
+
+from kafkalite.cli.client_options import bootstrap_option, command_runner, print_rows
+from kafkalite.cli.failure import fail
+from kafkalite.cli.group.client import CommittedOffset, GroupClient
+from kafkalite.cli.group.moves import COLUMNS, DRY_RUN, commit_moves, moves_to, must_rest, shortened, tried_moves
+from kafkalite.cli.group.positions import OFFSET_MAX
+from kafkalite.cli.leader_connections import LeaderConnections
+from kafkalite.model import TopicPartition
+
+PARTITION_MAX = 2**31 - 1
+FIELDS = ("group", "topic", "partition", "offset")
+_WHOLE = re.compile(r"\s*(-?[0-9]{1,19})\s*", re.ASCII)
+
+Wanted = dict[str, dict[TopicPartition, CommittedOffset]]
+
+
+class OffsetLine(NamedTuple):
+    """One committed offset; the group is None where a line does not say it."""
+
+    group: str | None
+    topic_partition: TopicPartition
+    committed: CommittedOffset
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  kafkalite group offsets export billing > billing.jsonl
+  kafkalite group offsets export billing --csv > billing.csv
+  kafkalite group offsets import billing.jsonl --dry-run
+  kafkalite group offsets import billing.csv --group billing-2
+"""
+)
+def offsets() -> None:
+    """Export and import the committed offsets of groups."""
+
+
+@offsets.command(
+    epilog="""\b
+Examples:
+  kafkalite group offsets export billing > billing.jsonl
+  kafkalite group offsets export billing --csv > billing.csv
+"""
+)
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV in the format of kafka-consumer-groups.")
+@bootstrap_option
+@command_runner
+async def export(names: tuple[str, ...], as_csv: bool, bootstrap: str) -> None:
+    """Print the committed offsets of groups, one line each."""
+    async with LeaderConnections(bootstrap) as leaders:
+        groups = GroupClient(leaders)
+        found = {name: await groups.committed(name) for name in names}
+        for name in (name for name, offsets_of in found.items() if not offsets_of):
+            await groups.described(name)  # it may be there and have committed nothing
+            click.echo(f"{name} has no committed offsets", err=True)
+    for line in csv_lines(found) if as_csv else json_lines(found):
+        click.echo(line)
+
+
+@offsets.command(
+    name="import",
+    epilog="""\b
+Examples:
+  kafkalite group offsets import billing.jsonl --dry-run
+  kafkalite group offsets import billing.csv --group billing-2
+""",
+)
+@click.argument("source", type=click.File("r", encoding="utf-8-sig"), default="-", metavar="[FILE]")
+@click.option("-g", "--group", help="Commit every line for this group, also lines that name another one.")
+@click.option("--dry-run", is_flag=True, help="Print the changes without making them.")
+@bootstrap_option
+@command_runner
+async def import_(source: TextIO, group: str | None, dry_run: bool, bootstrap: str) -> None:
+    """Commit the offsets in FILE or standard input.
+
+    The groups must have no members.
+    """
+    wanted = by_group(read_lines(source), group)
+    async with LeaderConnections(bootstrap) as leaders:
+        groups = GroupClient(leaders)
+        for name in wanted:
+            await must_rest(groups, name)
+        rows: list[tuple[object, ...]] = []
+        refused: list[str] = []
+        for name, offsets_of in wanted.items():
+            moves = moves_to(offsets_of, await groups.committed(name))
+            moved = await (tried_moves(leaders, name, moves) if dry_run else commit_moves(groups, name, moves))
+            rows += [(name, *move.topic_partition, move.before, move.after.offset) for move in moved.moves]
+            refused += moved.refused
+    if rows:
+        print_rows(COLUMNS, rows, as_json=False)
+    if refused:
+        fail(shortened(refused))
+    if dry_run:
+        click.echo(DRY_RUN, err=True)
+
+
+def json_lines(found: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> Iterator[str]:
+    """An object per offset."""
+    for group, offsets_of in found.items():
+        for topic_partition, committed in offsets_of.items():
+            fields = dict(zip(FIELDS, (group, *topic_partition, committed.offset), strict=True))
+            yield json.dumps({**fields, "metadata": committed.metadata}, ensure_ascii=False)
+
+
+def csv_lines(found: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> Iterator[str]:
+    """A row per offset; the group stands in front where there are several."""
+    for group, offsets_of in found.items():
+        for topic_partition, committed in offsets_of.items():
+            text = io.StringIO()
+            row = (*topic_partition, committed.offset)
+            csv.writer(text, lineterminator="").writerow(row if len(found) == 1 else (group, *row))
+            yield text.getvalue()
+
+
+def read_lines(source: Iterable[str]) -> Iterator[OffsetLine]:
+    """The offsets in these lines, JSON or CSV; ends the command at one that is neither."""
+    try:
+        for number, text in enumerate(source, 1):
+            if text.strip():
+                yield read_line(number, text)
+    except UnicodeDecodeError as error:  # the buffer decodes the text: the line number is unknown
+        fail(f"the input is not UTF-8 text: {error.reason}")
+
+
+def read_line(number: int, text: str) -> OffsetLine:
+    """One line; ends the command if it is neither JSON nor CSV."""
+    try:
+        return json_line(text) if text.lstrip().startswith("{") else csv_line(text)
+    except (ValueError, RecursionError, csv.Error) as error:
+        fail(f"line {number} is not a committed offset: {error}")
+
+
+def json_line(text: str) -> OffsetLine:
+    """Raises ValueError."""
+    try:
+        fields = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"invalid JSON: {error.msg} at character {error.pos + 1}") from error
+    if missing := {"topic", "partition", "offset"} - fields.keys():
+        raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+    group, topic, partition, offset = (fields.get(name) for name in FIELDS)
+    return checked(group, topic, partition, offset, fields.get("metadata", ""))
+
+
+def csv_line(text: str) -> OffsetLine:
+    """Raises ValueError."""
+    (cells,) = csv.reader([text])
+    if not 3 <= len(cells) <= 4:
+        raise ValueError(
+            f"it has {len(cells)} column(s), expected topic,partition,offset or group,topic,partition,offset"
+        )
+    *group, topic, partition, offset = cells
+    return checked(group[0] if group else None, topic, number(partition), number(offset), "")
+
+
+def number(text: str) -> int | str:
+    """The number that is written here, or the text where it is none, for `checked` to refuse."""
+    found = _WHOLE.fullmatch(text)
+    return int(found[1]) if found else text
+
+
+def checked(group: Any, topic: Any, partition: Any, offset: Any, metadata: Any) -> OffsetLine:
+    """Raises ValueError for what can be no committed offset."""
+    if not isinstance(topic, str) or not topic or not isinstance(group, str | None) or not isinstance(metadata, str):
+        raise ValueError("group, topic and metadata must be strings")
+    if type(partition) is not int or not 0 <= partition <= PARTITION_MAX:
+        raise ValueError(f"its partition is {partition!r}, expected an integer from 0 to {PARTITION_MAX}")
+    if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
+        raise ValueError(f"its offset is {offset!r}, expected an integer from 0 to {OFFSET_MAX}")
+    return OffsetLine(group, TopicPartition(topic, partition), CommittedOffset(offset, metadata))
+
+
+def by_group(lines: Iterable[OffsetLine], group: str | None) -> Wanted:
+    """What each group is to have; the last line for a partition holds. Ends the command where a group is missing."""
+    wanted: Wanted = {}
+    for line in lines:
+        name = group or line.group
+        if name is None:
+            fail("the lines do not name a group: add --group")
+        wanted.setdefault(name, {})[line.topic_partition] = line.committed
+    if not wanted:
+        fail("nothing to import: no line has an offset")
+    return wanted

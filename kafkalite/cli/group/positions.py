@@ -1,0 +1,114 @@
+"""Partitions and positions in the notation of users: `orders`, `orders:0,2`; start, latest, an offset, a time.
+
+Positions are those of kafka-consumer-groups (earliest, latest, an offset, a time) and of rpk (start, end, @timestamp,
++N, -N).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kafkalite.cli.failure import fail
+from kafkalite.cli.leader_connections import EARLIEST, LATEST, LeaderConnections
+from kafkalite.model import TopicPartition
+
+OFFSET_MAX = 2**63 - 1
+DIGITS_MAX = 19  # of a number of 64 bits; Python refuses to read texts of thousands of digits
+TO_HELP = (
+    "start or earliest, end or latest, an offset, +N (N offsets after the start), -N (N before the end), a time "
+    "(2013-07-01, 2013-07-01T12:00:00Z; UTC by default) or @MILLISECONDS since 1970."
+)
+NAMED = {"start": EARLIEST, "earliest": EARLIEST, "end": LATEST, "latest": LATEST}
+
+_SHIFT = re.compile(r"[+-][0-9]+", re.ASCII)
+_PARTITION = re.compile(r"[0-9]{1,10}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Position:
+    """A position in a log.
+
+    Attributes:
+        offset: the offset, None for a position that the broker looks up.
+        timestamp: of a ListOffsets request: ms since 1970, EARLIEST or LATEST.
+        shift: number of offsets added to the one that the broker returns.
+    """
+
+    offset: int | None
+    timestamp: int = LATEST
+    shift: int = 0
+
+    async def found(
+        self, leaders: LeaderConnections, topic_partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The offset of this position in each partition, limited to the log; the log end if no record is so late."""
+        first = await leaders.offsets(dict.fromkeys(topic_partitions, EARLIEST))
+        last = await leaders.offsets(dict.fromkeys(topic_partitions, LATEST))
+        if self.offset is not None:
+            found = dict.fromkeys(topic_partitions, self.offset)
+        else:
+            found = await leaders.offsets(dict.fromkeys(topic_partitions, self.timestamp))
+            found = {
+                topic_partition: last[topic_partition]
+                if found[topic_partition] < 0
+                else found[topic_partition] + self.shift
+                for topic_partition in topic_partitions
+            }
+        return {
+            topic_partition: min(max(found[topic_partition], first[topic_partition]), last[topic_partition])
+            for topic_partition in topic_partitions
+        }
+
+
+def parse_to(text: str) -> Position:
+    """The position that --to names; ends the command if the text is not a position."""
+    if text.lower() in NAMED:
+        return Position(None, NAMED[text.lower()])
+    if _SHIFT.fullmatch(text):
+        shift = parse_number(text, text[1:])
+        return Position(None, EARLIEST, shift) if text.startswith("+") else Position(None, LATEST, -shift)
+    digits = text.removeprefix("@")
+    if digits.isascii() and digits.isdecimal():
+        number = parse_number(text, digits)
+        return Position(None, number) if text.startswith("@") else Position(number)
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        fail(f"{text!r} is not a valid position; write {TO_HELP.removesuffix('.')}")
+    when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    if (milliseconds := int(when.timestamp() * 1000)) < 0:
+        fail(f"{text!r} is before 1970, the earliest timestamp of a record")
+    return Position(None, milliseconds)
+
+
+def parse_number(text: str, digits: str) -> int:
+    """The number in the digits of `text`; ends the command if it does not fit into 64 bits."""
+    if len(digits.lstrip("0")) > DIGITS_MAX or int(digits) > OFFSET_MAX:
+        fail(f"{text!r} is larger than any offset or time")
+    return int(digits)
+
+
+def parse_topics(texts: Sequence[str]) -> dict[str, list[int] | None]:
+    """Topics with the partitions that are meant, None for all: `t` or `t:0,2`; ends the command for anything else."""
+    wanted: dict[str, list[int] | None] = {}
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        chosen = [int(each) for each in numbers.split(",") if _PARTITION.fullmatch(each)]
+        if not topic or (colon and len(chosen) != len(numbers.split(","))):
+            fail(f"{text!r} does not name partitions; write TOPIC, TOPIC:0 or TOPIC:0,2")
+        before = wanted.get(topic, [])
+        wanted[topic] = sorted({*before, *chosen}) if colon and before is not None else None
+    return wanted
+
+
+async def chosen_partitions(leaders: LeaderConnections, wanted: Mapping[str, list[int] | None]) -> list[TopicPartition]:
+    """The partitions that are meant; ends the command for a topic or a partition that is not there."""
+    topic_partitions = []
+    for topic, numbers in wanted.items():
+        total = await leaders.partitions(topic)
+        for number in range(total) if numbers is None else numbers:
+            if number >= total:
+                fail(f"{topic} has partitions 0 to {total - 1}, not {number}")
+            topic_partitions.append(TopicPartition(topic, number))
+    return sorted(topic_partitions)

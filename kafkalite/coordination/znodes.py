@@ -1,0 +1,411 @@
+"""Kafka's nodes: paths, and what stands in them, byte for byte as Apache Kafka 3.9 writes it (ZkData.scala).
+
+What is ours lives below `/kafkalite`: for each partition, the log directory that was chosen for it before its first
+append; the configs of groups, for which Kafka 3.9 has no node; the ids of topics that were deleted a short time ago, so
+that a start finishes their deletion and takes no other log for one of a deleted topic.
+
+Reading takes what Kafka's older versions wrote, and fields that it does not know; garbage raises `LayoutError`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from kafkalite.coordination.tree import ANY_VERSION, Create, Delete, Operation, Set
+from kafkalite.model import uuid_from_text, uuid_text
+
+CLUSTER_ID = "/cluster/id"
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
+DELETE_TOPICS = "/admin/delete_topics"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+DIRECTORIES = "/kafkalite/directories"
+GROUP_CONFIGS = "/kafkalite/groups"
+DELETED_TOPICS = "/kafkalite/deleted"
+ALL_BROKERS = "<default>"
+
+# Made at every start if missing (PersistentZkPaths), and ours.
+PERSISTENT = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    "/isr_change_notification",
+    PRODUCER_ID_BLOCK,
+    "/log_dir_event_notification",
+    TOPIC_CONFIGS,
+    "/config/clients",
+    "/config/users",
+    BROKER_CONFIGS,
+    "/config/ips",
+    DIRECTORIES,
+    GROUP_CONFIGS,
+    DELETED_TOPICS,
+)
+
+
+class ZnodeError(ValueError):
+    """What stands in a node is not what belongs there; one line that names the node."""
+
+
+# Paths.
+
+
+def topic_path(topic: str) -> str:
+    """Node of a topic."""
+    return f"{TOPICS}/{topic}"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """Node of a partition; its state is below."""
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    """Node of a partition's leader and in-sync replicas."""
+    return f"{partition_path(topic, partition)}/state"
+
+
+def topic_config_path(topic: str) -> str:
+    """Node of a topic's configs."""
+    return f"{TOPIC_CONFIGS}/{quote(topic, safe='')}"
+
+
+def broker_config_path(broker_id: int | None) -> str:
+    """Node of a broker's dynamic configs; None = those of all brokers."""
+    return f"{BROKER_CONFIGS}/{ALL_BROKERS if broker_id is None else broker_id}"
+
+
+def group_config_path(group: str) -> str:
+    """Node of a group's configs. The names of groups are free: "." and ".." are written otherwise, too."""
+    return f"{GROUP_CONFIGS}/{quote(group, safe='').replace('.', '%2E')}"
+
+
+def group_of(node: str) -> str:
+    """The group whose configs stand in this node below `GROUP_CONFIGS`."""
+    return unquote(node)
+
+
+def directories_path(topic_id: bytes) -> str:
+    """Node above the noted directories of a topic's partitions."""
+    return f"{DIRECTORIES}/{uuid_text(topic_id)}"
+
+
+def directory_path(topic_id: bytes, partition: int) -> str:
+    """Node of the noted directory of one partition."""
+    return f"{directories_path(topic_id)}/{partition}"
+
+
+def deleted_topic_path(topic_id: bytes) -> str:
+    """Node that records the deletion of a topic."""
+    return f"{DELETED_TOPICS}/{uuid_text(topic_id)}"
+
+
+# Text.
+
+
+def dump(fields: Mapping[str, Any]) -> bytes:
+    """JSON as Kafka's encoder writes it: no spaces, characters as they are, order kept."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def parse(path: str, data: bytes) -> dict[str, Any]:
+    """A JSON object; raises LayoutError."""
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ZnodeError(f"{path}: not JSON") from error
+    if not isinstance(fields, dict):
+        raise ZnodeError(f"{path}: not a JSON object")
+    return fields
+
+
+class ZnodeReader:
+    """Typed fields of one node's JSON; every wrong one raises LayoutError."""
+
+    def __init__(self, path: str, fields: Mapping[str, Any]) -> None:
+        self._path = path
+        self._fields = fields
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """A whole number."""
+        value = self._fields.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.wrong(name)
+        return value
+
+    def whole_text(self, name: str) -> int:
+        """A whole number written as a text."""
+        value = self._fields.get(name)
+        if not isinstance(value, str) or not value.removeprefix("-").isdecimal() or len(value) > 20:
+            raise self.wrong(name)
+        return int(value)
+
+    def text(self, name: str) -> str:
+        """A text."""
+        value = self._fields.get(name)
+        if not isinstance(value, str):
+            raise self.wrong(name)
+        return value
+
+    def brokers(self, name: str) -> tuple[int, ...]:
+        """A list of broker ids."""
+        return self._ids(name, self._fields.get(name))
+
+    def assignment(self, name: str, *, optional: bool = False) -> dict[int, tuple[int, ...]]:
+        """Broker ids by partition."""
+        value = self._fields.get(name, {} if optional else None)
+        if not isinstance(value, dict) or not all(key.isdecimal() and len(key) <= 10 for key in value):
+            raise self.wrong(name)
+        return {int(key): self._ids(name, ids) for key, ids in value.items()}
+
+    def texts(self, name: str) -> dict[str, str]:
+        """Texts by text."""
+        value = self._fields.get(name)
+        if not isinstance(value, dict) or not all(isinstance(entry, str) for entry in value.values()):
+            raise self.wrong(name)
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """A text, or None when it is missing or null."""
+        return None if self._fields.get(name) is None else self.text(name)
+
+    def wrong(self, name: str) -> ZnodeError:
+        """What to raise for a field."""
+        return ZnodeError(f"{self._path}: the field {name!r} is missing or wrong")
+
+    def _ids(self, name: str, value: object) -> tuple[int, ...]:
+        if not isinstance(value, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in value):
+            raise self.wrong(name)
+        return tuple(value)
+
+
+# Nodes.
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """`/cluster/id`."""
+    return dump({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    """`/cluster/id`; raises LayoutError."""
+    return ZnodeReader(CLUSTER_ID, parse(CLUSTER_ID, data)).text("id")
+
+
+class TopicNode(NamedTuple):
+    """`/brokers/topics/<t>`: who has which partition. The id is None in nodes of Kafka before 2.8."""
+
+    topic_id: bytes | None
+    replicas: Mapping[int, tuple[int, ...]]
+    adding: Mapping[int, tuple[int, ...]] = {}
+    removing: Mapping[int, tuple[int, ...]] = {}
+
+
+def encode_topic(node: TopicNode) -> bytes:
+    """Version 3, with the topic's id."""
+    fields: dict[str, Any] = {"version": 3}
+    if node.topic_id is not None:
+        fields["topic_id"] = uuid_text(node.topic_id)
+    for name, assignment in zip(("partitions", "adding_replicas", "removing_replicas"), node[1:], strict=True):
+        fields[name] = assignment  # JSON has the indexes as strings, tuples as lists
+    return dump(fields)
+
+
+def decode_topic(path: str, data: bytes) -> TopicNode:
+    """Any version; raises LayoutError."""
+    fields = ZnodeReader(path, parse(path, data))
+    text = fields.optional_text("topic_id")
+    try:
+        topic_id = None if text is None else uuid_from_text(text)
+    except ValueError as error:
+        raise fields.wrong("topic_id") from error
+    return TopicNode(
+        topic_id,
+        fields.assignment("partitions"),
+        fields.assignment("adding_replicas", optional=True),
+        fields.assignment("removing_replicas", optional=True),
+    )
+
+
+class PartitionState(NamedTuple):
+    """`.../state`: leader (-1 = none), epochs, in-sync replicas; the node's version is the partition epoch."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int = 0
+    recovering: bool = False
+
+
+def encode_state(state: PartitionState) -> bytes:
+    """The state of a partition."""
+    fields = {
+        "version": 1,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "controller_epoch": state.controller_epoch,
+        "isr": list(state.isr),
+    }
+    if state.recovering:
+        fields["leader_recovery_state"] = 1
+    return dump(fields)
+
+
+def decode_state(path: str, data: bytes) -> PartitionState:
+    """The state of a partition; raises LayoutError."""
+    fields = ZnodeReader(path, parse(path, data))
+    return PartitionState(
+        fields.whole("leader"),
+        fields.whole("leader_epoch"),
+        fields.brokers("isr"),
+        fields.whole("controller_epoch"),
+        fields.whole("leader_recovery_state", 0) == 1,
+    )
+
+
+def encode_configs(configs: Mapping[str, str]) -> bytes:
+    """`/config/<type>/<name>`."""
+    return dump({"version": 1, "config": dict(configs)})
+
+
+def decode_configs(path: str, data: bytes) -> dict[str, str]:
+    """`/config/<type>/<name>`; raises LayoutError."""
+    return ZnodeReader(path, parse(path, data)).texts("config")
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """`/config/changes/config_change_*`: for example `topics/foo`."""
+    return dump({"version": 2, "entity_path": entity_path})
+
+
+class ProducerIdBlock(NamedTuple):
+    """`/latest_producer_id_block`: the ids a broker took, both ends included."""
+
+    broker_id: int
+    first: int
+    last: int
+
+
+def encode_producer_ids(block: ProducerIdBlock) -> bytes:
+    """The ids last taken."""
+    return dump(
+        {"version": 1, "broker": block.broker_id, "block_start": str(block.first), "block_end": str(block.last)}
+    )
+
+
+def decode_producer_ids(data: bytes) -> ProducerIdBlock | None:
+    """The ids last taken, None when none were yet; raises LayoutError."""
+    if not data:
+        return None
+    fields = ZnodeReader(PRODUCER_ID_BLOCK, parse(PRODUCER_ID_BLOCK, data))
+    return ProducerIdBlock(fields.whole("broker"), fields.whole_text("block_start"), fields.whole_text("block_end"))
+
+
+def encode_directory(broker_id: int, directory: str) -> bytes:
+    """Ours: which of a broker's log directories a partition was given, by the directory.id in its `meta.properties`.
+
+    Notes of old have its path; nothing but their presence is asked for, so they stay as they are.
+    """
+    return dump({"version": 1, "directories": {str(broker_id): directory}})
+
+
+def decode_directory(path: str, data: bytes) -> dict[int, str]:
+    """Directory by broker; raises LayoutError."""
+    fields = ZnodeReader(path, parse(path, data))
+    directories = fields.texts("directories")
+    if not all(key.isdecimal() and len(key) <= 10 for key in directories):
+        raise fields.wrong("directories")
+    return {int(key): value for key, value in directories.items()}
+
+
+# Changes.
+
+
+def parents(path: str) -> list[str]:
+    """Every node above this one but the root, the highest first."""
+    names = path.split("/")[1:-1]
+    return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+
+
+def create_topic(
+    topic: str, node: TopicNode, configs: Mapping[str, str], states: Mapping[int, PartitionState]
+) -> list[Operation]:
+    """Everything that makes a topic, for one `multi`. Its config node must not exist yet.
+
+    `states`: of the partitions that have another one than a new partition. Kafka's controller, too, takes a partition
+    without a state for a new one (PartitionStateMachine.initializePartitionState): its preferred replica leads.
+    """
+    assert node.topic_id is not None, "new topics have an id"
+    return [
+        Create(topic_config_path(topic), encode_configs(configs)),
+        Create(topic_path(topic), encode_topic(node)),
+        Create(f"{topic_path(topic)}/partitions"),
+        Create(directories_path(node.topic_id)),
+        *create_partitions(topic, states),
+    ]
+
+
+def create_partitions(topic: str, states: Mapping[int, PartitionState]) -> list[Operation]:
+    """The nodes of partitions that had no state."""
+    operations: list[Operation] = []
+    for partition, state in states.items():
+        operations.append(Create(partition_path(topic, partition)))
+        operations.append(Create(state_path(topic, partition), encode_state(state)))
+    return operations
+
+
+def grow_topic(
+    topic: str, node: TopicNode, new: Mapping[int, PartitionState], version: int = ANY_VERSION
+) -> list[Operation]:
+    """A topic with more partitions; `version` is that of the topic's node, `new` as the `states` of `create_topic`."""
+    return [Set(topic_path(topic), encode_topic(node), version), *create_partitions(topic, new)]
+
+
+def delete_states(topic: str, partitions: Iterable[int]) -> list[Operation]:
+    """Remove the nodes of partitions that have a state."""
+    operations: list[Operation] = []
+    for partition in partitions:
+        operations += [Delete(state_path(topic, partition)), Delete(partition_path(topic, partition))]
+    return operations
+
+
+def delete_notes(topic_id: bytes, partitions: Iterable[int]) -> list[Operation]:
+    """Remove the notes of partitions whose directory is noted."""
+    return [Delete(directory_path(topic_id, partition)) for partition in partitions]
+
+
+def delete_empty_topic(topic: str, topic_id: bytes) -> list[Operation]:
+    """Remove a topic without states and notes."""
+    return [
+        Delete(f"{topic_path(topic)}/partitions"),
+        Delete(topic_path(topic)),
+        Delete(topic_config_path(topic)),
+        Delete(directories_path(topic_id)),
+    ]
+
+
+def record_deletion(topic_id: bytes) -> Operation:
+    """The record that a topic is deleted: from then on it is not there, whatever is left of its nodes."""
+    return Create(deleted_topic_path(topic_id))
+
+
+def configure_topic(topic: str, configs: Mapping[str, str]) -> list[Operation]:
+    """New configs of a topic, and the note that tells the other brokers."""
+    return [
+        Set(topic_config_path(topic), encode_configs(configs)),
+        Create(CONFIG_CHANGE_PREFIX, encode_config_change(f"topics/{quote(topic, safe='')}"), sequence=True),
+    ]
+
+
+def note_directory(topic_id: bytes, partition: int, broker_id: int, directory: str) -> Operation:
+    """The log directory that a partition's files are in: noted once they are there, before the first append."""
+    return Create(directory_path(topic_id, partition), encode_directory(broker_id, directory))

@@ -1,0 +1,55 @@
+"""Subscriptions and assignments of the classic protocol, read and written for the machines
+(`state/groups/consumer_protocol`).
+
+Members send any bytes: what cannot be read is None. Topics come in any order and may come twice.
+"""
+
+from collections.abc import Collection, Mapping
+
+from kafkalite.errors import DecodeError
+from kafkalite.protocol.stored.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    read_assignment,
+    read_subscription,
+    version_of,
+    write,
+)
+from kafkalite.state.groups.consumer_protocol import ConsumerAssignment, Subscription
+
+__all__ = ["ConsumerProtocolSerde"]
+
+OLDEST = 0
+TopicPartition = ConsumerProtocolAssignment.TopicPartition
+
+
+class ConsumerProtocolSerde:
+    """The consumer protocol within the classic one."""
+
+    def subscription(self, metadata: bytes) -> Subscription | None:
+        """A member's subscription, None where it cannot be read."""
+        try:
+            read = read_subscription(metadata)
+        except DecodeError:
+            return None
+        owned = frozenset((each.topic, partition) for each in read.owned_partitions for partition in each.partitions)
+        return Subscription(tuple(read.topics), owned, read.rack_id or None, read.generation_id)
+
+    def assigned(self, assignment: bytes) -> ConsumerAssignment | None:
+        """A member's assignment, None where it cannot be read; no bytes are no partitions."""
+        try:
+            read = read_assignment(assignment)
+        except DecodeError:
+            return None
+        topic_partitions = frozenset(
+            (each.topic, partition) for each in read.assigned_partitions for partition in each.partitions
+        )
+        return ConsumerAssignment(topic_partitions, bool(read.user_data))
+
+    def assignment(self, partitions: Mapping[str, Collection[int]], metadata: bytes) -> bytes:
+        """The assignment for the member with this subscription, in its version; the oldest where that has none."""
+        try:
+            version = version_of(metadata)
+        except DecodeError:
+            version = OLDEST
+        topics = [TopicPartition(topic=name, partitions=sorted(partitions[name])) for name in sorted(partitions)]
+        return write(ConsumerProtocolAssignment(assigned_partitions=topics), version)

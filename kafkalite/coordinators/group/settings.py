@@ -1,0 +1,147 @@
+"""What the machine of a shard of groups is made from: the broker's settings, those of single groups, and the topics."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Protocol
+
+from kafkalite.cluster.image import ClusterImage, ClusterTables
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.group import group_values
+from kafkalite.coordinators.group.consumer_protocol_serde import ConsumerProtocolSerde
+from kafkalite.errors import DecodeError
+from kafkalite.protocol.stored.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    read_assignment,
+    read_subscription,
+)
+from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.consumer.groups import ConsumerGroups
+from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, MigrationPolicy, Topic
+from kafkalite.state.groups.counts import GroupCounts
+from kafkalite.state.groups.member_memory import MemberMemory
+from kafkalite.state.groups.offsets.manager import OffsetSettings
+from kafkalite.state.groups.shard import GroupShard
+
+__all__ = ["CurrentTopics", "GroupHost", "GroupSettings", "machine", "topics_of"]
+
+MINUTE_MS = 60_000
+Owned = ConsumerProtocolSubscription.TopicPartition
+Assigned = ConsumerProtocolAssignment.TopicPartition
+# Without the Python frame of `Topic(...)`: a member may be subscribed to thousands of topics.
+_topic: Callable[[tuple[bytes, str, int]], Topic] = partial(tuple.__new__, Topic)
+
+
+class GroupHost(Protocol):
+    """The broker around: its settings, what was set for single groups, and the cluster as it is."""
+
+    config: BrokerConfig
+
+    @property
+    def group_configs(self) -> Mapping[str, Mapping[str, str]]: ...
+
+    @property
+    def tables(self) -> ClusterTables: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+
+class CurrentTopics:
+    """The topics of the cluster, as consumer groups look at them."""
+
+    def __init__(self, host: GroupHost) -> None:
+        self._host = host
+
+    def by_name(self, name: str) -> Topic | None:
+        """The topic of this name, None where there is none."""
+        topic = self._host.tables.topics.get(name)
+        return None if topic is None else _topic((topic.topic_id, topic.name, len(topic.partitions)))
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic of this id, None where there is none."""
+        topic = self._host.image.topics_by_id.get(topic_id)
+        return None if topic is None else _topic((topic.topic_id, topic.name, len(topic.partitions)))
+
+
+class GroupSettings:
+    """What holds for each consumer group: the broker's settings under those of the group itself (KIP-848)."""
+
+    def __init__(self, host: GroupHost) -> None:
+        self._host = host
+        self._made: dict[str, tuple[BrokerConfig, Mapping[str, str], ConsumerGroupSettings]] = {}
+        self._broker: tuple[BrokerConfig, ConsumerGroupSettings] | None = None
+
+    def of(self, group: str) -> ConsumerGroupSettings:
+        """The settings of a group. Every heartbeat asks: they are made once for each configuration."""
+        config, texts = self._host.config, self._host.group_configs.get(group)
+        if not texts:
+            if self._broker is None or self._broker[0] is not config:
+                self._broker = config, settings_of(config, {})
+            return self._broker[1]
+        made = self._made.get(group)
+        if made is None or made[0] is not config or made[1] is not texts:
+            if len(self._made) > len(self._host.group_configs):  # some of groups that have none any more
+                self._made.clear()
+            made = self._made[group] = config, texts, settings_of(config, texts)
+        return made[2]
+
+
+def settings_of(config: BrokerConfig, texts: Mapping[str, str]) -> ConsumerGroupSettings:
+    """The settings of a group for which these texts are set."""
+    values = group_values(config, texts)
+    return ConsumerGroupSettings(
+        session_timeout_ms=values["consumer.session.timeout.ms"],
+        heartbeat_interval_ms=values["consumer.heartbeat.interval.ms"],
+        assignment_interval_ms=values["consumer.assignment.interval.ms"],
+        regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        max_size=config.group_consumer_max_size,
+        assignors=config.group_consumer_assignors,
+        migration=MigrationPolicy(config.group_consumer_migration_policy),
+    )
+
+
+def topics_of(subscription: bytes) -> frozenset[str] | None:
+    """The topics of a consumer's subscription in a classic group, None where it cannot be read."""
+    try:
+        return frozenset(read_subscription(subscription).topics)
+    except DecodeError:
+        return None
+
+
+def partitions_of(assignment: bytes) -> frozenset[tuple[str, int]] | None:
+    """The partitions of a consumer's assignment in a classic group, None where it cannot be read."""
+    try:
+        return partitions_of_ids(read_assignment(assignment).assigned_partitions)
+    except DecodeError:
+        return None
+
+
+def held_of(subscription: bytes) -> frozenset[tuple[str, int]] | None:
+    """The partitions that a consumer of a classic group had when it joined, None where that cannot be read."""
+    try:
+        return partitions_of_ids(read_subscription(subscription).owned_partitions)
+    except DecodeError:
+        return None
+
+
+def partitions_of_ids(topics: Iterable[Owned | Assigned]) -> frozenset[tuple[str, int]]:
+    """The partitions of these topics."""
+    return frozenset((each.topic, partition) for each in topics for partition in each.partitions)
+
+
+def machine(host: GroupHost, counts: GroupCounts, memory: MemberMemory) -> GroupShard:
+    """The machine of one shard, still empty; `counts` and `memory` are those of the broker."""
+    config = host.config
+    classic = ClassicSettings(
+        session_min_ms=config.group_min_session_timeout_ms,
+        session_max_ms=config.group_max_session_timeout_ms,
+        initial_delay_ms=config.group_initial_rebalance_delay_ms,
+        members_max=config.group_max_size,
+        topics_of=topics_of,
+        partitions_of=partitions_of,
+        held_of=held_of,
+    )
+    offsets = OffsetSettings(config.offsets_retention_minutes * MINUTE_MS, config.offset_metadata_max_bytes)
+    consumers = ConsumerGroups(CurrentTopics(host), GroupSettings(host).of, ConsumerProtocolSerde())
+    return GroupShard(classic, offsets, consumers, counts, memory)

@@ -1,0 +1,449 @@
+"""One shard of a coordinator: a machine, the partition that holds its records, and who waits for it.
+
+Laws (`state.effects` says what the machines rely on):
+1. A command, its records in the machine and their append are one step of the loop: nothing runs between them.
+2. Answers leave when the records before them are committed, in the order of the commands.
+3. An append that fails ends this life of the machine: all who wait hear an error of the coordinator, and the log is
+   read again. So does a command that raises: nobody knows how far it came.
+4. What comes back from an earlier life, an append or a timer, is nothing to a later one. The log is read again when
+   the last append of the earlier one has ended, and not before a second is over where that life achieved nothing: the
+   disk may be full, and then every one ends so. A log that cannot be read is tried again after ever longer times, at
+   most about a minute.
+5. Who waits longer than `offsets.commit.timeout.ms` for an append hears an error of the coordinator; the records count
+   all the same once they are committed.
+
+Source: CoordinatorRuntime.java of Apache Kafka.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
+
+from kafkalite.callbacks import call_each
+from kafkalite.clock import Clock, Outcome, Timer
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.slicing import Slicer
+from kafkalite.state.effects import Answer, CancelTimer, Effects, Now, ResolvePatterns, SetTimer, TimerName, Token
+
+__all__ = ["Command", "CommandCompletion", "CoordinatorContext", "Machine", "RecordWriter", "coordinator_error"]
+
+LOGGER = logging.getLogger("kafkalite.coordinators")
+LOADING: int = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+NOT_HERE: int = KafkaErrorCode.NOT_COORDINATOR
+RETRY_MS = 1_000
+DOUBLINGS_MAX = 6
+TIMERS_AT_ONCE = 100
+STEPS_AT_ONCE = 4  # of a start, outside the slicer: up to as many hundred sessions
+
+
+class Machine(Protocol):
+    """A pure machine, as the shard drives it."""
+
+    def apply(self, record: Any) -> None: ...
+    def loaded(self, now: Now) -> Iterator[Effects]: ...
+    def expired(self, name: TimerName, now: Now) -> Effects: ...
+    def ended(self) -> None: ...
+
+
+M = TypeVar("M", bound=Machine)
+# Without the Python frame of `Now(...)`: each command has one.
+_now: Callable[[tuple[int, int]], Now] = partial(tuple.__new__, Now)
+Command = Callable[[M, Token, Now], Effects]
+
+
+class CommandCompletion(Protocol):
+    """Who waits for an answer: the token of a command. Told exactly once."""
+
+    def answer(self, result: Any, /) -> object:
+        """The machine's result."""
+
+    def fail(self, error: int, /) -> object:
+        """There will be no result; a Kafka error code."""
+
+
+class RecordWriter(Protocol):
+    """The log behind a shard."""
+
+    def append(self, records: list[object], now: Now, producer_epoch: int, done: Callable[[int], None]) -> None:
+        """Append the records of one command; `done(error)` once they are committed, perhaps before it returns."""
+
+    def replay(self, apply: Callable[[object], None], done: Callable[[int], None]) -> Callable[[], None]:
+        """Read all that is committed into `apply`, in the background; `done(error)` at the end. Answers how to stop."""
+
+    def write_pending(self) -> None:
+        """Write what was appended outside a pass."""
+
+
+class PendingAppend:
+    """An append, when it came (monotonic ms), and the answers that wait for it."""
+
+    __slots__ = ("answers", "ended", "since_ms")
+
+    def __init__(self, answers: list[Answer], since_ms: int) -> None:
+        self.answers = answers
+        self.since_ms = since_ms
+        self.ended = False
+
+
+class Incarnation(Generic[M]):
+    """A machine from its replay until an append fails, or the shard is closed."""
+
+    def __init__(self, machine: M) -> None:
+        self.machine = machine
+        self.entries: deque[PendingAppend] = deque()
+        self.completion: dict[CommandCompletion, None] = {}
+        self.timers: dict[TimerName, Timer] = {}
+        self.unset: dict[TimerName, SetTimer] = {}  # timers of the start that are still to be set, some at a time
+        self.proven = False  # something was committed
+        self.patience: Timer | None = None  # looks after the appends that take long; one for all of them
+
+
+class CoordinatorContext(Generic[M]):
+    """A shard that this broker coordinates; loads itself when `load` is called.
+
+    Arguments:
+        index: the partition, for the log.
+        make_machine: an empty machine.
+        journal: its log.
+        clock: for timers and `Now`.
+        ask: gets the questions of the machine.
+        commit_timeout_ms: how long an answer may wait for its records.
+        slicer: spreads what follows a replay: the sessions of thousands of members.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        make_machine: Callable[[], M],
+        journal: RecordWriter,
+        clock: Clock,
+        ask: Callable[[int, ResolvePatterns], None],
+        commit_timeout_ms: int,
+        slicer: Slicer,
+    ) -> None:
+        self._slicer = slicer
+        self.index = index
+        self._make_machine = make_machine
+        self._journal = journal
+        self._clock = clock
+        self._ask = ask
+        self._commit_timeout_ms = commit_timeout_ms
+        self._incarnation: Incarnation[M] | None = None
+        self._error = LOADING
+        self._open = 0  # appends of all lives that have not ended
+        self._stop: Callable[[], None] | None = None  # the replay that runs
+        self._retry: Timer | None = None
+        self._failed_loads = 0  # in a row
+        self._later: list[Command[M]] = []  # own commands that came while it was loading
+        self._closed = False
+
+    @property
+    def machine(self) -> M | None:
+        """The machine, None while it is not loaded. Read only: commands go through `submit`."""
+        return None if self._incarnation is None else self._incarnation.machine
+
+    @property
+    def committed_machine(self) -> M | None:
+        """The machine where an answer would leave at once: it is loaded, and nothing waits to be committed."""
+        incarnation = self._incarnation
+        return None if incarnation is None or incarnation.entries else incarnation.machine
+
+    @property
+    def error(self) -> int:
+        """Why nothing is answered now; 0 = it is loaded."""
+        return 0 if self._incarnation is not None else self._error
+
+    def now(self) -> Now:
+        return _now((int(self._clock.monotonic() * 1000), self._clock.wall_ms()))
+
+    # commands
+
+    def submit(self, command: Command[M], completion: CommandCompletion | None, producer_epoch: int = -1) -> None:
+        """Run a command; see `Runtime.submit`. Without `completion` it is one of our own, which waits for loading."""
+        incarnation = self._incarnation
+        if incarnation is None:
+            self._refuse(command, completion)
+            return
+        if completion is not None:
+            incarnation.completion[completion] = None
+        try:
+            now = self.now()
+            answers = self._apply_effects(
+                incarnation, command(incarnation.machine, completion, now), now, producer_epoch
+            )
+        except Exception:
+            self._command_failed(incarnation, completion)
+            raise
+        if answers:
+            self._complete(incarnation, answers)
+
+    def _refuse(self, command: Command[M], completion: CommandCompletion | None) -> None:
+        if completion is not None:
+            completion.fail(self._error)
+        elif not self._closed:
+            self._later.append(command)
+
+    def _command_failed(self, incarnation: Incarnation[M], completion: CommandCompletion | None = None) -> None:
+        """Something was raised on the way of a command (law 3)."""
+        if completion is not None and completion in incarnation.completion:
+            del incarnation.completion[completion]
+            completion.fail(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
+        self._drop(incarnation, NOT_HERE)
+
+    def _apply_effects(
+        self, incarnation: Incarnation[M], effects: Effects, now: Now, producer_epoch: int = -1
+    ) -> Sequence[Answer]:
+        """Law 1; returns the answers that may leave now."""
+        for record in effects.records:
+            incarnation.machine.apply(record)
+        for change in effects.timers:
+            self._set_timer(incarnation, change)
+        ready: Sequence[Answer] = ()
+        if effects.records:
+            self._append(incarnation, PendingAppend(effects.answers, now.ms), effects.records, now, producer_epoch)
+        elif incarnation.entries:
+            incarnation.entries[-1].answers += effects.answers  # after those of the appends that are under way
+        else:
+            ready = effects.answers
+        for question in effects.questions:
+            self._ask(self.index, question)
+        return ready
+
+    def _append(
+        self, incarnation: Incarnation[M], entry: PendingAppend, records: list[object], now: Now, producer_epoch: int
+    ) -> None:
+        incarnation.entries.append(entry)
+        self._open += 1
+        try:
+            self._journal.append(records, now, producer_epoch, partial(self._appended, incarnation, entry))
+        except Exception:
+            if not entry.ended:  # it was not taken
+                entry.ended = True
+                self._open -= 1
+            raise
+        if incarnation.patience is None and not entry.ended:
+            self._start_commit_timer(incarnation, now.ms)
+
+    def _start_commit_timer(self, incarnation: Incarnation[M], since_ms: int) -> None:
+        incarnation.patience = self._clock.call_at(
+            (since_ms + self._commit_timeout_ms) / 1000, self._commit_timed_out, incarnation
+        )
+
+    def _commit_timed_out(self, incarnation: Incarnation[M]) -> None:
+        """Law 5; a timer that fires once in the timeout, whatever is appended meanwhile."""
+        incarnation.patience = None
+        now_ms = self.now().ms + 1  # a float may lie a hair below
+        late = [entry for entry in incarnation.entries if now_ms - entry.since_ms >= self._commit_timeout_ms]
+        completion: list[Any] = [
+            each.token for entry in late for each in entry.answers if each.token in incarnation.completion
+        ]
+        for entry in late:
+            entry.answers = []
+        for one in completion:
+            del incarnation.completion[one]
+        if incarnation.entries:
+            on_time = (entry.since_ms for entry in islice(incarnation.entries, len(late), None))
+            self._start_commit_timer(incarnation, next(on_time, now_ms))
+        if completion:
+            LOGGER.error("shard %d: records were not committed within %d ms", self.index, self._commit_timeout_ms)
+        call_each(lambda one: one.fail(coordinator_error(KafkaErrorCode.REQUEST_TIMED_OUT)), completion)
+
+    # answers
+
+    def _appended(self, incarnation: Incarnation[M], entry: PendingAppend, error: int) -> None:
+        entry.ended = True
+        self._open -= 1
+        if self._incarnation is not incarnation:
+            self._begin_replay()
+        elif error:
+            LOGGER.error("shard %d: an append failed with %s; replaying", self.index, KafkaErrorCode(error).name)
+            self._drop(incarnation, coordinator_error(error))
+        else:
+            incarnation.proven = True
+            ready = incarnation.entries.popleft().answers if incarnation.entries[0] is entry else []
+            while incarnation.entries and incarnation.entries[0].ended:
+                ready += incarnation.entries.popleft().answers
+            self._complete(incarnation, ready)
+
+    def _complete(self, incarnation: Incarnation[M], answers: Sequence[Answer]) -> None:
+        if len(answers) == 1:
+            self._complete_one(incarnation, answers[0])
+        else:
+            call_each(partial(self._complete_one, incarnation), answers)
+
+    def _complete_one(self, incarnation: Incarnation[M], answer: Answer) -> None:
+        token: Any = answer.token
+        if token is not None and token in incarnation.completion:  # else: told by the end of this life
+            del incarnation.completion[token]
+            token.answer(answer.result)
+
+    # timers
+
+    def _set_timer(self, incarnation: Incarnation[M], change: SetTimer | CancelTimer) -> None:
+        incarnation.unset.pop(change.name, None)
+        old = incarnation.timers.pop(change.name, None)
+        if old is not None:
+            old.cancel()
+        if isinstance(change, SetTimer):
+            incarnation.timers[change.name] = self._clock.call_at(
+                change.at_ms / 1000, self._expired, incarnation, change
+            )
+
+    def _expired(self, incarnation: Incarnation[M], timer: SetTimer) -> None:
+        if self._incarnation is not incarnation:
+            return
+        del incarnation.timers[timer.name]
+        try:
+            now = self.now()
+            now = now._replace(ms=max(now.ms, timer.at_ms))  # a float may lie a hair below
+            answers = self._apply_effects(incarnation, incarnation.machine.expired(timer.name, now), now)
+        except Exception:
+            self._command_failed(incarnation)
+            raise
+        self._complete(incarnation, answers)
+        self._journal.write_pending()
+
+    # lives
+
+    def load(self) -> None:
+        """Read the log; until then everybody hears COORDINATOR_LOAD_IN_PROGRESS."""
+        self._error = LOADING
+        self._retry = None
+        self._begin_replay()
+
+    def close(self) -> None:
+        """Stop for good: all who wait hear NOT_COORDINATOR, now and later."""
+        self._closed = True
+        self._later.clear()
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._stop is not None:
+            self._stop()
+        self._error = NOT_HERE
+        if self._incarnation is not None:
+            self._drop(self._incarnation, NOT_HERE)
+
+    def _drop(self, incarnation: Incarnation[M], error: int) -> None:
+        if self._incarnation is not incarnation:
+            return
+        self._incarnation = None
+        incarnation.machine.ended()
+        for timer in incarnation.timers.values():
+            timer.cancel()
+        if incarnation.patience is not None:
+            incarnation.patience.cancel()
+        completion, incarnation.completion = list(incarnation.completion), {}
+        if not self._closed:
+            self._load_again(soon=incarnation.proven)
+        call_each(lambda one: one.fail(error), completion)
+
+    def _load_again(self, *, soon: bool) -> None:
+        if soon:
+            self.load()
+        else:
+            self._error = NOT_HERE
+            wait_ms = RETRY_MS << min(max(0, self._failed_loads - 1), DOUBLINGS_MAX)
+            self._retry = self._clock.call_at(self._clock.monotonic() + wait_ms / 1000, self.load)
+
+    def _begin_replay(self) -> None:
+        busy = self._open or self._incarnation is not None or self._stop is not None or self._retry is not None
+        if self._closed or busy:
+            return
+        machine = self._make_machine()
+        self._stop = stop_nothing
+        stop = self._journal.replay(machine.apply, partial(self._replayed, machine))
+        if self._stop is stop_nothing:  # it has not ended meanwhile
+            self._stop = stop
+
+    def _replayed(self, machine: M, error: int) -> None:
+        self._stop = None
+        if self._closed:
+            return
+        if error:
+            self._failed_loads += 1
+            self._load_again(soon=False)
+            return
+        self._failed_loads = 0
+        self._stop = stop_nothing
+        started, steps = partial(self._started, Incarnation(machine)), self._start(machine)
+        outcome = first_steps(steps)
+        if outcome is not None and outcome.error is None:
+            started(outcome)
+            return
+        # The slicer reports what `started` raises.
+        start = self._slicer.run(steps if outcome is None else ending_with(outcome), started)
+        if self._stop is stop_nothing:  # it has not ended meanwhile
+            self._stop = start.cancel
+
+    def _start(self, machine: M) -> Generator[None, None, tuple[Effects, Now]]:
+        """What follows the replay."""
+        now, effects = self.now(), Effects()
+        for share in machine.loaded(now):
+            effects.extend(share)
+            yield
+        return effects, now
+
+    def _started(self, incarnation: Incarnation[M], outcome: Outcome) -> None:
+        self._stop = None
+        self._incarnation = incarnation
+        later, self._later = self._later, []
+        try:
+            effects, now = outcome.result()
+            incarnation.unset = {change.name: change for change in effects.timers if isinstance(change, SetTimer)}
+            effects.timers = []
+            self._apply_effects(incarnation, effects, now)  # it has nobody to answer
+        except Exception:
+            self._command_failed(incarnation)
+            raise
+        self._slicer.run(self._set_timers(incarnation), Outcome.result)
+        call_each(lambda command: self.submit(command, None), later)
+        self._journal.write_pending()
+
+    def _set_timers(self, incarnation: Incarnation[M]) -> Generator[None, None, None]:
+        """Set the timers of the start that no command has set or cancelled meanwhile."""
+        while incarnation.unset and self._incarnation is incarnation:
+            for name in list(islice(incarnation.unset, TIMERS_AT_ONCE)):
+                self._set_timer(incarnation, incarnation.unset[name])
+            yield
+
+
+def first_steps(steps: Generator[None, None, Any]) -> Outcome | None:
+    """Run the first steps at once; return the outcome of a generator that ends with them, else None.
+
+    A shard with few sessions need not wait until the slicer has a budget: a first commit, which creates the topic of
+    the groups, would fail with COORDINATOR_LOAD_IN_PROGRESS on a busy broker.
+    """
+    try:
+        for _ in range(STEPS_AT_ONCE):
+            next(steps)
+    except StopIteration as end:
+        return Outcome(end.value)
+    except Exception as error:
+        return Outcome(error=error)
+    return None
+
+
+def ending_with(outcome: Outcome) -> Generator[None, None, Any]:
+    """A generator that returns or raises an outcome at its first step."""
+    yield from ()
+    return outcome.result()
+
+
+def stop_nothing() -> None:
+    """A replay that has only begun."""
+
+
+def coordinator_error(error: int) -> int:
+    """What a member hears of an append that failed with `error` (CoordinatorOperationExceptionHelper.java)."""
+    if error in (KafkaErrorCode.NOT_LEADER_OR_FOLLOWER, KafkaErrorCode.KAFKA_STORAGE_ERROR):
+        return KafkaErrorCode.NOT_COORDINATOR
+    if error in (
+        KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        KafkaErrorCode.NOT_ENOUGH_REPLICAS,
+        KafkaErrorCode.REQUEST_TIMED_OUT,
+    ):
+        return KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
+    return KafkaErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,220 @@
+"""Which partitions a fetch speaks of: all that it names, or those of its session with the changes it names
+(KIP-227).
+"""
+
+from collections.abc import Generator, Iterator
+from typing import TypeVar
+
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.partition_reads import PartitionRead
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.server.call import Call
+from kafkalite.state.fetch_sessions import (
+    EPOCH_FINAL,
+    EPOCH_INITIAL,
+    SESSION_NONE,
+    FetchSession,
+    PartitionKey,
+    SessionPartition,
+)
+
+TOPIC_ID_SINCE = 13
+PIECE = 4  # partitions per step of a sliced fetch, of some microseconds each
+QUIET = PartitionRead()  # of a partition of a session without news
+
+Named = tuple[PartitionKey, SessionPartition]
+T = TypeVar("T")
+
+
+class FetchContext:
+    """The partitions of one fetch in the order in which they are served, and what its answer must hold.
+
+    Arguments:
+        session: the resumed session, whose answers hold only news; None for a full fetch.
+        session_id: what the answer tells the client (0 = no session).
+    """
+
+    __slots__ = ("_by_id", "_replicas", "_session", "partitions", "session_id")
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        by_id: bool,
+        partitions: list[SessionPartition],
+        session: FetchSession | None,
+        session_id: int,
+    ) -> None:
+        self._replicas = replicas
+        self._by_id = by_id
+        self._session = session
+        self.partitions = partitions
+        self.session_id = session_id
+
+    def resolve(self, part: SessionPartition) -> Partition | int:
+        """The hosted partition (kept in the session), or a Kafka error code. A dead one is looked up again."""
+        partition = part.handle
+        if isinstance(partition, Partition) and not partition.error:
+            return partition
+        found = self._replicas.partition(part.topic, part.topic_id, part.partition, by_id=self._by_id)
+        part.handle = found if isinstance(found, Partition) else None
+        return found
+
+    def is_quiet(self, part: SessionPartition, partition: Partition) -> bool:
+        """Whether a read of a partition of a session would find neither records nor anything else to answer.
+
+        At each fetch of a large session nearly all its partitions are quiet; this check costs a fifth of a read.
+        """
+        return (
+            self._session is not None
+            and part.fetch_offset == part.high_watermark_sent == partition.high_watermark
+            and part.log_start_sent == partition.log_start_offset
+            and part.last_fetched_epoch < 0
+            and part.current_leader_epoch in (-1, partition.leader_epoch)
+            and not partition.error
+        )
+
+    def has_moved(self, reads: list[PartitionRead]) -> bool:
+        """Whether a partition has records that its read did not find; `reads`: of all partitions, in their order."""
+        for part, found in zip(self.partitions, reads, strict=True):
+            seen = part.high_watermark_sent if found is QUIET else found.high_watermark
+            partition = part.handle
+            if isinstance(partition, Partition) and (partition.error or partition.high_watermark != seen):
+                return True
+        return False
+
+    def news(self, reads: list[PartitionRead]) -> Iterator[tuple[SessionPartition, PartitionRead]]:
+        """The partitions that the answer names; the session notes what it was told."""
+        for part, found in zip(self.partitions, reads, strict=True):
+            if found is QUIET:
+                continue
+            high_watermark, log_start = found.high_watermark, found.log_start_offset
+            urgent = found.diverging is not None
+            if self._session is None or part.has_news(found.error, found.size, high_watermark, log_start, urgent):
+                part.update_response(found.error, high_watermark, log_start)
+                if self._session is not None and found.size:
+                    self._session.served(session_key(part, self._by_id))
+                yield part, found
+
+
+def resumed(call: Call, request: FetchRequest) -> FetchSession | int | None:
+    """The session that an incremental request continues, an error code, or None for a request without one."""
+    if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
+        return None
+    by_id = call.version >= TOPIC_ID_SINCE
+    return call.broker.fetch_sessions.resume(request.session_id, request.session_epoch, by_id, now_ms(call))
+
+
+def open_context(call: Call, request: FetchRequest, session: FetchSession | None) -> FetchContext | int:
+    """The partitions of a request with few of them, or the error code of its session.
+
+    Arguments:
+        session: which the request continues (see `resumed`).
+    """
+    by_id = call.version >= TOPIC_ID_SINCE
+    named: list[Named] = []
+    for topic in request.topics:
+        named += named_partitions(topic, topic.partitions, by_id)
+    if session is None:
+        return full_context(call, request, named, by_id)
+    update(session, named)
+    for forgotten in request.forgotten_topics_data:
+        forget(session, forgotten, forgotten.partitions)
+    return resumed_context(call, session)
+
+
+def open_in_steps(
+    call: Call, request: FetchRequest, session: FetchSession | None
+) -> Generator[None, None, FetchContext | int]:
+    """As `open_context`, for a request with many partitions."""
+    by_id = call.version >= TOPIC_ID_SINCE
+    named: list[Named] = []
+    for topic in request.topics:
+        for piece in pieces(topic.partitions):
+            named += named_partitions(topic, piece, by_id)
+            yield
+    if session is None:
+        return full_context(call, request, named, by_id)
+    for changed in pieces(named):
+        update(session, changed)
+        yield
+    for forgotten in request.forgotten_topics_data:
+        for indexes in pieces(forgotten.partitions):
+            forget(session, forgotten, indexes)
+            yield
+    return resumed_context(call, session)
+
+
+def pieces(items: list[T]) -> Iterator[list[T]]:
+    """A list in pieces of the size that one step of a sliced fetch takes."""
+    return (items[at : at + PIECE] for at in range(0, len(items), PIECE))
+
+
+def now_ms(call: Call) -> int:
+    """The time of fetch sessions."""
+    return int(call.broker.clock.monotonic() * 1000)
+
+
+def full_context(call: Call, request: FetchRequest, named: list[Named], by_id: bool) -> FetchContext:
+    """A fetch that names all its partitions; with epoch 0 it also asks for a session."""
+    sessions = call.broker.fetch_sessions
+    if request.session_id != SESSION_NONE:
+        sessions.close(request.session_id)
+    wanted = request.session_epoch == EPOCH_INITIAL
+    session_id = sessions.open(named, by_id, now_ms(call)) if wanted else SESSION_NONE
+    return FetchContext(call.broker.replicas, by_id, [part for _key, part in named], None, session_id)
+
+
+def resumed_context(call: Call, session: FetchSession) -> FetchContext | int:
+    """The partitions of a session after its changes; an error code if the session was closed, now or meanwhile."""
+    sessions = call.broker.fetch_sessions
+    if not sessions.recount(session):
+        return KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND  # the client continues without a session
+    if not session.partitions:
+        sessions.close(session.id)
+        return FetchContext(call.broker.replicas, session.by_id, [], None, SESSION_NONE)
+    return FetchContext(call.broker.replicas, session.by_id, list(session.partitions.values()), session, session.id)
+
+
+def update(session: FetchSession, named: list[Named]) -> None:
+    """Add partitions to a session, or change what it asks of them."""
+    for key, part in named:
+        known = session.partitions.setdefault(key, part)
+        if known is not part:
+            known.update_request(
+                part.fetch_offset,
+                part.max_bytes,
+                part.current_leader_epoch,
+                part.last_fetched_epoch,
+                part.log_start_offset,
+            )
+
+
+def forget(session: FetchSession, topic: FetchRequest.ForgottenTopic, indexes: list[int]) -> None:
+    """Remove partitions of a topic from a session."""
+    name = topic.topic_id if session.by_id else topic.topic
+    for index in indexes:
+        session.partitions.pop((name, index), None)
+
+
+def named_partitions(
+    topic: FetchRequest.FetchTopic, partitions: list[FetchRequest.FetchTopic.FetchPartition], by_id: bool
+) -> list[Named]:
+    """What a request asks of some partitions of a topic, in its order."""
+    named = []
+    for asked in partitions:
+        part = SessionPartition(topic.topic, topic.topic_id, asked.partition)
+        part.update_request(
+            asked.fetch_offset,
+            asked.partition_max_bytes,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+            asked.log_start_offset,
+        )
+        named.append((session_key(part, by_id), part))
+    return named
+
+
+def session_key(part: SessionPartition, by_id: bool) -> PartitionKey:
+    return (part.topic_id if by_id else part.topic, part.partition)

@@ -1,0 +1,55 @@
+"""Answers about many groups: asked for, and encoded, in several loop iterations where they are many."""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any
+
+from kafkalite.coordinators.group.service import Machines
+from kafkalite.server.call import Call
+from kafkalite.state.groups.shard import GroupShard
+
+__all__ = ["answer_each", "encoded", "ended"]
+
+
+def encoded(
+    call: Call, query: Callable[[GroupShard], Iterator[Any]]
+) -> Generator[None, None, tuple[list[Any], Machines]]:
+    """The groups of all shards as the array of the answer, and what was walked over."""
+    array = call.elements()
+    machines = yield from call.broker.groups.query_all_shards(query, array.add)
+    return array.finish(), machines
+
+
+def answer_each(
+    call: Call,
+    names: Sequence[str],
+    describe: Callable[[str, GroupShard], Any],
+    refused: Callable[[str, int], Any],
+    response: Callable[..., Any],
+) -> None:
+    """Answer with a struct for each group, in their order.
+
+    Arguments:
+        describe: the struct of a group as its shard knows it.
+        refused: the struct of a group of which the shard answers an error.
+        response: the class of the response, whose array is `groups`.
+    """
+
+    def found(groups: list[Any]) -> None:
+        call.answer_from(collected(call, groups, response), len(groups))
+
+    steps = call.broker.groups.query_each(names, str, describe, refused, call.guarded(found))
+    call.in_slices(steps, len(names), ended)
+
+
+def collected(call: Call, groups: list[Any], response: Callable[..., Any]) -> Generator[None, None, Any]:
+    """The response; each struct is freed as soon as it is encoded."""
+    array = call.elements()
+    groups.reverse()
+    while groups:
+        array.add(groups.pop())
+        yield
+    return response(groups=array.finish())
+
+
+def ended(_steps: None) -> None:
+    """All groups were asked for; the answers come by themselves."""

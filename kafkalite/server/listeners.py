@@ -1,0 +1,140 @@
+"""The broker's listeners: binding what the configuration names, and telling clients where to come back.
+
+Without `advertised.listeners` a client is told the address at which its own connection reached us: a name or 0.0.0.0
+from the configuration might mean nothing, or something else, where the client runs.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Mapping
+
+from kafkalite._speedups.net.framing import Connection, Limits, Service
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.keys import ConfigError
+from kafkalite.model import Endpoint, Node
+from kafkalite.net.listener import Listener, SocketOptions
+from kafkalite.server.descriptors import descriptors_of_process
+
+LOGGER = logging.getLogger("kafkalite.server")
+LOCAL_ONLY = "localhost"
+GROUP_LIMIT = "/sys/fs/cgroup/memory.max"
+REQUESTS_SHARE = 8  # of the memory is for requests that are under way
+NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+class Listeners:
+    """All listeners of a broker.
+
+    Arguments:
+        loop, service: who serves the connections.
+        config: names, addresses and limits.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, service: Service, config: BrokerConfig) -> None:
+        self._config = config
+        self.descriptors = descriptors_of_process()
+        self._listener = Listener(
+            loop, service, limits_of(config), sockets=sockets_of(config), refuse_from=self.descriptors.refuse_from
+        )
+        self._advertised = {endpoint.listener: endpoint for endpoint in config.advertised_listeners}
+        self.addresses: list[Endpoint] = []
+
+    def open(self, inherited: list[tuple[str, socket.socket]]) -> None:
+        """Accept connections: on sockets from the service manager where there are any, else where the configuration
+        says.
+        """
+        if self.descriptors.limit is not None:
+            LOGGER.info(
+                "file descriptors: limit %d, %d kept for logs: connections are refused while %d are open",
+                *self.descriptors,
+            )
+        for (_name, listening), endpoint in zip(inherited, self._config.listeners, strict=False):
+            host, port = self._listener.inherit(listening, endpoint.listener)
+            self.addresses.append(Endpoint(endpoint.listener, host, port))
+        for endpoint in self._config.listeners[len(inherited) :]:
+            self._bind(endpoint)
+
+    def nodes(self, brokers: tuple[Node, ...], own_id: int, connection: Connection) -> list[Node]:
+        """The brokers as this connection's client should reach them."""
+        return [self._as_seen(node, connection) if node.broker_id == own_id else node for node in brokers]
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Put changed limits of connections into force; connections above them stay until they end."""
+        self._listener.limit(config.max_connections, config.max_connections_per_ip)
+
+    def free_unused(self) -> None:
+        """Free the receive buffers that no connection needed since the call before."""
+        self._listener.reactor.pool.free_unused()
+
+    async def close(self, grace_s: float) -> None:
+        """Accept no more; let open answers leave for at most `grace_s` seconds."""
+        await self._listener.close(grace_s)
+
+    def _as_seen(self, node: Node, connection: Connection) -> Node:
+        advertised_nodes = self._advertised.get(connection.listener)
+        if advertised_nodes is not None:
+            return Node(node.broker_id, advertised_nodes.host, advertised_nodes.port, node.rack)
+        return Node(node.broker_id, connection.local_host, connection.local_port, node.rack)
+
+    def _bind(self, endpoint: Endpoint) -> None:
+        if endpoint.host != LOCAL_ONLY:
+            host, port = self._listener.bind(endpoint.host, endpoint.port, endpoint.listener)
+            self.addresses.append(Endpoint(endpoint.listener, host, port))
+            return
+        _host, port = self._listener.bind("127.0.0.1", endpoint.port, endpoint.listener)
+        self.addresses.append(Endpoint(endpoint.listener, LOCAL_ONLY, port))
+        try:
+            self._listener.bind("::1", port, endpoint.listener)
+        except OSError as error:
+            if error.errno not in NOT_HERE and endpoint.port:
+                raise
+            LOGGER.debug("not listening on ::1: %s", error)
+
+
+def limits_of(config: BrokerConfig) -> Limits:
+    """The configuration's limits in the connection layer's words."""
+    queued = config.queued_max_request_bytes
+    return Limits(
+        request_bytes_max=config.socket_request_max_bytes,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        connections_per_ip_overrides=resolved(config.max_connections_per_ip_overrides),
+        idle_ms_max=config.connections_max_idle_ms,
+        all_requests_bytes_max=queued if queued > 0 else memory_bytes() // REQUESTS_SHARE,
+    )
+
+
+def sockets_of(config: BrokerConfig) -> SocketOptions:
+    """What the configuration tells the system of sockets."""
+    return SocketOptions(
+        send_buffer_bytes=config.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        backlog=config.socket_listen_backlog_size,
+    )
+
+
+def resolved(limits: Mapping[str, int]) -> dict[str, int]:
+    """Limits by address instead of by host name; raises ConfigError for a name that nobody knows."""
+    found: dict[str, int] = {}
+    for host, count in limits.items():
+        try:
+            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            key = "max.connections.per.ip.overrides"
+            raise ConfigError(key, f"{key}: cannot resolve {host!r}: {error}") from error
+        found.update((str(address[4][0]), count) for address in addresses)
+    return found
+
+
+def memory_bytes() -> int:
+    """The memory this process may use: the machine's, or what its control group is given of it."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open(GROUP_LIMIT) as file:
+            given = file.read().strip()
+    except OSError:  # not Linux, or no control groups of version 2
+        return machine
+    return min(machine, int(given)) if given.isdigit() else machine

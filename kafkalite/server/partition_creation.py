@@ -1,0 +1,311 @@
+"""Files of new partitions: created in batches, in the background after the topic, at the latest at its first append.
+
+Invariants:
+1. One batch per log directory is under way at a time. Partitions with a waiting append come first, all that have
+   gathered meanwhile, and as many others, to which the client may append next. Without a waiting append, partitions are
+   created in small batches with pauses, so that they do not keep the disk busy.
+2. A partition is opened when its files are on the disk and its log directory is recorded: one transaction per batch.
+   A crash in between leaves an empty directory, and no partition that is offline.
+3. A created partition has no open file until its first append (`LogManager.created`).
+4. While files of a partition name are being created, those of a later topic of the same name wait.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Protocol
+
+from kafkalite.callbacks import call_each
+from kafkalite.clock import Clock, Outcome, Timer
+from kafkalite.cluster.partition import Partition
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.slicing import Slicer
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log_creation import NewPartition
+from kafkalite.storage.manager import LogManager
+
+LOGGER = logging.getLogger("kafkalite.server")
+BATCH = 256  # partitions with a waiting append per batch: more keep the loop longer than 10 ms when their job ends
+BACKGROUND_BATCH = 32
+BACKGROUND_S = 0.04  # seconds without a batch before one in the background: at most 800 partitions per second
+
+Opened = Callable[[Log | int], None]
+Key = tuple[str, int]
+
+
+class DirectoryRecords(Protocol):
+    """Where the log directories of partitions are recorded."""
+
+    def note_directories(
+        self, partitions: Iterable[tuple[bytes, int]], directory: str, then: Callable[[int], None]
+    ) -> None:
+        """Record a log directory for all of these partitions or none; `then(error)` once that is durable."""
+
+
+class CreationQueue:
+    """The partitions that are to be created in one log directory."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.urgent: deque[Partition] = deque()
+        self.background: deque[Partition] = deque()
+        self.busy = False
+        self.begins_soon = False
+        self.not_before = 0.0  # monotonic seconds, of the next batch in the background
+        self.timer: Timer | None = None
+
+
+class PartitionCreator:
+    """Creates the files of partitions, and opens created ones at their first append.
+
+    Arguments:
+        clock: for the pauses in the background.
+        slicer: opens logs within the time budget of a loop iteration.
+        logs: the log directories.
+        notes: records the directory of each partition.
+    """
+
+    def __init__(self, clock: Clock, slicer: Slicer, logs: LogManager, notes: DirectoryRecords) -> None:
+        self._clock = clock
+        self._slicer = slicer
+        self._logs = logs
+        self._notes = notes
+        self._queues: dict[str, CreationQueue] = {}
+        self._queued: dict[Partition, CreationQueue] = {}
+        self._opened: dict[Partition, Opened] = {}  # with a waiting append
+        self._under_way: dict[Key, Partition] = {}  # files or records
+        self._closed = False
+
+    def add(self, partition: Partition) -> None:
+        """Create the files of a partition in the background, unless an append had them created before."""
+        key = partition.topic, partition.index
+        created = key in self._logs.created and key not in self._under_way
+        if created or partition.log is not None or partition in self._queued or self._under_way.get(key) is partition:
+            return
+        queue = self._enqueue(partition)
+        if queue is not None:
+            queue.background.append(partition)
+            queue.not_before = queue.not_before or self._clock.monotonic() + BACKGROUND_S
+            self._begin(queue)
+
+    def open(self, partition: Partition, opened: Opened) -> None:
+        """Open the log of a partition, whose files are created next where there are none.
+
+        Arguments:
+            opened: called once, with the log or with a Kafka error code.
+        """
+        if partition.error:
+            opened(partition.error)
+            return
+        self._opened[partition] = opened
+        key = partition.topic, partition.index
+        if self._under_way.get(key) is partition:
+            return
+        if key in self._logs.created and key not in self._under_way:
+            self._open_later(partition)
+            return
+        queue = self._queued.get(partition) or self._enqueue(partition)
+        if queue is None:
+            self._end(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR)
+        else:
+            queue.urgent.append(partition)
+            self._begin_soon(queue)
+
+    def drop(self, partition: Partition) -> bool:
+        """The topic of a partition without a log was deleted; returns whether the files are deleted here."""
+        key = partition.topic, partition.index
+        if self._under_way.get(key) is partition:
+            return True  # at the end of its creation
+        queue = self._queued.pop(partition, None)
+        if queue is not None:
+            self._logs.reserve(queue.path, -1)
+        if key in self._logs.created and key not in self._under_way:
+            self._logs.delete_created(*key, partition.config.file_delete_delay_ms)
+        elif partition not in self._opened:
+            return False
+        self._end(partition, partition.error)
+        return True
+
+    def close(self) -> None:
+        """Begin no further batch."""
+        self._closed = True
+        for queue in self._queues.values():
+            if queue.timer is not None:
+                queue.timer.cancel()
+
+    # Batches.
+
+    def _enqueue(self, partition: Partition) -> CreationQueue | None:
+        """Choose the log directory of a partition; None where all are offline."""
+        path = self._logs.choose_directory()
+        if path is None:
+            return None
+        self._logs.reserve(path, 1)
+        queue = self._queues.setdefault(path, CreationQueue(path))
+        self._queued[partition] = queue
+        return queue
+
+    def _begin_soon(self, queue: CreationQueue) -> None:
+        """Begin the next batch in the next loop iteration: with all appends of this one."""
+
+        def begin() -> None:
+            queue.begins_soon = False
+            self._begin(queue)
+
+        if not (queue.busy or queue.begins_soon):
+            queue.begins_soon = True
+            self._clock.call_at(self._clock.monotonic(), begin)
+
+    def _begin(self, queue: CreationQueue) -> None:
+        """Begin the next batch of a log directory, where there is one."""
+        if queue.busy or self._closed:
+            return
+        now = self._clock.monotonic()
+        batch = self._take(queue, queue.urgent, BATCH)
+        if batch:  # the next ones in the background come with it: the client may append to them next
+            batch += self._take(queue, queue.background, min(len(batch), BATCH - len(batch)))
+        elif queue.background and now < queue.not_before:
+            self._wake(queue)
+        else:
+            batch = self._take(queue, queue.background, BACKGROUND_BATCH)
+        if not batch:
+            return
+        queue.busy = True
+        for partition in batch:
+            self._under_way[partition.topic, partition.index] = partition
+        wanted = [
+            NewPartition(partition.topic, partition.index, partition.topic_id, partition.leader_epoch)
+            for partition in batch
+        ]
+        try:
+            self._logs.create(queue.path, wanted, lambda outcome: self._created(queue, batch, outcome))
+        except Exception:
+            self._created(queue, batch, Outcome(value={}, error=OSError("the job could not begin")))
+            raise
+
+    def _take(self, queue: CreationQueue, waiting: deque[Partition], count: int) -> list[Partition]:
+        """Up to `count` partitions that are still to be created; one whose name is under way goes to the end."""
+        batch: list[Partition] = []
+        for _ in range(len(waiting)):
+            if len(batch) == count:
+                break
+            partition = waiting.popleft()
+            if self._queued.get(partition) is not queue:
+                continue  # taken from the other deque, or dropped
+            if (partition.topic, partition.index) in self._under_way:
+                waiting.append(partition)
+            else:
+                del self._queued[partition]
+                batch.append(partition)
+        return batch
+
+    def _wake(self, queue: CreationQueue) -> None:
+        def fire() -> None:
+            queue.timer = None
+            self._begin(queue)
+
+        if queue.timer is None:
+            queue.timer = self._clock.call_at(queue.not_before, fire)
+
+    def _created(self, queue: CreationQueue, batch: Sequence[Partition], outcome: Outcome) -> None:
+        """The files of a batch are on the disk, or some could not be created."""
+        queue.busy = False
+        queue.not_before = self._clock.monotonic() + BACKGROUND_S
+        self._logs.reserve(queue.path, -len(batch))
+        failures = {} if outcome.error is not None else outcome.value
+        made = []
+        try:
+            for partition in batch:
+                error = outcome.error or failures.get((partition.topic, partition.index))
+                if error is None:
+                    made.append(partition)
+                else:
+                    self._failed(queue.path, partition, error)
+            self._note(queue, made)
+        finally:
+            self._begin(queue)
+        if outcome.error is not None and not isinstance(outcome.error, OSError):
+            raise outcome.error
+
+    def _failed(self, path: str, partition: Partition, error: BaseException) -> None:
+        LOGGER.error("%s-%d: cannot create the files: %s", partition.topic, partition.index, error)
+        known = isinstance(error, OSError)
+        if isinstance(error, OSError) and not isinstance(error, FileExistsError):  # the disk is sound then
+            self._logs.report_disk_error(path, error)
+        code = KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR
+        self._leave(partition)
+        self._end(partition, partition.error or code)
+
+    # Recording them.
+
+    def _note(self, queue: CreationQueue, made: Sequence[Partition]) -> None:
+        """Record the directory of all created partitions; those whose topic was deleted meanwhile are removed."""
+        live = [partition for partition in made if not partition.error]
+        call_each(lambda partition: self._noted(partition, 0), [one for one in made if one.error])
+        if not live:
+            return
+
+        def noted(error: int) -> None:
+            if error and len(live) > 1:  # one topic was deleted, or all: each by itself shows which
+                call_each(lambda partition: self._note(queue, [partition]), live)
+            else:
+                call_each(lambda partition: self._noted(partition, error), live)
+
+        topic_partitions = [(partition.topic_id, partition.index) for partition in live]
+        try:
+            self._notes.note_directories(topic_partitions, self._logs.directory_id(queue.path), noted)
+        except Exception:
+            call_each(lambda partition: self._noted(partition, KafkaErrorCode.UNKNOWN_SERVER_ERROR), live)
+            raise
+
+    def _noted(self, partition: Partition, error: int) -> None:
+        if self._under_way.get((partition.topic, partition.index)) is not partition:
+            return  # ended before: what was raised then comes by here again
+        error = error or partition.error
+        if error:
+            self._logs.delete_created(partition.topic, partition.index, partition.config.file_delete_delay_ms)
+        self._leave(partition)
+        if error:
+            self._end(partition, error)
+        elif partition in self._opened:
+            self._open_later(partition)
+        for queue in self._queues.values():  # a partition of the same name may wait
+            self._begin(queue)
+
+    def _leave(self, partition: Partition) -> None:
+        self._under_way.pop((partition.topic, partition.index), None)
+
+    # Opening them.
+
+    def _open_later(self, partition: Partition) -> None:
+        self._slicer.run(self._opening(partition), raise_error)
+
+    def _opening(self, partition: Partition) -> Generator[None, None, None]:
+        """One step: the log of a created partition."""
+        key = partition.topic, partition.index
+        if partition.error or key not in self._logs.created:
+            self._end(partition, partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        path = self._logs.created[key]
+        try:
+            log = self._logs.open_created(*key, partition.config)
+        except OSError as error:
+            LOGGER.error("%s-%d: cannot open the log: %s", *key, error)
+            self._logs.report_disk_error(path, error)
+            self._end(partition, KafkaErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        except Exception:  # a bug: the waiting append is answered, and the error is logged
+            self._end(partition, KafkaErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
+        self._end(partition, log)
+        yield
+
+    def _end(self, partition: Partition, result: Log | int) -> None:
+        opened = self._opened.pop(partition, None)
+        if opened is not None:
+            opened(result)
+
+
+def raise_error(outcome: Outcome) -> None:
+    """Report what opening a log raised."""
+    outcome.result()

@@ -1,0 +1,299 @@
+"""Members of the classic protocol in a consumer group (KIP-848, online migration): JoinGroup, SyncGroup, Heartbeat and
+LeaveGroup, served from the assignment that the broker makes.
+
+A join is the classic form of a full heartbeat: it says what the member subscribes to and still owns, moves it one step
+towards its target, and is answered at once; its generation is the member epoch. Nobody leads.
+`groups/consumer/classic_table` says when a member hears REBALANCE_IN_PROGRESS. From then on it has its rebalance
+timeout to join, and after a join to ask for its assignment; else it is removed.
+Differences from Kafka: an unknown member id may join only if it owns nothing, where Kafka believes what it says.
+Source: GroupMetadataManager.java (classicGroup...ToConsumerGroup) of Apache Kafka 4.3.
+"""
+
+from typing import NamedTuple
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.effects import Effects, Now, Token, answered
+from kafkalite.state.groups.assignors import Assignment
+from kafkalite.state.groups.classic.core import CONSUMER_PROTOCOL
+from kafkalite.state.groups.classic.requests import (
+    ErrorOnly,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    LeaveOf,
+    Left,
+    LeftMember,
+    Sync,
+    Synced,
+    fresh_member_id,
+    without_repeats,
+)
+from kafkalite.state.groups.consumer import membership
+from kafkalite.state.groups.consumer.classic_member_memory import memory_of_member
+from kafkalite.state.groups.consumer.classic_table import TRANSITIONS, ClassicMemberRequest, standing
+from kafkalite.state.groups.consumer.core import JOIN, REBALANCE, SYNC, ConsumerGroupsCore, MemberReport
+from kafkalite.state.groups.consumer.group import ConsumerGroup, Draft
+from kafkalite.state.groups.consumer.requests import CommandRejected, MigrationPolicy
+from kafkalite.state.groups.consumer.subscribed_regex import RegexWatch
+from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
+from kafkalite.state.groups.consumer_protocol import Subscription
+from kafkalite.state.groups.records import CONSUMER, ClassicMemberMetadata, ConsumerGroupMemberMetadata
+
+__all__ = ["ClassicProtocolMembers", "ClassicRequest"]
+
+
+class ClassicRequest(NamedTuple):
+    """A member that asks for something, on its way to the answer."""
+
+    effects: Effects
+    token: Token
+    group: ConsumerGroup
+    member: ConsumerGroupMemberMetadata
+    ask: ClassicMemberRequest
+    now: Now
+
+
+class ClassicProtocolMembers(ConsumerGroupsCore):
+    """What members of the classic protocol ask of a consumer group that is there."""
+
+    def join(self, request: Join, token: Token, now: Now) -> Effects:
+        """Join or rejoin; answers `Joined`.
+
+        Without an answer the group has become a classic one by this join: the member, known there by its id or by
+        `fresh_member_id`, is still to join that.
+        """
+        effects = Effects()
+        try:
+            joined = self._join(effects, request, now)
+        except CommandRejected as refused:
+            fenced = refused.code == KafkaErrorCode.FENCED_MEMBER_EPOCH
+            code = KafkaErrorCode.UNKNOWN_MEMBER_ID if fenced else refused.code
+            effects, joined = Effects(), Joined(code, request.member_id)
+        if joined is not None:
+            effects.answer(token, joined)
+        return effects
+
+    def sync(self, request: Sync, token: Token, now: Now) -> Effects:
+        """Fetch the assignment; answers `Synced`."""
+        group, member_id = self.groups[request.group], request.member_id
+        error = _refusal(group, member_id, request.group_instance_id, request.generation)
+        if not error:
+            spoken = (None, _protocol(group.members[member_id]))
+            if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol not in spoken:
+                error = KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if error:
+            return answered(token, Synced(error))
+        effects = Effects()
+        self._serve(ClassicRequest(effects, token, group, group.members[member_id], ClassicMemberRequest.SYNC, now))
+        return effects
+
+    def classic_heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
+        """Say that a member is alive; answers `Done`. Like any heartbeat it has the group look at the topics."""
+        group, effects = self.groups[request.group], Effects()
+        error = _refusal(group, request.member_id, request.group_instance_id, request.generation)
+        if error:
+            return answered(token, ErrorOnly(error))
+        draft, watch = Draft(group), self._watches.get(request.group) or RegexWatch()
+        self._refresh(draft, SubscribedTopics(draft.group, self.topics), watch, now)
+        self._watch(effects, draft.group, watch, now)
+        effects.records += draft.records
+        member = group.members[request.member_id]
+        self._stay(effects, member, now)
+        self._serve(ClassicRequest(effects, token, draft.group, member, ClassicMemberRequest.HEARTBEAT, now))
+        return effects
+
+    def leave(self, request: Leave, token: Token, now: Now) -> Effects:
+        """Members leave, or are removed by their instance ids; answers `Left`."""
+        group, effects = self.groups[request.group], Effects()
+        gone: dict[str, None] = {}
+        left = []
+        for leaver in request.members:
+            error = _leave_refusal(group, leaver, gone)
+            if not error:
+                gone[_member_of(group, leaver)] = None
+            left.append(LeftMember(leaver.member_id, leaver.group_instance_id, error))
+        if gone:
+            self._remove(effects, group, list(gone), now)
+        effects.answer(token, Left(members=tuple(left)))
+        return effects
+
+    # what the table has them told
+
+    def ask_to_rejoin(self, served: ClassicRequest) -> None:
+        """The member has its rebalance timeout from the first time on."""
+        group_id, member_id = served.group.group_id, served.member.member_id
+        if (group_id, member_id) not in self._rejoining:
+            self._rejoining.add((group_id, member_id))
+            over_at_ms = served.now.ms + served.member.rebalance_timeout_ms
+            served.effects.set_timer((CONSUMER, JOIN, group_id, member_id), over_at_ms)
+        error = KafkaErrorCode.REBALANCE_IN_PROGRESS
+        served.effects.answer(
+            served.token, ErrorOnly(error) if served.ask is ClassicMemberRequest.HEARTBEAT else Synced(error)
+        )
+
+    def answer_alive(self, served: ClassicRequest) -> None:
+        """Nothing has changed."""
+        served.effects.answer(served.token, ErrorOnly())
+
+    def answer_assignment(self, served: ClassicRequest) -> None:
+        """What the member owns, in the words of its own protocol."""
+        member, group = served.member, served.group
+        partitions = {}
+        for topic_id, epochs in group.current(member.member_id).assigned.items():
+            topic = self.topics.by_id(topic_id)
+            if topic is not None:
+                partitions[topic.name] = sorted(epochs)
+        assignment = self._embedded.assignment(partitions, _spoken(member)[1])
+        served.effects.cancel_timer((CONSUMER, SYNC, group.group_id, member.member_id))
+        self._stay(served.effects, member, served.now)
+        served.effects.answer(served.token, Synced(0, CONSUMER_PROTOCOL, _protocol(member), assignment))
+
+    def _serve(self, served: ClassicRequest) -> None:
+        row = TRANSITIONS[standing(served.group, served.member.member_id), served.ask]
+        getattr(self, row.action)(served)
+
+    def _stay(self, effects: Effects, member: ConsumerGroupMemberMetadata, now: Now) -> None:
+        assert member.classic is not None
+        self._keep_session(effects, (member.group, member.member_id), member.classic.session_timeout_ms, now)
+
+    # joining
+
+    def _join(self, effects: Effects, request: Join, now: Now) -> Joined | None:
+        before = self.groups[request.group]
+        subscription = self._judge(before, request)
+        if not request.member_id and request.group_instance_id is None and request.member_id_required:
+            return Joined(KafkaErrorCode.MEMBER_ID_REQUIRED, fresh_member_id(request))
+        draft, member_id = Draft(before), request.member_id or fresh_member_id(request)
+        replaced = _admit(draft, request, member_id, subscription)
+        known = membership.metadata_of(draft.group, member_id)
+        after = _described(known, request, subscription)
+        if not self.memory.accepts(memory_of_member(after) - memory_of_member(known)):
+            raise CommandRejected(
+                KafkaErrorCode.GROUP_MAX_SIZE_REACHED, "Group members use all memory that is reserved for them."
+            )
+        new_names, new_pattern = membership.note(draft, after)
+        owned = self._owned(subscription)
+        report = MemberReport(member_id, request.session_timeout_ms, owned, new_names, new_pattern, replaced)
+        self._advance(effects, draft, report, now)
+        if self._finish(effects, before, draft, now):
+            return None
+        self._cancel_classic(effects, request.group, member_id)
+        effects.cancel_timer((CONSUMER, REBALANCE, request.group, member_id))
+        effects.set_timer((CONSUMER, SYNC, request.group, member_id), now.ms + after.rebalance_timeout_ms)
+        epoch = draft.group.current(member_id).member_epoch
+        return Joined(0, member_id, epoch, CONSUMER_PROTOCOL, _protocol(after))
+
+    def _judge(self, group: ConsumerGroup, request: Join) -> Subscription:
+        """What the member subscribes to, where it may join."""
+        settings, instance = self._settings(group.group_id), request.group_instance_id
+        holder = group.static_members.get(instance) if instance is not None else None
+        known = holder is not None or request.member_id in group.members
+        subscriptions = [self._embedded.subscription(metadata) for _, metadata in request.protocols]
+        understood = request.protocol_type == CONSUMER_PROTOCOL and None not in subscriptions
+        if settings.migration is MigrationPolicy.DISABLED:
+            raise CommandRejected(
+                KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                "group.consumer.migration.policy does not allow the conversion.",
+            )
+        if len(group.members) >= settings.max_size and not known:
+            raise CommandRejected(KafkaErrorCode.GROUP_MAX_SIZE_REACHED, "The consumer group is full.")
+        if not understood or not _agrees(group, request, {holder, request.member_id}):
+            raise CommandRejected(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Not all members support the protocol.")
+        found = subscriptions[0]
+        assert found is not None
+        return found
+
+    def _owned(self, subscription: Subscription) -> Assignment:
+        owned: dict[bytes, set[int]] = {}
+        for name, partition in subscription.owned:
+            topic = self.topics.by_name(name)
+            if topic is not None:
+                owned.setdefault(topic.topic_id, set()).add(partition)
+        return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
+
+    def _cancel_classic(self, effects: Effects, group_id: str, member_id: str) -> None:
+        """It has joined, or speaks the consumer protocol from now on."""
+        self._rejoining.discard((group_id, member_id))
+        for kind in (JOIN, SYNC):
+            effects.cancel_timer((CONSUMER, kind, group_id, member_id))
+
+    def _watch_converted(self, effects: Effects, group: ConsumerGroup, now: Now) -> None:
+        """The members of a classic group have their whole sessions from its conversion on."""
+        for member in group.members.values():
+            if member.classic is not None:
+                self._stay(effects, member, now)
+
+
+def _admit(draft: Draft, request: Join, member_id: str, subscription: Subscription) -> str | None:
+    """Let the sender of a join in, or refuse it; answer the static member whose place it took, if it did."""
+    group, instance = draft.group, request.group_instance_id
+    if instance is not None and request.member_id:
+        membership.check_static(group, instance, member_id)
+    elif instance is not None and instance in group.static_members:
+        return membership.replace(draft, group.static_members[instance], member_id)
+    elif member_id not in group.members and subscription.owned:
+        raise membership.unknown(member_id, group)  # it was removed, and must hear that it has lost what it owned
+    return None
+
+
+def _agrees(group: ConsumerGroup, request: Join, leaving: set[str | None]) -> bool:
+    """Whether all other members of the classic protocol speak one of these protocols."""
+    common = {name for name, _ in request.protocols}
+    for member_id, member in group.members.items():
+        if member.classic is not None and member_id not in leaving:
+            common &= {name for name, _ in member.classic.protocols}
+    return bool(common)
+
+
+def _described(
+    before: ConsumerGroupMemberMetadata, request: Join, subscription: Subscription
+) -> ConsumerGroupMemberMetadata:
+    return before._replace(
+        instance_id=before.instance_id if request.group_instance_id is None else request.group_instance_id,
+        rack_id=subscription.rack_id or before.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        subscribed_topic_names=tuple(sorted(set(subscription.topics))),
+        subscribed_topic_regex="",
+        rebalance_timeout_ms=max(0, request.rebalance_timeout_ms),
+        classic=ClassicMemberMetadata(request.session_timeout_ms, without_repeats(request.protocols)),
+    )
+
+
+def _refusal(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> int:
+    if instance_id is not None:
+        holder = group.static_members.get(instance_id)
+        if holder is not None and holder != member_id:
+            return KafkaErrorCode.FENCED_INSTANCE_ID
+        member_id = holder or ""
+    if not group.speaks_classic(member_id):
+        return KafkaErrorCode.UNKNOWN_MEMBER_ID
+    matches = generation == group.current(member_id).member_epoch
+    return KafkaErrorCode.NONE if matches else KafkaErrorCode.ILLEGAL_GENERATION
+
+
+def _member_of(group: ConsumerGroup, leaver: LeaveOf) -> str:
+    """The id of who leaves; an administrator names only the instance."""
+    if leaver.group_instance_id is None:
+        return leaver.member_id
+    return group.static_members.get(leaver.group_instance_id, "")
+
+
+def _leave_refusal(group: ConsumerGroup, leaver: LeaveOf, gone: dict[str, None]) -> int:
+    found = _member_of(group, leaver)
+    if found not in group.members or found in gone:
+        return KafkaErrorCode.UNKNOWN_MEMBER_ID
+    return KafkaErrorCode.NONE if leaver.member_id in ("", found) else KafkaErrorCode.FENCED_INSTANCE_ID
+
+
+def _protocol(member: ConsumerGroupMemberMetadata) -> str:
+    return _spoken(member)[0]
+
+
+def _spoken(member: ConsumerGroupMemberMetadata) -> tuple[str, bytes]:
+    """The protocol under which a member of the classic protocol is answered, the first that it brought; a damaged
+    record may name none.
+    """
+    assert member.classic is not None
+    return next(iter(member.classic.protocols), ("", b""))

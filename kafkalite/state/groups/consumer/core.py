@@ -1,0 +1,241 @@
+"""What every part of the consumer groups of a shard works on: the groups, who was heard when, and what topics they saw.
+
+Commands work on a `Draft`; what is durable changes when its records are applied. Sessions are kept in memory
+(`groups/consumer/sessions`): a timer that fires looks whether the member was heard meanwhile, so that hearing from a
+settled member sets no timer and writes nothing.
+"""
+
+from collections.abc import Callable, Sequence, Set
+from typing import NamedTuple
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.effects import Effects, Now, ResolvePatterns
+from kafkalite.state.groups.assignors import Assignment
+from kafkalite.state.groups.consumer import membership
+from kafkalite.state.groups.consumer.group import INITIAL_EPOCH, ConsumerGroup, Draft
+from kafkalite.state.groups.consumer.reconciliation import MemberState, Situation, reconcile
+from kafkalite.state.groups.consumer.requests import CommandRejected, ConsumerGroupSettings, TopicLookup
+from kafkalite.state.groups.consumer.sessions import MemberSession
+from kafkalite.state.groups.consumer.subscribed_groups import SubscribedGroups
+from kafkalite.state.groups.consumer.subscribed_regex import RegexWatch, want_resolved
+from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
+from kafkalite.state.groups.consumer.target_assignment import is_due, make_target, refresh_epoch
+from kafkalite.state.groups.consumer_protocol import UNREADABLE, ConsumerProtocol
+from kafkalite.state.groups.member_memory import ShardMemory
+from kafkalite.state.groups.records import CONSUMER
+from kafkalite.state.groups.sessions import look_at_ms
+
+__all__ = [
+    "JOIN",
+    "REBALANCE",
+    "SESSION",
+    "SYNC",
+    "TARGET",
+    "TARGET_CALLED",
+    "TOPICS_AT_ONCE",
+    "ConsumerGroupsCore",
+    "MemberReport",
+    "ToClassic",
+]
+
+SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
+"""Timers are named (CONSUMER, one of these, group, member). The last two watch members of the classic protocol."""
+
+TARGET_CALLED, TARGET = "target called", "target"
+"""The timer (CONSUMER, TARGET, group, "") makes the target assignment of a group that reads many topics. A heartbeat
+that calls for it sets (CONSUMER, TARGET_CALLED, group, ""), which sets the other: loops run timers that are due before
+they read from sockets, so other clients are served between the two.
+"""
+
+TOPICS_AT_ONCE = 1_000
+"""A target assignment of more topics is a command of its own: with 5,000 topics it takes 25 ms of the loop."""
+
+ToClassic = Callable[[ConsumerGroup, ConsumerGroup, Now], Effects | None]
+"""Given a group before and after a command: what makes it a classic group; None = it stays what it is."""
+
+
+class MemberReport(NamedTuple):
+    """What was heard from a member in a heartbeat or a join.
+
+    Arguments:
+        owned: what it says it has, None = it says nothing.
+        new_names, new_pattern: whether it has subscribed to other topics, or to another pattern.
+        replaced: the static member whose place it took.
+    """
+
+    member_id: str
+    session_ms: int
+    owned: Assignment | None = None
+    new_names: bool = False
+    new_pattern: bool = False
+    replaced: str | None = None
+
+
+class ConsumerGroupsCore:
+    """The consumer groups of a shard, and how a member moves.
+
+    Arguments:
+        topics: the topics as they are at any time; `topics_changed` tells that they are others.
+        settings: what holds for a group, by its id.
+        embedded: how members of the classic protocol are understood.
+        topics_at_once: heartbeats make the target assignment of groups that read at most so many topics.
+
+    Attributes:
+        memory: counts the memory of members of the classic protocol; set to that of the shard before the first record.
+        to_classic: set by whoever can make a classic group of one whose last member of the consumer protocol has gone.
+    """
+
+    def __init__(
+        self,
+        topics: TopicLookup,
+        settings: Callable[[str], ConsumerGroupSettings],
+        embedded: ConsumerProtocol = UNREADABLE,
+        topics_at_once: int = TOPICS_AT_ONCE,
+    ) -> None:
+        self.groups: dict[str, ConsumerGroup] = {}
+        self.to_classic: ToClassic | None = None
+        self.topics = topics
+        self._settings = settings
+        self._embedded = embedded
+        self._topics_at_once = topics_at_once
+        self._sessions: dict[tuple[str, str], MemberSession] = {}
+        self._rejoining: set[tuple[str, str]] = set()  # members of the classic protocol that were told to join anew
+        self._watches: dict[str, RegexWatch] = {}
+        self._readers = SubscribedGroups()
+        self._topics_version = 0  # grows with each change of topics
+        self.memory = ShardMemory()
+
+    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
+        """What holds for a group."""
+        return self._settings(group_id)
+
+    def _advance(self, effects: Effects, draft: Draft, report: MemberReport, now: Now) -> None:
+        """A new group epoch and a new target where they are due, and one step of this member towards its target."""
+        group_id, member_id = draft.group.group_id, report.member_id
+        watch = self._watches.get(group_id) or RegexWatch()
+        unresolved = draft.group.members[member_id].subscribed_topic_regex not in {"", *draft.group.patterns}
+        # a pattern that is still to be resolved starts an epoch when it is: one assignment instead of two
+        bump = draft.group.epoch == INITIAL_EPOCH or report.new_names or (report.new_pattern and not unresolved)
+        topics = SubscribedTopics(draft.group, self.topics)
+        self._refresh(draft, topics, watch, now, bump=bump)
+        self._reconcile(effects, draft, topics, report, now)
+        if report.replaced is not None:
+            self._forget(effects, group_id, report.replaced)
+        self._keep_session(effects, (group_id, member_id), report.session_ms, now)
+        self._watch(effects, draft.group, watch, now)
+
+    def _refresh(
+        self, draft: Draft, topics: SubscribedTopics, watch: RegexWatch, now: Now, *, bump: bool = False
+    ) -> None:
+        if bump or not watch.topics_seen:
+            refresh_epoch(draft, topics, bump=bump)
+        settings = self._settings(draft.group.group_id)
+        due = is_due(draft.group, settings, now) and not watch.target_scheduled
+        if due and len(topics.found) <= self._topics_at_once:
+            make_target(draft, topics, settings, now)
+
+    def _make_scheduled_target(self, group_id: str, now: Now) -> Effects:
+        """The timer of a target assignment has fired. Members learn of it by their next heartbeats."""
+        group, watch, settings = self.groups.get(group_id), self._watches.get(group_id), self._settings(group_id)
+        if watch is not None:
+            watch.target_scheduled = False
+        if group is None or not group.members or not is_due(group, settings, now):
+            return Effects()
+        draft = Draft(group)
+        make_target(draft, SubscribedTopics(group, self.topics), settings, now)
+        return Effects(records=draft.records)
+
+    def _reconcile(
+        self, effects: Effects, draft: Draft, topics: SubscribedTopics, report: MemberReport, now: Now
+    ) -> None:
+        group, member_id = draft.group, report.member_id
+        resubscribed = report.new_names or report.new_pattern
+        if group.is_reconciled(member_id) and not resubscribed:
+            return
+        current = group.current(member_id)
+        situation = Situation(
+            target_epoch=group.assignment_epoch,
+            target=group.targets.get(member_id, {}),
+            subscribed=self._subscribed(group, topics, report),
+            resubscribed=resubscribed,
+            owned=report.owned,
+            owners=group.owners,
+        )
+        moved = reconcile(current, situation)
+        if moved is None:
+            message = "The consumer group member is in an unknown state. It must abandon all its partitions and rejoin."
+            raise CommandRejected(KafkaErrorCode.FENCED_MEMBER_EPOCH, message)
+        if moved == current:
+            return
+        draft.add(moved)
+        if group.members[member_id].classic is not None:
+            return  # it is watched by the timers of its join and its sync
+        timer = (CONSUMER, REBALANCE, group.group_id, member_id)
+        if moved.state == MemberState.UNREVOKED_PARTITIONS:
+            effects.set_timer(timer, now.ms + group.members[member_id].rebalance_timeout_ms)
+        elif current.state == MemberState.UNREVOKED_PARTITIONS:
+            effects.cancel_timer(timer)
+
+    def _subscribed(self, group: ConsumerGroup, topics: SubscribedTopics, report: MemberReport) -> Set[bytes]:
+        """Ids of the topics that a member is subscribed to, of a member with a large target perhaps of those alone.
+
+        All topics of a target are subscribed, while the subscription is that for which the target was made.
+        """
+        target, member = group.targets.get(report.member_id, {}), group.members[report.member_id]
+        unchanged = group.epoch == group.assignment_epoch and not report.new_names and not report.new_pattern
+        if len(target) > self._topics_at_once and unchanged and not member.subscribed_topic_regex:
+            return target.keys()
+        return topics.ids_of(report.member_id)
+
+    def _remove(self, effects: Effects, before: ConsumerGroup, member_ids: Sequence[str], now: Now) -> None:
+        """Take members out of a group."""
+        draft = Draft(before)
+        membership.remove(draft, member_ids, self.topics)
+        if not self._finish(effects, before, draft, now):
+            for member_id in member_ids:
+                self._forget(effects, before.group_id, member_id)
+
+    def _finish(self, effects: Effects, before: ConsumerGroup, draft: Draft, now: Now) -> bool:
+        """The records of a command, or those that make a classic group of it; answer whether it became one."""
+        converted = self.to_classic(before, draft.group, now) if self.to_classic is not None else None
+        if converted is None:
+            effects.records += draft.records
+            return False
+        for member_id in before.members.keys() | draft.group.members.keys():
+            self._forget(effects, before.group_id, member_id)
+        effects.extend(converted)
+        return True
+
+    def _watch(self, effects: Effects, group: ConsumerGroup, watch: RegexWatch, now: Now) -> None:
+        """Last in a command, when nothing can refuse it any more: topics have been seen, patterns are asked for, and a
+        target assignment that the command has not made is scheduled.
+        """
+        self._watches[group.group_id] = watch
+        watch.topics_seen = True
+        settings = self._settings(group.group_id)
+        if is_due(group, settings, now) and not watch.target_scheduled:
+            watch.target_scheduled = True
+            effects.set_timer((CONSUMER, TARGET_CALLED, group.group_id, ""), now.ms)
+        patterns = want_resolved(group, watch, settings, self._topics_version, now)
+        if patterns:
+            watch.resolving, watch.patterns_version = True, self._topics_version
+            effects.questions.append(ResolvePatterns(group.group_id, patterns))
+
+    def _keep_session(self, effects: Effects, name: tuple[str, str], timeout_ms: int, now: Now) -> None:
+        session = self._sessions.get(name)
+        if session is None:
+            session = self._sessions[name] = MemberSession(now.ms, timeout_ms)
+            self._watch_session(effects, name, session, now)
+        session.heartbeat_ms, session.timeout_ms = now.ms, timeout_ms
+        if session.over_ms < session.timer_ms:
+            self._watch_session(effects, name, session, now)
+
+    def _watch_session(self, effects: Effects, name: tuple[str, str], session: MemberSession, now: Now) -> None:
+        session.timer_ms = look_at_ms(session.over_ms, now.ms)
+        effects.set_timer((CONSUMER, SESSION, *name), session.timer_ms)
+
+    def _forget(self, effects: Effects, group_id: str, member_id: str) -> None:
+        self._sessions.pop((group_id, member_id), None)
+        self._rejoining.discard((group_id, member_id))
+        for kind in (SESSION, REBALANCE, JOIN, SYNC):
+            effects.cancel_timer((CONSUMER, kind, group_id, member_id))

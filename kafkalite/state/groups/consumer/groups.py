@@ -1,0 +1,246 @@
+"""The consumer groups of one shard (KIP-848): a pure machine, `(command, now) -> Effects`.
+
+A heartbeat does four things in a row: it takes note of the member, starts a new group epoch where its subscription or
+the topics changed, makes a new target assignment where the group epoch is ahead of it, and moves the member one step
+towards its target (`groups/consumer/reconciliation`). Nobody else moves: each member finds out by its own heartbeat.
+Members of the classic protocol are served in `groups/consumer/classic_members`. A timer makes the target assignment of
+a group that reads many topics, after the heartbeat that calls for it (KIP-1263).
+Source: GroupMetadataManager.consumerGroupHeartbeat of Apache Kafka 4.3.
+"""
+
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.effects import Effects, Now, TimerName, Token
+from kafkalite.state.groups.classic.group import ClassicGroup as ClassicGroup
+from kafkalite.state.groups.classic.members import ClassicMember as ClassicMember
+from kafkalite.state.groups.consumer import membership, queries
+from kafkalite.state.groups.consumer.classic_member_memory import growth_by, memory_of_group
+from kafkalite.state.groups.consumer.classic_members import ClassicProtocolMembers
+from kafkalite.state.groups.consumer.core import JOIN, REBALANCE, SESSION, SYNC, TARGET, TARGET_CALLED, MemberReport
+from kafkalite.state.groups.consumer.group import ConsumerGroup, Draft
+from kafkalite.state.groups.consumer.reconciliation import MemberState
+from kafkalite.state.groups.consumer.requests import (
+    STATIC_LEAVE_EPOCH,
+    CommandRejected,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupSettings,
+    GroupDescription,
+    HeartbeatResult,
+    check_heartbeat,
+)
+from kafkalite.state.groups.consumer.subscribed_regex import NEVER, RegexWatch, take_over
+from kafkalite.state.groups.conversion import downgraded, upgraded
+from kafkalite.state.groups.records import CONSUMER, ConsumerGroupTombstone, GroupDeleted
+from kafkalite.state.groups.sessions import SESSIONS_AT_ONCE
+
+__all__ = ["REBALANCE", "SESSION", "ConsumerGroups"]
+
+
+class ConsumerGroups(ClassicProtocolMembers):
+    """All consumer groups of a shard."""
+
+    def heartbeat(
+        self, request: ConsumerGroupHeartbeat, token: Token, now: Now, founding: Sequence[object] = ()
+    ) -> Effects:
+        """A member says that it lives, joins or leaves; answered by a `HeartbeatResult`.
+
+        `founding` are the records that make the group out of a classic one: they come before those of the heartbeat.
+        """
+        effects = Effects()
+        try:
+            settings = self._settings(request.group)
+            check_heartbeat(request, settings)
+            if request.member_epoch < 0:
+                result = self._leave(effects, request, now)
+            else:
+                result = self._beat(effects, request, founding, settings, now)
+        except CommandRejected as refused:
+            effects, result = Effects(), HeartbeatResult(refused.code, refused.message)
+        effects.answer(token, result)
+        return effects
+
+    def fast_heartbeat(
+        self, name: str, member_id: str, instance_id: str | None, epoch: int, client: tuple[str, str], now_ms: int
+    ) -> int | None:
+        """Take note of a heartbeat without news, from a client of this id and host, for which `heartbeat` would do
+        nothing else: the heartbeat interval of the answer, in ms. None = it leads to something, and nothing has
+        happened.
+        """
+        group, watch = self.groups.get(name), self._watches.get(name)
+        if group is None or watch is None or watch.has_patterns or not watch.topics_seen:
+            return None
+        if not group.is_stable_member(member_id, instance_id, epoch, client):
+            return None
+        settings, session = self._settings(name), self._sessions.get((name, member_id))
+        if session is None or session.timeout_ms != settings.session_timeout_ms:
+            return None
+        session.heartbeat_ms = now_ms
+        return settings.heartbeat_interval_ms
+
+    def founding(self, group: ClassicGroup) -> list[object]:
+        """The records that make a consumer group of a classic one. Raises: Refused, GROUP_ID_NOT_FOUND."""
+        return upgraded(group, self._settings(group.name), self.topics, self._embedded)
+
+    def as_classic(self, group: ConsumerGroup) -> list[ClassicMember] | None:
+        """The members of the classic group that a group becomes; None where they have no protocol in common."""
+        return downgraded(group, self.topics, self._embedded)
+
+    def _beat(
+        self,
+        effects: Effects,
+        request: ConsumerGroupHeartbeat,
+        founding: Sequence[object],
+        settings: ConsumerGroupSettings,
+        now: Now,
+    ) -> HeartbeatResult:
+        group_id, member_id = request.group, request.member_id
+        draft = Draft(self._group(request))
+        for record in founding:
+            draft.add(record)
+        if len(draft.group.members) >= settings.max_size and member_id not in draft.group.members:
+            message = f"The consumer group has reached its maximum capacity of {settings.max_size} members."
+            raise CommandRejected(KafkaErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        was_classic = draft.group.speaks_classic(member_id)
+        replaced = membership.add_member(draft, request)
+        before = draft.group.current(member_id)
+        new_names, new_pattern = membership.describe_itself(draft, request)
+        report = MemberReport(member_id, settings.session_timeout_ms, request.owned, new_names, new_pattern, replaced)
+        self._advance(effects, draft, report, now)
+        if was_classic:
+            self._cancel_classic(effects, group_id, member_id)
+        if founding:
+            self._watch_converted(effects, draft.group, now)
+        effects.records += draft.records
+        current = draft.group.current(member_id)
+        includes_assignment = request.member_epoch == 0 or request.is_full or current.assigned != before.assigned
+        assignment = (
+            {topic: frozenset(epochs) for topic, epochs in current.assigned.items()} if includes_assignment else None
+        )
+        return HeartbeatResult(
+            KafkaErrorCode.NONE, None, member_id, current.member_epoch, settings.heartbeat_interval_ms, assignment
+        )
+
+    def _group(self, request: ConsumerGroupHeartbeat) -> ConsumerGroup:
+        """Whoever joins may find a group that is not there yet: its first record makes it."""
+        group = self.groups.get(request.group)
+        if group is None and request.member_epoch != 0:
+            raise CommandRejected(KafkaErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group} not found.")
+        return group or ConsumerGroup(request.group)
+
+    def _leave(self, effects: Effects, request: ConsumerGroupHeartbeat, now: Now) -> HeartbeatResult:
+        before = self._group(request)
+        draft = Draft(before)
+        member_id = membership.leaving_member(draft.group, request)
+        if request.member_epoch == STATIC_LEAVE_EPOCH:
+            membership.step_aside(draft, member_id)
+            effects.cancel_timer((CONSUMER, REBALANCE, request.group, member_id))
+            effects.records += draft.records
+        else:
+            self._remove(effects, before, [member_id], now)
+        return HeartbeatResult(KafkaErrorCode.NONE, None, member_id, request.member_epoch)
+
+    def expired(self, name: TimerName, now: Now) -> Effects:
+        """A timer of this machine has fired."""
+        _, kind, group_id, member_id = name
+        if kind == TARGET:
+            return self._make_scheduled_target(group_id, now)
+        effects = Effects()
+        if kind == TARGET_CALLED:
+            effects.set_timer((CONSUMER, TARGET, group_id, ""), now.ms)
+            return effects
+        group = self.groups.get(group_id)
+        if group is None or member_id not in group.members:
+            self._sessions.pop((group_id, member_id), None)
+            self._rejoining.discard((group_id, member_id))
+            return effects
+        session = self._sessions.get((group_id, member_id))
+        if kind == SESSION and session is not None and session.over_ms > now.ms:
+            self._watch_session(effects, (group_id, member_id), session, now)
+        elif kind in (SESSION, JOIN, SYNC) or _is_revoking(group, member_id):
+            self._remove(effects, group, [member_id], now)
+        return effects
+
+    def loaded(self, now: Now) -> Iterator[Effects]:
+        """The shard has been replayed: every member has a whole session, or rebalance timeout, from now on."""
+        effects = Effects()
+        for group_id, group in self.groups.items():
+            session_ms = self._settings(group_id).session_timeout_ms
+            for member_id, member in group.members.items():
+                own_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
+                self._keep_session(effects, (group_id, member_id), own_ms, now)
+                if _is_revoking(group, member_id):
+                    effects.set_timer((CONSUMER, REBALANCE, group_id, member_id), now.ms + member.rebalance_timeout_ms)
+                if len(effects.timers) >= SESSIONS_AT_ONCE:
+                    yield effects
+                    effects = Effects()
+        yield effects
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """Topics came, went or grew: the groups concerned look at them with the next heartbeat of any member."""
+        self._topics_version += 1
+        for group_id in self._readers.of_any(frozenset(names)):
+            watch = self._watches.get(group_id)
+            if watch is not None:
+                watch.topics_seen = False
+
+    def topics_read(self, group_id: str) -> Container[str]:
+        """The topics that members of a group read."""
+        return self._readers.topics_of(group_id)
+
+    def patterns_resolved(self, group_id: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
+        """The answer to `ResolvePatterns`: names of topics by pattern, in the metadata of `version`."""
+        effects = Effects()
+        group = self.groups.get(group_id)
+        if group is None:
+            return effects
+        watch = self._watches.setdefault(group_id, RegexWatch())
+        watch.resolving, watch.resolved_at_ms = False, now.ms
+        draft = Draft(group)
+        take_over(draft, found, version, self.topics, now)
+        effects.records += draft.records
+        return effects
+
+    def patterns_failed(self, group_id: str) -> None:
+        """The question could not be answered; the next heartbeat asks again."""
+        watch = self._watches.get(group_id)
+        if watch is not None:
+            watch.resolving, watch.patterns_version = False, NEVER
+
+    def describe(self, group_id: str) -> GroupDescription | None:
+        """What ConsumerGroupDescribe shows; None where there is no such group."""
+        group = self.groups.get(group_id)
+        return None if group is None else queries.describe(group, self._settings(group_id))
+
+    def validate_offset_fetch(self, name: str, member_id: str | None, member_epoch: int) -> KafkaErrorCode:
+        """Whether this sender may fetch offsets; of a group that is not there nothing is to be protected."""
+        group = self.groups.get(name)
+        return KafkaErrorCode.NONE if group is None else queries.validate_offset_fetch(group, member_id, member_epoch)
+
+    def apply(self, record: object) -> None:
+        """Take over one record, in replay and in life alike."""
+        group_id: str = record.group  # type: ignore[attr-defined]
+        if isinstance(record, GroupDeleted):
+            assert record.kind == CONSUMER, "the caller gives each machine its own records"
+            deleted = self.groups.pop(group_id, None)
+            if deleted is not None:
+                self._readers.forget(deleted)
+                self.memory.charge(-memory_of_group(deleted))
+            self._watches.pop(group_id, None)
+            return
+        group = self.groups.get(group_id)
+        if group is None:
+            if isinstance(record, ConsumerGroupTombstone):
+                return
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        self.memory.charge(growth_by(group, record))
+        group.apply(self._readers.follow(group, record))
+
+
+def _is_revoking(group: ConsumerGroup, member_id: str) -> bool:
+    """Whether the member must give partitions up in time. A static one that is away has done so; one of the classic
+    protocol is asked to rejoin, and watched from then on.
+    """
+    current = group.current(member_id)
+    away = current.member_epoch == STATIC_LEAVE_EPOCH or group.speaks_classic(member_id)
+    return current.state == MemberState.UNREVOKED_PARTITIONS and not away

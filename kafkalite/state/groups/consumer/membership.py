@@ -1,0 +1,187 @@
+"""Who is a member of a consumer group: joining, static members, fencing, leaving, and what a member says of itself.
+
+All functions work on a `Draft` and raise `Refused`; the records stand in Kafka's order (GroupMetadataManager.java).
+"""
+
+from collections.abc import Iterable
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.groups.assignors import Assignment
+from kafkalite.state.groups.consumer.group import ConsumerGroup, Draft
+from kafkalite.state.groups.consumer.requests import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    CommandRejected,
+    ConsumerGroupHeartbeat,
+    TopicLookup,
+)
+from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
+from kafkalite.state.groups.records import (
+    ConsumerGroupCurrentMemberAssignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupRegularExpression,
+    ConsumerGroupTargetAssignmentMember,
+)
+
+__all__ = [
+    "add_member",
+    "check_static",
+    "describe_itself",
+    "leaving_member",
+    "metadata_of",
+    "note",
+    "remove",
+    "replace",
+    "step_aside",
+    "unknown",
+]
+
+
+def add_member(draft: Draft, request: ConsumerGroupHeartbeat) -> str | None:
+    """Let the sender of a heartbeat in, or refuse it; answer the static member whose place it took, if it did."""
+    group, member_id, joins = draft.group, request.member_id, request.member_epoch == JOIN_EPOCH
+    if request.instance_id is None:
+        if member_id not in group.members and not joins:
+            raise unknown(member_id, group)
+        _check_epoch(group, request)
+        return None
+    holder = group.static_members.get(request.instance_id)
+    if not joins:
+        check_static(group, request.instance_id, member_id)
+        _check_epoch(group, request)
+    elif holder is not None and holder != member_id:
+        _check_released(group, holder, member_id)
+        return replace(draft, holder, member_id)
+    return None
+
+
+def unknown(member_id: str, group: ConsumerGroup) -> CommandRejected:
+    """The refusal of somebody who is no member."""
+    message = f"Member {member_id} is not a member of group {group.group_id}."
+    return CommandRejected(KafkaErrorCode.UNKNOWN_MEMBER_ID, message)
+
+
+def check_static(group: ConsumerGroup, instance_id: str, member_id: str) -> None:
+    """Refuse whoever is not, or not any more, the member of this instance id."""
+    holder = group.static_members.get(instance_id)
+    if holder is None:
+        raise CommandRejected(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if holder != member_id:
+        message = f"Static member {member_id} with instance id {instance_id} was fenced by member {holder}."
+        raise CommandRejected(KafkaErrorCode.FENCED_INSTANCE_ID, message)
+
+
+def _check_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> None:
+    """A member with the epoch before the last may have missed an answer, if it owns no more than it was given."""
+    known, received = group.current(request.member_id), request.member_epoch
+    if received in (JOIN_EPOCH, known.member_epoch):
+        return
+    if received == known.previous_member_epoch and received < known.member_epoch and _within(request.owned, known):
+        return
+    size = "greater" if received > known.member_epoch else "smaller"
+    message = (
+        f"The consumer group member has a {size} member epoch ({received}) than the one known by the group coordinator "
+        f"({known.member_epoch}). The member must abandon all its partitions and rejoin."
+    )
+    raise CommandRejected(KafkaErrorCode.FENCED_MEMBER_EPOCH, message)
+
+
+def _within(owned: Assignment | None, known: ConsumerGroupCurrentMemberAssignment) -> bool:
+    return owned is not None and all(held <= known.assigned.get(topic, {}).keys() for topic, held in owned.items())
+
+
+def _check_released(group: ConsumerGroup, holder: str, member_id: str) -> None:
+    """A member of the consumer protocol says when it goes away for a while; one of the classic protocol cannot."""
+    if group.speaks_classic(holder) or group.current(holder).member_epoch == STATIC_LEAVE_EPOCH:
+        return
+    message = f"Static member {member_id} cannot join the group: its instance id is owned by member {holder}."
+    raise CommandRejected(KafkaErrorCode.UNRELEASED_INSTANCE_ID, message)
+
+
+def replace(draft: Draft, holder: str, member_id: str) -> str:
+    """A static member is back under a new member id: it takes the place of the old one, which is answered."""
+    group = draft.group
+    metadata, target, current = group.members[holder], group.targets.get(holder, {}), group.current(holder)
+    _bury(draft, holder)
+    draft.add(metadata._replace(member_id=member_id))
+    draft.add(ConsumerGroupTargetAssignmentMember(group.group_id, member_id, target))
+    draft.add(current._replace(member_id=member_id, member_epoch=JOIN_EPOCH, previous_member_epoch=JOIN_EPOCH))
+    return holder
+
+
+def describe_itself(draft: Draft, request: ConsumerGroupHeartbeat) -> tuple[bool, bool]:
+    """Note what the member says of itself; answer whether its topics changed, and whether its pattern did."""
+    return note(draft, _updated(metadata_of(draft.group, request.member_id), request))
+
+
+def metadata_of(group: ConsumerGroup, member_id: str) -> ConsumerGroupMemberMetadata:
+    """What the member said so far; of one that has just come, nothing."""
+    return group.members.get(member_id) or ConsumerGroupMemberMetadata(group.group_id, member_id)
+
+
+def note(draft: Draft, after: ConsumerGroupMemberMetadata) -> tuple[bool, bool]:
+    """Store what a member says of itself; answer whether its topics changed, and whether its pattern did."""
+    before = metadata_of(draft.group, after.member_id)
+    if after != before or after.member_id not in draft.group.members:
+        draft.add(after)
+    new_pattern = after.subscribed_topic_regex != before.subscribed_topic_regex
+    if new_pattern:
+        _forget_patterns(draft, [before.subscribed_topic_regex])
+    return after.subscribed_topic_names != before.subscribed_topic_names, new_pattern
+
+
+def _updated(before: ConsumerGroupMemberMetadata, request: ConsumerGroupHeartbeat) -> ConsumerGroupMemberMetadata:
+    names, pattern = request.subscribed_topic_names, request.subscribed_topic_regex
+    timeout_ms = request.rebalance_timeout_ms
+    return before._replace(
+        instance_id=before.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        subscribed_topic_names=before.subscribed_topic_names if names is None else tuple(sorted(set(names))),
+        subscribed_topic_regex=before.subscribed_topic_regex if pattern is None else pattern,
+        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else max(timeout_ms, 0),
+        server_assignor=before.server_assignor if request.server_assignor is None else request.server_assignor,
+        classic=None,
+    )
+
+
+def _forget_patterns(draft: Draft, patterns: Iterable[str]) -> None:
+    """Delete what was found for patterns that nobody is subscribed to any more."""
+    wanted = draft.group.subscribed_patterns()
+    for pattern in patterns:
+        if pattern in draft.group.patterns and pattern not in wanted:
+            draft.delete(ConsumerGroupRegularExpression, pattern)
+
+
+def leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> str:
+    """Answer who leaves; a static member is known by its instance id."""
+    if request.instance_id is not None:
+        check_static(group, request.instance_id, request.member_id)
+    elif request.member_id not in group.members:
+        raise unknown(request.member_id, group)
+    return request.member_id
+
+
+def step_aside(draft: Draft, member_id: str) -> None:
+    """A static member is away for a while: what it owns stays its own until its session is over."""
+    current = draft.group.current(member_id)
+    draft.add(current._replace(member_epoch=STATIC_LEAVE_EPOCH, pending_revocation={}))
+
+
+def remove(draft: Draft, member_ids: Iterable[str], topics: TopicLookup) -> None:
+    """Take members out of the group, which calls for a new assignment."""
+    patterns = []
+    for member_id in member_ids:
+        patterns.append(draft.group.members[member_id].subscribed_topic_regex)
+        _bury(draft, member_id)
+    _forget_patterns(draft, dict.fromkeys(patterns))
+    group = draft.group
+    draft.add(ConsumerGroupMetadata(group.group_id, group.epoch + 1, SubscribedTopics(group, topics).hash()))
+
+
+def _bury(draft: Draft, member_id: str) -> None:
+    draft.delete(ConsumerGroupCurrentMemberAssignment, member_id)
+    draft.delete(ConsumerGroupTargetAssignmentMember, member_id)
+    draft.delete(ConsumerGroupMemberMetadata, member_id)

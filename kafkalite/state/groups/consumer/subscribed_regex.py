@@ -1,0 +1,79 @@
+"""When the patterns that a consumer group is subscribed to are resolved anew, and what comes of it.
+
+Matching happens outside, where RE2 and the topics are; the machine asks by `ResolvePatterns` and is told. All patterns
+of a group are resolved together, so that one new topic leads to one new assignment.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kafkalite.state.effects import Now
+from kafkalite.state.groups.consumer.group import ConsumerGroup, Draft
+from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, TopicLookup
+from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
+from kafkalite.state.groups.consumer.target_assignment import refresh_epoch
+from kafkalite.state.groups.records import ConsumerGroupRegularExpression
+
+__all__ = ["NEVER", "PATTERN_INTERVAL_MS", "RegexWatch", "take_over", "want_resolved"]
+
+PATTERN_INTERVAL_MS = 10_000
+"""At least this lies between two resolutions for one group (Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
+
+NEVER = -1
+
+
+@dataclass(slots=True)
+class RegexWatch:
+    """What a group has seen of the topics; not durable: after a replay everything is looked at again.
+
+    Arguments:
+        topics_seen: the group epoch takes account of all topics there are.
+        patterns_version: the version of the topics for which the patterns were asked for last; NEVER = ask again.
+        has_patterns: a member is subscribed to one.
+        resolving: a question is out.
+        resolved_at_ms: when the last answer came, on the monotonic clock; None = never.
+        target_scheduled: a timer is set that makes the target assignment.
+    """
+
+    topics_seen: bool = False
+    patterns_version: int = NEVER
+    has_patterns: bool = True
+    resolving: bool = False
+    resolved_at_ms: int | None = None
+    target_scheduled: bool = False
+
+
+def want_resolved(
+    group: ConsumerGroup, watch: RegexWatch, settings: ConsumerGroupSettings, topics_version: int, now: Now
+) -> tuple[str, ...]:
+    """Answer the patterns to ask for, in order; none where there is nothing to ask, or it is too early. The watch
+    learns whether there are any.
+
+    Arguments:
+        topics_version: grows whenever a topic comes, goes or grows.
+    """
+    patterns = group.subscribed_patterns()
+    watch.has_patterns = bool(patterns)
+    if not patterns or watch.resolving:
+        return ()
+    age_ms = None if watch.resolved_at_ms is None else now.ms - watch.resolved_at_ms
+    if age_ms is not None and age_ms <= PATTERN_INTERVAL_MS:
+        return ()
+    stale = watch.patterns_version != topics_version or age_ms is None or age_ms >= settings.regex_refresh_interval_ms
+    return tuple(sorted(patterns)) if stale or not patterns <= group.patterns.keys() else ()
+
+
+def take_over(draft: Draft, found: Mapping[str, Collection[str]], version: int, topics: TopicLookup, now: Now) -> None:
+    """Note which topics the patterns match; a new group epoch starts where they are not those of before.
+
+    It starts with the first answer in any case: whoever subscribed to the pattern may have dropped other topics for it.
+    """
+    changed = False
+    for pattern in sorted(found.keys() & draft.group.subscribed_patterns()):
+        names = tuple(sorted(set(found[pattern])))
+        before = draft.group.patterns.get(pattern)
+        changed = changed or before is None or names != before.topics
+        group_id = draft.group.group_id
+        draft.add(ConsumerGroupRegularExpression(group_id, pattern, names, version, now.wall_ms))
+    if draft.records:
+        refresh_epoch(draft, SubscribedTopics(draft.group, topics), bump=changed)

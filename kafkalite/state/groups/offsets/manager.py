@@ -1,0 +1,425 @@
+"""Committed offsets of the groups of a shard: OffsetCommit, OffsetFetch and OffsetDelete without versions or bytes.
+
+Pure. What a group may do is asked of `GroupsOfOffsets`; here is what was committed. Laws:
+1. Offsets change in `apply` alone, at replay and in life.
+2. An offset committed in a transaction is pending until the marker: only `require_stable` sees that it is there. Of two
+   commits the later one in the log wins, also when its transaction ends first.
+3. A group that nobody is a member of, but that has offsets, exists: it is Empty and has no protocol type.
+4. Memory: one tuple per offset; names and topic ids are shared (at most 400 bytes each, measured by a test).
+Source: OffsetMetadataManager.java of Apache Kafka, KIP-211, KIP-447.
+"""
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import ZERO_UUID
+from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.groups.offsets.pending import PendingOffsets
+from kafkalite.state.groups.offsets.store import OffsetStore, StoredOffset
+from kafkalite.state.groups.records import (
+    OffsetCommitted,
+    OffsetDeleted,
+    OffsetsCommitted,
+    PackedOffsets,
+    TransactionalOffset,
+    TransactionEnded,
+)
+
+__all__ = [
+    "Commit",
+    "CommitResult",
+    "CommitValidation",
+    "FetchedOffset",
+    "OffsetDeleteResult",
+    "OffsetGroups",
+    "OffsetManager",
+    "OffsetSettings",
+    "PartitionCommit",
+    "TopicFetch",
+]
+
+OffsetRecord = OffsetCommitted | OffsetsCommitted | OffsetDeleted | TransactionalOffset | TransactionEnded
+NO_OFFSET = -1
+INT64_MAX = 2**63 - 1
+FEW = 256  # partitions: answers to larger commits are not kept
+NO_PARTITIONS: Mapping[int, StoredOffset] = {}
+# Without the Python frame of `OffsetCommitted(...)`: this is done for every partition of every commit.
+_commit: Callable[[tuple[str, str, int, int, int, str, int, int, bytes]], OffsetCommitted] = partial(
+    tuple.__new__, OffsetCommitted
+)
+_packed: Callable[[tuple[str, PackedOffsets, int]], OffsetsCommitted] = partial(tuple.__new__, OffsetsCommitted)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSettings:
+    """`offsets.retention.minutes` in ms, and `offset.metadata.max.bytes`."""
+
+    retention_ms: int = 7 * 24 * 3_600_000
+    metadata_max: int = 4_096
+
+
+class CommitValidation(Protocol):
+    """A judgement on a commit: of the whole request, and of each partition where that one is 0."""
+
+    @property
+    def code(self) -> int: ...
+
+    @property
+    def uniform(self) -> bool:
+        """Whether `of_partition` is `code` for all there are."""
+
+    def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> int:
+        """The judgement on one partition; groups own by the id or by the name of a topic."""
+
+
+class OffsetGroups(Protocol):
+    """What the offsets must know of the groups, of whatever kind. Errors are codes, 0 = none."""
+
+    def validate_offset_commit(
+        self, name: str, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
+    ) -> CommitValidation:
+        """Whether this sender may commit; GROUP_ID_NOT_FOUND when a member speaks of a group that is not there."""
+
+    def offsets_committed(self, name: str, member_id: str, now: Now) -> Effects:
+        """A commit was taken, which may keep a session alive."""
+
+    def validate_offset_delete(self, name: str) -> int:
+        """Whether offsets of the group may be deleted one by one; GROUP_ID_NOT_FOUND when there is no group."""
+
+    def topics_read(self, name: str) -> Container[str]:
+        """The topics that members of the group read."""
+
+    def expire_since(self, name: str) -> int | None:
+        """Wall time (ms) from which retention counts, -1 = from each commit, None = nothing expires now."""
+
+
+class PartitionCommit(NamedTuple):
+    """One partition of a commit; `metadata` None is stored as "", a topic id of zeros is not known."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+    topic_id: bytes = ZERO_UUID
+
+
+class Commit(NamedTuple):
+    """An OffsetCommit or TxnOffsetCommit request.
+
+    Arguments:
+        generation: of the member (classic) or its epoch (KIP-848), -1 = the sender is no member.
+        retention_ms: how long to keep the offsets (requests up to version 4), -1 = as the broker says.
+        producer_id: -1 = not in a transaction.
+        packed: stands for `partitions`; without a retention time and outside of transactions only.
+    """
+
+    group: str
+    partitions: Sequence[PartitionCommit] = ()
+    member_id: str = ""
+    generation: int = -1
+    group_instance_id: str | None = None
+    retention_ms: int = -1
+    producer_id: int = -1
+    packed: PackedOffsets | None = None
+
+
+class CommitResult(NamedTuple):
+    """The answer to a commit: an error for all, or one per partition in the order of the request."""
+
+    error: int = 0
+    errors: tuple[int, ...] = ()
+
+
+class TopicFetch(NamedTuple):
+    """The partitions of one topic of which the offsets are wanted."""
+
+    topic: str
+    partitions: Sequence[int]
+    topic_id: bytes = ZERO_UUID
+
+
+class FetchedOffset(NamedTuple):
+    """What is committed for a partition; offset -1 = nothing."""
+
+    topic: str
+    partition: int
+    offset: int = NO_OFFSET
+    leader_epoch: int = -1
+    metadata: str = ""
+    error: int = 0
+    topic_id: bytes = ZERO_UUID
+
+
+class OffsetDeleteResult(NamedTuple):
+    """The answer to OffsetDelete: an error for all, or one per partition in the order of the request."""
+
+    error: int = 0
+    errors: tuple[int, ...] = ()
+
+
+class OffsetManager:
+    """The committed offsets of one shard.
+
+    Arguments:
+        settings: limits and retention.
+        groups: who may commit, and who reads what.
+    """
+
+    def __init__(self, settings: OffsetSettings, groups: OffsetGroups) -> None:
+        self.settings = settings
+        self._groups = groups
+        self._store = OffsetStore()
+        self._pending = PendingOffsets()
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._store or bool(self._pending.partitions(group))
+
+    def __len__(self) -> int:
+        """How many offsets are committed."""
+        return len(self._store)
+
+    def group_count(self) -> int:
+        """How many groups have committed offsets."""
+        return self._store.group_count()
+
+    def groups(self) -> Iterator[str]:
+        """The groups that have committed offsets."""
+        return iter(self._store)
+
+    # requests
+
+    def commit(self, request: Commit, token: Token, now: Now) -> Effects:
+        """Commit offsets; answers `CommitsDone`. The records of one request are one batch.
+
+        Errors: INVALID_GROUP_ID, those of `GroupsOfOffsets.validate_offset_commit`; per partition
+        OFFSET_METADATA_TOO_LARGE.
+        """
+        effects = Effects()
+        check = self._groups.validate_offset_commit(
+            request.group,
+            request.member_id,
+            request.group_instance_id,
+            request.generation,
+            transactional=request.producer_id >= 0,
+        )
+        if (check.code or request.producer_id >= 0) and (error := self._commit_refusal(request, check.code)):
+            effects.answer(token, CommitResult(error))
+            return effects
+        if request.producer_id < 0 and request.member_id:  # who is no member has no session
+            effects.extend(self._groups.offsets_committed(request.group, request.member_id, now))
+        packed = request.packed
+        if packed is not None:
+            plain = len(packed) > 0 and packed.metadata_longest <= self.settings.metadata_max
+            if plain and (check.uniform or _taken_each(packed, check)):
+                effects.records.append(_packed((request.group, packed, now.wall_ms)))
+                effects.answer(token, _all_taken(len(packed)))
+                return effects
+            request = request._replace(partitions=packed.partitions(PartitionCommit))
+        errors = tuple(self._take(request, check, now, effects.records))
+        effects.answer(token, CommitResult(errors=errors))
+        return effects
+
+    def _take(self, request: Commit, check: CommitValidation, now: Now, records: list[object]) -> Iterator[int]:
+        """The error of each partition; what has none becomes a record."""
+        group, wall_ms, metadata_max, judge = request.group, now.wall_ms, self.settings.metadata_max, check.of_partition
+        expires_ms = -1 if request.retention_ms == -1 else min(wall_ms + request.retention_ms, INT64_MAX)
+        for topic, partition, offset, epoch, metadata, topic_id in request.partitions:
+            if metadata is not None and len(metadata) > metadata_max:
+                yield int(KafkaErrorCode.OFFSET_METADATA_TOO_LARGE)
+                continue
+            error = judge(topic_id, partition, topic)
+            if not error:
+                commit = _commit(
+                    (group, topic, partition, offset, epoch, metadata or "", wall_ms, expires_ms, topic_id)
+                )
+                records.append(commit if request.producer_id < 0 else TransactionalOffset(request.producer_id, commit))
+            yield int(error)
+
+    def rewind(self, group: str, partitions: Sequence[PartitionCommit], now: Now) -> list[OffsetCommitted]:
+        """The records that set offsets anew, whoever reads them; what is pending there is void."""
+        return [
+            OffsetCommitted(
+                group, part.topic, part.partition, part.offset, part.leader_epoch, "", now.wall_ms, -1, part.topic_id
+            )
+            for part in partitions
+        ]
+
+    def fetch(self, group: str, wanted: Sequence[TopicFetch] | None, *, require_stable: bool) -> list[FetchedOffset]:
+        """What the group has committed; a group that nobody knows has committed nothing.
+
+        Arguments:
+            wanted: None = all offsets of the group.
+            require_stable: say UNSTABLE_OFFSET_COMMIT where a transaction may still change the offset.
+        """
+        if wanted is None:
+            wanted = self.committed_partitions(group)
+        unstable = self._pending.partitions(group) if require_stable else frozenset()
+        found = []
+        for topic, partitions, topic_id in wanted:
+            stored = self._store.of_group(group).get(topic, {})
+            for partition in partitions:
+                if unstable and (topic, partition) in unstable:
+                    error = KafkaErrorCode.UNSTABLE_OFFSET_COMMIT
+                    found.append(FetchedOffset(topic, partition, error=error, topic_id=topic_id))
+                else:
+                    found.append(_found(topic, partition, stored.get(partition), topic_id))
+        return found
+
+    def committed_partitions(self, group: str) -> list[TopicFetch]:
+        """All partitions of which the group has committed an offset."""
+        return [TopicFetch(topic, list(parts)) for topic, parts in self._store.of_group(group).items()]
+
+    def committed_offset(self, group: str, topic: str, partition: int) -> int:
+        """The committed offset of one partition, -1 = nothing is committed."""
+        stored = self._store.of_group(group).get(topic, {}).get(partition)
+        return NO_OFFSET if stored is None else stored.offset
+
+    def delete(self, group: str, partitions: Sequence[tuple[str, int]], token: Token) -> Effects:
+        """Delete offsets that no member needs; answers `OffsetsDeleted`, per partition GROUP_SUBSCRIBED_TO_TOPIC."""
+        effects = Effects()
+        error = self._groups.validate_offset_delete(group)
+        if error and not (error == KafkaErrorCode.GROUP_ID_NOT_FOUND and group in self):
+            effects.answer(token, OffsetDeleteResult(error))
+            return effects
+        errors = []
+        read = self._groups.topics_read(group)
+        for topic, partition in partitions:
+            in_use = topic in read
+            errors.append(int(KafkaErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if in_use else 0)
+            if not in_use and self._knows(group, topic, partition):
+                effects.records.append(OffsetDeleted(group, topic, partition))
+        effects.answer(token, OffsetDeleteResult(errors=tuple(errors)))
+        return effects
+
+    # what ends offsets
+
+    def delete_all(self, group: str) -> list[OffsetDeleted]:
+        """Tombstones for all that a group has committed, pending offsets too: it is being deleted."""
+        known = {(topic, partition) for topic, parts in self._store.of_group(group).items() for partition in parts}
+        known |= self._pending.partitions(group)
+        return [OffsetDeleted(group, topic, partition) for topic, partition in sorted(known)]
+
+    def readers(self, topic: str) -> list[str]:
+        """The groups that have offsets of a topic, pending ones too."""
+        if not self._pending:
+            return list(self._store.readers(topic))
+        pending = (group for group, name, _ in self._pending if name == topic)
+        return list(dict.fromkeys([*self._store.readers(topic), *pending]))
+
+    def topic_deleted(
+        self, group: str, topic: str, at_most: int | None = None, but: bytes = ZERO_UUID
+    ) -> list[OffsetDeleted]:
+        """Tombstones for the offsets that a group has for a topic that is gone, the next `at_most` of them.
+
+        Arguments:
+            but: the id of a topic that was created under the same name meanwhile: its offsets stay.
+        """
+        stored = self._store.of_group(group).get(topic, NO_PARTITIONS)
+        known = (index for index, one in stored.items() if but == ZERO_UUID or one.topic_id != but)
+        found = set(islice(known, at_most))
+        if but == ZERO_UUID:
+            found |= {index for name, index in self._pending.partitions(group) if name == topic}
+        return [OffsetDeleted(group, topic, index) for index in sorted(found)]
+
+    def count(self, group: str) -> int:
+        """How many offsets a group has committed."""
+        return sum(map(len, self._store.of_group(group).values()))
+
+    def expire(self, group: str, wall_ms: int) -> tuple[list[OffsetDeleted], bool]:
+        """Tombstones for the group's offsets that nobody renewed within the retention.
+
+        Returns: the tombstones, and whether nothing is left then, so that an Empty group may go too.
+        """
+        stored = self._store.of_group(group)
+        since = self._groups.expire_since(group)
+        if not stored or since is None:
+            return [], not stored and group not in self._pending
+        pending = self._pending.partitions(group)
+        gone = []
+        read = self._groups.topics_read(group)
+        for topic, partitions in stored.items():
+            if topic in read:
+                continue
+            for partition, one in partitions.items():
+                if (topic, partition) not in pending and self._is_expired(one, since, wall_ms):
+                    gone.append(OffsetDeleted(group, topic, partition))
+        left = self.count(group) - len(gone)
+        return gone, left == 0 and group not in self._pending
+
+    def apply(self, record: OffsetRecord) -> None:
+        """Take a record of the log into the offsets (law 1)."""
+        match record:
+            case OffsetCommitted():
+                self.put(record)
+            case OffsetsCommitted():
+                self.put_all(record)
+            case OffsetDeleted(group, topic, partition):
+                self._store.remove(group, topic, partition)
+                self._pending.forget((group, topic, partition))
+            case TransactionalOffset(producer_id, committed):
+                self._pending.add(producer_id, committed)
+            case TransactionEnded(producer_id, was_committed):
+                for committed in self._pending.end(producer_id, materialise=was_committed):
+                    self._store.put(committed)
+
+    def put(self, record: OffsetCommitted) -> None:
+        """`apply` of what nearly all records are."""
+        self._store.put(record)
+        if self._pending:
+            self._pending.supersede((record.group, record.topic, record.partition))
+
+    def put_all(self, record: OffsetsCommitted) -> None:
+        """`apply` of what nearly all commits are in life."""
+        self._store.put_all(record)
+        if self._pending:
+            for of in record.offsets.partitions(PartitionCommit):
+                self._pending.supersede((record.group, of.topic, of.partition))
+
+    def _commit_refusal(self, request: Commit, error: int) -> int:
+        if request.producer_id >= 0 and not request.group:
+            return KafkaErrorCode.INVALID_GROUP_ID  # only plain commits may go under the empty name, as of old
+        if error == KafkaErrorCode.GROUP_ID_NOT_FOUND and request.group in self:
+            return KafkaErrorCode.UNKNOWN_MEMBER_ID  # law 3: the group is there, the member is not
+        return error
+
+    def _knows(self, group: str, topic: str, partition: int) -> bool:
+        stored = partition in self._store.of_group(group).get(topic, ())
+        return stored or (topic, partition) in self._pending.partitions(group)
+
+    def _is_expired(self, stored: StoredOffset, since_ms: int, wall_ms: int) -> bool:
+        if stored.expire_timestamp_ms != -1:
+            return wall_ms >= stored.expire_timestamp_ms
+        counted_from = stored.commit_timestamp_ms if since_ms == -1 else since_ms
+        return wall_ms - counted_from >= self.settings.retention_ms
+
+
+def _taken_each(packed: PackedOffsets, check: CommitValidation) -> bool:
+    """Whether none of these partitions is refused."""
+    judge = check.of_partition
+    return not any(judge(of.topic_id, of.partition, of.topic) for of in packed.partitions(PartitionCommit))
+
+
+def _all_taken(count: int) -> CommitResult:
+    """The answer to a commit of so many partitions without an error."""
+    return _few_taken(count) if count <= FEW else CommitResult(errors=(0,) * count)
+
+
+@lru_cache(maxsize=FEW)
+def _few_taken(count: int) -> CommitResult:
+    return CommitResult(errors=(0,) * count)
+
+
+def _found(topic: str, partition: int, stored: StoredOffset | None, topic_id: bytes) -> FetchedOffset:
+    if stored is None or _of_another_topic(stored.topic_id, topic_id):
+        return FetchedOffset(topic, partition, topic_id=topic_id)
+    known_id = topic_id if stored.topic_id == ZERO_UUID else stored.topic_id
+    return FetchedOffset(topic, partition, stored.offset, stored.leader_epoch, stored.metadata, 0, known_id)
+
+
+def _of_another_topic(stored: bytes, wanted: bytes) -> bool:
+    return ZERO_UUID not in (stored, wanted) and stored != wanted

@@ -1,0 +1,71 @@
+"""Offsets that were committed in transactions whose markers have not come yet (KIP-98, KIP-447).
+
+Law: of the commits for a partition the latest in the log wins, whichever transaction ends first. A pending commit that
+a later one has overtaken stays pending (the partition is not stable), but its marker brings nothing.
+"""
+
+from collections.abc import Iterator
+
+from kafkalite.state.groups.records import OffsetCommitted
+
+__all__ = ["PendingOffsets"]
+
+Key = tuple[str, str, int]  # group, topic, partition
+
+
+class PendingOffsets:
+    """The open transactions of a shard that commit offsets, by producer id."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, dict[Key, tuple[int, OffsetCommitted | None]]] = {}
+        self._of_group: dict[str, dict[int, None]] = {}  # the producers that have pending offsets of a group
+        self._order = 0  # grows with each commit: the order of the log
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._of_group
+
+    def __iter__(self) -> Iterator[Key]:
+        """Every partition of which an offset is pending; one that several transactions write comes several times."""
+        for pending in self._open.values():
+            yield from pending
+
+    def partitions(self, group: str) -> frozenset[tuple[str, int]]:
+        """The partitions (topic, index) of a group that are not stable."""
+        producers = self._of_group.get(group, ())
+        return frozenset(key[1:] for producer in producers for key in self._open[producer] if key[0] == group)
+
+    def add(self, producer_id: int, committed: OffsetCommitted) -> None:
+        """A commit within a transaction."""
+        self._order += 1
+        key = (committed.group, committed.topic, committed.partition)
+        self._open.setdefault(producer_id, {})[key] = (self._order, committed)
+        self._of_group.setdefault(committed.group, {})[producer_id] = None
+
+    def supersede(self, key: Key, before: int | None = None) -> None:
+        """A later commit counts: what is pending for its partition (up to an order) will bring nothing."""
+        for producer in self._of_group.get(key[0], ()):
+            pending = self._open[producer]
+            if key in pending and (before is None or pending[key][0] < before):
+                pending[key] = (pending[key][0], None)
+
+    def forget(self, key: Key) -> None:
+        """The offset of a partition was deleted: what is pending for it is gone too; the transaction stays open."""
+        for producer in self._of_group.get(key[0], ()):
+            self._open[producer].pop(key, None)
+
+    def end(self, producer_id: int, *, materialise: bool) -> list[OffsetCommitted]:
+        """The marker of a transaction; what it brings, nothing when it was aborted."""
+        pending = self._open.pop(producer_id, {})
+        for group in [group for group, producers in self._of_group.items() if producer_id in producers]:
+            del self._of_group[group][producer_id]
+            if not self._of_group[group]:
+                del self._of_group[group]
+        brought = []
+        for key, (order, committed) in pending.items():
+            if materialise and committed is not None:
+                brought.append(committed)
+                self.supersede(key, order)
+        return brought

@@ -1,0 +1,366 @@
+"""The records of `__consumer_offsets` as the machines know them: plain values, without versions or bytes.
+
+`coordinators` maps each to the stored key and value that Kafka writes; those of registered groups, which Kafka does not
+have, are kafkalite's own. Times are wall time in ms, -1 = not set.
+Source: the files `*Key.json` and `*Value.json` of Apache Kafka's group coordinator.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol, TypeVar
+
+from kafkalite.model import ZERO_UUID
+
+__all__ = [
+    "CLASSIC",
+    "CONSUMER",
+    "REGISTERED",
+    "ClassicGroupMetadata",
+    "ClassicMemberMetadata",
+    "ClassicMemberRecord",
+    "ConsumerGroupCurrentMemberAssignment",
+    "ConsumerGroupMemberMetadata",
+    "ConsumerGroupMetadata",
+    "ConsumerGroupPartitionMetadata",
+    "ConsumerGroupRegularExpression",
+    "ConsumerGroupTargetAssignmentMember",
+    "ConsumerGroupTargetAssignmentMetadata",
+    "ConsumerGroupTombstone",
+    "GroupDefinition",
+    "GroupDeleted",
+    "GroupGeneration",
+    "GroupGenerationDeleted",
+    "OffsetCommitted",
+    "OffsetDeleted",
+    "OffsetsCommitted",
+    "PackedOffsets",
+    "PartitionEpochs",
+    "RegisteredMember",
+    "RewindMark",
+    "RewindMarkDeleted",
+    "StaticClaim",
+    "StaticClaimDeleted",
+    "TopicPartition",
+    "TransactionEnded",
+    "TransactionalOffset",
+    "commits_of",
+]
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+REGISTERED = "registered"
+
+
+_Fields = TypeVar("_Fields", bound=tuple[object, ...])
+
+
+class PackedOffsets(Protocol):
+    """Offsets of partitions as one request has them, in its order, without an object for each of them."""
+
+    def __len__(self) -> int:
+        """How many partitions."""
+
+    @property
+    def metadata_longest(self) -> int:
+        """Characters of the longest metadata."""
+
+    def located_topics(self) -> list[tuple[str, bytes]]:
+        """Name and id of each topic, in their order."""
+
+    def partitions(self, kind: type[_Fields]) -> list[_Fields]:
+        """All partitions, each a `kind` of topic, partition, offset, leader epoch, metadata or None, topic id."""
+
+    def put_into(
+        self, partitions: dict[int, _Fields], at: int, kind: type[_Fields], committed_ms: int, topic_id: bytes
+    ) -> None:
+        """Put the offsets of the topic `at` into a dict by partition, each a `kind` of offset, leader epoch, metadata,
+        commit time, expiry (-1), topic id.
+        """
+
+
+class OffsetCommitted(NamedTuple):
+    """A group has read a partition up to `offset` (the next one to read).
+
+    Arguments:
+        leader_epoch: epoch of the last record read, -1 = unknown.
+        expire_timestamp_ms: -1 = as `offsets.retention.minutes` says; only requests of old versions set it.
+        topic_id: 16 bytes, zeros = unknown.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1
+    topic_id: bytes = ZERO_UUID
+
+
+class OffsetsCommitted(NamedTuple):
+    """One `OffsetCommitted` for each partition of a request, in its order: as many records of the log."""
+
+    group: str
+    offsets: PackedOffsets
+    commit_timestamp_ms: int
+
+
+class _PartOf(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+    topic_id: bytes
+
+
+def commits_of(record: OffsetsCommitted) -> Iterator[OffsetCommitted]:
+    """What the record stands for."""
+    group, offsets, committed_ms = record
+    for topic, partition, offset, epoch, metadata, topic_id in offsets.partitions(_PartOf):
+        yield OffsetCommitted(group, topic, partition, offset, epoch, metadata or "", committed_ms, -1, topic_id)
+
+
+class OffsetDeleted(NamedTuple):
+    """A tombstone: the group has no committed offset for the partition any more."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class TransactionalOffset(NamedTuple):
+    """A commit within the transaction of `producer_id`: pending until its marker.
+
+    The log stores it as an offset commit in a transactional batch.
+    """
+
+    producer_id: int
+    committed: OffsetCommitted
+
+
+class TransactionEnded(NamedTuple):
+    """The marker of a transaction of `producer_id`: its pending offsets become visible, or are dropped."""
+
+    producer_id: int
+    committed: bool
+
+
+class ClassicMemberRecord(NamedTuple):
+    """A member of a classic group. `subscription` is its metadata under the group's protocol; timeouts in ms."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+class ClassicGroupMetadata(NamedTuple):
+    """A classic group in one generation, whole. Without members it is Empty, else Stable."""
+
+    group: str
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    members: tuple[ClassicMemberRecord, ...]
+
+
+class GroupDeleted(NamedTuple):
+    """A tombstone of the group itself. `kind` is "classic", "consumer" or "registered": which record it deletes."""
+
+    group: str
+    kind: str
+
+
+PartitionEpochs = Mapping[bytes, Mapping[int, int]]
+"""By topic id and partition: the target epoch at which the member was given it."""
+
+
+class ClassicMemberMetadata(NamedTuple):
+    """What a member of a consumer group that speaks the classic protocol has said. `protocols`: (name, metadata)."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """The epoch of a consumer group (type 3). `metadata_hash` is of the topics it is subscribed to."""
+
+    group: str
+    epoch: int
+    metadata_hash: int = 0
+
+
+class ConsumerGroupPartitionMetadata(NamedTuple):
+    """The topics of a group, as Kafka before 4.1 kept them (type 4): read only to be deleted."""
+
+    group: str
+
+
+class ConsumerGroupMemberMetadata(NamedTuple):
+    """What a member has said of itself (type 5).
+
+    Arguments:
+        subscribed_topic_names: in order, each once.
+        subscribed_topic_regex: "" = none.
+        classic: only where it speaks the classic protocol.
+    """
+
+    group: str
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+    subscribed_topic_regex: str = ""
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    classic: ClassicMemberMetadata | None = None
+
+
+class ConsumerGroupTargetAssignmentMetadata(NamedTuple):
+    """The group epoch for which the target assignment was made, and when (type 6)."""
+
+    group: str
+    assignment_epoch: int
+    assignment_timestamp_ms: int = 0
+
+
+class ConsumerGroupTargetAssignmentMember(NamedTuple):
+    """What a member is to own (type 7): partitions by topic id."""
+
+    group: str
+    member_id: str
+    partitions: Mapping[bytes, frozenset[int]]
+
+
+class ConsumerGroupCurrentMemberAssignment(NamedTuple):
+    """What a member owns (type 8). `state` by the number that Kafka stores; epoch -2 = a static member is away."""
+
+    group: str
+    member_id: str
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned: PartitionEpochs
+    pending_revocation: PartitionEpochs
+
+
+class ConsumerGroupRegularExpression(NamedTuple):
+    """The topics that a pattern matched (type 16), in order, in the metadata of `version`."""
+
+    group: str
+    pattern: str
+    topics: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+
+
+class ConsumerGroupTombstone(NamedTuple):
+    """A tombstone of one of the records above; the one of the group itself is `GroupDeleted`.
+
+    Arguments:
+        of: the class of the record that is deleted.
+        key: the member id or the pattern; "" where the group is the whole key.
+    """
+
+    group: str
+    of: type
+    key: str = ""
+
+
+TopicPartition = tuple[str, int]
+"""A partition: name of the topic, number."""
+
+
+class GroupDefinition(NamedTuple):
+    """What a registered group is (type 10000).
+
+    Arguments:
+        session_timeout_ms: -1 = nobody defined the group, its first member founded it.
+        topics: what it reads; () where there is a pattern, or where the members say what they read.
+        first_topics: names and numbers of partitions of what the first generation read, None until there is one.
+    """
+
+    group: str
+    session_timeout_ms: int
+    topics: tuple[str, ...]
+    pattern: str | None
+    assignor: str
+    ephemeral: bool
+    first_topics: tuple[tuple[str, int], ...] | None = None
+
+
+class StaticClaim(NamedTuple):
+    """The partitions that a member has for itself, whatever the assignment (type 10001)."""
+
+    group: str
+    consumer_id: str
+    topic_partitions: frozenset[TopicPartition]
+
+
+class StaticClaimDeleted(NamedTuple):
+    """A tombstone: the consumer claims nothing any more."""
+
+    group: str
+    consumer_id: str
+
+
+class RewindMark(NamedTuple):
+    """The generation that a rewind of this partition began (type 10002)."""
+
+    group: str
+    topic: str
+    partition: int
+    generation: int
+
+
+class RewindMarkDeleted(NamedTuple):
+    """A tombstone: group or topic is gone."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class RegisteredMember(NamedTuple):
+    """A member of a generation; timeouts in ms.
+
+    Arguments:
+        topics: what it named when it registered.
+        since: the generation in which its last registration was answered: what it commits in an older one is void.
+        epoch: the last generation that changed what it owns, or where it is to read: it must know this one.
+    """
+
+    consumer_id: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    topics: tuple[str, ...]
+    since: int
+    epoch: int
+    owned: frozenset[TopicPartition]
+
+
+class GroupGeneration(NamedTuple):
+    """The generation of a registered group, whole (type 10003). `state_timestamp_ms`: since when it has members, or
+    none."""
+
+    group: str
+    generation: int
+    state_timestamp_ms: int
+    members: tuple[RegisteredMember, ...]
+
+
+class GroupGenerationDeleted(NamedTuple):
+    """A tombstone of the generation: the group is being deleted."""
+
+    group: str

@@ -1,0 +1,173 @@
+"""The recovery points and log starts of all logs, as the lines of their checkpoints.
+
+Laws:
+1. A checkpoint is written by one job at a time: two would rename each other's file. What comes meanwhile is written
+   after it, the newest only, and made when its turn comes; after `close` it is left to whoever writes all of them at
+   the end.
+2. Partitions that are not served keep their entries.
+3. The line of each log is kept and replaced alone: a change of one log costs nothing for the others. A kept line may be
+   below what is on the disk, never above: whatever lowers a recovery point calls `note`.
+4. A deleted partition is remembered until both checkpoints of its log directory have been written without it.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.clock import Offload, Outcome
+from kafkalite.storage import checkpoints
+from kafkalite.storage.log.log import Log
+
+RECOVERY, START = 0, 1
+WHICH = {checkpoints.RECOVERY_POINTS: RECOVERY, checkpoints.LOG_STARTS: START}
+Make = Callable[[], list[str]]
+Then = Callable[[Outcome], object]
+
+
+class CheckpointWriter:
+    """Writes the checkpoints as jobs.
+
+    Arguments:
+        disk, offload: where, and how it leaves the loop.
+        job_ended: told of the log directory and of how a job ended.
+
+    `note` keeps the lines of a log that is served, `drop` removes them.
+    `others`: by log directory, what stands there of partitions that are not served.
+    `deleted`: by log directory, the deleted partitions, each with the checkpoints that may still name it.
+    """
+
+    def __init__(self, disk: Disk, offload: Offload, job_ended: Callable[[str, Outcome], object]) -> None:
+        self.others: dict[str, checkpoints.OffsetsByPartition] = defaultdict(dict)
+        self.deleted: dict[str, dict[checkpoints.Key, frozenset[str]]] = defaultdict(dict)
+        self._served: dict[str, dict[str, dict[Log, str]]] = {name: defaultdict(dict) for name in WHICH}
+        self._disk = disk
+        self._offload = offload
+        self._job_ended = job_ended
+        self._writing: set[str] = set()
+        self._next: dict[str, tuple[str, str, Make, list[Then]]] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Write nothing any more that has to wait; who waits for it is told nothing."""
+        self._closed = True
+        self._next.clear()
+
+    def note(self, log: Log, *names: str) -> None:
+        """Keep the lines of a log as it is now, in the checkpoints `names` or in both."""
+        for name in names or WHICH:
+            line = LINES[name](log)
+            if line is None:
+                self._served[name][log.root].pop(log, None)
+            else:
+                self._served[name][log.root][log] = line
+
+    def drop(self, log: Log) -> None:
+        """Keep no line of a log that is not served any more."""
+        for name in WHICH:
+            self._served[name][log.root].pop(log, None)
+
+    def note_deleted(self, path: str, key: checkpoints.Key) -> None:
+        """A partition of the log directory `path` was deleted; its checkpoints may name it."""
+        self.deleted[path][key] = frozenset(WHICH)
+
+    def write(self, path: str, name: str, make: Make | None = None, then: Then | None = None) -> None:
+        """Replace the checkpoint `name` of the log directory `path` by the lines that there are when the time comes.
+
+        `make`: gives other lines. `then`: told the outcome once these lines, or newer ones, are on the disk.
+        """
+        target = os.path.join(path, name)
+        make = make or partial(self.lines, path, name)
+        then_all = [] if then is None else [then]
+        if target not in self._writing:
+            self._run(path, name, make, then_all)
+        elif not self._closed:
+            waiting = self._next[target][3] if target in self._next else []
+            self._next[target] = path, name, make, [*waiting, *then_all]
+
+    def write_both(self, path: str, then: Then) -> None:
+        """Both checkpoints of a log directory; `then` gets the first error, once both were tried."""
+        outcomes: list[Outcome] = []
+
+        def one_more(outcome: Outcome) -> None:
+            outcomes.append(outcome)
+            if len(outcomes) == len(WHICH):
+                then(next((each for each in outcomes if each.error is not None), outcome))
+
+        for name in WHICH:
+            self.write(path, name, None, one_more)
+
+    def lines(self, path: str, name: str) -> list[str]:
+        """All lines of a checkpoint of a log directory."""
+        return [*self.others_lines(path, name), *self._served[name][path].values()]
+
+    def others_lines(self, path: str, name: str) -> list[str]:
+        """The lines of the partitions that are not served: a recovery point each, log starts where they have one."""
+        which = WHICH[name]
+        others = self.others[path].items()
+        return [
+            checkpoints.line(*key, offsets[which]) for key, offsets in others if offsets[which] or which == RECOVERY
+        ]
+
+    def write_now(self, path: str, logs: Iterable[Log]) -> None:
+        """Both checkpoints of a log directory, with these logs as they are now; blocks. Raises OSError."""
+        for log in logs:
+            self.note(log)
+        for name in WHICH:
+            checkpoints.write_lines(self._disk, os.path.join(path, name), self.lines(path, name))
+
+    def _run(self, path: str, name: str, make: Make, then: list[Then]) -> None:
+        target = os.path.join(path, name)
+        lines = make()
+        self._writing.add(target)
+        unnamed = [key for key, names in self.deleted[path].items() if name in names]
+        done = partial(self._written, path, name, unnamed, then)
+        self._offload.run(checkpoints.write_lines, self._disk, target, lines, done=done)
+
+    def _written(
+        self, path: str, name: str, unnamed: list[checkpoints.Key], then: list[Then], outcome: Outcome
+    ) -> None:
+        target = os.path.join(path, name)
+        self._writing.discard(target)
+        waiting = self._next.pop(target, None)
+        try:
+            if outcome.error is None:
+                self._forget_deleted(path, name, unnamed)
+            self._job_ended(path, outcome)
+        finally:
+            if waiting is not None:
+                self._after_another(*waiting, outcome)
+            for each in then:
+                each(outcome)
+
+    def _forget_deleted(self, path: str, name: str, unnamed: list[checkpoints.Key]) -> None:
+        """A checkpoint was written without these deleted partitions."""
+        deleted = self.deleted[path]
+        for key in unnamed:
+            if names := deleted.pop(key, frozenset()) - {name}:
+                deleted[key] = names
+
+    def _after_another(self, path: str, name: str, make: Make, then: list[Then], before: Outcome) -> None:
+        """What came meanwhile; where the one before failed, only if somebody waits for it."""
+        if before.error is None or then:
+            self._run(path, name, make, then)
+
+
+def recovery_line(log: Log) -> str:
+    """A log's entry in the checkpoint of recovery points."""
+    return checkpoints.line(log.topic, log.partition, log.synced)
+
+
+def start_line(log: Log) -> str | None:
+    """A log's entry in the checkpoint of log starts; none where it begins with its first segment."""
+    start = min(log.log_start_offset, log.synced)
+    if start <= log.segments[0].base_offset:
+        return None
+    return checkpoints.line(log.topic, log.partition, start)
+
+
+LINES: dict[str, Callable[[Log], str | None]] = {
+    checkpoints.RECOVERY_POINTS: recovery_line,
+    checkpoints.LOG_STARTS: start_line,
+}

@@ -1,0 +1,187 @@
+"""The jobs of a cleaner thread. They touch only what their plan carries: closed segments, and files they make.
+
+Laws:
+1. The dirty segments were flushed before the first job begins (`round`).
+2. What a job made is complete and synced when it answers; what it made before it failed is removed.
+
+Sources: LogCleaner.scala (Cleaner).
+"""
+
+import logging
+import os
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kafkalite._speedups.compaction.compactor import Worker
+from kafkalite._speedups.compaction.input import RetentionRules, Transactions, UncleanableSegmentError
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage import names
+from kafkalite.storage.compaction.log_to_clean import groups
+from kafkalite.storage.log import segment_swap
+from kafkalite.storage.log.flush_job import sync_and_close
+from kafkalite.storage.log.segment import Segment
+from kafkalite.storage.log.transaction_index import AbortedTransaction, BadTransactionIndex, check, pack, parse
+
+NICE = 10
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningPlan:
+    """All that the jobs of one cleaning may touch.
+
+    `segments`: the closed ones below `upper_offset`. `transaction_indexes`: (base offset, path) of every segment of the
+    log that may have one. `last_records`: see `Rules`.
+    """
+
+    disk: Disk
+    directory: str
+    config: TopicConfig
+    segments: tuple[Segment, ...]
+    first_dirty: int
+    upper_offset: int
+    now_ms: int
+    transaction_indexes: tuple[tuple[int, str], ...]
+    last_records: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMapResult:
+    """The first pass: `end_offset`, up to where the map is complete; what is to be written again, in groups."""
+
+    end_offset: int
+    whole: bool
+    groups: list[list[Segment]]
+    aborted: list[AbortedTransaction]
+
+
+def build_map(worker: Worker, plan: CleaningPlan) -> OffsetMapResult:
+    """Job: which offset is each key's last. Raises OSError, Uncleanable, Stopped, MemoryError."""
+    be_nice()
+    aborted = _aborted(plan)
+    ends = [*(segment.base_offset for segment in plan.segments[1:]), plan.upper_offset]
+    dirty = [segment for segment, end in zip(plan.segments, ends, strict=True) if end > plan.first_dirty]
+    worker.offsets.clear(plan.upper_offset - plan.first_dirty)
+    transactions = Transactions([each for each in aborted if each.last_offset >= dirty[0].base_offset])
+    whole = all(_map_segment(worker, plan, segment, transactions) for segment in dirty)
+    end_offset = plan.upper_offset if whole else max(worker.offsets.latest_offset + 1, plan.first_dirty)
+    worker.offsets.latest_offset = end_offset - 1
+    cleaned = [segment for segment in plan.segments if segment.base_offset < end_offset]
+    grouped = groups(cleaned, plan.upper_offset, plan.config) if end_offset > plan.first_dirty else []
+    return OffsetMapResult(end_offset, whole, grouped, aborted)
+
+
+def be_nice() -> None:
+    """Let every other thread go first. A thread that is nicer already stays so: the way back may be forbidden.
+
+    Niceness alone does not do it: a thread that wakes up takes the processor from the one that woke it, here the loop,
+    and keeps it for about 3 ms. One of SCHED_BATCH never does. A system that refuses, as some containers do, is told of
+    once: that says nothing of the disk, and the other of the two may be allowed.
+    """
+    thread = threading.get_native_id()
+    for give_way in (_wake_behind, _go_last):
+        try:
+            give_way(thread)
+        except OSError as error:
+            log_rejected(str(error))
+
+
+def _wake_behind(thread: int) -> None:
+    if os.sched_getscheduler(thread) == os.SCHED_OTHER:
+        os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
+
+
+def _go_last(thread: int) -> None:
+    if os.getpriority(os.PRIO_PROCESS, thread) < NICE:
+        os.setpriority(os.PRIO_PROCESS, thread, NICE)
+
+
+@lru_cache(maxsize=8)
+def log_rejected(reason: str) -> None:
+    """One line for each reason, not for each job."""
+    logger.warning("background threads (compaction, deletion) keep their normal priority: %s", reason)
+
+
+def _aborted(plan: CleaningPlan) -> list[AbortedTransaction]:
+    found: list[AbortedTransaction] = []
+    for base_offset, path in plan.transaction_indexes:
+        try:
+            data = plan.disk.read_bytes(path)
+        except FileNotFoundError:
+            continue
+        try:
+            entries = parse(data)  # the active segment's may end within an entry that is being written
+            check(pack(entries), base_offset, path)
+        except BadTransactionIndex as error:
+            raise UncleanableSegmentError(str(error)) from error
+        found += (entry for entry in entries if entry.first_offset < plan.upper_offset)
+    return [entry for entry in found if entry.last_offset >= plan.segments[0].base_offset]
+
+
+def _map_segment(worker: Worker, plan: CleaningPlan, segment: Segment, transactions: Transactions) -> bool:
+    file = plan.disk.open(segment.path(names.LOG), read_only=True)
+    try:
+        return worker.map_segment(file, 0, segment.size, segment.base_offset, plan.first_dirty, transactions)
+    finally:
+        file.close()
+
+
+def rules_of(plan: CleaningPlan) -> RetentionRules:
+    """What stays beside the last record of each key."""
+    return RetentionRules(plan.now_ms, plan.config.delete_retention_ms, plan.upper_offset, plan.last_records)
+
+
+def clean_group(
+    worker: Worker, plan: CleaningPlan, group: list[Segment], rules: RetentionRules, transactions: Transactions
+) -> Segment:
+    """Job: the segment that takes the place of a group, complete and synced as `.cleaned`.
+
+    Raises OSError, Uncleanable, Stopped, MemoryError.
+    """
+    be_nice()
+    target = Segment(group[0].base_offset, plan.directory, plan.disk, plan.config)
+    target.suffix = names.CLEANED
+    segment_swap.remove(target)
+    try:
+        target.create()
+        for segment in group:
+            _clean_segment(worker, plan, segment, target, rules, transactions, last=segment is group[-1])
+        _seal(plan, target, transactions.take_kept())
+    except OverflowError as error:
+        segment_swap.remove(target)
+        raise UncleanableSegmentError(f"{target.path(names.LOG)}: {error}") from error
+    except BaseException:
+        segment_swap.remove(target)
+        raise
+    return target
+
+
+def _clean_segment(
+    worker: Worker,
+    plan: CleaningPlan,
+    segment: Segment,
+    target: Segment,
+    rules: RetentionRules,
+    transactions: Transactions,
+    *,
+    last: bool,
+) -> None:
+    file = plan.disk.open(segment.path(names.LOG), read_only=True)
+    try:
+        interval = plan.config.index_interval_bytes
+        worker.clean_segment(file, segment.size, segment.base_offset, target, rules, transactions, interval, last)
+    finally:
+        file.close()
+
+
+def _seal(plan: CleaningPlan, target: Segment, kept: list[tuple[int, int, int, int]]) -> None:
+    """Write the indexes, and bring all files and their names to the disk."""
+    target.closed = True
+    target.finish()
+    if kept:
+        target.transactions.append(AbortedTransaction(*entry) for entry in kept)
+    for path in target.files():
+        sync_and_close(plan.disk.open(path))
+    plan.disk.sync_dir(plan.directory)

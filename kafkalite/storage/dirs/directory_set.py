@@ -1,0 +1,140 @@
+"""The log directories of one broker together: locked, checked, claimed, and which of them are online.
+
+Laws:
+1. A directory that another broker holds, or that is another's, stops the start; one whose disk fails is offline, and
+   the others go on.
+2. Without any directory there is no start.
+
+Sources: LogManager.lockLogDirs, LogManager.createAndValidateLogDirs.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from kafkalite._speedups.storage.file import Disk, File
+from kafkalite.storage.dirs.log_directory import DirectoryError, Identity, LogDirectory, raise_without_descriptors
+
+logger = logging.getLogger(__name__)
+
+
+class DirectorySet:
+    """The log directories of one broker.
+
+    Arguments:
+        disk: the disk port.
+        paths: of the directories.
+        fresh_id: gives an id to a directory that has none of its own.
+    """
+
+    def __init__(self, disk: Disk, paths: Sequence[str], fresh_id: Callable[[], str]) -> None:
+        self._fresh_id = fresh_id
+        self._directories = {directory.path: directory for directory in (LogDirectory(disk, path) for path in paths)}
+
+    # At the start.
+
+    def lock(self) -> None:
+        """Make and lock every directory; one whose disk fails is offline. Raises DirectoryError, with none locked.
+
+        A directory that another broker holds is refused, whatever the others are.
+        """
+        try:
+            self._on_each(LogDirectory.lock)
+        except DirectoryError:
+            self.unlock()
+            raise
+
+    def unlock(self) -> None:
+        """Release every directory."""
+        for directory in self._directories.values():
+            directory.unlock()
+
+    def identity(self) -> Identity | None:
+        """Whose directories these are; None where all are new. Raises DirectoryError."""
+        known: dict[str, Identity | None] = {}
+        self._on_each(lambda directory: known.update({directory.path: directory.identity()}))
+        found = {identity for identity in known.values() if identity is not None}
+        if len(found) > 1:
+            raise DirectoryError(f"the log directories belong to different brokers: {', '.join(sorted(known))}")
+        return next(iter(found), None)
+
+    def check(self, identity: Identity) -> None:
+        """See that no directory is another's or too new, before anything is changed. Raises DirectoryError."""
+        self._on_each(lambda directory: directory.check(identity))
+
+    def claim(self, identity: Identity) -> None:
+        """Make every directory ours, each with an id of its own. Raises DirectoryError."""
+        self._on_each(lambda directory: directory.claim(identity, self._fresh_id()))
+        ids = [directory.directory_id for directory in self._directories.values() if directory.online]
+        if len(set(ids)) < len(ids):
+            raise DirectoryError(
+                f"log directories with the same directory.id, so one is a copy: {', '.join(sorted(ids))}"
+            )
+
+    def _on_each(self, do: Callable[[LogDirectory], object]) -> None:
+        """Do something with each directory that is online; its OSError takes it offline.
+
+        Raises DirectoryError where none is left or no file descriptor is free, and what `do` raises besides."""
+        online = [directory for directory in self._directories.values() if directory.online]
+        for directory in online:
+            try:
+                do(directory)
+            except OSError as error:
+                raise_without_descriptors(directory.path, error)
+                directory.error = error
+        self.see_one_online()
+        for directory in online:
+            if not directory.online:
+                logger.error("%s; it stays offline", directory.why_offline())
+
+    def see_one_online(self) -> None:
+        """See that there is a directory to work with. Raises DirectoryError."""
+        if not self.any_online:
+            raise DirectoryError("; ".join(directory.why_offline() for directory in self._directories.values()))
+
+    # Later.
+
+    def mark_offline(self, path: str, error: OSError) -> bool:
+        """Nothing of a directory is used any more; False where that was so before."""
+        directory = self._directories[path]
+        was_online = directory.online
+        directory.error = directory.error or error
+        return was_online
+
+    def directories(self) -> list[str]:
+        """Absolute paths of the log directories."""
+        return list(self._directories)
+
+    def online(self) -> list[str]:
+        """Absolute paths of those that can be used."""
+        return [path for path, directory in self._directories.items() if directory.online]
+
+    def is_online(self, path: str) -> bool:
+        return self._directories[path].online
+
+    @property
+    def any_online(self) -> bool:
+        """Whether a log directory is left to work with."""
+        return any(directory.online for directory in self._directories.values())
+
+    def is_locked(self, path: str) -> bool:
+        """Whether this broker holds the lock of a log directory."""
+        return self._directories[path].locked
+
+    def lock_file(self, path: str) -> File:
+        """The lock of a log directory, open since the start."""
+        return self._directories[path].lock_file
+
+    def directory_id(self, path: str) -> str:
+        """What `meta.properties` calls a log directory: it stays the same wherever the directory is moved to."""
+        return self._directories[path].directory_id
+
+    def describe_directory(self, noted: str) -> str:
+        """A log directory for people, by the id (in old notes: the path) under which it was noted."""
+        for path, directory in self._directories.items():
+            if noted in (path, directory.directory_id):
+                return path if directory.online else f"{path}, which is offline"
+        return f"a log directory that is not here ({noted})"
+
+    def space(self, path: str) -> tuple[int, int]:
+        """(total, free) bytes of the file system of a log directory. Raises OSError."""
+        return self._directories[path].space()

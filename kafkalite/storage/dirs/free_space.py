@@ -1,0 +1,71 @@
+"""The free space of the log directories: a line before they are full, and one when there is enough space again.
+
+Invariant: one line per change for the worse, below 10 % of the file system and again below 5 % or 1 GiB, whichever is
+less; one when all is well. The free space must exceed the threshold by a tenth, so that a directory at the threshold
+does not fill the log.
+"""
+
+import logging
+from collections.abc import Callable
+from enum import IntEnum
+from functools import partial
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.clock import Offload, Outcome
+
+LOW_SHARE = 0.10
+SCARCE_SHARE = 0.05
+SCARCE_BYTES = 1024**3
+RECOVERED = 1.1
+logger = logging.getLogger(__name__)
+
+
+class Level(IntEnum):
+    """How much is left."""
+
+    ENOUGH = 0
+    LOW = 1
+    SCARCE = 2
+
+
+def level_of(free: int, total: int, factor: float = 1.0) -> Level:
+    """The level of `free` of `total` bytes, the thresholds multiplied by `factor`."""
+    if free < min(SCARCE_BYTES, total * SCARCE_SHARE) * factor:
+        return Level.SCARCE
+    return Level.LOW if free < total * LOW_SHARE * factor else Level.ENOUGH
+
+
+class SpaceWatch:
+    """Looks at the free space of directories, as jobs.
+
+    Arguments:
+        disk, offload: how it is asked for.
+        failed: told of the directory and the error where the file system does not answer.
+    """
+
+    def __init__(self, disk: Disk, offload: Offload, failed: Callable[[str, OSError], None]) -> None:
+        self._disk = disk
+        self._offload = offload
+        self._failed = failed
+        self._levels: dict[str, Level] = {}
+
+    def look(self, path: str) -> None:
+        """Ask for the space of a directory; its line comes when the answer does."""
+        self._offload.run(self._disk.free_bytes, path, done=partial(self._found, path))
+
+    def _found(self, path: str, outcome: Outcome) -> None:
+        if isinstance(outcome.error, OSError):
+            self._failed(path, outcome.error)
+            return
+        free, total = outcome.result()
+        before, now = self._levels.get(path, Level.ENOUGH), level_of(free, total)
+        if now > before:
+            self._levels[path] = now
+            share = 100 * free // max(total, 1)
+            logger.warning(
+                "%s: the file system has %d of %d MiB free (%d %%); produce requests fail when it is full",
+                path, free >> 20, total >> 20, share,
+            )  # fmt: skip
+        elif now < before and level_of(free, total, RECOVERED) is Level.ENOUGH:
+            self._levels[path] = Level.ENOUGH
+            logger.warning("%s: the file system has enough space again, %d MiB free", path, free >> 20)

@@ -1,0 +1,216 @@
+"""One log directory: who holds it, whose it is, and in which format it is kept.
+
+Laws:
+1. A directory is touched only while its `.lock` is held; a second broker is refused, in this process too, and so is a
+   running Apache Kafka.
+2. A directory of another cluster or broker is refused before anything in it changes.
+3. A start without free file descriptors ends with an error: the directory is whole, and does not go offline.
+4. A directory of an older format is upgraded with a log line, one of a newer format is refused.
+
+Sources: LogManager.lockLogDirs, MetaProperties.java.
+"""
+
+import errno
+import logging
+import os
+import re
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkalite._speedups.storage.file import Disk, File
+from kafkalite.model import uuid_from_text
+from kafkalite.storage.checkpoints import META_PROPERTIES
+from kafkalite.storage.disk_errors import lacks_descriptors
+
+LOCK = ".lock"
+FORMAT = ".kafkalite-format"
+FORMAT_VERSION = 1
+RESTORE = "restore it from a backup"
+UPGRADES: dict[int, Callable[[Disk, str], None]] = {}  # from this version to the next; 0 = written by Apache Kafka
+logger = logging.getLogger(__name__)
+
+
+class DirectoryError(Exception):
+    """A log directory cannot be used; one line that names it and says why."""
+
+
+def raise_without_descriptors(path: str, error: OSError) -> None:
+    """Raise DirectoryError where a call at start found no free file descriptor (EMFILE, ENFILE).
+
+    The directory at `path` is whole, so that it does not go offline: a start with more descriptors uses it.
+    """
+    if not lacks_descriptors(error):
+        return
+    step = "raise fs.file-max"
+    if error.errno == errno.EMFILE:
+        step = f"RLIMIT_NOFILE is {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}, raise it (ulimit -n, LimitNOFILE=)"
+    raise DirectoryError(f"{error.filename or path}: {error.strerror}; {step} and start again") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose directory it is, as `meta.properties` says."""
+
+    cluster_id: str
+    broker_id: int
+
+
+class LogDirectory:
+    """A log directory.
+
+    Arguments:
+        disk: the disk port.
+        path: of the directory; made where it is missing.
+    """
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = os.path.abspath(path)
+        self.error: OSError | None = None
+        self.directory_id = ""
+        self._lock: File | None = None
+
+    @property
+    def online(self) -> bool:
+        return self.error is None
+
+    def file(self, name: str) -> str:
+        """Path of a file in it."""
+        return os.path.join(self.path, name)
+
+    def why_offline(self) -> str:
+        """One line for people."""
+        assert self.error is not None, "asked of a directory that failed"
+        where = self.error.filename or self.path
+        prefix = "" if where == self.path else f"{where}: "
+        reason = "there is a file" if self.error.errno == errno.EEXIST else self.error.strerror or self.error
+        return f"{self.path}: cannot use this log directory: {prefix}{reason}"
+
+    def lock(self) -> None:
+        """Make the directory and take its lock. Raises DirectoryError where somebody has it, OSError."""
+        self.make()
+        lock = self.disk.open(self.file(LOCK), create=True)
+        try:
+            lock.lock()
+        except BlockingIOError as error:
+            raise DirectoryError(
+                f"{self.path}: another broker uses this log directory; stop it, or choose another directory"
+            ) from error
+        self._lock = lock
+
+    @property
+    def locked(self) -> bool:
+        """Whether the lock is held: without it, the directory may be another broker's."""
+        return self._lock is not None
+
+    @property
+    def lock_file(self) -> File:
+        """The lock, which is held."""
+        assert self._lock is not None, f"{self.path} is not locked"
+        return self._lock
+
+    def make(self) -> None:
+        """Make the directory and what is missing above it, and sync their names. Raises OSError."""
+        missing, path = [], self.path
+        while not self.disk.exists(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        self.disk.make_dir(self.path)
+        for made in reversed(missing):
+            self.disk.sync_dir(os.path.dirname(made))
+
+    def unlock(self) -> None:
+        """Let others have it. A second call does nothing."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.close()
+
+    def identity(self) -> Identity | None:
+        """Whose it is; None for a new directory. Raises DirectoryError, OSError."""
+        path, found = self.file(META_PROPERTIES), self._properties()
+        if found is None:
+            return None
+        broker = found.get("broker.id", found.get("node.id", ""))
+        if not re.fullmatch(r"[0-9]{1,10}", broker) or not found.get("cluster.id"):
+            raise DirectoryError(f"{path}: cluster.id or broker.id is missing; {RESTORE}")
+        if not re.fullmatch(r"[!-~]{1,100}", found["cluster.id"]):
+            raise DirectoryError(f"{path}: {found['cluster.id'][:40]!r} is not a cluster id; {RESTORE}")
+        return Identity(found["cluster.id"], int(broker))
+
+    def _properties(self) -> dict[str, str] | None:
+        path = self.file(META_PROPERTIES)
+        try:
+            text = self.disk.read_bytes(path).decode()
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError as error:
+            raise DirectoryError(f"{path}: not a properties file; {RESTORE}") from error
+        pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+        return {key.strip(): value.strip() for key, value in pairs}
+
+    def check(self, identity: Identity) -> None:
+        """See that it is ours or nobody's, in a format known here; nothing changes. Raises DirectoryError, OSError."""
+        known = self.identity()
+        if known is not None and known.cluster_id != identity.cluster_id:
+            raise DirectoryError(
+                f"{self.file(META_PROPERTIES)}: belongs to cluster {known.cluster_id}, not {identity.cluster_id}; "
+                "choose another directory"
+            )
+        if known is not None and known.broker_id != identity.broker_id:
+            raise DirectoryError(
+                f"{self.file(META_PROPERTIES)}: belongs to broker {known.broker_id}, not {identity.broker_id}; "
+                f"set node.id={known.broker_id}, or choose another directory"
+            )
+        self.format_version(fresh=known is None)
+
+    def claim(self, identity: Identity, fresh_id: str) -> None:
+        """Make it ours, or see that it is; `fresh_id` becomes its directory.id where it has none yet (KIP-858).
+
+        Raises DirectoryError, OSError.
+        """
+        self.check(identity)
+        known = self._properties()
+        self.upgrade(fresh=known is None)
+        ours = {"version": "0", "broker.id": str(identity.broker_id), "cluster.id": identity.cluster_id}
+        wanted = {"directory.id": fresh_id, **(known or ours)}
+        self.directory_id = wanted["directory.id"]
+        try:
+            uuid_from_text(self.directory_id)
+        except ValueError as error:
+            raise DirectoryError(f"{self.file(META_PROPERTIES)}: directory.id: {error}") from error
+        if wanted != known:
+            text = "".join(f"{key}={value}\n" for key, value in sorted(wanted.items()))
+            self.disk.write_atomic(self.file(META_PROPERTIES), text.encode(), sync=True)
+
+    def format_version(self, *, fresh: bool) -> int:
+        """The format it is kept in, 0 = Apache Kafka's. Raises DirectoryError, OSError."""
+        version = FORMAT_VERSION if fresh else 0
+        if self.disk.exists(self.file(FORMAT)):
+            text = self.disk.read_bytes(self.file(FORMAT)).decode(errors="replace").strip()
+            if not re.fullmatch(r"[0-9]{1,9}", text):
+                raise DirectoryError(f"{self.file(FORMAT)}: {text[:40]!r} is not a format version; {RESTORE}")
+            version = int(text)
+        if version > FORMAT_VERSION:
+            raise DirectoryError(
+                f"{self.file(FORMAT)}: format version {version} is newer than {FORMAT_VERSION}, the newest supported; "
+                "use the version of kafkalite that wrote it, or a newer one"
+            )
+        return version
+
+    def upgrade(self, *, fresh: bool) -> None:
+        """Bring the directory to our format. Raises DirectoryError, OSError."""
+        version = self.format_version(fresh=fresh)
+        if not version:
+            logger.info("%s: no format version, assumed to be written by Apache Kafka", self.path)
+        for older in range(version, FORMAT_VERSION):
+            if older in UPGRADES:
+                UPGRADES[older](self.disk, self.path)
+            logger.info("%s: upgraded from format %d to %d", self.path, older, older + 1)
+        if fresh or version < FORMAT_VERSION:  # else a start would need room on the disk
+            self.disk.write_atomic(self.file(FORMAT), f"{FORMAT_VERSION}\n".encode(), sync=True)
+
+    def space(self) -> tuple[int, int]:
+        """(total, free) bytes of its file system. Raises OSError."""
+        free, total = self.disk.free_bytes(self.path)
+        return total, free

@@ -1,0 +1,44 @@
+"""Which partition directories a job is at work in by name, so that nothing of a deleted log reaches a new one.
+
+Law: a log is made in a directory only when every job that may still write there for the log before it has ended. Jobs
+that only look, or that go by open files, need not be waited for.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
+
+
+class DirectoriesInUse:
+    """Counts the jobs of each directory, and knows who waits for the last one; of the loop thread alone."""
+
+    def __init__(self) -> None:
+        self._held: Counter[str] = Counter()
+        self._waiting: dict[str, list[Callable[[], object]]] = defaultdict(list)
+
+    def enter(self, directory: str) -> Callable[[], None]:
+        """A job begins there; call what this answers, once, when its outcome was applied."""
+        self._held[directory] += 1
+        return partial(self._release, directory)
+
+    def is_in_use(self, directory: str) -> bool:
+        """Whether a job is at work there."""
+        return bool(self._held.get(directory))
+
+    def when_free(self, directory: str, then: Callable[[], object]) -> None:
+        """Call `then` when no job is at work there, perhaps at once."""
+        if self._held[directory]:
+            self._waiting[directory].append(then)
+        else:
+            then()
+
+    def close(self) -> None:
+        """The end is near: who waits for a directory is called no more."""
+        self._waiting.clear()
+
+    def _release(self, directory: str) -> None:
+        self._held[directory] -= 1
+        if not self._held[directory]:
+            del self._held[directory]
+            for then in self._waiting.pop(directory, ()):
+                self.when_free(directory, then)  # the one before may hold it again

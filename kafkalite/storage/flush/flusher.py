@@ -1,0 +1,247 @@
+"""Group commit: logs ask for a sync, and one round after the other brings all who asked to the disk.
+
+Laws:
+1. As many rounds per log directory at a time as the syncer takes; no log is in two of them, nor in one of another
+   flusher (`exclusion`). Who asks while that runs gathers for the next one, so one sync covers all that was appended
+   meanwhile, of many partitions together.
+2. A round begins when `begin` is called, at the end of a pass: its partitions are synced together.
+3. Nobody is told that a log is on the disk before the job of its round has succeeded.
+4. A round that failed is never repeated: its directory goes offline, and all who wait there are told
+   KAFKA_STORAGE_ERROR. So it is with whatever else goes wrong in a round, a bug too, which is raised besides: nobody
+   waits for ever, and nothing is claimed that was perhaps not synced.
+5. A round that could not open a file (EMFILE, ENFILE) has lost nothing: it is tried again after RETRY_S, and the
+   waiting requests wait until then. Errors of fsync in the same round count first.
+
+Sources: UnifiedLog.flush; group commit is our own (Kafka syncs once per append).
+"""
+
+import errno
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.callbacks import call_all, call_each
+from kafkalite.clock import Clock, Outcome
+from kafkalite.storage.dirs_in_use import DirectoriesInUse
+from kafkalite.storage.disk_errors import lacks_descriptors
+from kafkalite.storage.flush.flushes_in_progress import FlushesInProgress
+from kafkalite.storage.log.flush_job import FlushPlan, SyncAtOnce, Syncer
+from kafkalite.storage.log.log import Log
+
+KAFKA_STORAGE_ERROR = 56
+RETRY_S = 0.1
+
+FlushDone = Callable[[int], object]
+Asked = dict[Log, dict[FlushDone, None]]
+
+
+class Flusher:
+    """The rounds of all log directories.
+
+    Arguments:
+        disk, clock: what is synced, and when that was.
+        syncer: carries out the rounds.
+        fail: takes a log directory offline, with the reason.
+        holds: told of the rounds that write by name in the directories of their logs.
+        active: sync the segment that is appended to, too, not only those that were closed.
+        exclusion: shared by all flushers of the same logs.
+        retried: called with a log directory and with the error for which its round is tried again.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        syncer: Syncer,
+        fail: Callable[[str, OSError], None],
+        *,
+        holds: DirectoriesInUse | None = None,
+        active: bool = True,
+        exclusion: FlushesInProgress | None = None,
+        retried: Callable[[str, OSError], object] | None = None,
+    ) -> None:
+        self.waiting: dict[str, Asked] = {}
+        self.batches = 0
+        self._disk = disk
+        self._clock = clock
+        self._syncer: Syncer = syncer
+        self._fail = fail
+        self._holds = holds or DirectoriesInUse()
+        self._active = active
+        self._running: Counter[str] = Counter()
+        self._exclusion = exclusion or FlushesInProgress()
+        self._exclusion.register(self._start)
+        self._retried = retried
+        self._paused: set[str] = set()  # log directories whose round is tried again later
+        self._finishing = False
+        self._begins_soon = False
+
+    def request_flush(self, log: Log, done_callback: FlushDone | None = None) -> None:
+        """Have all that `log` holds now synced in the next round; `done_callback` gets 0 or a Kafka error code then,
+        once, however often it asks for the same round.
+        """
+        if log.failed:
+            if done_callback is not None:
+                done_callback(KAFKA_STORAGE_ERROR)
+            return
+        asked = self.waiting.setdefault(log.root, {}).setdefault(log, {})
+        if done_callback is not None:
+            asked[done_callback] = None
+
+    def begin(self) -> None:
+        """Start a round in every directory where somebody waits and there is room for one."""
+        call_each(self._start, list(self.waiting))  # one that raises, a bug, ends that directory only
+
+    def begin_soon(self) -> None:
+        """`begin` in the next loop iteration: what is being written now is written then, or taken back."""
+        if not self._begins_soon:
+            self._begins_soon = True
+            self._clock.call_at(self._clock.monotonic(), self._begin_now)
+
+    def _begin_now(self) -> None:
+        self._begins_soon = False
+        self.begin()
+
+    def finish(self) -> None:
+        """From now on a round is done when `begin` returns: the end of the broker is near."""
+        self._syncer = SyncAtOnce(self._disk)
+        self._finishing = True
+        self._paused.clear()
+        self.begin()
+
+    def _start(self, root: str) -> None:
+        if root not in self.waiting or root in self._paused or self._running[root] >= self._syncer.batches_max:
+            return
+        asked = self._take(root)
+        failed = {log: asked.pop(log) for log in list(asked) if log.failed}  # offline or deleted since they asked
+        try:
+            if asked:
+                self._run(FsyncBatch(root, asked))
+        finally:
+            complete_requests(failed, KAFKA_STORAGE_ERROR)
+
+    def _take(self, root: str) -> Asked:
+        """Those who wait there for logs that are in no round."""
+        waiting = self.waiting[root]
+        asked = {log: done_callback for log, done_callback in waiting.items() if not self._exclusion.is_busy(log)}
+        for log in asked:
+            del waiting[log]
+        if not waiting:
+            del self.waiting[root]
+        return asked
+
+    def _run(self, under_way: "FsyncBatch") -> None:
+        self._running[under_way.root] += 1
+        self._exclusion.begin(under_way.asked)
+        self.batches += 1
+        try:
+            under_way.plan(self._active, self._holds)
+            self._syncer.run(under_way.root, tuple(under_way.plans.values()), partial(self._ended, under_way))
+        except Exception as error:
+            if under_way.over:  # a bug of somebody who was told of its end
+                raise
+            self._ended(under_way, Outcome(error=error))
+
+    def _ended(self, under_way: "FsyncBatch", outcome: Outcome) -> None:
+        if under_way.over:  # what carries it out raised before, and ends it all the same
+            return
+        under_way.end()
+        root, asked = under_way.root, under_way.asked
+        self._running[root] -= 1
+        self._exclusion.end(asked)
+        try:
+            outcome.result()
+            self._apply(under_way)
+        except BaseException as error:
+            if isinstance(error, OSError) and lacks_descriptors(error):
+                self._retry(under_way, error)
+            else:
+                self._failed(root, asked, error)
+            return
+        try:
+            self._exclusion.look_again(root)
+        finally:
+            complete_requests(asked, 0)
+
+    def _apply(self, under_way: "FsyncBatch") -> None:
+        """All plans of a round were carried out."""
+        now = self._clock.monotonic()
+        for log, plan in under_way.plans.items():
+            if log.flushed(plan):
+                log.last_flush = now
+            else:  # cut meanwhile: the plan says nothing of what came after
+                self._again(under_way.root, log, under_way.asked.pop(log))
+
+    def _again(self, root: str, log: Log, done_callback: dict[FlushDone, None]) -> None:
+        self.waiting.setdefault(root, {}).setdefault(log, {}).update(done_callback)
+
+    def _retry(self, under_way: "FsyncBatch", error: OSError) -> None:
+        """A file of the round could not be opened: all of it is flushed again after RETRY_S."""
+        root = under_way.root
+        for log, done_callback in under_way.asked.items():
+            if log in under_way.plans:
+                log.not_flushed(under_way.plans[log])
+            self._again(root, log, done_callback)
+        if self._retried is not None:
+            self._retried(root, error)
+        if self._finishing:  # there is no later
+            complete_requests(self.waiting.pop(root), KAFKA_STORAGE_ERROR)
+        else:
+            self._paused.add(root)
+            self._clock.call_at(self._clock.monotonic() + RETRY_S, self._resume, root)
+        self._exclusion.look_again(root)
+
+    def _resume(self, root: str) -> None:
+        self._paused.discard(root)
+        self._start(root)
+
+    def _failed(self, root: str, asked: Asked, error: BaseException) -> None:
+        late = self.waiting.pop(root, {})
+        reason = error if isinstance(error, OSError) else OSError(errno.EIO, f"a sync ended with {error!r}")
+        try:
+            self._fail(root, reason)
+        finally:
+            all_asked = {log: {**asked.get(log, {}), **late.get(log, {})} for log in (*asked, *late)}
+            call_all(
+                partial(complete_requests, all_asked, KAFKA_STORAGE_ERROR), partial(self._exclusion.look_again, root)
+            )
+        if not isinstance(error, OSError):
+            raise error
+
+
+class FsyncBatch:
+    """One round of one log directory: who asked for it, and what is to be synced."""
+
+    __slots__ = ("_releases", "asked", "over", "plans", "root")
+
+    def __init__(self, root: str, asked: Asked) -> None:
+        self.root = root
+        self.asked = asked
+        self.plans: dict[Log, FlushPlan] = {}
+        self.over = False
+        self._releases: list[Callable[[], None]] = []
+
+    def plan(self, active: bool, holds: DirectoriesInUse) -> None:
+        """Look what there is to sync. Raises OSError."""
+        for log in self.asked:
+            plan = self.plans[log] = log.unflushed(active=active)
+            if plan.snapshots:
+                self._releases.append(holds.enter(log.directory))
+
+    def end(self) -> None:
+        """Its job has ended."""
+        self.over = True
+        for release in self._releases:
+            release()
+
+
+def complete_requests(asked: Asked, error: int) -> None:
+    """Tell everybody, whatever one of them raises; that is raised after all."""
+    call_each(lambda done_callback: done_callback(error), everybody(asked))
+
+
+def everybody(asked: Asked) -> Iterator[FlushDone]:
+    """All who wait for any of these logs."""
+    for done_callback in asked.values():
+        yield from done_callback

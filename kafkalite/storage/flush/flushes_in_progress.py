@@ -1,0 +1,42 @@
+"""Which logs are being synced, across all flushers: the kernel reports a failed writeback to one fsync of an open file.
+
+If two fsyncs of a file run at the same time, one may return EIO and the other 0, although the same pages are lost. So:
+1. A log is in one flush at a time, whatever flusher it belongs to.
+2. When a flush ends, its outcome is applied before any flusher syncs those logs again.
+3. Every flusher that waits for the log directory then looks again; the flusher of the acknowledgements looks first.
+
+Source: Linux, lib/errseq.c and Documentation/filesystems/vfs.rst (an error is reported once per open file description).
+"""
+
+from collections.abc import Callable, Iterable
+
+from kafkalite.callbacks import call_each
+from kafkalite.storage.log.log import Log
+
+
+class FlushesInProgress:
+    """The logs that are being synced; of the loop thread alone."""
+
+    def __init__(self) -> None:
+        self._busy: set[Log] = set()
+        self._starts: list[Callable[[str], object]] = []
+
+    def register(self, start: Callable[[str], object]) -> None:
+        """Call `start` with a log directory whenever a flush there has ended; in the order of the calls of this."""
+        self._starts.append(start)
+
+    def is_busy(self, log: Log) -> bool:
+        """Whether a flush of the log is under way."""
+        return log in self._busy
+
+    def begin(self, logs: Iterable[Log]) -> None:
+        """A flush of these logs begins, of which none is busy."""
+        self._busy.update(logs)
+
+    def end(self, logs: Iterable[Log]) -> None:
+        """The flush has ended and its outcome is about to be applied; call `look_again` behind that."""
+        self._busy.difference_update(logs)
+
+    def look_again(self, root: str) -> None:
+        """Let every flusher start what waits in the log directory `root`."""
+        call_each(lambda start: start(root), self._starts)

@@ -1,0 +1,205 @@
+"""What is done for all logs again and again: checkpoints, retention, `flush.ms`, forgotten producers, free space.
+
+Laws:
+1. Each goes over the logs in slices (`visit_in_slices`), and visits none that was deleted meanwhile.
+2. A checkpoint is made of the logs that there are when it is written: what is gone by then is not in it.
+3. What one visit raises ends neither the walk nor the next one.
+
+Sources: LogManager.scala (startup, cleanupLogs, flushDirtyLogs, checkpointLogRecoveryOffsets).
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.clock import PAUSE_MS, Clock, ClockWatch, Offload, Outcome, Timer
+from kafkalite.slicing import visit_in_slices
+from kafkalite.storage import checkpoints, retention
+from kafkalite.storage.checkpoint_writer import CheckpointWriter
+from kafkalite.storage.compaction.cleaner import CleanerLogs
+from kafkalite.storage.dirs.free_space import SpaceWatch
+from kafkalite.storage.flush.flusher import Flusher
+from kafkalite.storage.log.log import Log
+
+HighWatermark = Callable[[Log], int]
+NEVER_MS = 2**63 - 1
+SPACE_CHECK_MS = 10_000
+logger = logging.getLogger(__name__)
+
+
+class HousekeptLogs(CleanerLogs, Protocol):
+    """What the upkeep needs of the log manager, beside what the cleaner needs."""
+
+    def find(self, topic: str, partition: int) -> Log | None: ...
+    def is_cleaned_now(self, log: Log) -> bool: ...
+
+
+class Housekeeping:
+    """The periodic work of a broker's logs.
+
+    Arguments:
+        logs: the log manager.
+        disk, clock, offload: its.
+        removals: runs the jobs that rename deleted segments.
+        unhurried: syncs logs that nobody waits for; closed: syncs their closed segments only.
+        files: writes the checkpoints.
+    """
+
+    def __init__(
+        self,
+        logs: HousekeptLogs,
+        disk: Disk,
+        clock: Clock,
+        offload: Offload,
+        removals: Offload,
+        *,
+        unhurried: Flusher,
+        closed: Flusher,
+        files: CheckpointWriter,
+    ) -> None:
+        self.producer_silent_ms = 0  # given by `start`; may be assigned
+        self._logs = logs
+        self._clock = clock
+        self._removals = removals
+        self._unhurried = unhurried
+        self._closed = closed
+        self._files = files
+        self._timers: list[Timer] = []
+        self._clock_watch = ClockWatch(clock)
+        self._space_watch = SpaceWatch(disk, offload, logs.report_disk_error)
+
+    def start(
+        self,
+        high_watermark_of: HighWatermark,
+        *,
+        checkpoint_ms: int = 60_000,
+        starts_ms: int = 60_000,
+        retention_ms: int = 300_000,
+        flush_check_ms: int = NEVER_MS,
+        initial_ms: int = 30_000,
+        jump_pause_ms: int = PAUSE_MS,
+        producer_check_ms: int = 600_000,
+        producer_silent_ms: int = 86_400_000,
+    ) -> None:
+        """Begin; intervals in milliseconds."""
+        self._clock_watch = ClockWatch(self._clock, jump_pause_ms)
+        self._repeat(0, SPACE_CHECK_MS, self.check_space)
+        self._repeat(initial_ms, checkpoint_ms, self.checkpoint)
+        self._repeat(initial_ms, starts_ms, self.checkpoint_starts)
+        if flush_check_ms < NEVER_MS:
+            self._repeat(initial_ms, flush_check_ms, self.flush_due)
+        self._repeat(initial_ms, retention_ms, lambda: self.check_retention(high_watermark_of))
+        self.producer_silent_ms = producer_silent_ms
+        self._repeat(producer_check_ms, producer_check_ms, lambda: self.check_producers(self.producer_silent_ms))
+
+    def close(self) -> None:
+        """Do nothing more."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _repeat(self, first_ms: int, every_ms: int, work: Callable[[], None]) -> None:
+        slot = len(self._timers)
+
+        def run() -> None:
+            self._timers[slot] = self._clock.call_at(self._clock.monotonic() + max(every_ms, 1) / 1000, run)
+            work()
+
+        self._timers.append(self._clock.call_at(self._clock.monotonic() + first_ms / 1000, run))
+
+    def _is_here(self, log: Log) -> bool:
+        return self._logs.find(log.topic, log.partition) is log
+
+    def _walk(self, visit: Callable[[Log], object], then: Callable[[], object] | None = None) -> None:
+        """Visit every log that is still here when its turn comes."""
+
+        def guarded(log: Log) -> None:
+            if self._is_here(log):
+                visit(log)
+
+        visit_in_slices(self._clock, self._logs.all(), guarded, then)
+
+    # Retention.
+
+    def check_retention(self, high_watermark_of: HighWatermark) -> None:
+        """Take expired segments out of every log and delete their files in the background."""
+        now_ms = self._clock_watch.look()
+        self._walk(lambda log: self._retain(log, now_ms, high_watermark_of))
+
+    def _retain(self, log: Log, now_ms: int | None, high_watermark_of: HighWatermark) -> None:
+        if log.failed or log.pending_bytes or self._logs.is_cleaned_now(log):
+            return
+        try:
+            segments = retention.take_expired(log, now_ms, high_watermark_of(log))
+        except OSError as error:
+            self._logs.report_disk_error(log.root, error)
+            return
+        if segments:
+            release = self._logs.holds.enter(log.directory)
+            self._removals.run(retention.mark_deleted, segments, done=partial(self._marked, log, release))
+
+    def _marked(self, log: Log, release: Callable[[], None], outcome: Outcome) -> None:
+        release()
+        if isinstance(outcome.error, FileNotFoundError) and not self._is_here(log):
+            return  # the whole directory went away meanwhile
+        if isinstance(outcome.error, OSError):
+            self._logs.report_disk_error(log.root, outcome.error)
+            return
+        paths = outcome.result()
+        logger.info("%s: deleting %d files, log start offset %d", log.directory, len(paths), log.log_start_offset)
+        self._logs.remove_later(log, paths)
+
+    # Checkpoints.
+
+    def checkpoint(self) -> None:
+        """Sync segments that were closed since, and write the recovery points, all as jobs."""
+
+        def visit(log: Log) -> None:
+            self._files.note(log, checkpoints.RECOVERY_POINTS)
+            if log.rolled:
+                self._closed.request_flush(log)
+
+        def then() -> None:
+            self._closed.begin()
+            self._write(checkpoints.RECOVERY_POINTS)
+
+        self._walk(visit, then)
+
+    def checkpoint_starts(self) -> None:
+        """Write where the logs begin that do not begin with their first segment, as jobs."""
+
+        def visit(log: Log) -> None:
+            self._files.note(log, checkpoints.LOG_STARTS)
+            if log.log_start_offset > log.synced:  # it is written the next time, once the records up to it are synced
+                self._unhurried.request_flush(log)
+                self._unhurried.begin()
+
+        self._walk(visit, partial(self._write, checkpoints.LOG_STARTS))
+
+    def _write(self, name: str) -> None:
+        for path in filter(self._logs.is_online, self._logs.directories()):
+            self._files.write(path, name)
+
+    # The rest.
+
+    def flush_due(self) -> None:
+        """Sync the logs that hold something for longer than their flush.ms."""
+        now = self._clock.monotonic()
+
+        def visit(log: Log) -> None:
+            if log.log_end_offset > log.synced and (now - log.last_flush) * 1000 >= log.config.flush_ms:
+                self._unhurried.request_flush(log)
+
+        self._walk(visit, self._unhurried.begin)
+
+    def check_producers(self, silent_ms: int) -> None:
+        """Let every log forget the idempotent producers that appended nothing for `silent_ms`."""
+        now_ms = int(self._clock.monotonic() * 1000)
+        self._walk(lambda log: log.producers.expire(now_ms, silent_ms))
+
+    def check_space(self) -> None:
+        """Say when a log directory is nearly full."""
+        for path in filter(self._logs.is_online, self._logs.directories()):
+            self._space_watch.look(path)

@@ -1,0 +1,63 @@
+"""What of a log has to be brought to the disk, looked at on the loop and noted as a plan for a job (`syncing`).
+
+Laws:
+1. A plan that was carried out leaves nothing unsynced below its offset: batches, epochs, and the small files of all
+   segments that were closed.
+2. Of closed segments those are in it that may not be on the disk, the newest first.
+
+Source: UnifiedLog.flush.
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkalite.storage import names
+from kafkalite.storage.log.flush_job import FlushPlan
+
+if TYPE_CHECKING:
+    from kafkalite.storage.log.log import Log
+
+
+def flush_plan(log: "Log", *, active: bool) -> FlushPlan:
+    """What has to be synced of a log; without `active`, of closed segments only."""
+    offset = log.log_end_offset if active else log.active.base_offset
+    plan = FlushPlan(offset, log.truncations, log.rolls, log.epochs.written)
+    if log.epochs.written > log.epochs.flushed:
+        plan.paths.append(log.epochs.path)
+        plan.directory = log.directory
+    if log.rolled:
+        _add_closed(log, plan)
+        _add_snapshots(log, plan)
+    if active:
+        plan.files.append(log.active.opened)
+        if log.active.transactions.take_unsynced():
+            plan.paths.append(log.active.transactions.path)
+            plan.directory = log.directory
+    return plan
+
+
+def closing_plan(log: "Log") -> FlushPlan:
+    """All of a log that nothing is appended to any more, its producers as of its end among it."""
+    log.due_snapshots[log.log_end_offset] = log.producers.pack()
+    plan = flush_plan(log, active=True)
+    _add_snapshots(log, plan)
+    plan.paths += [log.active.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
+    return plan
+
+
+def _add_snapshots(log: "Log", plan: FlushPlan) -> None:
+    """The producers as of each roll, before the recovery point passes it."""
+    plan.snapshots |= log.take_due_snapshots()
+    plan.bases = log.bases()
+    plan.directory = log.directory
+
+
+def _add_closed(log: "Log", plan: FlushPlan) -> None:
+    """Closed segments that may not be on the disk, the newest first; unloaded ones are synced by their path."""
+    for segment in reversed(log.segments[:-1]):
+        if segment.file is not None:
+            plan.files.append(segment.file)
+        else:
+            plan.paths.append(segment.path(names.LOG))
+        plan.paths += [segment.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
+        if segment.base_offset < log.synced:  # one that ended there was synced without its last index entry
+            break

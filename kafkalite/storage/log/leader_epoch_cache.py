@@ -1,0 +1,124 @@
+"""Which leader epoch began at which offset: the cache behind `leader-epoch-checkpoint` (KIP-101).
+
+Law: epochs and start offsets only grow; an entry that would not is replaced together with all it contradicts.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.storage.checkpoints import read_epochs, write_epochs
+from kafkalite.storage.disk_errors import is_transient
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class LeaderEpochCache:
+    """The epochs of one partition.
+
+    Arguments:
+        disk, path: of the checkpoint; it is written at every change, and synced with the batches of the epoch.
+        entries: (epoch, start offset), in order.
+    """
+
+    __slots__ = ("_disk", "entries", "flushed", "path", "version", "written")
+
+    def __init__(self, disk: Disk, path: str, entries: list[tuple[int, int]] | None = None) -> None:
+        self._disk = disk
+        self.path = path
+        self.entries = entries or []
+        # Counts the changes; `written` is the last one in the file, `flushed` the last one that is on the disk.
+        self.version = self.written = 0
+        self.flushed = -1
+
+    @classmethod
+    def load(cls, disk: Disk, path: str) -> "LeaderEpochCache":
+        """Read the checkpoint; empty where there is none. Raises BadCheckpoint, OSError."""
+        return cls(disk, path, read_epochs(disk, path))
+
+    @property
+    def latest(self) -> int:
+        """The highest epoch, -1 for none."""
+        return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` begins at `start_offset`. Raises OSError."""
+        self._replace(_assigned(self.entries, epoch, start_offset))
+
+    def recover(self, found: Iterable[tuple[int, int]], start_offset: int, end_offset: int, *, lost: bool) -> None:
+        """Become what recovery found, in order and each epoch once, within the ends of the log. Raises OSError.
+
+        The last epoch may begin at the log end: it has no batch yet.
+
+        On a full disk the file stays as it was: the next start finds the same again.
+
+        One write: a crash in between would leave a part that looks like the whole. `lost`: write in any case, as the
+        file is bad.
+        """
+        entries: list[tuple[int, int]] = []
+        for epoch, offset in found:
+            if epoch > (entries[-1][0] if entries else UNDEFINED_EPOCH):
+                entries = _assigned(entries, epoch, offset)
+        entries = [entry for entry in entries if entry[1] <= end_offset]
+        self._replace_where_room(_started(entries, start_offset), lost)
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that begin at or above `end_offset`. Raises OSError."""
+        self._replace_where_room([entry for entry in self.entries if entry[1] < end_offset])
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget what ended before `start_offset`; the epoch that holds it begins there now. Raises OSError."""
+        self._replace_where_room(_started(self.entries, start_offset))
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written, -1 where unknown."""
+        index = bisect_right(self.entries, offset, key=lambda entry: entry[1])
+        return self.entries[index - 1][0] if index else UNDEFINED_EPOCH
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the largest known epoch up to `epoch`, where it ends); (-1, -1) where nothing is known."""
+        if epoch == UNDEFINED_EPOCH:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        index = bisect_right(self.entries, epoch, key=lambda entry: entry[0])
+        if index == len(self.entries):
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        floor = self.entries[index - 1][0] if index else epoch
+        return floor, self.entries[index][1]
+
+    def _replace(self, entries: list[tuple[int, int]], force: bool = False) -> None:
+        if entries == self.entries and not force:
+            return
+        self.entries = entries
+        self.version += 1
+        write_epochs(self._disk, self.path, entries)
+        self.written = self.version
+
+    def _replace_where_room(self, entries: list[tuple[int, int]], force: bool = False) -> None:
+        """On a full disk the file keeps what it has, and a start finds the entries again by itself."""
+        try:
+            self._replace(entries, force)
+        except OSError as error:
+            if not is_transient(error):
+                raise
+
+    def write_pending(self) -> None:
+        """Write the file where an earlier write of it failed. Raises OSError."""
+        if self.version > self.written:
+            write_epochs(self._disk, self.path, self.entries)
+            self.written = self.version
+
+
+def _assigned(entries: list[tuple[int, int]], epoch: int, start_offset: int) -> list[tuple[int, int]]:
+    if epoch < 0 or (entries and epoch == entries[-1][0]):
+        return entries
+    return [*(entry for entry in entries if entry[0] < epoch and entry[1] < start_offset), (epoch, start_offset)]
+
+
+def _started(entries: list[tuple[int, int]], start_offset: int) -> list[tuple[int, int]]:
+    index = bisect_right(entries, start_offset, key=lambda entry: entry[1]) - 1
+    if index < 0 or entries[index][1] == start_offset == entries[0][1]:
+        return entries
+    return [(entries[index][0], start_offset), *entries[index + 1 :]]

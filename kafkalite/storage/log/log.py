@@ -1,0 +1,473 @@
+"""One partition's log, owned by the loop thread.
+
+Laws:
+1. log start <= recovery point <= log end, at all times. A log start that moves takes the recovery point along, but
+   nothing is on the disk for that: `synced` is what the checkpoints tell the next start.
+2. Closed segments never change but by deletion; the tuple of segments is replaced whole.
+3. What must wait for the disk (fsync, deletion) is a plan, run as a job by the caller, its result applied here.
+
+Sources: UnifiedLog.java, LocalLog.java.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+
+from kafkalite._speedups.storage.file import Disk, FileRegion
+from kafkalite._speedups.storage.log_core import LogCore
+from kafkalite._speedups.storage.segment_reader import PageCacheMiss
+from kafkalite.clock import Random
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage.disk_errors import is_transient, lacks_descriptors
+from kafkalite.storage.log import flush_plan, producer_state_loader, timestamp_lookup
+from kafkalite.storage.log.flush_job import FlushPlan, sync
+from kafkalite.storage.log.leader_epoch_cache import LeaderEpochCache
+from kafkalite.storage.log.segment import Segment
+from kafkalite.storage.log.segment_cache import SegmentCache
+from kafkalite.storage.log.timestamp_lookup import Found
+from kafkalite.storage.log.transaction_index import AbortedTransaction
+
+OFFSET_OUT_OF_RANGE = 1
+KAFKA_STORAGE_ERROR = 56
+OFFSET_MAX = 2**63 - 1
+COLD_ATTEMPTS = 8  # as with the batches: a machine that drops pages as fast as they come stalls in any case
+logger = logging.getLogger(__name__)
+
+
+class Log(LogCore):
+    """The batches of one partition in its segments.
+
+    Arguments:
+        disk: the disk port.
+        directory: of the partition; exists.
+        topic, partition: whose log this is.
+        config: the topic's settings; assign to replace them.
+        segments: as recovery found them, at least one; the last one is appended to.
+        epochs: leader epochs as recovery found them.
+        log_start_offset, recovery_point: as checkpointed, brought into the range of the segments.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: TopicConfig,
+        segments: list[Segment],
+        epochs: LeaderEpochCache,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.root = os.path.dirname(directory)
+        self.topic = topic
+        self.partition = partition
+        self._random: Random | None = None
+        self.before_truncation: Callable[[Log, int], None] = ignore
+        self.config = config
+        self.epochs = epochs
+        self.segments = tuple(segments)
+        self.active = segments[-1]
+        self.cache: SegmentCache | None = None
+        self.truncations = 0
+        self.rolls_flushed = 0
+        self.last_flush = 0.0  # monotonic seconds
+        self.due_snapshots: dict[int, bytes] = {}
+        self.complete_state: tuple[int, ...] | None = None
+        self._cut_at = OFFSET_MAX
+        self._aborts: tuple[tuple[Segment, ...], list[Segment]] | None = None
+        self.last_error: OSError | None = None
+        self.on_error: Callable[[Log, OSError], object] = report
+        self.on_roll: Callable[[Log], object] = nothing
+        self.log_start_offset = max(log_start_offset, segments[0].base_offset)
+        self.start(max(self.active.next_offset(), self.log_start_offset), epochs.latest)
+        self.synced = min(recovery_point, self.log_end_offset)  # below it all that there is, is on the disk
+        self.recovery_point = max(self.synced, self.log_start_offset)
+        self.rolls = int(self.active.base_offset > self.synced)  # before this start, and not flushed then
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings in use."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        self.segment_bytes = config.segment_bytes
+        self._draw_segment_ms()
+        self.index_interval_bytes = config.index_interval_bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    def use_random(self, random: Random) -> None:
+        """Let `random` take up to `segment.jitter.ms` off the age at which each segment rolls."""
+        self._random = random
+        self._draw_segment_ms()
+
+    def _draw_segment_ms(self) -> None:
+        jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        less_ms = self._random.below(jitter_ms) if jitter_ms > 0 and self._random is not None else 0
+        self.segment_ms = self._config.segment_ms - less_ms
+
+    def use_cache(self, cache: SegmentCache) -> None:
+        """Let `cache` say which closed segments stay loaded."""
+        self.cache = cache
+        for segment in self.segments:
+            segment.cache = cache
+            if segment.closed and segment.file is not None:
+                cache.add(segment)
+
+    # What LogCore asks for.
+
+    def roll(self, base_offset: int) -> None:
+        """Begin the next segment at `base_offset`. Raises OSError, with the log as it was."""
+        self.active.finish()
+        segment = Segment(base_offset, self.directory, self.disk, self.config)
+        try:
+            segment.create()
+        except OSError:
+            segment.remove()  # here, where its name is known: a later roll may be at another offset
+            self.rolls += 1  # the next flush syncs the directory
+            raise
+        segment.cache = self.cache
+        self.due_snapshots[base_offset] = self.pack_producers()
+        self.active.closed = True
+        if self.cache is not None:
+            self.cache.add(self.active)
+        self.segments = (*self.segments, segment)
+        self.active = segment
+        self._draw_segment_ms()
+        self.rolls += 1
+        self.on_roll(self)
+
+    def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        """Note a new leader epoch before its first batch is written. Raises OSError."""
+        self.epochs.assign(leader_epoch, start_offset)
+
+    def begin_leadership(self, leader_epoch: int) -> None:
+        """Note that a new leader epoch begins at the log end, before it has a batch (Partition.makeLeader).
+
+        On a full disk its first batch notes it. Raises OSError.
+        """
+        if leader_epoch <= self.epochs.latest:
+            return
+        try:
+            self.epochs.assign(leader_epoch, self.log_end_offset)
+        except OSError as error:
+            if not is_transient(error):
+                raise
+            self.epochs.truncate_from_end(self.log_end_offset)
+        self.set_epoch(self.epochs.latest)
+
+    def index_aborted(self, aborted: list[tuple[int, int, int, int]]) -> None:
+        """Note aborted transactions in the segments that hold their markers. Raises OSError."""
+        self._aborts = None
+        for entry in map(AbortedTransaction._make, aborted):
+            self.segment_at(entry.last_offset).transactions.append([entry])
+
+    def write_failed(self, error: OSError) -> None:
+        """Keep the reason and tell it; the caller answers KAFKA_STORAGE_ERROR."""
+        self.last_error = error
+        self.on_error(self, error)
+
+    def _end_of(self, segment: Segment) -> int:
+        following = self.segment_after(segment)
+        return self.log_end_offset if following is None else int(following.base_offset)
+
+    def cut_back(self, offset: int) -> None:
+        """Drop every byte and entry at or above `offset`. Raises OSError."""
+        # As LocalLog.truncateTo: a segment that begins at `offset` stays as the empty active one. So a closed segment,
+        # which the cleaner may be reading, becomes active again only where this write has closed it.
+        kept = [segment for segment in self.segments if segment.base_offset <= offset] or [self.segments[0]]
+        dropped = self.segments[len(kept) :]
+        if kept[-1].file is None:
+            kept[-1].open_again()  # may lack descriptors: before anything is removed
+        if self.cache is not None:
+            for segment in (kept[-1], *dropped):
+                self.cache.forget(segment)
+        # The last files first, and cut only then: whenever it ends halfway, no gap is left. Removing needs no
+        # descriptor; syncing the directory does, and is left to the next flush, before which nothing is claimed.
+        for segment in reversed(dropped):
+            self.rolls += 1
+            segment.remove()
+        kept[-1].closed = False
+        kept[-1].truncate(offset)
+        self.segments = tuple(kept)
+        self.active = kept[-1]
+        self._aborts = None
+        for base in [base for base in self.due_snapshots if base > offset]:
+            del self.due_snapshots[base]
+        self.epochs.truncate_from_end(offset)
+        self.set_epoch(self.epochs.latest)
+
+    def _sync_names(self) -> None:
+        """Sync the directory, from which segments were removed; without a descriptor the next flush does it."""
+        try:
+            self.disk.sync_dir(self.directory)
+        except OSError as error:
+            if not lacks_descriptors(error):
+                raise
+
+    # Reading beside offsets.
+
+    def first_unstable_offset(self, high_watermark: int) -> int:
+        """First offset of the first transaction that is open or not yet below the high watermark, -1 for none."""
+        first = self.producers.first_unstable_offset(high_watermark)
+        return max(first, self.log_start_offset) if first >= 0 else -1
+
+    def aborted(
+        self, start: int, end: int, *, wait: bool = True, brought: PageCacheMiss | None = None
+    ) -> list[AbortedTransaction] | PageCacheMiss:
+        """The aborted transactions that touch the offsets from `start` to below `end`.
+
+        Without `wait` also Cold, after which it is asked again with that as `brought`. Raises OSError.
+        """
+        found: list[AbortedTransaction] = []
+        first = self.segment_at(start)
+        for segment in self._with_aborts():
+            if first is None or segment.base_offset >= first.base_offset:
+                if not (wait or segment.transactions.in_memory):
+                    attempts = 0 if brought is None or brought.segment is not segment else brought.attempts + 1
+                    if attempts < COLD_ATTEMPTS:
+                        return PageCacheMiss(segment, None, segment.base_offset, -1, 1, attempts)
+                entries, more = segment.transactions.collect(start, end)
+                found += entries
+                if not more:
+                    break
+        return found
+
+    def aborted_in(
+        self, regions: list[FileRegion], offset: int, *, wait: bool = True, brought: PageCacheMiss | None = None
+    ) -> list[AbortedTransaction] | PageCacheMiss:
+        """The aborted transactions among what `read` gave for `offset`, perhaps some behind it too.
+
+        `wait` and `brought` as for `aborted`. Raises OSError.
+        """
+        if not self._with_aborts():
+            return []
+        return self.aborted(offset, self.end_of(regions[-1], offset), wait=wait, brought=brought)
+
+    def _with_aborts(self) -> list[Segment]:
+        if self._aborts is None or self._aborts[0] is not self.segments:
+            self._aborts = self.segments, [segment for segment in self.segments if segment.transactions]
+        return self._aborts[1]
+
+    def end_of(self, region: FileRegion, offset: int) -> int:
+        """An offset above all batches of a region that `read` gave for `offset`, from the index. Raises OSError."""
+        segment = self.segment_at(offset)
+        while segment is not None and segment.file is not region.file:
+            segment = self.segment_after(segment)
+        if segment is None:
+            return self.log_end_offset
+        above = segment.indexes[0].offset_from(region.offset + region.length)
+        return self._end_of(segment) if above is None else int(above)
+
+    def look_up_time(self, timestamp_ms: int) -> Found | None:
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp_ms`, None where all are older.
+
+        Raises OSError, BatchError.
+        """
+        return timestamp_lookup.looked_up(self.search_time(timestamp_ms), timestamp_ms, self.log_start_offset)
+
+    def search_time(self, timestamp_ms: int, *, wait: bool = True) -> timestamp_lookup.TimeSearch:
+        """`look_up_time` in steps, see `times.search`."""
+        return timestamp_lookup.search(self.segments, self.log_start_offset, timestamp_ms, wait=wait)
+
+    def highest_timestamp(self) -> int:
+        """The highest timestamp of any record in milliseconds, -1 in an empty log."""
+        return int(max(segment.max_timestamp for segment in self.segments))
+
+    def max_timestamp(self) -> Found | None:
+        """(timestamp, offset, leader epoch) of the first record with the highest timestamp; None in an empty log."""
+        highest = self.highest_timestamp()
+        return None if highest < 0 else self.look_up_time(highest)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at `offset`, -1 where unknown."""
+        return self.epochs.epoch_at(offset)
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """(largest known epoch up to `epoch`, its end offset), (-1, -1) where unknown (KIP-101)."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    # Moving the ends.
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the log start up to `offset`; 0 or a Kafka error code. The files go with the next retention check."""
+        if not 0 <= offset <= self.log_end_offset:
+            return OFFSET_OUT_OF_RANGE
+        if offset > self.log_start_offset:
+            try:
+                self.epochs.truncate_from_start(offset)
+            except OSError as error:
+                self.write_failed(error)
+                return KAFKA_STORAGE_ERROR
+            self.log_start_offset = offset
+            self.recovery_point = max(self.recovery_point, offset)
+        return 0
+
+    def begin_truncation(self, offset: int) -> int:
+        """The log is about to be truncated to `offset`: no sync claims more from now on, in no checkpoint.
+
+        Answers where it will be cut: a batch across `offset` goes whole, as a gap would be taken for a loss. Raises
+        OSError.
+        """
+        holder = next((each for each in reversed(self.segments) if each.base_offset <= offset), self.segments[0])
+        if (found := holder.position_of_batch(offset)) is not None:
+            offset = min(offset, found[1])
+        self.truncations += 1
+        self._cut_at = offset
+        self.synced = min(self.synced, offset)
+        return offset
+
+    def end_truncation(self) -> None:
+        """The log was truncated, or could not be."""
+        self._cut_at = OFFSET_MAX
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every batch from `offset` on, where `expect_cut` said that one begins and the checkpoints know it.
+
+        Raises OSError; the log has failed then, or is as it was.
+        """
+        assert self.pending_bytes == 0, "truncation comes between passes"
+        assert self.synced <= offset, "what is on the disk is claimed up to the cut at most"
+        if offset >= self.log_end_offset:
+            return
+        self.before_truncation(self, offset)
+        self.truncations += 1
+        try:
+            count = len(self.segments)
+            self.cut_back(offset)
+            if len(self.segments) < count:
+                self._sync_names()
+            self.active.opened.sync()  # or the old records come back beside those of a new segment
+            producer_state_loader.rebuild(self.disk, self.directory, self.segments, offset, self.producers)
+        except OSError:
+            self.fail()
+            raise
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.start(offset, self.epochs.latest)
+        self.end_truncation()
+
+    def drop_first(self, count: int) -> list[Segment]:
+        """Take the first `count` segments out of the log; readers that began before still hold them."""
+        dropped, self.segments = list(self.segments[:count]), self.segments[count:]
+        if self.cache is not None:
+            for segment in dropped:
+                self.cache.forget(segment)
+        self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
+        self.recovery_point = max(self.recovery_point, self.log_start_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        return dropped
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put a compacted segment in the place of a run of closed ones; readers that began before still hold those.
+
+        It stays loaded until `segment_swapped_in`, as its files are about to be renamed.
+        """
+        first = self.segments.index(old[0])
+        behind = first + len(old)
+        assert self.segments[first:behind] == tuple(old) and old[-1] is not self.active, "a run of closed segments"
+        if self.cache is not None:
+            for segment in old:
+                self.cache.forget(segment)
+        self.segments = (*self.segments[:first], new, *self.segments[behind:])
+
+    def segment_swapped_in(self, new: Segment) -> None:
+        """The files of a compacted segment have their names for good."""
+        new.cache = self.cache
+        if self.cache is not None and new in self.segments:
+            self.cache.add(new)
+
+    # Flushing: a plan for a job, and what its success means.
+
+    @property
+    def rolled(self) -> bool:
+        """Whether there are closed segments that were not flushed since."""
+        return self.rolls > self.rolls_flushed
+
+    def take_due_snapshots(self) -> dict[int, bytes]:
+        """Offset -> packed producers, of each roll since the last call: for `producers.write_snapshots`."""
+        due, self.due_snapshots = self.due_snapshots, {}
+        return due
+
+    def bases(self) -> list[int]:
+        """Base offsets of the segments."""
+        return [segment.base_offset for segment in self.segments]
+
+    def unflushed(self, *, active: bool = True) -> FlushPlan:
+        """What has to be synced, as a plan for a job; without `active`, closed segments only."""
+        return flush_plan.flush_plan(self, active=active)
+
+    def flushed(self, plan: FlushPlan) -> bool:
+        """The job of this plan succeeded; False when the log was truncated since, so that it says nothing.
+
+        Of a log that was deleted or is offline nothing is claimed any more. Raises OSError.
+        """
+        if plan.truncations != self.truncations:
+            if not self.failed:
+                producer_state_loader.remove(self.disk, self.directory, plan.snapshots)
+            return False
+        if self.failed:
+            return True
+        self.synced = max(self.synced, min(plan.offset, self.log_end_offset, self._cut_at))
+        self.recovery_point = max(self.recovery_point, self.synced)
+        self.rolls_flushed = max(self.rolls_flushed, plan.rolls)
+        self.epochs.flushed = max(self.epochs.flushed, plan.epochs)
+        return True
+
+    def not_flushed(self, plan: FlushPlan) -> None:
+        """The job of this plan could not begin for want of descriptors: the next plan holds the same again."""
+        if plan.truncations == self.truncations:
+            self.due_snapshots = {**plan.snapshots, **self.due_snapshots}
+        if self.active.transactions.path in plan.paths:
+            self.active.transactions.unsynced = True
+
+    def finish(self) -> FlushPlan:
+        """Write what is only in memory; the log can be opened from checkpoints once the plan is carried out.
+
+        Raises OSError.
+        """
+        self.active.finish()
+        self.epochs.write_pending()
+        return flush_plan.closing_plan(self)
+
+    def close(self) -> None:
+        """Write indexes and producers, sync all. Raises OSError."""
+        plan = self.finish()
+        sync(self.disk, [plan])
+        self.flushed(plan)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all files are on the disk as after a clean end, so that `close` has nothing to do."""
+        return self.complete_state == self._state
+
+    def note_complete(self) -> None:
+        """All files are on the disk as after a clean end."""
+        self.complete_state = self._state
+
+    @property
+    def _state(self) -> tuple[int, int, int, int, int]:
+        """Changes with everything that changes a file of the log or what its checkpoints say."""
+        return self.log_end_offset, self.synced, self.rolls, self.truncations, self.epochs.version
+
+
+def report(log: Log, error: OSError) -> None:
+    """Log that a write failed: what happens to a log that nobody looks after."""
+    state = "the log is offline" if log.failed else "taken back"
+    logger.error("%s-%d: write failed, %s: %s", log.topic, log.partition, state, error)
+
+
+def nothing(log: Log) -> None:
+    """A log without a manager is flushed by its user."""
+
+
+def ignore(log: Log, offset: int) -> None:
+    """Nobody needs to know of a truncation."""

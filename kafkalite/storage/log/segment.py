@@ -1,0 +1,380 @@
+"""One segment on the disk: its files, and when its indexes are written, dropped and read again.
+
+Laws:
+1. The active segment is open with both indexes in memory; their files are brought up to date by `write_indexes`.
+2. A closed segment may be unloaded at any time; whoever reads it loads it again, and regions in flight hold its file.
+3. An index file that is missing or insane is built again from the batches.
+4. The index of aborted transactions is written with each abort; without aborts there is none.
+"""
+
+import itertools
+import logging
+import struct
+
+from kafkalite._speedups.storage.file import Disk, File
+from kafkalite._speedups.storage.index import CorruptIndexError, OffsetIndex, TimeIndex
+from kafkalite._speedups.storage.recovery_scan import scan
+from kafkalite._speedups.storage.segment_reader import SegmentCore
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage import names
+from kafkalite.storage.disk_errors import is_transient
+from kafkalite.storage.log.segment_cache import SegmentCache
+from kafkalite.storage.log.transaction_index import BadTransactionIndex, TransactionIndex
+
+DAMAGE_REPORTS_MAX = 1_000
+INDEX_ENTRY = struct.Struct(">ii")  # last offset of a batch, relative to the base offset, and its position
+WORK_NUMBERS = itertools.count()
+logger = logging.getLogger(__name__)
+
+
+class Segment(SegmentCore):
+    """A file of batches and its two indexes.
+
+    Arguments:
+        base_offset: names the files.
+        directory: of the partition.
+        disk: the disk port.
+        config: index sizes are taken from it.
+        aborts: whether it has a file of aborted transactions.
+    """
+
+    __slots__ = (
+        "_suffix",
+        "cache",
+        "closed",
+        "damaged",
+        "directory",
+        "disk",
+        "index_bytes_max",
+        "interval",
+        "rebuilt",
+        "reported_damage",
+        "transactions",
+    )
+
+    def __init__(
+        self, base_offset: int, directory: str, disk: Disk, config: TopicConfig, *, aborts: bool = False
+    ) -> None:
+        self.directory = directory
+        self.disk = disk
+        self.index_bytes_max = config.segment_index_bytes
+        self.interval = config.index_interval_bytes
+        self.closed = False
+        self.damaged = False  # a batch is: seen when the indexes were to be built again
+        self.reported_damage: frozenset[int] = frozenset()  # where damage is that was told already
+        # Of one that is `apart`: what stands behind the names of the indexes that it built again, "" if it did not.
+        self.rebuilt: str | None = None
+        self._suffix = ""
+        self.cache: SegmentCache | None = None
+        self.transactions = TransactionIndex(disk, self.path(names.TXN_INDEX), base_offset, present=aborts)
+
+    @property
+    def suffix(self) -> str:
+        """What its files are called by on top of their names while they come or go, such as `.deleted`."""
+        return self._suffix
+
+    @suffix.setter
+    def suffix(self, suffix: str) -> None:
+        self._suffix = suffix
+        self.transactions.path = self.path(names.TXN_INDEX)
+
+    def path(self, suffix: str) -> str:
+        """Where one of its files is now."""
+        return f"{self.directory}/{self.base_offset:020d}{suffix}{self._suffix}"
+
+    def create(self) -> "Segment":
+        """Make an empty file, or empty the one a failed roll left. Raises OSError."""
+        self.file = self.disk.open(self.path(names.LOG), create=True)
+        if self.file.size():
+            self.file.truncate(0)
+        self.empty_indexes()
+        for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
+            if self.disk.exists(self.path(suffix)):
+                self.disk.remove(self.path(suffix))
+        return self
+
+    def empty_indexes(self) -> None:
+        """Forget both indexes and what was counted; the file stays."""
+        self.offset_index = OffsetIndex(self.base_offset, self.index_bytes_max)
+        self.time_index = TimeIndex(self.base_offset, self.index_bytes_max)
+        self.size = 0
+        self.max_timestamp = -1
+        self.max_timestamp_offset = self.base_offset
+        self.first_timestamp = -1
+        self.bytes_since_index = 0
+
+    def remove(self) -> None:
+        """Remove the files, which takes no descriptor; those that are missing are fine. Raises OSError."""
+        for path in self.files():
+            self.disk.remove(path)
+
+    @property
+    def opened(self) -> File:
+        """The file, opened again where the segment was unloaded."""
+        if self.file is None:
+            self.open_again()
+        assert self.file is not None
+        return self.file
+
+    @property
+    def indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        if self.file is None:
+            self.open_again()
+        assert self.offset_index is not None and self.time_index is not None
+        return self.offset_index, self.time_index
+
+    def open_again(self) -> None:
+        """Load a closed segment of known size. Raises OSError."""
+        self.file = self.disk.open(self.path(names.LOG))
+        try:
+            self._read_again()
+        except OSError:
+            self.unload()  # never a file without its indexes: what could not be opened now is opened by the next reader
+            raise
+        if self.closed and self.cache is not None:
+            self.cache.add(self)
+
+    def _read_again(self) -> None:
+        """Load the indexes of the opened file, built from the batches where they are missing. Raises OSError."""
+        try:
+            self.read_indexes(self.size)
+        except (CorruptIndexError, FileNotFoundError):
+            self.index_again()
+        try:
+            self.transactions.load()
+        except BadTransactionIndex as error:  # raised again where somebody needs it
+            logger.error("%s", error)
+
+    def apart(self) -> "Segment":
+        """This unloaded segment for a job, which loads it by `open_again`; `take_over` brings the result back."""
+        twin = Segment.__new__(Segment, self.base_offset)
+        twin.transactions = self.transactions.apart()
+        twin.directory, twin.disk, twin.suffix = self.directory, self.disk, self.suffix
+        twin.index_bytes_max, twin.interval, twin.size = self.index_bytes_max, self.interval, self.size
+        twin.closed, twin.damaged, twin.reported_damage, twin.cache = (
+            self.closed,
+            self.damaged,
+            self.reported_damage,
+            None,
+        )
+        twin.rebuilt = ""
+        return twin
+
+    def take_over(self, twin: "Segment") -> bool:
+        """Be loaded with what a job has loaded apart; False where this was changed meanwhile. Raises OSError."""
+        same = (self.size, self.suffix) == (twin.size, twin.suffix)
+        twin.install_rebuilt(keep=same and self.file is None)
+        if not same:
+            return False
+        self.transactions.take_over(twin.transactions)
+        if self.file is None:
+            self.file, self.offset_index, self.time_index = twin.file, twin.offset_index, twin.time_index
+            if self.closed and self.cache is not None:
+                self.cache.add(self)
+        return True
+
+    def install_rebuilt(self, *, keep: bool) -> None:
+        """Give the indexes that this one, which is `apart`, has built again their names, or remove them. Its job may
+        not: the names may be others' by then. On a full disk they go: whoever loads the segment builds them again.
+
+        Raises OSError.
+        """
+        work, self.rebuilt = self.rebuilt, ""
+        paths = [self.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX)] if work else []
+        for path in [path for path in paths if self.disk.exists(f"{path}{work}")]:
+            try:
+                if keep:
+                    self.disk.rename(f"{path}{work}", path)
+                    continue
+            except OSError as error:
+                if not is_transient(error):
+                    raise
+            self.disk.remove(f"{path}{work}")
+
+    def bring_in(self, offset: int, size: int) -> int:
+        """Job on a segment that is `apart`: load it, and bring `size` bytes in from where the index says that `offset`
+        lies. The position. Raises OSError.
+        """
+        position = self.indexes[0].look_up(offset)
+        self.opened.bring_in(position, min(size, self.size - position))
+        return position
+
+    def index_again(self) -> None:
+        """Build both indexes anew from the batches, as the files are no good. Raises OSError.
+
+        Where it is the batches that are damaged, indexes that were loaded stay, and new ones lead around the damage.
+        """
+        if self.damaged:
+            return
+        before = self.offset_index, self.time_index, self.size, self.max_timestamp, self.max_timestamp_offset
+        counted, size = (self.bytes_since_index, self.first_timestamp), self.size
+        self.empty_indexes()
+        found = scan(self, 0, size, self.interval)
+        self.damaged = not found.whole
+        text = "its batches are damaged" if self.damaged else "its indexes are built again"
+        logger.warning("%s: %s", self.path(names.LOG), text)
+        if self.damaged and before[0] is not None:
+            self.offset_index, self.time_index, self.size, self.max_timestamp, self.max_timestamp_offset = before
+            self.bytes_since_index, self.first_timestamp = counted
+            return
+        while (begin := self.batch_behind(found.end, size) if found.end < size else size) < size:
+            self.size = begin
+            found = scan(self, begin, size, self.interval, next_offset=found.next_offset)
+        self.size = size
+        if self.rebuilt is not None:
+            self._write_apart()
+        elif self.closed:
+            self.finish_where_room(sync=True)
+
+    def _write_apart(self) -> None:
+        """Write the indexes as work files, which `install_rebuilt` gives their names. Raises OSError.
+
+        The segment that takes the place of this one may do the same at the same time: no two write the same files.
+        """
+        self.rebuilt = f".{next(WORK_NUMBERS)}{names.WORK}"
+        own, self.suffix = self.suffix, self.suffix + self.rebuilt
+        try:
+            self.finish_where_room(sync=True)
+        finally:
+            self.suffix = own
+
+    def report_damage(self, position: int, offset: int) -> None:
+        """Log once for each place that a reader of `offset` was told of a damaged batch there."""
+        if position not in self.reported_damage and len(self.reported_damage) < DAMAGE_REPORTS_MAX:
+            self.reported_damage |= {position}
+            text = "%s: the batch at byte %d is damaged, so offset %d cannot be read"
+            logger.error(text, self.path(names.LOG), position, offset)
+
+    def read_indexes(self, size: int) -> None:
+        """Load both index files of a segment of `size` bytes. Raises InsaneIndex, OSError."""
+        offsets = OffsetIndex(self.base_offset, self.index_bytes_max)
+        offsets.load(self.disk.read_bytes(self.path(names.INDEX)), size)
+        times = TimeIndex(self.base_offset, self.index_bytes_max)
+        times.load(self.disk.read_bytes(self.path(names.TIME_INDEX)), self.base_offset + 2**31)
+        self.offset_index, self.time_index = offsets, times
+
+    def write_indexes(self, *, sync: bool = False) -> None:
+        """Bring the index files up to what is in memory. Raises OSError; may be called again then.
+
+        `sync`: also to the disk, where no later flush of the log does.
+        """
+        for index, suffix in zip(self.indexes, (names.INDEX, names.TIME_INDEX), strict=True):
+            file = self.disk.open(self.path(suffix), create=True)
+            try:
+                file.pwrite(index.tobytes(index.written), index.written * index.entry_size)
+                file.truncate(index.count * index.entry_size)
+                index.mark_written()
+                if sync:
+                    file.sync()
+            finally:
+                file.close()
+
+    def finish(self, *, sync: bool = False) -> None:
+        """Nothing is appended any more: the time index gets its last entry, both go to their files. Raises OSError."""
+        if self.max_timestamp >= 0:
+            self.indexes[1].append(self.max_timestamp, self.max_timestamp_offset)
+        self.write_indexes(sync=sync)
+
+    def finish_where_room(self, *, sync: bool) -> None:
+        """`finish`; on a full disk there are no index files then, and whoever loads the segment builds them again.
+
+        Raises OSError.
+        """
+        try:
+            self.finish(sync=sync)
+        except OSError as error:
+            if not is_transient(error):
+                raise
+            logger.warning("%s: cannot write the indexes: %s", self.path(names.LOG), error)
+            for suffix in (names.INDEX, names.TIME_INDEX):
+                if self.disk.exists(self.path(suffix)):
+                    self.disk.remove(self.path(suffix))
+
+    def resume(self) -> None:
+        """Count again what follows from indexes and batches: timestamps, bytes since the last entry."""
+        offsets, times = self.indexes
+        entries = offsets.count
+        last = offsets.look_up(self.base_offset + 2**31) if entries else 0
+        self.bytes_since_index = self.size - last
+        self.max_timestamp, self.max_timestamp_offset = times.last() or (-1, self.base_offset)
+        begin = offsets.look_up(self.max_timestamp_offset)
+        for _, _, _, last_offset, timestamp, _ in self.batches(begin):
+            if timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
+        self.first_timestamp = self.first_batch_timestamp()
+
+    def first_batch_timestamp(self) -> int:
+        """Highest timestamp of the first batch, from which segment.ms counts; -1 in an empty segment."""
+        found = self.find_time(-1, self.base_offset) if self.size else None
+        return (
+            -1
+            if not isinstance(found, tuple)
+            else int.from_bytes(self.opened.pread(8, found[0] + 35), "big", signed=True)
+        )
+
+    def truncate(self, offset: int) -> None:
+        """Drop the batches that reach `offset` or beyond, and all bytes behind the counted ones. Raises OSError."""
+        found = self.position_of_batch(offset)
+        offsets, times = self.indexes
+        if found is not None:
+            self.size = found[0]
+        self.opened.truncate(self.size)
+        offsets.truncate(offset)
+        times.truncate(offset)
+        self.transactions.truncate(offset)
+        self.resume()
+
+    def unload(self) -> None:
+        """Give back descriptor and memory; a region in flight keeps its file open."""
+        self.file = self.offset_index = self.time_index = None
+        self.transactions.unload()
+
+    def next_offset(self) -> int:
+        """One above the last record; the base offset in an empty segment. Raises OSError."""
+        begin = self.indexes[0].look_up(self.base_offset + 2**31)
+        batches = self.batches(begin)
+        return batches[-1][3] + 1 if batches else self.base_offset
+
+    def next_offset_unloaded(self) -> int:
+        """`next_offset` of a segment that is not loaded, by the last entry of its offset index alone.
+
+        The index is built again where this entry does not lead to its batch. Raises OSError.
+        """
+        last_offset, position = self._last_index_entry()
+        self.file = self.disk.open(self.path(names.LOG))
+        found = self.batches(position)
+        if last_offset is None or (found and found[0][3] == last_offset):
+            return found[-1][3] + 1 if found else self.base_offset
+        self.index_again()
+        return self.next_offset()
+
+    def _last_index_entry(self) -> tuple[int | None, int]:
+        """Last offset and position of the batch that the file of the offset index names last; (None, 0) without one."""
+        index = self.disk.open(self.path(names.INDEX), read_only=True)
+        entry = index.pread(INDEX_ENTRY.size, max(index.size() - INDEX_ENTRY.size, 0))
+        if len(entry) < INDEX_ENTRY.size:
+            return None, 0
+        relative, position = INDEX_ENTRY.unpack(entry)
+        return self.base_offset + relative, position
+
+    def files(self) -> list[str]:
+        """Paths of the files it has."""
+        suffixes = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
+        return [path for suffix in suffixes if self.disk.exists(path := self.path(suffix))]
+
+    def mark_deleted(self) -> list[str]:
+        """Rename its files to `.deleted`; answer the new paths. Raises OSError.
+
+        A file for whose longer name a full disk has no room is removed at once; readers in flight hold it open.
+        """
+        renamed = []
+        for path in self.files():
+            try:
+                self.disk.rename(path, path + names.DELETED)
+                renamed.append(path + names.DELETED)
+            except OSError as error:
+                if not is_transient(error):
+                    raise
+                self.disk.remove(path)
+        self.suffix = names.DELETED
+        return renamed

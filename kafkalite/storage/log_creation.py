@@ -1,0 +1,260 @@
+"""How the files of new partitions are created, many together, so that they inherit nothing from a deleted log.
+
+The steps, each after the one before has succeeded:
+1. The last job that works in one of the directories by name has ended (`holds`).
+2. The checkpoints name none of the partitions: a kill at any later moment would take what they say for the new log's.
+3. The files are created and synced: first their contents, then their names, with one sync of the log directory.
+
+A created partition has no open file and no `Log`: that is made by `open_created`, at its first append.
+
+Source: LogManager.getOrCreateLog.
+"""
+
+import errno
+import itertools
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.clock import Offload, Outcome
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage import checkpoints, file_operations, names, retention
+from kafkalite.storage.checkpoint_writer import CheckpointWriter
+from kafkalite.storage.dirs_in_use import DirectoriesInUse
+from kafkalite.storage.file_operations import CREATE_EMPTY, MAKE_DIRECTORY, RENAME, WRITE_FILE, FileOperation
+from kafkalite.storage.flush.fsync_batch import sync_new
+from kafkalite.storage.log.leader_epoch_cache import LeaderEpochCache
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.log.segment import Segment
+from kafkalite.storage.log_closing import MANY_FILES
+from kafkalite.storage.log_deletion import LogDeleter
+
+FILES_SYNCED = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA + names.WORK)  # those with contents
+SYNCS_EACH = len(FILES_SYNCED) + 1  # and the directory
+
+Key = tuple[str, int]
+Failures = dict[Key, OSError]
+
+
+class NewPartition(NamedTuple):
+    """A partition whose files are to be created."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    leader_epoch: int = 0
+
+    @property
+    def key(self) -> Key:
+        return self.topic, self.partition
+
+    def directory(self, path: str) -> str:
+        """Its directory in the log directory `path`."""
+        return os.path.join(path, names.directory_name(self.topic, self.partition))
+
+
+class LogCreator:
+    """Makes logs.
+
+    Arguments:
+        disk, offload: where, and how it leaves the loop.
+        holds, deletions, files: what happens in the directories besides.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        offload: Offload,
+        holds: DirectoriesInUse,
+        deletions: LogDeleter,
+        files: CheckpointWriter,
+    ) -> None:
+        self._disk = disk
+        self._offload = offload
+        self._holds = holds
+        self._deletions = deletions
+        self._files = files
+
+    def create(
+        self,
+        path: str,
+        wanted: Sequence[NewPartition],
+        done: Callable[[Outcome], object],
+        many_files: int = MANY_FILES,
+    ) -> None:
+        """Create the files of new partitions in the log directory `path`.
+
+        Arguments:
+            done: called with the outcome: the `Failures` of single partitions, or the error of all.
+            many_files: see `create_files`.
+        """
+        directories = [new.directory(path) for new in wanted]
+
+        def create() -> None:
+            left = {directory for directory in directories if self._deletions.is_left(directory)}
+            self._offload.run(create_files, self._disk, path, wanted, left, many_files, done=created)
+
+        def created(outcome: Outcome) -> None:
+            if outcome.error is None:
+                for new in wanted:
+                    if new.key not in outcome.value:
+                        self._deletions.removed(new.directory(path))
+            done(outcome)
+
+        def forget() -> None:
+            self._forget(path, [new.key for new in wanted], create, done)
+
+        self._when_free(directories, forget)
+
+    def _when_free(self, directories: Sequence[str], then: Callable[[], object]) -> None:
+        """Call `then` when no job is at work in any of the directories."""
+        for at, directory in enumerate(directories):
+            if self._holds.is_in_use(directory):  # those before it may be held again by then
+                self._holds.when_free(directory, partial(self._when_free, directories[at:], then))
+                return
+        then()
+
+    def _forget(
+        self, path: str, keys: Iterable[Key], then: Callable[[], object], failed: Callable[[Outcome], object]
+    ) -> None:
+        """Have the checkpoints of a log directory name these partitions no more."""
+        named = False
+        for key in keys:
+            if self._files.others[path].pop(key, None) is not None:
+                self._files.note_deleted(path, key)
+            named = named or key in self._files.deleted[path]
+        if not named:
+            then()
+            return
+
+        def forgotten(outcome: Outcome) -> None:
+            if outcome.error is not None:
+                failed(outcome)
+            else:
+                then()
+
+        self._files.write_both(path, forgotten)
+
+
+def create_files(
+    disk: Disk, path: str, wanted: Sequence[NewPartition], left: set[str], many_files: int = MANY_FILES
+) -> Failures:
+    """Job: create and sync the files of new partitions in a log directory.
+
+    Arguments:
+        left: directories in which the files of a deleted log are still there.
+        many_files: from this number on the whole file system is synced by one call.
+
+    Returns what failed for single partitions; raises the OSError of a sync, which counts for all.
+    """
+    opened = disk.open_dir(path)  # before the first write: the sync of everything reports the errors since then
+    try:
+        failed: Failures = {}
+        made = _make_directories(disk, path, wanted, left, failed)
+        files = [_files(new.directory(path), new) for new in made]
+        together = len(made) * SYNCS_EACH >= many_files
+        made = _apply_each(disk, made, files, failed, sync_soon=not together)
+        synced = [os.path.join(new.directory(path), name) for new in made for name in FILES_SYNCED]
+        sync_new(disk, synced, [], opened if together else None)
+        renames = [[_last(new.directory(path))] for new in made]
+        made = _apply_each(disk, made, renames, failed)
+        if made:
+            directories = [*(new.directory(path) for new in made), path]
+            sync_new(disk, [], directories, opened if together else None)
+        return failed
+    finally:
+        opened.close()
+
+
+def _make_directories(
+    disk: Disk, path: str, wanted: Sequence[NewPartition], left: set[str], failed: Failures
+) -> list[NewPartition]:
+    """The partitions whose directory exists now and has no file of a log."""
+    for new in wanted:
+        if (directory := new.directory(path)) in left:
+            try:
+                retention.remove_directory(disk, directory)
+            except OSError as reason:
+                failed[new.key] = reason
+    wanted = [new for new in wanted if new.key not in failed]
+    errors = file_operations.apply(disk, [FileOperation(MAKE_DIRECTORY, new.directory(path)) for new in wanted])
+    for index, error in errors.items():
+        try:
+            if not isinstance(error, FileExistsError):
+                raise error
+            _clear(disk, wanted[index].directory(path))
+        except OSError as reason:
+            failed[wanted[index].key] = reason
+    return [new for new in wanted if new.key not in failed]
+
+
+def _apply_each(
+    disk: Disk,
+    wanted: Sequence[NewPartition],
+    each: Sequence[Sequence[FileOperation]],
+    failed: Failures,
+    *,
+    sync_soon: bool = False,
+) -> list[NewPartition]:
+    """Make the changes of each partition, as many for one as for another; the partitions without an error."""
+    errors = file_operations.apply(disk, list(itertools.chain.from_iterable(each)), sync_soon=sync_soon)
+    for index in sorted(errors, reverse=True):  # of several the first one counts
+        failed[wanted[index // len(each[0])].key] = errors[index]
+    return [new for new in wanted if new.key not in failed]
+
+
+def _files(directory: str, new: NewPartition) -> list[FileOperation]:
+    """An empty segment, the leader epoch (as Kafka writes it at becoming leader: the first append need not), and
+    `partition.metadata` under its work name.
+    """
+    epochs = f"0\n1\n{new.leader_epoch} 0\n".encode()
+    metadata = checkpoints.topic_id_text(new.topic_id)
+    return [
+        FileOperation(CREATE_EMPTY, os.path.join(directory, names.file_name(0, names.LOG))),
+        FileOperation(WRITE_FILE, os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT), epochs),
+        FileOperation(WRITE_FILE, os.path.join(directory, names.PARTITION_METADATA + names.WORK), metadata),
+    ]
+
+
+def _last(directory: str) -> FileOperation:
+    """The rename after which the directory is a partition's."""
+    path = os.path.join(directory, names.PARTITION_METADATA)
+    return FileOperation(RENAME, path + names.WORK, new=path)
+
+
+def _clear(disk: Disk, directory: str) -> None:
+    """Remove what an interrupted creation left, which may have been loaded as an empty log meanwhile.
+
+    Raises FileExistsError, with nothing removed, where there are records: a creation that was completed wrote them.
+    """
+    found = [os.path.join(directory, name) for name in disk.list(directory) if names.parse_file_name(name) is not None]
+    for path in found:
+        if path.endswith(names.LOG) and disk.size(path):
+            raise FileExistsError(errno.EEXIST, "the directory of a new partition has records of another one", path)
+    for path in found:
+        disk.remove(path)
+
+
+def open_created(disk: Disk, path: str, key: Key, config: TopicConfig, leader_epoch: int | None = None) -> Log:
+    """The log of a created partition, empty, with its files open. Raises OSError.
+
+    Arguments:
+        leader_epoch: with which this process created the files; None: read from them, which takes as long as the rest.
+    """
+    directory = os.path.join(path, names.directory_name(*key))
+    segment = Segment(0, directory, disk, config)
+    segment.file = disk.open(segment.path(names.LOG))
+    segment.empty_indexes()
+    path = os.path.join(directory, names.LEADER_EPOCH_CHECKPOINT)
+    return Log(disk, directory, *key, config, [segment], _first_epoch(disk, path, leader_epoch))
+
+
+def _first_epoch(disk: Disk, path: str, leader_epoch: int | None) -> LeaderEpochCache:
+    if leader_epoch is not None:
+        return LeaderEpochCache(disk, path, [(leader_epoch, 0)])
+    try:
+        return LeaderEpochCache.load(disk, path)
+    except checkpoints.BadCheckpoint:  # the first append writes it
+        return LeaderEpochCache(disk, path)

@@ -1,0 +1,333 @@
+"""The log directories at start: which partitions are there, and their recovery in parallel.
+
+Laws:
+1. Whether the last end was clean is read once, and its mark removed, before any log is opened.
+2. A checkpoint that does not read means an unclean start, with a log line; it never stops the broker.
+3. Directories with foreign names are left alone, with a log line; `-delete` ones are finished.
+4. Every directory has threads of its own, so that a slow disk holds up no other one; an error ends its directory only.
+5. A directory that ended cleanly has one thread: small reads with a little Python between them, where two threads take
+   the interpreter's lock from each other at every read (2,000 partitions: 0.50 s, against 0.33 s by one).
+6. While it takes longer than a second, a line each second says how far it is.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from threading import Lock
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage import checkpoints, names
+from kafkalite.storage.dirs.log_directory import raise_without_descriptors
+from kafkalite.storage.disk_errors import is_transient
+from kafkalite.storage.log.flush_job import sync
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.recovery.recover_log import (
+    OFFSET_MAX,
+    PartitionDirectory,
+    RecoveryError,
+    RecoveryReport,
+    ignore,
+    recover,
+)
+
+CLEAN_PART = 64  # partitions per job where each takes a few tenths of a millisecond
+FIRST_LOG = names.file_name(0, names.LOG)
+CREATED_FILES = {FIRST_LOG, names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA}
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedPartition:
+    """A partition with the files of its creation only."""
+
+    topic_id: bytes
+
+
+Outcome = (
+    tuple[Log, RecoveryReport, bytes | None] | CreatedPartition | OSError | RecoveryError | checkpoints.BadCheckpoint
+)
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LoadedDirectory:
+    """What was found in one log directory; `error` ended it early. Keys are directories of partitions.
+
+    `created`: topic ids of the partitions without a trace of a record; they are not opened.
+    `gone`: partitions that the checkpoints name and that are not here. `strays`: directories that an earlier start
+    renamed, as their topics were unknown. `unclean`: partitions whose end may have been lost.
+    """
+
+    path: str
+    clean: bool
+    logs: list[Log] = field(default_factory=list)
+    topic_ids: dict[str, bytes | None] = field(default_factory=dict)
+    to_delete: list[str] = field(default_factory=list)
+    rejected: dict[str, str] = field(default_factory=dict)
+    checkpoints_of_rejected: checkpoints.OffsetsByPartition = field(default_factory=dict)
+    progress: dict[str, RecoveryReport] = field(default_factory=dict)
+    unclean: set[tuple[str, int]] = field(default_factory=set)
+    gone: set[tuple[str, int]] = field(default_factory=set)
+    created: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    strays: list[str] = field(default_factory=list)
+    bytes_dropped: int = 0
+    error: OSError | None = None
+
+
+class RecoveryProgress:
+    """How far recovery is; `checked` may be called by any thread."""
+
+    def __init__(self, partitions: int, size: int, advance: Callable[[int], object]) -> None:
+        self._advance = advance
+        self._partitions = partitions
+        self._size = size
+        self._checked = 0
+        self._began = time.monotonic()
+        self._lock = Lock()
+
+    def checked(self, size: int) -> None:
+        """So many bytes of batches more."""
+        with self._lock:
+            self._checked += size
+            self._advance(size)
+
+    def say(self, partitions_done: int) -> None:
+        """One line on the log."""
+        done, all_of_it = (self._checked, self._size) if self._checked else (partitions_done, self._partitions)
+        elapsed = time.monotonic() - self._began
+        left = f"about {elapsed * max(all_of_it - done, 0) / done:.0f} s left" if done else "just begun"
+        logger.info(
+            "recovering: %d of %d partitions, %d of at most %d MiB checked, %s",
+            partitions_done, self._partitions, self._checked >> 20, self._size >> 20, left,
+        )  # fmt: skip
+
+
+def load_directories(
+    disk: Disk,
+    paths: Sequence[str],
+    config_of: Callable[[str], TopicConfig],
+    threads: int,
+    *,
+    say_every_s: float = 1.0,
+    advance: Callable[[int], object] = ignore,
+) -> list[LoadedDirectory]:
+    """Recover every partition of the log directories; blocks. Raises DirectoryError: see also `Loaded.error`.
+
+    Arguments:
+        config_of: answers for a topic name.
+        threads: for each directory whose batches are to be checked.
+        say_every_s: seconds between the lines that tell how far it is.
+        advance: told the bytes checked.
+    """
+    found = [_begin(disk, path, config_of) for path in paths]
+    work = [partition_dir for _, partition_dirs in found for partition_dir in partition_dirs]
+    watch = RecoveryProgress(len(work), sum(_size_to_check(partition_dir) for partition_dir in work), advance)
+    for partition_dir in work:
+        partition_dir.advance = watch.checked
+    with ExitStack() as stack:
+        pools = {
+            loaded.path: stack.enter_context(
+                ThreadPoolExecutor(1 if loaded.clean else threads, thread_name_prefix="recovery")
+            )
+            for loaded, partition_dirs in found
+            if partition_dirs
+        }
+        running = {
+            pools[loaded.path].submit(_try_recover_all, loaded, part): (loaded, part)
+            for loaded, partition_dirs in found
+            for part in _parts(loaded, partition_dirs)
+        }
+        _wait({future: len(part) for future, (_, part) in running.items()}, watch, say_every_s)
+    for future, (loaded, part) in running.items():
+        for partition_dir, outcome in zip(part, future.result(), strict=True):
+            _take(loaded, partition_dir, outcome)
+    return [loaded for loaded, _ in found]
+
+
+def _parts(loaded: LoadedDirectory, partition_dirs: Sequence[PartitionDirectory]) -> list[Sequence[PartitionDirectory]]:
+    """The partitions in the portions that a thread recovers: one by one where batches are checked."""
+    size = CLEAN_PART if loaded.clean else 1
+    return [partition_dirs[begin : begin + size] for begin in range(0, len(partition_dirs), size)]
+
+
+def _begin(
+    disk: Disk, path: str, config_of: Callable[[str], TopicConfig]
+) -> tuple[LoadedDirectory, list[PartitionDirectory]]:
+    try:
+        unclean = checkpoints.take_clean_shutdown(disk, path)
+        loaded = LoadedDirectory(path, unclean is not None, unclean=unclean or set())
+        return loaded, _partition_dirs(disk, loaded, config_of)
+    except OSError as error:
+        raise_without_descriptors(path, error)
+        return LoadedDirectory(path, False, error=error), []
+
+
+def _size_to_check(partition_dir: PartitionDirectory) -> int:
+    """Bytes of the segments that are not below the recovery point; what cannot be read is told by recovery."""
+    if partition_dir.clean:
+        return 0
+    try:
+        named = [names.parse_file_name(name) for name in partition_dir.disk.list(partition_dir.directory)]
+        bases = sorted(found[0] for found in named if found is not None and found[1] == names.LOG)
+        first = max((base for base in bases if base <= partition_dir.recovery_point), default=0)
+        files = [names.file_name(base, names.LOG) for base in bases if base >= first]
+        return sum(partition_dir.disk.size(os.path.join(partition_dir.directory, name)) for name in files)
+    except OSError:
+        return 0
+
+
+def _wait(running: Mapping[Future[list[Outcome]], int], watch: RecoveryProgress, say_every_s: float) -> None:
+    """Wait for all; the values are numbers of partitions."""
+    waiting = set(running)
+    done_count = 0
+    while waiting:
+        done, waiting = wait(waiting, timeout=say_every_s)
+        done_count += sum(running[future] for future in done)
+        if waiting:
+            watch.say(done_count)
+
+
+def _offsets(disk: Disk, loaded: LoadedDirectory, name: str) -> checkpoints.Offsets:
+    try:
+        return checkpoints.read_offsets(disk, os.path.join(loaded.path, name))
+    except checkpoints.BadCheckpoint as error:
+        logger.warning("%s; every batch is checked", error)
+        loaded.clean = False
+        return {}
+
+
+def _cleaned(disk: Disk, loaded: LoadedDirectory) -> checkpoints.Offsets | None:
+    """Up to where logs are clean; None where that does not read, and the cleaner may have been anywhere."""
+    try:
+        return checkpoints.read_offsets(disk, os.path.join(loaded.path, checkpoints.CLEANER_OFFSETS))
+    except checkpoints.BadCheckpoint as error:
+        logger.warning("%s; gaps between offsets are accepted", error)
+        return None
+
+
+def _partition_dirs(
+    disk: Disk, loaded: LoadedDirectory, config_of: Callable[[str], TopicConfig]
+) -> list[PartitionDirectory]:
+    recovery_points = _offsets(disk, loaded, checkpoints.RECOVERY_POINTS)
+    starts = _offsets(disk, loaded, checkpoints.LOG_STARTS)
+    cleaned = _cleaned(disk, loaded)
+    partition_dirs = []
+    for name in disk.list(loaded.path):
+        directory = os.path.join(loaded.path, name)
+        if not disk.is_dir(directory):
+            continue
+        if names.is_deleted_directory(name):
+            loaded.to_delete.append(directory)
+        elif names.parse_stray_directory_name(name) is not None:
+            loaded.strays.append(directory)
+        elif (found := names.parse_directory_name(name)) is None:
+            logger.warning("%s: not a partition directory, ignored", directory)
+        else:
+            topic, partition = found
+            partition_dirs.append(
+                PartitionDirectory(
+                    disk, directory, topic, partition, config_of(topic),
+                    loaded.clean and found in recovery_points and found not in loaded.unclean,
+                    recovery_points.get(found, 0), starts.get(found, 0),
+                    gaps_until=OFFSET_MAX if cleaned is None else cleaned.get(found, 0),
+                )
+            )  # fmt: skip
+    _forget_others(
+        disk,
+        loaded,
+        {(partition_dir.topic, partition_dir.partition) for partition_dir in partition_dirs},
+        recovery_points,
+        starts,
+    )
+    return partition_dirs
+
+
+def _forget_others(
+    disk: Disk,
+    loaded: LoadedDirectory,
+    present: set[tuple[str, int]],
+    recovery_points: checkpoints.Offsets,
+    starts: checkpoints.Offsets,
+) -> None:
+    """What the checkpoints say of deleted partitions must not count for later ones of their names. Raises OSError."""
+    loaded.gone = (recovery_points.keys() | starts.keys()) - present
+    try:
+        for name, offsets in ((checkpoints.RECOVERY_POINTS, recovery_points), (checkpoints.LOG_STARTS, starts)):
+            if offsets.keys() - present:
+                kept = {key: offset for key, offset in offsets.items() if key in present}
+                checkpoints.write_offsets(disk, os.path.join(loaded.path, name), kept)
+    except OSError as error:  # a full disk: then it is done when a partition of such a name is made
+        if not is_transient(error):
+            raise
+        logger.warning("%s: cannot remove deleted partitions from the checkpoints: %s", loaded.path, error)
+
+
+def _try_recover_all(loaded: LoadedDirectory, partition_dirs: Sequence[PartitionDirectory]) -> list[Outcome]:
+    return [_try_recover(loaded, partition_dir) for partition_dir in partition_dirs]
+
+
+def _try_recover(loaded: LoadedDirectory, partition_dir: PartitionDirectory) -> Outcome:
+    if loaded.error is not None:  # nothing of a directory that failed is trusted, so nothing more of it is read
+        return loaded.error
+    try:
+        topic_id = checkpoints.read_topic_id(partition_dir.disk, partition_dir.directory)
+        if topic_id is not None and _never_opened(partition_dir):
+            return CreatedPartition(topic_id)
+        log, progress = recover(partition_dir)
+        if not partition_dir.clean and partition_dir.config.flush_messages == 1:  # it is read up to its end at once
+            plan = log.unflushed()
+            sync(partition_dir.disk, [plan])
+            log.flushed(plan)
+        return log, progress, topic_id
+    except OSError as error:
+        if is_transient(error):  # what it needs is not there now: the others go on
+            return RecoveryError(f"{partition_dir.directory}: {error}; tried again by the next start")
+        loaded.error = error
+        return error
+    except (RecoveryError, checkpoints.BadCheckpoint) as error:
+        return error
+
+
+def _never_opened(partition_dir: PartitionDirectory) -> bool:
+    """Whether a partition has the files of its creation only, and no checkpoint says that it had more."""
+    if (
+        partition_dir.recovery_point
+        or partition_dir.log_start_offset
+        or set(partition_dir.disk.list(partition_dir.directory)) != CREATED_FILES
+    ):
+        return False
+    try:
+        checkpoints.read_epochs(
+            partition_dir.disk, os.path.join(partition_dir.directory, names.LEADER_EPOCH_CHECKPOINT)
+        )
+    except checkpoints.BadCheckpoint:  # written again by a first append whose batch is lost; recovery repairs it
+        return False
+    return partition_dir.disk.size(os.path.join(partition_dir.directory, FIRST_LOG)) == 0
+
+
+def _take(loaded: LoadedDirectory, partition_dir: PartitionDirectory, outcome: Outcome) -> None:
+    if isinstance(outcome, OSError):
+        return  # it is the directory's error already
+    if isinstance(outcome, CreatedPartition):
+        loaded.created[partition_dir.topic, partition_dir.partition] = outcome.topic_id
+        if not loaded.clean:  # it may have had records that were lost
+            loaded.unclean.add((partition_dir.topic, partition_dir.partition))
+        return
+    if isinstance(outcome, ValueError):
+        loaded.rejected[partition_dir.directory] = str(outcome)
+        loaded.checkpoints_of_rejected[partition_dir.topic, partition_dir.partition] = (
+            partition_dir.recovery_point,
+            partition_dir.log_start_offset,
+        )
+        return
+    log, progress, topic_id = outcome
+    loaded.logs.append(log)
+    loaded.progress[partition_dir.directory] = progress
+    if not partition_dir.clean:
+        loaded.unclean.add((partition_dir.topic, partition_dir.partition))
+    loaded.topic_ids[partition_dir.directory] = topic_id
+    loaded.bytes_dropped += progress.bytes_dropped

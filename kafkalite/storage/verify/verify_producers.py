@@ -1,0 +1,120 @@
+"""What the snapshots of a partition say of its producers, against its batches. Nothing is changed.
+
+Laws:
+1. A producer that a snapshot knows is what its batches below the snapshot make of it, unless those went with the old
+   segments. One that it does not know may have been forgotten for its silence.
+2. Where a cleaner was, batches and markers are missing that a snapshot counted: only what is there speaks against it.
+3. Judged are the snapshots at the base offset of a segment and at the log end, up to the first damaged batch.
+
+Sources: ProducerStateManager.java, `producers` (how they are found again).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite._speedups.storage.producer_state import Producer, ProducerState
+from kafkalite._speedups.storage.recovery_scan import scan
+from kafkalite.config.topic import TopicConfig
+from kafkalite.storage import names
+from kafkalite.storage.log.producer_snapshots import BadSnapshot, read_snapshot
+from kafkalite.storage.log.segment import Segment
+from kafkalite.storage.verify.verify_segments import NOWHERE, Batches, Violation
+
+SNAPSHOTS_ARE_TRUE = 17
+NO_INDEX = 2**63 - 1  # an interval at which nothing is indexed
+CONFIG = TopicConfig()
+
+
+def check_kept(snapshots: Mapping[int, str], bases: set[int]) -> Iterator[Violation]:
+    """After a clean end no snapshot stays but those at the base of a segment and the newest; paths by offset."""
+    for offset, path in sorted(snapshots.items())[:-1]:
+        if offset not in bases:
+            yield Violation(SNAPSHOTS_ARE_TRUE, path, NOWHERE, "is at the base of no segment, and not the newest")
+
+
+def check_producers(
+    disk: Disk, directory: str, segments: Sequence[Batches], snapshots: Mapping[int, str], *, compacted: bool
+) -> Iterator[Violation]:
+    """Read the producers from the batches, and compare them with each snapshot; paths by offset. Raises OSError."""
+    stored = {offset: producers for offset, path in snapshots.items() if (producers := _read(disk, path))}
+    if not stored or not segments:
+        return
+    first, last = segments[0].base_offset, max(stored)
+    state = ProducerState()
+    for number, batches in enumerate(segments):
+        yield from _compare(
+            state, stored.pop(batches.base_offset, []), snapshots, batches.base_offset, first, compacted
+        )
+        if last <= batches.base_offset:
+            return
+        end = _note(disk, directory, batches.base_offset, state)
+        if end is None:
+            return
+        if number == len(segments) - 1:
+            yield from _compare(state, stored.pop(end, []), snapshots, end, first, compacted)
+
+
+def _read(disk: Disk, path: str) -> list[Producer]:
+    try:
+        return read_snapshot(disk, path)
+    except BadSnapshot:
+        return []  # told by check_snapshot
+
+
+def _note(disk: Disk, directory: str, base_offset: int, state: ProducerState) -> int | None:
+    """Note all batches of a segment; the offset behind them, None where one is damaged. Raises OSError."""
+    segment = Segment(base_offset, directory, disk, CONFIG)
+    segment.empty_indexes()
+    segment.file = file = disk.open(segment.path(names.LOG), read_only=True)
+    try:
+        found = scan(segment, 0, file.size(), NO_INDEX, state)
+    finally:
+        file.close()
+    return found.next_offset if found.whole else None
+
+
+def _compare(
+    state: ProducerState,
+    producers: Sequence[Producer],
+    snapshots: Mapping[int, str],
+    offset: int,
+    first: int,
+    compacted: bool,
+) -> Iterator[Violation]:
+    for stored in producers:
+        differs = _cleaned_differs if compacted else _differs
+        text = differs(stored, state.entries.get(stored.producer_id), first)
+        if text:
+            yield Violation(SNAPSHOTS_ARE_TRUE, snapshots[offset], NOWHERE, f"producer {stored.producer_id} {text}")
+
+
+def _differs(stored: Producer, found: Producer | None, first: int) -> str:
+    """What is wrong in what a snapshot says, "" for nothing; `first`: of the offsets that are still there."""
+    gone = stored.last_offset < first
+    if found is None:
+        return "" if gone else f"ends at offset {stored.last_offset}, of which no batch is there"
+    if stored.epoch != found.epoch or (_last(stored) != _last(found) and not (gone and stored.last_offset >= 0)):
+        return f"{_said(stored)}; by the batches it {_said(found)}"
+    begins, began = stored.first_offset_of_transaction, found.first_offset_of_transaction
+    if begins != began and not 0 <= begins < first:
+        return f"has a transaction open from {begins} on, by the batches from {began} on (-1: none)"
+    return ""
+
+
+def _cleaned_differs(stored: Producer, found: Producer | None, _first: int) -> str:
+    """The same where batches may be missing."""
+    if found is None or stored.epoch != found.epoch or stored.last_offset < 0:
+        return ""
+    if stored.last_offset < found.last_offset or (
+        stored.last_offset == found.last_offset and stored.last_sequence != found.last_sequence
+    ):
+        return f"{_said(stored)}; by the batches it {_said(found)}"
+    return ""
+
+
+def _last(producer: Producer) -> tuple[int, int]:
+    return producer.last_offset, producer.last_sequence
+
+
+def _said(producer: Producer) -> str:
+    return f"ends at offset {producer.last_offset} with sequence {producer.last_sequence} of epoch {producer.epoch}"

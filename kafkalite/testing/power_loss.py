@@ -1,0 +1,322 @@
+"""What a power cut may leave of a disk: the shadow that a `FaultyDisk` keeps of everything not yet synced.
+
+The model, of which ext4, xfs and btrfs each show a part:
+1. What fdatasync of a file covered is there afterwards; later changes of the file are there up to a random one. Of
+   those either each is whole, or (torn) every sector of 512 bytes is old or new by itself, zeros where the file grew.
+2. Names (created, renamed, removed, made) are on the disk once their own directory was synced. Later ones survive
+   either up to a random one of the whole disk (one journal: what came before a synced name survives, too), or up to a
+   random one within each directory (a log per directory). A rename is there or not, never half.
+3. Data and names know nothing of each other: a name may be there without its bytes, and the other way round.
+4. After a failed fdatasync no later one makes the changes of that time durable: the kernel gave the pages up.
+5. A sync of the whole disk covers all files and names of that moment, or fails where any write was given up.
+6. A failed writeback is reported once per open file, and to files opened later only until the first report (errseq_t).
+
+What was there before the shadow first met it counts as durable.
+"""
+
+import os
+import random as randoms
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+SECTOR = 512
+
+
+@dataclass(frozen=True, slots=True)
+class UnsyncedChange:
+    """One write or truncation: where, how many bytes were to be written, what was there, how long the file was."""
+
+    offset: int
+    size: int
+    before: bytes
+    length: int
+
+
+@dataclass(slots=True, eq=False)
+class Inode:
+    """A file, whatever its name; `content` is kept when its name goes."""
+
+    changes: list[UnsyncedChange] = field(default_factory=list)
+    content: bytes | None = None
+    given_up: bool = False
+    synced_count: int = 0
+    writeback_errors: int = 0
+    writeback_reported: bool = True
+
+    @property
+    def count(self) -> int:
+        """How many changes there were."""
+        return self.synced_count + len(self.changes)
+
+    def synced(self, count: int) -> None:
+        """The first `count` changes are on the disk."""
+        if not self.given_up and count > self.synced_count:
+            del self.changes[: count - self.synced_count]
+            self.synced_count = count
+
+    def after_crash(self, current: bytes, random: randoms.Random, torn: bool) -> tuple[bytes, int]:
+        """(what is found after a crash, how many changes are lost)."""
+        content, made = self._undone(current)
+        kept = random.randint(0, len(made))
+        for change, data in made[:kept]:
+            _apply(content, change, data, random if torn else None)
+        return bytes(content), len(made) - kept
+
+    def _undone(self, current: bytes) -> tuple[bytearray, list[tuple[UnsyncedChange, bytes]]]:
+        """What was synced, and every change since with the bytes it brought."""
+        content = bytearray(current)
+        made = []
+        for change in reversed(self.changes):
+            written = bytes(content[change.offset : change.offset + change.size])
+            made.append((change, written))
+            content[change.offset : change.offset + len(change.before)] = change.before
+            del content[change.length :]
+            content.extend(bytes(change.length - len(content)))
+        return content, made[::-1]
+
+
+def _apply(content: bytearray, change: UnsyncedChange, data: bytes, torn: randoms.Random | None) -> None:
+    if not change.size:
+        del content[change.offset :]
+        return
+    end = change.offset + len(data)
+    content.extend(bytes(max(0, end - len(content))))
+    for start in range(change.offset - change.offset % SECTOR, end, SECTOR):
+        if torn is None or torn.random() < 0.5:
+            first, last = max(start, change.offset), min(start + SECTOR, end)
+            content[first:last] = data[first - change.offset : last - change.offset]
+
+
+@dataclass(slots=True, eq=False)
+class Folder:
+    """A directory: the names in it now, and those a crash is sure to leave."""
+
+    live: dict[str, "Inode | Folder"] = field(default_factory=dict)
+    durable: dict[str, "Inode | Folder"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How many names had changed by then, and how often each file."""
+
+    number: int
+    counts: dict[Inode, int]
+
+
+Node = Inode | Folder
+Part = tuple[Folder, str, Node | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """One step of the names: what each name refers to from then on."""
+
+    number: int
+    parts: tuple[Part, ...]
+
+    @property
+    def folders(self) -> list[Folder]:
+        return [part[0] for part in self.parts]
+
+    def touches(self, folder: Folder) -> bool:
+        return folder in self.folders
+
+    def make_durable(self) -> None:
+        for folder, name, node in self.parts:
+            _set(folder.durable, name, node)
+
+
+def _set(names: dict[str, Node], name: str, node: Node | None) -> None:
+    if node is None:
+        names.pop(name, None)
+    else:
+        names[name] = node
+
+
+class UnsyncedState:
+    """Names and files of one disk, as far as somebody asked for them; safe for threads."""
+
+    def __init__(self) -> None:
+        self._root = Folder()
+        self._pending: list[Naming] = []
+        self.number = 0
+        self._durable_until = 0
+        self._lock = threading.RLock()
+
+    # What happens.
+
+    def inode(self, path: str) -> Inode:
+        """The file at `path`, which exists."""
+        with self._lock:
+            node = self._find(path)
+            assert isinstance(node, Inode), path
+            return node
+
+    def created(self, path: str, *, folder: bool = False) -> None:
+        """A file or directory was made at `path`."""
+        self._note((path, Folder() if folder else Inode()))
+
+    def keep(self, path: str, *, contents: bool = True) -> None:
+        """The name `path` is about to go, or (without `contents`) to be moved: take note of all below it."""
+        with self._lock:
+            for below, node in list(self._walk_disk(path, self._find(path))):
+                if contents and isinstance(node, Inode):
+                    node.content = _read(below)
+
+    def removed(self, path: str) -> None:
+        """What was at `path` was removed, all below it first; `keep` came before."""
+        with self._lock:
+            node = self._find(path, gone=True)
+            for name in list(node.live) if isinstance(node, Folder) else []:
+                self.removed(os.path.join(path, name))
+            self._note((path, None))
+
+    def renamed(self, old: str, new: str) -> None:
+        """`keep` came before, for both names."""
+        with self._lock:
+            self._note((old, None), (new, self._find(old, gone=True)))
+
+    def synced(self, path: str, number: int) -> None:
+        """The directory `path` was synced, after as many namings of the disk as `number` says."""
+        with self._lock:
+            folder = self._find(path)
+            folders = [folder] if isinstance(folder, Folder) else []
+            confirmed: list[Naming] = []
+            for naming in reversed(self._pending[:]):
+                if naming.number <= number and any(naming.touches(each) for each in folders):
+                    folders += naming.folders  # what was moved between two is on the disk in both
+                    self._pending.remove(naming)
+                    self._durable_until = max(self._durable_until, naming.number)
+                    confirmed.insert(0, naming)
+            for naming in confirmed:
+                naming.make_durable()
+
+    def moment(self) -> "Moment":
+        """What there is now, for `synced_all`."""
+        with self._lock:
+            nodes = {node for naming in self._pending for _, _, node in naming.parts if isinstance(node, Inode)}
+            nodes.update(node for _, node in _walk(os.sep, self._root) if isinstance(node, Inode))
+            return Moment(self.number, {node: node.count for node in nodes})
+
+    def synced_all(self, moment: "Moment") -> bool:
+        """Everything up to a moment is on the disk; False, with nothing done, where a write was given up."""
+        with self._lock:
+            if any(inode.given_up for inode in moment.counts):
+                return False
+            for inode, count in moment.counts.items():
+                inode.synced(count)
+            for naming in [naming for naming in self._pending if naming.number <= moment.number]:
+                self._pending.remove(naming)
+                self._durable_until = max(self._durable_until, naming.number)
+                naming.make_durable()
+            return True
+
+    # The crash.
+
+    def crash(self, random: randoms.Random, torn: bool) -> int:
+        """Make the real files what a power cut may leave of them; answer how many changes and names were lost."""
+        with self._lock:
+            live = dict(_walk(os.sep, self._root))
+            kept = self._survivors(random)
+            lost = len(self._pending) - len(kept)
+            for naming in kept:
+                naming.make_durable()
+            left = dict(_walk(os.sep, self._root, durable=True))
+            where = {node: path for path, node in live.items()}
+            contents: dict[str, bytes] = {}
+            for path, node in left.items():
+                if isinstance(node, Inode) and (node.changes or live.get(path) is not node):
+                    current = _read(where[node]) if node in where else node.content or b""
+                    contents[path], missing = node.after_crash(current, random, torn)
+                    lost += missing
+            _make_real(live, left, contents)
+            self._root, self._pending = Folder(), []
+            return lost
+
+    def _survivors(self, random: randoms.Random) -> list[Naming]:
+        if random.random() < 0.5:
+            sure = sum(naming.number < self._durable_until for naming in self._pending)
+            return self._pending[: random.randint(sure, len(self._pending))]
+        left: dict[Folder, int] = {}
+        for folder in (folder for naming in self._pending for folder in set(naming.folders)):
+            left[folder] = left.get(folder, 0) + 1
+        for folder, count in left.items():
+            left[folder] = random.randint(0, count)
+        kept = []
+        for naming in self._pending:
+            survives = all(left[folder] for folder in naming.folders)
+            if survives:
+                kept.append(naming)
+            for folder in set(naming.folders):  # where one is lost, nothing later of these directories may survive
+                left[folder] = left[folder] - 1 if survives else 0
+        return kept
+
+    # Names.
+
+    def _note(self, *parts: tuple[str, Node | None]) -> None:
+        with self._lock:
+            self.number += 1
+            found: list[Part] = []
+            for path, node in parts:
+                above = self._find(os.path.dirname(os.path.abspath(path)))
+                assert isinstance(above, Folder), path
+                _set(above.live, os.path.basename(path), node)
+                found.append((above, os.path.basename(path), node))
+            self._pending.append(Naming(self.number, tuple(found)))
+
+    def _find(self, path: str, *, gone: bool = False) -> Node | None:
+        """The node at `path`; one not met before is durable. `gone`: its name went from the disk just now."""
+        node: Node | None = self._root
+        below = os.sep
+        for name in os.path.abspath(path).split(os.sep)[1:]:
+            if not name:
+                continue
+            below = os.path.join(below, name)
+            node = _child(node, name, below, gone) if isinstance(node, Folder) else None
+        return node
+
+    def _walk_disk(self, path: str, node: Node | None) -> Iterator[tuple[str, Node]]:
+        """A node and all below it on the disk."""
+        if node is not None:
+            yield path, node
+        for name in sorted(os.listdir(path)) if isinstance(node, Folder) else []:
+            below = os.path.join(path, name)
+            yield from self._walk_disk(below, self._find(below))
+
+
+def _child(folder: Folder, name: str, path: str, gone: bool) -> Node | None:
+    node = folder.live.get(name)
+    if node is None and not gone and os.path.lexists(path):
+        node = folder.live[name] = Folder() if os.path.isdir(path) else Inode()
+        folder.durable.setdefault(name, node)
+    return node
+
+
+def _walk(path: str, node: Node | None, *, durable: bool = False) -> Iterator[tuple[str, Node]]:
+    if node is not None:
+        yield path, node
+    if isinstance(node, Folder):
+        for name, below in (node.durable if durable else node.live).items():
+            yield from _walk(os.path.join(path, name), below, durable=durable)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _make_real(live: dict[str, Node], left: dict[str, Node], contents: dict[str, bytes]) -> None:
+    for path, node in live.items():
+        if left.get(path) is not node and os.path.lexists(path):
+            if isinstance(node, Folder):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+    for path, node in left.items():
+        if isinstance(node, Folder):
+            os.makedirs(path, exist_ok=True)
+        elif path in contents:
+            with open(path, "wb") as file:
+                file.write(contents[path])

@@ -1,0 +1,164 @@
+"""A party of the classic protocol: two members share the partitions, now and then a third comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
+from kafkalite.protocol.messages.sync_group import SyncGroupResponse
+from tests.kit.members import assignment, heartbeat, join, leave, sync
+from tests.kit.simulated_group import ILLEGAL, NONE, REBALANCE, UNKNOWN, Member, SimulatedGroup
+
+SESSION_MS = 60_000  # longer than any broker needs to come back
+
+
+class SimulatedClassicGroup(SimulatedGroup):
+    """Members that join, sync, send heartbeats; the first one in the group leads."""
+
+    fenced_codes = (UNKNOWN,)
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.members = [Member(), Member()]
+        self._newcomer = Member()
+        self._leader = ""
+        self._phase = ""
+        self._before = -1  # the generation that was assigned last
+        self._parked: list[asyncio.Task[Any]] = []
+
+    async def form(self) -> None:
+        """Those without an id get one; then all join, and the leader assigns."""
+        if not any(member.id for member in self.members):
+            await self._introduce(self.members[0])
+            await self._rebalance(self.members[:1])
+        for member in self.members:
+            if not member.id:
+                await self._introduce(member)
+        await self._rebalance(self.members)
+
+    async def _introduce(self, member: Member) -> None:
+        answer = await self.ask(self._join(member))
+        assert answer.error_code == KafkaErrorCode.MEMBER_ID_REQUIRED
+        member.id = answer.member_id
+
+    def _join(self, member: Member) -> Any:
+        times = {"session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": SESSION_MS}
+        return join(self.group, member.id, topics=(self.topic,), **times)
+
+    def _order(self, members: Collection[Member]) -> list[Member]:
+        """Who begins a rebalance comes first: the new, then the leader, whose join begins one in any case."""
+        return sorted(members, key=lambda member: (member.generation >= 0, member.id != self._leader))
+
+    async def _rebalance(self, members: Collection[Member]) -> None:
+        ordered = self._order(members)
+        self._joined(ordered, await asyncio.gather(*[self.ask(self._join(member)) for member in ordered]))
+        parts = self._parts(ordered)
+        answers = await asyncio.gather(*[self.ask(self._sync(member, parts)) for member in ordered])
+        assert [(each.error_code, each.assignment) for each in answers] == [
+            (NONE, assignment(self.topic, *parts[member.id])) for member in ordered
+        ]
+        for member in ordered:
+            member.partitions = parts[member.id]
+
+    def _joined(self, ordered: list[Member], answers: list[Any]) -> None:
+        """All have heard of the same generation, in which there is nobody else."""
+        received = {(each.error_code, each.generation_id, each.leader) for each in answers}
+        assert len(received) == 1, f"one rebalance, several generations: {received}"
+        ((error, generation, self._leader),) = received
+        assert error == NONE and generation > max(member.generation for member in ordered)
+        (members,) = [each.members for each in answers if each.member_id == self._leader]
+        assert {each.member_id for each in members} == {member.id for member in ordered}
+        for member in ordered:
+            member.generation = generation
+
+    def _parts(self, members: list[Member]) -> dict[str, list[int]]:
+        """Partitions in turn."""
+        return {member.id: list(range(at, self.partitions, len(members))) for at, member in enumerate(members)}
+
+    def _sync(self, member: Member, parts: dict[str, list[int]]) -> Any:
+        given = {name: assignment(self.topic, *topic_partitions) for name, topic_partitions in parts.items()}
+        return sync(self.group, member.id, member.generation, given if member.id == self._leader else None)
+
+    # A rebalance that the broker's end comes into; nobody commits meanwhile but who is told to.
+
+    async def begin_rebalance(self, phase: str) -> None:
+        """Bring the rebalance of a third member so far: "joining"; "syncing", its leader has yet to assign;
+        "assigning", nobody knows whether it was heard; "assigned", somebody was told its part."""
+        self._phase, self._before, self._newcomer = phase, self.members[0].generation, Member()
+        await self._introduce(self._newcomer)
+        everybody = self._order([*self.members, self._newcomer])
+        if phase == "joining":
+            self._send([self._join(member) for member in everybody[: self.random.choice([1, 2])]])
+            await self._receive_rebalance(everybody[-1])
+            await self.commit()
+            return
+        self._joined(everybody, await asyncio.gather(*[self.ask(self._join(member)) for member in everybody]))
+        parts = self._parts(everybody)
+        for member in everybody:
+            member.partitions = parts[member.id]
+        syncs = {member.id: self._sync(member, parts) for member in everybody}
+        leader = syncs.pop(self._leader)
+        self._send(list(syncs.values())[: self.random.randint(0, len(syncs))])
+        if phase != "syncing":
+            self._send([leader])
+        if phase == "assigned":
+            assert (await self._parked[0]).error_code == NONE
+
+    def _send(self, requests: list[Any]) -> None:
+        """Their answers may never come."""
+        self._parked += [asyncio.create_task(self.ask(request)) for request in requests]
+
+    async def _receive_rebalance(self, member: Member) -> None:
+        """Its heartbeats say when the broker has the newcomer's join, which came over another connection."""
+        while (code := await self._alive(member)) != REBALANCE:
+            assert code == NONE
+
+    async def _alive(self, member: Member) -> int:
+        code: int = (await self.ask_aside(heartbeat(self.group, member.id, member.generation))).error_code
+        return code
+
+    async def go_on(self, fenced: Collection[str]) -> None:
+        phase, self._phase = self._phase, ""
+        if phase:
+            await self._go_on_from_rebalance(phase)
+            return
+        for member in self.members:
+            expected = UNKNOWN if member.id in fenced else ILLEGAL if fenced else NONE
+            assert await self._alive(member) == expected
+            if expected == UNKNOWN:
+                member.id, member.generation = "", -1
+            self.resumed += expected == NONE
+        if fenced:
+            await self.form()
+
+    async def _go_on_from_rebalance(self, phase: str) -> None:
+        """The generation without an assignment is forgotten, and with it the newcomer; the old members are not."""
+        newcomer = self._newcomer
+        notified = await self._was_notified()
+        codes = [await self._alive(member) for member in self.members]
+        unknown = await self._alive(newcomer)
+        kept = codes == [NONE] * len(codes) and unknown == NONE
+        assert kept or not notified, f"somebody was told its part in a generation that is gone: {codes}, {unknown}"
+        if not kept:
+            assert phase != "assigned" and unknown == UNKNOWN
+            assert codes == [NONE if phase == "joining" else ILLEGAL] * len(codes)
+            newcomer.id, newcomer.generation = "", -1
+            for member in self.members:
+                member.generation = self._before
+        self.resumed += codes.count(NONE)
+        self.members.append(newcomer)
+        if not kept:
+            await self.form()
+        self.members.remove(newcomer)
+        assert (await self.ask(leave(self.group, newcomer.id))).error_code == NONE
+        await self.form()
+
+    async def _was_notified(self) -> bool:
+        """Whether any of those who wait when the broker ended had been told its part."""
+        answers = await asyncio.gather(*self._parked, return_exceptions=True)
+        self._parked.clear()
+        received = [each for each in answers if not isinstance(each, KafkaConnectionError)]
+        assert all(isinstance(each, SyncGroupResponse) and each.error_code == NONE for each in received), received
+        return bool(received)

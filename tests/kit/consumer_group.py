@@ -1,0 +1,102 @@
+"""A party of the KIP-848 protocol: two members share the partitions, now and then a third comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
+from tests.kit.members import SESSION_MS, beat_join, fast_heartbeat, given, owned
+from tests.kit.simulated_group import NONE, Member, SimulatedGroup
+
+ROUNDS_MAX = 30
+LEAVES = -1
+
+
+class SimulatedConsumerGroup(SimulatedGroup):
+    """Members whose heartbeats say all that they have, as those of real clients do after a connection was lost."""
+
+    fenced_codes = (KafkaErrorCode.STALE_MEMBER_EPOCH,)
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.members = [self._member(), self._member()]
+        self._newcomer: Member | None = None
+        self._topic_id = b""
+        self._open: asyncio.Task[Any] | None = None
+
+    def _member(self) -> Member:
+        return Member(f"{self.group} {self.random.randbytes(8).hex()}", 0)
+
+    async def form(self) -> None:
+        """Heartbeats in turn until nothing moves: every partition has one owner, all are in one epoch."""
+        for _ in range(ROUNDS_MAX):
+            before = [(member.generation, member.partitions) for member in self.members]
+            for member in self.members:
+                assert await self._beat(member) == NONE
+            if before == [(member.generation, member.partitions) for member in self.members]:
+                break
+        assert sorted(topic_partition for member in self.members for topic_partition in member.partitions) == list(
+            range(self.partitions)
+        )
+        assert len({member.generation for member in self.members}) == 1
+
+    async def _beat(self, member: Member) -> int:
+        """A heartbeat; what it is told is obeyed at once."""
+        answer = await self.ask(self._request(member))
+        self._take(member, answer)
+        code: int = answer.error_code
+        return code
+
+    def _request(self, member: Member) -> Any:
+        if member.generation == 0:
+            return beat_join(self.group, member.id, self.topic)
+        return fast_heartbeat(
+            self.group,
+            member.id,
+            member.generation,
+            rebalance_timeout_ms=SESSION_MS,
+            subscribed_topic_names=[self.topic],
+            topic_partitions=owned({self._topic_id: member.partitions}) if member.partitions else [],
+        )
+
+    def _take(self, member: Member, answer: Any) -> None:
+        if answer.error_code:
+            return
+        member.generation = answer.member_epoch
+        if (received := given(answer)) is not None:
+            assert len(received) <= 1
+            self._topic_id = next(iter(received), self._topic_id)
+            member.partitions = sorted(received.get(self._topic_id, []))
+
+    async def begin_rebalance(self, phase: str) -> None:
+        """A third member comes, some heartbeats are answered, and one may be or not. It has the phases of its own."""
+        self._newcomer = self._member()
+        everybody = [*self.members, self._newcomer]
+        for member in [self._newcomer, *self.random.choices(everybody, k=self.random.randint(0, 6))]:
+            assert await self._beat(member) == NONE
+        self._open = asyncio.create_task(self.ask(self._request(self.random.choice(everybody))))
+
+    async def go_on(self, fenced: Collection[str]) -> None:
+        newcomer, self._newcomer = self._newcomer, None
+        if newcomer is not None:
+            self.members.append(newcomer)
+            await self._end_open()
+        for member in self.members:
+            expected = KafkaErrorCode.FENCED_MEMBER_EPOCH if member.id in fenced else NONE
+            assert await self._beat(member) == expected
+            if expected != NONE:
+                member.generation, member.partitions = 0, []
+            self.resumed += expected == NONE
+        await self.form()
+        if newcomer is not None:
+            self.members.remove(newcomer)
+            assert (await self.ask(fast_heartbeat(self.group, newcomer.id, LEAVES))).error_code == NONE
+            await self.form()
+
+    async def _end_open(self) -> None:
+        """What was open when the broker ended: nobody has heard its answer."""
+        assert self._open is not None
+        found = (await asyncio.gather(self._open, return_exceptions=True))[0]
+        assert isinstance(found, KafkaConnectionError) or found.error_code == NONE, found

@@ -1,0 +1,333 @@
+"""The readable twin of `_speedups.batches`: record batches v2 built and read in plain Python.
+
+It is the oracle of the tests, never a slow mode: no other room imports it. The layout is DefaultRecordBatch.java's, the
+records are DefaultRecord.java's. What is decided here (which fault comes first, what a varint may look like) is what
+the engine must decide too.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kafkalite._speedups.records.validator import BatchError
+from kafkalite.records import compression as codecs
+from kafkalite.records.compression import Data
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+LENGTH_OVERHEAD = 12  # base offset and the length itself
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+SIZE_MAX = 2**31 - 1
+DECOMPRESSED_MAX = 1 << 30
+
+# What can be wrong with a record's framing; the values are those of `_speedups/records/record_walk.pxd`.
+MISSING, LENGTH, FRAMING, HEADERS, TRAILING = 1, 2, 3, 4, 5
+
+
+class Header(NamedTuple):
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Fields(NamedTuple):
+    """One record as framed, before the batch's bases are added."""
+
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Fault(Exception):
+    """The framing of a record is broken; `kind` says how."""
+
+    def __init__(self, kind: int) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+def wrapped(value: int, bits: int) -> int:
+    """`value` as a signed integer of so many bits, as C and Java keep it."""
+    return (value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+
+
+class Reader:
+    """Reads a record's fields; every shortage is a Fault of the kind given."""
+
+    def __init__(self, data: bytes, position: int, end: int, kind: int) -> None:
+        self.data = data
+        self.position = position
+        self.end = end
+        self.kind = kind
+
+    def take(self, n: int) -> bytes:
+        if n < 0 or n > self.end - self.position:
+            raise Fault(self.kind)
+        self.position += n
+        return self.data[self.position - n : self.position]
+
+    def varint(self, bits: int = 32) -> int:
+        """Zig-zag LEB128 of at most 5 or 10 bytes; bits beyond the width are dropped."""
+        raw = 0
+        for shift in range(0, 35 if bits == 32 else 70, 7):
+            (byte,) = self.take(1)
+            raw |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                raw %= 1 << bits
+                return raw >> 1 ^ -(raw & 1)
+        raise Fault(self.kind)
+
+    def nullable(self) -> bytes | None:
+        size = self.varint()
+        if size < -1:
+            raise Fault(self.kind)
+        return None if size == -1 else self.take(size)
+
+
+def read_record(data: bytes, position: int) -> tuple[Fields, int]:
+    """The record at `position` and where the next one begins. Raises: Fault."""
+    if position >= len(data):
+        raise Fault(MISSING)
+    outer = Reader(data, position, len(data), LENGTH)
+    size = outer.varint()
+    outer.take(size)
+    body = Reader(data, outer.position - size, outer.position, FRAMING)
+    body.take(1)  # attributes
+    timestamp_delta = body.varint(64)
+    offset_delta = body.varint()
+    key = body.nullable()
+    value = body.nullable()
+    count = body.varint()
+    body.kind = HEADERS
+    headers = read_headers(body, count)
+    if body.position != body.end:
+        raise Fault(FRAMING)
+    return Fields(timestamp_delta, offset_delta, key, value, headers), outer.position
+
+
+def read_headers(body: Reader, count: int) -> tuple[tuple[str, bytes | None], ...]:
+    if not 0 <= count <= body.end - body.position:
+        raise Fault(HEADERS)
+    found = []
+    for _ in range(count):
+        name = body.take(body.varint()).decode("utf-8", "replace")
+        found.append((name, body.nullable()))
+    return tuple(found)
+
+
+class Batch:
+    """One batch in a buffer; see `_speedups/records/batches.pyi`."""
+
+    def __init__(self, buffer: Data, position: int = 0, decompressed_max: int = DECOMPRESSED_MAX) -> None:
+        whole = bytes(buffer)
+        if position < 0 or len(whole) - position < HEADER.size:
+            raise BatchError(2, f"no batch begins at {position} of {len(whole)} bytes")
+        self.header = header = Header(*HEADER.unpack_from(whole, position))
+        if header.magic != 2:
+            raise BatchError(2, f"the batch has magic {header.magic}, not 2")
+        self.size = header.batch_length + LENGTH_OVERHEAD
+        if not HEADER.size <= self.size <= len(whole) - position:
+            raise BatchError(2, f"the batch claims {self.size} bytes, {len(whole) - position} are here")
+        self.position = position
+        self.decompressed_max = decompressed_max
+        self.data = whole[position : position + self.size]
+        self.last_offset = wrapped(header.base_offset + header.last_offset_delta, 64)
+        self.codec = header.attributes & CODEC_MASK
+        self.log_append_time = bool(header.attributes & LOG_APPEND_TIME)
+        self.transactional = bool(header.attributes & TRANSACTIONAL)
+        self.control = bool(header.attributes & CONTROL)
+        self.delete_horizon = bool(header.attributes & DELETE_HORIZON)
+
+    def __getattr__(self, name: str) -> int:
+        if name not in Header._fields:
+            raise AttributeError(name)
+        value: int = getattr(self.header, name)
+        return value
+
+    def __len__(self) -> int:
+        return max(self.header.records_count, 0)
+
+    def check_crc(self) -> None:
+        if crc32c(self.data[ATTRIBUTES_AT:]) != self.header.crc:
+            raise BatchError(2, f"the batch is corrupt: its CRC is not {self.header.crc:#010x}")
+
+    def records_bytes(self) -> bytes:
+        if self.header.records_count < 0:
+            raise BatchError(87, f"the batch claims {self.header.records_count} records")
+        data = self.data[HEADER.size :]
+        return codecs.decompress(self.codec, data, self.decompressed_max) if self.codec else data
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._read(self.records_bytes())
+
+    def _read(self, data: bytes) -> Iterator[Record]:
+        position = 0
+        for index in range(self.header.records_count):
+            try:
+                fields, position = read_record(data, position)
+            except Fault as fault:
+                raise BatchError(87, f"record {index} is malformed (fault {fault.kind})") from fault
+            yield self._made(fields)
+        if position != len(data):
+            raise BatchError(87, f"{len(data) - position} bytes are left after the last record")
+
+    def _made(self, fields: Fields) -> Record:
+        timestamp = wrapped(self.header.base_timestamp + fields.timestamp_delta, 64)
+        return Record(
+            wrapped(self.header.base_offset + fields.offset_delta, 64),
+            self.header.max_timestamp if self.log_append_time else timestamp,
+            *fields[2:],
+        )
+
+    def records(self) -> list[Record]:
+        return list(self)
+
+
+def batches(buffer: Data, decompressed_max: int = DECOMPRESSED_MAX) -> list[Batch]:
+    """The whole batches in `buffer`; one cut off at the end is left out."""
+    whole = bytes(buffer)
+    found = []
+    position = 0
+    while len(whole) - position >= LENGTH_OVERHEAD:
+        (length,) = struct.unpack_from(">i", whole, position + 8)
+        if length > len(whole) - position - LENGTH_OVERHEAD:
+            break
+        found.append(Batch(whole, position, decompressed_max))
+        position += found[-1].size
+    return found
+
+
+def varint(value: int, bits: int = 32) -> bytes:
+    """Zig-zag LEB128."""
+    raw = (value << 1 ^ value >> (bits - 1)) % (1 << bits)
+    out = bytearray()
+    while raw >= 0x80:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+def nullable(data: Data | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + bytes(data)
+
+
+def encode_record(
+    offset_delta: int,
+    timestamp_delta: int,
+    key: Data | None,
+    value: Data | None,
+    headers: Sequence[tuple[str | bytes, Data | None]] = (),
+) -> bytes:
+    """One record with its length in front."""
+    body = b"\x00" + varint(timestamp_delta, 64) + varint(offset_delta) + nullable(key) + nullable(value)
+    body += varint(len(headers))
+    for name, content in headers:
+        body += nullable(name.encode() if isinstance(name, str) else name) + nullable(content)
+    return varint(len(body)) + body
+
+
+class Builder:
+    """Collects records; see `_speedups/records/batches.pyi`."""
+
+    def __init__(self, size_max: int = SIZE_MAX) -> None:
+        if not 0 < size_max <= SIZE_MAX:
+            raise ValueError(f"size_max must be 1 to {SIZE_MAX}, not {size_max}")
+        self.size_max = size_max
+        self.clear()
+
+    def clear(self) -> None:
+        self.parts: list[bytes] = []
+        self.size = HEADER.size
+        self.base_timestamp = -1
+        self.max_timestamp = -1
+
+    @property
+    def records_count(self) -> int:
+        return len(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def append(
+        self,
+        timestamp: int,
+        key: Data | None,
+        value: Data | None,
+        headers: Sequence[tuple[str | bytes, Data | None]] | None = None,
+    ) -> int:
+        for given in (key, value):
+            if isinstance(given, str):
+                raise TypeError("keys and values are bytes or None, not str")
+        timestamp_delta = wrapped(timestamp - self.base_timestamp, 64) if self.parts else 0
+        record = encode_record(len(self.parts), timestamp_delta, key, value, headers or ())
+        if self.size + len(record) > self.size_max and self.parts:
+            return -1
+        if not self.parts:
+            self.base_timestamp = self.max_timestamp = timestamp
+        self.max_timestamp = max(self.max_timestamp, timestamp)
+        self.size += len(record)
+        self.parts.append(record)
+        return len(self.parts) - 1
+
+    def build(
+        self,
+        codec: int = 0,
+        level: int | None = None,
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+        control: bool = False,
+        base_offset: int = 0,
+        leader_epoch: int = -1,
+    ) -> bytes:
+        if not self.parts:
+            raise ValueError("a batch needs at least one record")
+        if not 0 <= codec <= CODEC_MASK:
+            raise BatchError(76, f"there is no compression type {codec}")
+        records = b"".join(self.parts)
+        if codec:
+            records = codecs.compress(codec, records, level)
+        attributes = codec | TRANSACTIONAL * transactional | CONTROL * control
+        last = len(self.parts) - 1
+        producer = (producer_id, producer_epoch, base_sequence)
+        times = (self.base_timestamp, self.max_timestamp)
+        length = HEADER.size - LENGTH_OVERHEAD + len(records)
+        fields = (base_offset, length, leader_epoch, 2, 0, attributes, last, *times, *producer, last + 1)
+        return sealed(HEADER.pack(*fields) + records)
+
+
+def sealed(batch: bytes) -> bytes:
+    """The batch with its CRC put right."""
+    return batch[:CRC_AT] + struct.pack(">I", crc32c(batch[ATTRIBUTES_AT:])) + batch[ATTRIBUTES_AT:]

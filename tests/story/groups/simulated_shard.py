@@ -1,0 +1,131 @@
+"""A shard for tests: it appends, applies, answers and keeps timers as the runtime does, on virtual time."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from kafkalite.coordinators.group.serde import GroupRecordSerde
+from kafkalite.state.effects import CancelTimer, Effects, Now, ResolvePatterns, TimerName, Token
+from kafkalite.state.groups.offsets.manager import Commit
+from kafkalite.state.groups.records import OffsetsCommitted, commits_of
+from kafkalite.state.groups.shard import GroupShard
+from tests.kit.packed import in_one_piece
+
+WALL_START_MS = 1_700_000_000_000
+CODEC = GroupRecordSerde()
+
+
+def delete_topic(machine: GroupShard, topic: str) -> Effects:
+    """What the upkeep has a shard do when a topic is deleted, for all groups at once."""
+    effects = Effects()
+    for group in machine.readers(topic):
+        effects.extend(machine.topics_deleted(group, [topic]))
+    return effects
+
+
+class Machine(Protocol):
+    def apply(self, record: Any) -> None: ...
+    def expired(self, name: TimerName, now: Now) -> Effects: ...
+    def loaded(self, now: Now) -> Iterator[Effects]: ...
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class Shard(Generic[M]):
+    """One machine, its log and its clock."""
+
+    def __init__(self, make: Callable[[], M]) -> None:
+        self._make = make
+        self.log: list[object] = []
+        self.ms = 0
+        self.timers: dict[TimerName, int] = {}
+        self.answers: dict[Token, object] = {}
+        self.order: dict[Token, int] = {}  # token -> which answer of all it got
+        self.waiting: dict[Token, int] = {}  # token -> since when
+        self.questions: list[ResolvePatterns] = []
+        self.incarnations = 1
+        self._tokens = 0
+        self.machine = make()
+        self._start()
+
+    @property
+    def now(self) -> Now:
+        return Now(self.ms, WALL_START_MS + self.ms)
+
+    def _start(self) -> None:
+        for effects in self.machine.loaded(self.now):
+            self.do(effects)
+
+    def ask(self, command: Callable[[M, Token, Now], Effects]) -> Token:
+        """Run a command; its token, under which `answers` has the answer now or later."""
+        self._tokens += 1
+        token = self._tokens
+        self.waiting[token] = self.ms
+        self.do(command(self.machine, token, self.now))
+        return token
+
+    def do(self, effects: Effects) -> None:
+        """What the runtime does: append and apply, set timers, answer."""
+        for record in effects.records:
+            self.log += commits_of(record) if isinstance(record, OffsetsCommitted) else (record,)
+            self.machine.apply(record)
+        for timer in effects.timers:
+            if isinstance(timer, CancelTimer):
+                self.timers.pop(timer.name, None)
+            else:
+                assert timer.at_ms >= self.ms, f"{timer} lies in the past"
+                self.timers[timer.name] = timer.at_ms
+        for token, result in effects.answers:
+            assert token in self.waiting, f"{token} was answered twice, or is unknown: {result}"
+            del self.waiting[token]
+            self.answers[token] = result
+            self.order[token] = len(self.order)
+        self.questions += effects.questions
+
+    def advance(self, ms: int, after_each: Callable[[], None] = lambda: None) -> None:
+        """Let time pass; timers run out in their order."""
+        until = self.ms + ms
+        while due := [(at_ms, name) for name, at_ms in self.timers.items() if at_ms <= until]:
+            at_ms, name = min(due)
+            self.ms = at_ms
+            del self.timers[name]
+            self.do(self.machine.expired(name, self.now))
+            after_each()
+        self.ms = until
+
+    def replayed(self) -> M:
+        """Another machine that has read the log."""
+        machine = self._make()
+        for record in self.log:
+            machine.apply(record)
+        return machine
+
+    def compact(self) -> None:
+        """Leave of the log what the cleaner would: the last record of each key, no tombstones."""
+        last: dict[bytes, tuple[int, bool]] = {}
+        for at, record in enumerate(self.log):
+            key, value = CODEC.encode(record)
+            last[key] = at, value is not None
+        self.log = [self.log[at] for at in sorted(at for at, exists in last.values() if exists)]
+
+    def restart(self) -> list[Token]:
+        """The broker stops and comes back: whoever waited is answered by the runtime, timers and memory are gone."""
+        self.incarnations += 1
+        dropped = list(self.waiting)
+        self.waiting.clear()
+        self.timers.clear()
+        self.questions.clear()
+        self.machine = self.replayed()
+        self._start()
+        return dropped
+
+
+def committing(request: Commit) -> Callable[[GroupShard, Token, Now], Effects]:
+    """The command of a commit; with every other token it comes in one piece, as from a socket."""
+
+    def command(machine: GroupShard, token: Token, now: Now) -> Effects:
+        assert isinstance(token, int)
+        plain = request.producer_id == request.retention_ms == -1
+        return machine.offsets.commit(in_one_piece(request) if plain and token % 2 else request, token, now)
+
+    return command

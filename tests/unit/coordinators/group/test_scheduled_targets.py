@@ -1,0 +1,105 @@
+"""The target assignment of a large consumer group on a shard that fails, is closed or is moved before it is made."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.consumer.group import ConsumerGroup
+from kafkalite.state.groups.consumer.groups import ConsumerGroups
+from kafkalite.state.groups.consumer.requests import (
+    ConsumerGroupHeartbeat,
+    ConsumerGroupSettings,
+    HeartbeatResult,
+    Topic,
+)
+from kafkalite.state.groups.offsets.manager import OffsetSettings
+from kafkalite.state.groups.shard import GroupShard
+from tests.unit.coordinators.rig import NOT_HERE, Answered, Rig, TopicsNow
+
+NO_SPACE = 28
+
+
+def machine() -> GroupShard:
+    """A shard whose consumer groups are all large."""
+    topics = TopicsNow(flights=Topic(bytes(16), "flights", 4))
+    settings = ConsumerGroupSettings(assignment_interval_ms=0)
+    consumers = ConsumerGroups(topics, lambda _: settings, topics_at_once=0)
+    return GroupShard(ClassicSettings(), OffsetSettings(), consumers)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig[GroupShard]:
+    rig = Rig(tmp_path, machine)
+    rig.load()
+    return rig
+
+
+def join(shard: GroupShard, token: Token, now: Now) -> Effects:
+    names = ("flights",)
+    request = ConsumerGroupHeartbeat(
+        "g", "alice", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=names, owned={}
+    )
+    return shard.registry.consumer_heartbeat(request, token, now)
+
+
+def join_and_write(rig: Rig[GroupShard]) -> Answered:
+    """The join is committed, the timer has not fired."""
+    joined = rig.do(join)
+    rig.replicas.write_pending()
+    assert [result.member_epoch for result in joined.received] == [1]
+    return joined
+
+
+def group(rig: Rig[GroupShard]) -> ConsumerGroup:
+    found = rig.runtime.machine(0)
+    assert found is not None
+    return found.consumers.groups["g"]
+
+
+def assert_alice_gets_all(rig: Rig[GroupShard]) -> None:
+    rig.now(join)
+    result = rig.now(join)
+    assert isinstance(result, HeartbeatResult)
+    assert result.assignment == {bytes(16): frozenset(range(4))}
+
+
+def test_the_timer_writes_the_target_outside_a_pass(rig: Rig[GroupShard]) -> None:
+    join_and_write(rig)
+    end = rig.log.log_end_offset
+    rig.clock.advance(0)
+    assert rig.log.log_end_offset == end + 2
+    assert group(rig).assignment_epoch == group(rig).epoch == 2
+    assert_alice_gets_all(rig)
+
+
+def test_a_join_that_is_not_written_leaves_no_timer(rig: Rig[GroupShard]) -> None:
+    joined = rig.do(join)
+    rig.disk.fail("write", NO_SPACE, path=".log")
+    rig.replicas.write_pending()
+    assert len(joined.received) == 1 and joined.received[0] != 0
+    rig.recover()
+    found = rig.runtime.machine(0)
+    assert found is not None and not found.consumers.groups
+    assert_alice_gets_all(rig)
+
+
+def test_a_target_that_is_not_written_is_made_after_the_next_heartbeat(rig: Rig[GroupShard]) -> None:
+    join_and_write(rig)
+    rig.disk.fail("write", NO_SPACE, path=".log")
+    rig.clock.advance(0)
+    rig.recover()
+    assert (group(rig).epoch, group(rig).assignment_epoch) == (2, 1)
+    assert_alice_gets_all(rig)
+
+
+def test_a_shard_that_is_moved_before_the_timer_fires(rig: Rig[GroupShard]) -> None:
+    join_and_write(rig)
+    rig.runtime.close()
+    assert rig.clock.timers == 0
+    assert rig.do(join).received == [NOT_HERE]
+    rig.runtime = rig.new_runtime()
+    rig.load()
+    assert (group(rig).epoch, group(rig).assignment_epoch) == (2, 1)
+    assert_alice_gets_all(rig)

@@ -1,0 +1,261 @@
+"""Where a group belongs, the topic that is made on first use, and what happens to groups without a request."""
+
+from collections.abc import Collection
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kafkalite._speedups.groups.offset_commit_record import java_hash
+from kafkalite.cluster.topics import Refusal
+from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
+from kafkalite.coordinators.runtime.context import Command
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.slicing import Slicer
+from kafkalite.state.groups.consumer.requests import Topic
+from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
+from kafkalite.state.groups.registered.requests import RegisterConsumer
+from kafkalite.state.groups.shard import GroupShard
+from tests.kit.costly_clock import CostlyClock
+from tests.kit.work import calls_in
+from tests.unit.coordinators.rig import NOT_HERE, Answered, Rig, TopicsNow, commit, groups, offsets_of, warnings
+
+
+def upkeep_of(rig: Rig[GroupShard]) -> OffsetExpiration:
+    return OffsetExpiration(rig.runtime, rig.clock, rig.config, rig.slicer)
+
+
+def raise_again(_callback: object, error: BaseException) -> None:
+    raise error
+
+
+TAKEN = CommitResult(errors=(0,))
+NOT_AVAILABLE = KafkaErrorCode.COORDINATOR_NOT_AVAILABLE
+HOUR_MS = 3_600_000
+WEEK_MS = 7 * 24 * HOUR_MS
+
+
+# The hashes are Java's: "...".hashCode()
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("my-group", -1_906_497_762),
+        ("Zürich ✓ 𝄞", -1_398_177_095),
+        ("polygenelubricants", 0),  # -2**31, which has no absolute value
+        ("AaAaBB", 1_952_508_096),
+    ],
+)
+def test_the_hash_is_javas(text: str, hashed: int) -> None:
+    assert java_hash(text) == hashed
+
+
+def test_the_topic_is_made_once_when_it_is_needed(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "5"})
+    rig.load()
+    received: list[int] = []
+    assert list(rig.runtime.shards()) == [] and rig.runtime.shard_for("g") == 103 % 5
+    rig.runtime.ensure_topic(received.append)
+    committing = rig.do(commit("g", 5), rig.runtime.shard_for("g"))
+    assert received == [] and not committing.received and len(rig.topics.asked) == 1
+    rig.topics.run_until_idle()
+    assert received == [0] and committing.received == [TAKEN] and list(rig.runtime.shards()) == [0, 1, 2, 3, 4]
+    rig.runtime.ensure_topic(received.append)
+    assert received == [0, 0] and not rig.topics.asked
+    assert rig.now(offsets_of("g"), rig.runtime.shard_for("g")) == {("t", 0): 5}
+
+
+def test_a_topic_that_cannot_be_made_is_said_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "1"})
+    committing = rig.do(commit("g", 5))
+    rig.topics.asked.pop()(Refusal(KafkaErrorCode.INVALID_REPLICATION_FACTOR, "too few"))
+    assert committing.received == [NOT_AVAILABLE] and "too few" in warnings(caplog)[-1]
+    again = rig.do(commit("g", 5))
+    rig.topics.run_until_idle()
+    assert again.received == [TAKEN]
+
+
+def test_a_stop_while_the_topic_is_made(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "1"})
+    committing, received = rig.do(commit("g", 5)), list[int]()
+    rig.runtime.close()
+    assert committing.received == [NOT_AVAILABLE]
+    rig.topics.run_until_idle()
+    rig.runtime.ensure_topic(received.append)
+    assert received == [NOT_AVAILABLE] and rig.do(commit("g", 5)).received == [NOT_HERE]
+    assert list(rig.runtime.shards()) == []
+
+
+# upkeep
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig[GroupShard]:
+    settings = {"offsets.retention.minutes": str(60), "offsets.retention.check.interval.ms": str(HOUR_MS)}
+    rig = Rig(tmp_path, groups, settings=settings, partitions=2)
+    rig.load()
+    return rig
+
+
+def test_offsets_that_nobody_renews_expire(rig: Rig[GroupShard], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "kafkalite.coordinators.group.offset_expiration.OFFSETS_AT_ONCE", 12
+    )  # of one group for each shard
+    upkeep = upkeep_of(rig)
+    upkeep.start()
+    for at in range(10):
+        assert rig.now(commit(f"g{at}", 5), at % 2) == TAKEN
+    rig.clock.advance(WEEK_MS - HOUR_MS)
+    for at in range(4):
+        assert rig.now(commit(f"g{at}", 6), at % 2) == TAKEN
+    rig.clock.advance(2 * HOUR_MS)
+    rig.work()
+    left = {at for at in range(10) if rig.now(offsets_of(f"g{at}"), at % 2)}
+    assert left == {0, 1, 2, 3}
+    rig.restart()
+    assert {at for at in range(10) if rig.now(offsets_of(f"g{at}"), at % 2)} == left
+    upkeep.close()
+    rig.runtime.close()
+    assert rig.clock.timers == 0
+
+
+def test_a_jump_of_the_wall_clock_makes_no_offset_old(rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody has an hour to set it right; who does not gets what it says."""
+    upkeep = upkeep_of(rig)
+    upkeep.start()
+    assert rig.now(commit("g", 5)) == TAKEN
+    rig.clock.jump_wall(2 * WEEK_MS)
+    rig.clock.advance(HOUR_MS)
+    assert rig.now(offsets_of("g")) == {("t", 0): 5} and "the wall clock jumped" in warnings(caplog)[-1]
+    rig.clock.advance(HOUR_MS)
+    rig.work()
+    assert rig.now(offsets_of("g")) == {}
+    upkeep.close()
+
+
+def test_offsets_of_a_deleted_topic_go_also_while_the_shard_is_loading(rig: Rig[GroupShard]) -> None:
+    upkeep = upkeep_of(rig)
+    for shard in (0, 1):
+        assert rig.now(commit("g", 5), shard) == TAKEN
+        assert rig.now(commit("g", 7, topic="other"), shard) == TAKEN
+    upkeep.topic_gone("t")
+    assert rig.now(offsets_of("g")) == {("other", 0): 7}
+    rig.restart()
+    assert rig.now(offsets_of("g")) == {("other", 0): 7}
+    rig.runtime.close()
+    rig.runtime = rig.new_runtime()
+    rig.offload.held = True
+    rig.runtime.create_shards()
+    upkeep_of(rig).topic_gone("other")
+    rig.offload.release()
+    rig.work()
+    assert rig.now(offsets_of("g"), 0) == rig.now(offsets_of("g"), 1) == {}
+
+
+def test_the_offsets_of_a_deleted_topic_go_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meanwhile others are served, and what is committed for a topic of the same name that was made anew stays."""
+    monkeypatch.setattr("kafkalite.coordinators.group.offset_expiration.OFFSETS_AT_ONCE", 3)
+    topics = TopicsNow()
+    rig = Rig(tmp_path, partial(groups, topics))
+    rig.load()
+    for group in ("a", "b", "c"):
+        assert rig.now(commit(group, 5, partitions=2)) == CommitResult(errors=(0, 0))
+        assert rig.now(commit(group, 7, topic="other")) == TAKEN
+    upkeep_of(rig).topic_gone("t")
+    machine = rig.runtime.machine(0)
+    assert machine is not None and len(machine.offsets) == 6, "three of nine have gone"
+    topics["t"] = Topic(b"another topic id", "t", 1)
+    anew = [PartitionCommit("t", 0, 9, topic_id=b"another topic id")]
+    received = rig.do(lambda machine, token, now: machine.offsets.commit(Commit("c", anew), token, now))
+    rig.replicas.write_pending()
+    assert received.received == [TAKEN] and len(machine.offsets) == 6, "what was there under the old id is taken over"
+    rig.work()
+    left = {group: rig.now(offsets_of(group)) for group in ("a", "b", "c")}
+    assert left == {"a": {("other", 0): 7}, "b": {("other", 0): 7}, "c": {("other", 0): 7, ("t", 0): 9}}
+
+
+def test_offsets_whose_deletion_cannot_be_written_are_deleted_after_the_replay(rig: Rig[GroupShard]) -> None:
+    upkeep = upkeep_of(rig)
+    for group in ("a", "b"):
+        assert rig.now(commit(group, 5)) == TAKEN
+    rig.disk.fail("write", 28, path=".log")
+    upkeep.topic_gone("t")
+    rig.work()
+    rig.clock.advance(1_000)
+    rig.work()
+    assert rig.now(offsets_of("a")) == rig.now(offsets_of("b")) == {}
+
+
+def delete_topics(upkeep: OffsetExpiration, names: Collection[str]) -> None:
+    for name in names:
+        upkeep.topic_gone(name)
+
+
+def test_deletion_of_topics_looks_at_their_readers_only(tmp_path: Path) -> None:
+    """The work is counted in calls: it must not grow with groups that have no offset of the topics."""
+    work = []
+    for others in (10, 300):
+        rig = Rig(tmp_path / str(others), groups)
+        rig.load()
+        for at in range(others):
+            assert rig.now(commit(f"other{at}", 5, topic="kept")) == TAKEN
+        assert rig.now(commit("g", 5)) == TAKEN
+        work.append(calls_in(partial(delete_topics, upkeep_of(rig), ("t", "u", "v"))))
+        assert rig.now(offsets_of("g")) == {}
+    assert work[1] < 1.2 * work[0]
+
+
+def registering(group: str, topic: str) -> Command[GroupShard]:
+    request = RegisterConsumer(group, "consumer", (topic,), frozenset(), 10_000, 10_000, "client", "host")
+    return lambda machine, token, now: machine.registry.register(request, token, now)
+
+
+def test_a_change_of_a_topic_looks_at_the_registered_groups_that_read_it(tmp_path: Path) -> None:
+    """The work is counted in calls: it must not grow with registered groups that read other topics."""
+    work = []
+    for others in (10, 300):
+        rig = Rig(tmp_path / str(others), partial(groups, TopicsNow(read=Topic(bytes(16), "read", 1))))
+        rig.load()
+        for at in range(others):
+            rig.now(registering(f"other{at}", "kept"))
+        rig.now(registering("g", "read"))
+        upkeep = upkeep_of(rig)
+        work.append(calls_in(partial(upkeep.topic_changed, "read")))
+    assert work[1] < 1.2 * work[0]
+
+
+def test_topics_deleted_while_others_are_looked_at_share_one_walk(rig: Rig[GroupShard]) -> None:
+    """2,000 topics of one request once cost 2,000 walks over all shards."""
+    assert rig.now(commit("g", 5, topic="b")) == TAKEN
+    clock = CostlyClock(rig.clock)
+    upkeep = OffsetExpiration(rig.runtime, rig.clock, rig.config, Slicer(clock, raise_again, budget_s=0.001))
+    machine = rig.runtime.machine(0)
+    assert machine is not None
+    changes: list[Collection[str]] = []
+    machine.consumers.topics_changed = changes.append  # type: ignore[method-assign]
+    for name in ("a", "b", "c"):
+        upkeep.topic_gone(name)
+    rig.clock.advance(1_000)
+    rig.work()
+    assert [sorted(names) for names in changes] == [["a"], ["b", "c"]]
+    assert rig.now(offsets_of("g")) == {}
+
+
+def test_a_sweep_goes_on_after_a_shard_was_read_again(rig: Rig[GroupShard]) -> None:
+    upkeep = upkeep_of(rig)
+    upkeep.start()
+    assert rig.now(commit("g", 5)) == TAKEN
+    rig.clock.advance(WEEK_MS - 1)
+    rig.disk.fail("write", 28, path=".log")
+    rig.clock.advance(1 + HOUR_MS)
+    rig.work()
+    assert rig.now(offsets_of("g")) == {("t", 0): 5}
+    rig.clock.advance(HOUR_MS)
+    rig.work()
+    assert rig.now(offsets_of("g")) == {}
+    waiting = Answered()
+    rig.runtime.submit(0, commit("g", 6), waiting)
+    upkeep.close()
+    rig.runtime.close()
+    assert waiting.received == [NOT_HERE] and rig.clock.timers == 0

@@ -1,0 +1,279 @@
+"""The memory for requests: what is counted, and that clients which hold much of it stop no others."""
+
+import asyncio
+import socket
+
+import pytest
+
+from kafkalite._speedups.net.framing import Limits
+from kafkalite.net.memory_transport import MemoryHub
+from tests.unit.net.rig import Echo, Rig, both_loops, frame, leave, read_frame, round_trip, until
+
+LIMIT = 1_000_000
+SHARE = 10_000
+LARGE = 700_000
+
+
+def hub_of(service, **limits):
+    return MemoryHub(service, Limits(all_requests_bytes_max=LIMIT, guaranteed_bytes=SHARE, **limits))
+
+
+def parked(pinning=None):
+    echo = Echo()
+    echo.later = lambda body: True
+    if pinning is not None:
+        echo.pinning = pinning
+    return echo
+
+
+def test_requests_that_pin_their_frame_count_until_they_are_answered():
+    echo = parked(pinning={0})
+    hub = hub_of(echo)
+    client = hub.connect()
+    client.send(frame(b"\0\0" + b"p" * 998) + frame(b"\0\1" + b"f" * 998))
+    assert hub.memory.held_bytes == 1000  # of key 0 alone; key 1 needs its frame no more
+    assert client.connection.requests_bytes == 2000
+    echo.open[0][0].send(b"done")
+    hub.pump()
+    assert hub.memory.held_bytes == 0
+    assert client.connection.requests_bytes == 1000
+    client.close()
+
+
+def test_an_unfinished_frame_counts_as_its_bytes_arrive():
+    hub = hub_of(Echo())
+    client = hub.connect()
+    whole = frame(b"x" * LARGE)
+    client.send(whole[:50_000])
+    assert hub.memory.held_bytes == 50_000
+    client.send(whole[50_000:200_000])
+    assert hub.memory.held_bytes == 200_000
+    client.send(whole[200_000:])
+    assert hub.memory.held_bytes == 0 and client.received() == whole
+    client.send(whole[:50_000])
+    client.close()
+    assert hub.memory.held_bytes == 0
+
+
+def test_receive_buffers_that_are_not_needed_any_more_are_freed():
+    hub = hub_of(Echo())
+    whole = frame(b"x" * 100_000)
+
+    def receive_at_once(count):
+        clients = [hub.connect() for _ in range(count)]
+        for part in (whole[:-1], whole[-1:]):
+            for client in clients:
+                client.send(part)
+        for client in clients:
+            assert client.received() == whole
+            client.close()
+
+    receive_at_once(4)
+    kept = hub.pool.kept
+    assert kept >= 4 * len(whole)
+    hub.pool.free_unused()
+    assert hub.pool.kept == kept, "all were needed since the start"
+    receive_at_once(1)
+    hub.pool.free_unused()
+    assert len(whole) <= hub.pool.kept < kept // 2, "one connection's buffers were needed"
+    hub.pool.free_unused()
+    assert hub.pool.kept == 0
+    receive_at_once(2)
+
+
+def test_unfinished_frames_that_fill_the_memory_all_arrive_in_the_end():
+    echo = Echo()
+    hub = hub_of(echo)
+    clients = [hub.connect() for _ in range(8)]
+    whole = frame(b"x" * LARGE)
+    for client in clients:
+        client.send(whole[: LARGE // 2])
+        assert hub.memory.held_bytes <= LIMIT + len(whole)
+    assert hub.memory.denied_count
+    for client in clients:
+        client.send(whole[LARGE // 2 :])
+        assert hub.memory.held_bytes <= LIMIT + len(whole)
+    assert [client.received() for client in clients] == [whole] * 8
+    assert hub.memory.held_bytes == 0 and hub.memory.denied_count == 0
+
+
+def test_a_client_within_its_share_is_served_whatever_the_others_hold():
+    echo = Echo()
+    hub = hub_of(echo)
+    hogs = [hub.connect() for _ in range(50)]
+    for hog in hogs:
+        hog.send(frame(b"x" * LARGE)[:-1])
+    assert hub.memory.denied_count >= 48
+    client = hub.connect()
+    for _ in range(10):
+        client.send(frame(b"y" * (SHARE - 10)))
+        assert client.received() == frame(b"y" * (SHARE - 10))
+    for hog in hogs:
+        hog.close()
+    assert hub.memory.held_bytes == 0 and hub.memory.denied_count == 0
+
+
+def test_requests_that_are_not_answered_leave_a_share_for_others():
+    echo = parked()
+    hub = hub_of(echo, requests_bytes_max=LIMIT)
+    hogs = [hub.connect() for _ in range(4)]
+    for hog in hogs:
+        hog.send(frame(b"x" * 5_000) * 200)
+    assert hub.memory.held_bytes <= LIMIT + len(hogs) * SHARE
+    held = [hog.connection.held_bytes for hog in hogs]
+    assert min(held) >= SHARE and max(held) <= LIMIT // 2 + 256 * 1024
+    while echo.open:
+        for reply, body in echo.open[:]:
+            echo.open.remove((reply, body))
+            reply.send(body)
+        hub.pump()
+    assert echo.frames == 800 and hub.memory.held_bytes == 0
+    for hog in hogs:
+        assert hog.received() == frame(b"x" * 5_000) * 200
+
+
+def test_an_unfinished_frame_without_progress_ends_once_others_wait():
+    hub = hub_of(Echo())
+    slow, preferred, waiting = [hub.connect() for _ in range(3)]
+    slow.send(frame(b"x" * LARGE)[: LARGE // 2])
+    assert slow.connection.overdue(0, -1, 30, False) is None
+    assert slow.connection.overdue(60, -1, 30, False) is None  # while no other waits it may last
+    for client in (preferred, waiting):
+        client.send(frame(b"y" * LARGE)[: LARGE - 1])
+    assert waiting.connection.denied and not preferred.connection.denied
+    assert preferred.connection.overdue(1, -1, 30, False) is None
+    assert "while other connections waited for memory" in slow.connection.overdue(60, -1, 30, False)
+    assert preferred.connection.overdue(10, -1, 30, False) is None
+    assert "while other connections waited for memory" in preferred.connection.overdue(12, -1, 30, False)
+    assert waiting.connection.overdue(60, -1, 30, False) is None
+    preferred.close()
+    assert not waiting.connection.denied
+    waiting.send(b"yyyyy")
+    assert waiting.received() == frame(b"y" * LARGE)
+    for client in (slow, waiting):
+        client.close()
+
+
+def test_a_large_frame_that_arrives_slowly_does_not_keep_others_waiting_for_ever():
+    hub = hub_of(Echo())
+    slow, waiting = [hub.connect() for _ in range(2)]
+    slow.send(frame(b"x" * LARGE)[: LARGE - 100_000])
+    waiting.send(frame(b"y" * LARGE)[: LARGE - 1])
+    assert waiting.connection.denied
+    reasons = []
+    for now in (8, 16, 24, 32):
+        slow.send(b"x" * 20_000)
+        reasons.append(slow.connection.overdue(now, -1, 30, False))
+    assert reasons[:3] == [None] * 3
+    assert "took too long while other connections waited" in reasons[3]
+    for client in (slow, waiting):
+        client.close()
+
+
+def test_a_connection_that_waits_for_memory_is_not_idle():
+    hub = hub_of(Echo())
+    clients = [hub.connect() for _ in range(3)]
+    for client in clients:
+        client.send(frame(b"x" * LARGE)[: LARGE - 1])
+    (denied,) = [client.connection for client in clients if client.connection.denied][:1]
+    assert denied.overdue(denied.active_at + 1e6, 600, 30, False) is None
+    for client in clients:
+        client.close()
+
+
+def test_a_connection_with_an_unfinished_frame_and_open_requests_is_idle_in_the_end():
+    hub = hub_of(parked())
+    client = hub.connect()
+    client.send(frame(b"parked--") + b"\0\0\0\x20half")
+    begun = client.connection.active_at
+    assert client.connection.overdue(begun + 599, 600, 30, False) is None
+    assert client.connection.overdue(begun + 601, 600, 30, False) == "idle for too long"
+    client.close()
+
+
+@both_loops
+async def test_half_frames_of_many_clients_stop_no_other_and_leave_with_their_clients():
+    async with Rig(all_requests_bytes_max=LIMIT, guaranteed_bytes=SHARE) as rig:
+        memory = rig.listener.reactor.memory
+        half = frame(b"x" * LARGE)[: LARGE - 1]
+        hogs = [await rig.open() for _ in range(8)]
+        for _, writer in hogs:
+            writer.write(half)
+        await until(lambda: memory.denied_count >= 5)
+        for _ in range(5):
+            (await round_trip(rig, b"y" * (SHARE // 2))).close()
+        assert memory.held_bytes <= LIMIT + len(half) + 8 * 64 * 1024
+        for _, writer in hogs:
+            writer.transport.abort()
+        await until(lambda: not memory.held_bytes)
+        assert memory.denied_count == 0
+        (await round_trip(rig, b"y" * LARGE)).close()
+
+
+@both_loops(drivers=["epoll"])
+async def test_a_connection_that_waits_for_memory_does_not_spin():
+    async with Rig(all_requests_bytes_max=LIMIT, guaranteed_bytes=1) as rig:
+        rig.echo.later = lambda body: body[0] == 1
+        reader, writer = await rig.open()
+        writer.write(frame(b"\1" * LARGE) * 3)
+        await until(lambda: rig.listener.reactor.memory.denied_count)
+        before = rig.listener.reactor.passes
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert rig.listener.reactor.passes - before <= 3
+        for _ in range(3):
+            await until(lambda: rig.echo.open)
+            reply, body = rig.echo.open.pop()
+            reply.send(body)
+            assert await read_frame(reader) == body
+        writer.close()
+
+
+def test_connection_in_memory_that_waits_for_memory_ends_when_its_peer_closes():
+    echo = parked()
+    hub = MemoryHub(echo, Limits(all_requests_bytes_max=LIMIT, guaranteed_bytes=1))
+    client = hub.connect()
+    client.send(frame(b"x" * LARGE))
+    echo.open[0][0].on_gone = lambda: None  # delayed, as a fetch is
+    client.send(frame(b"second--"))
+    assert client.connection.denied and echo.frames == 1
+    client.end()
+    assert client.connection.closed
+    assert (hub.memory.held_bytes, hub.memory.denied_count) == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["closed", "reset"])
+@both_loops
+async def test_connection_that_waits_for_memory_ends_when_its_peer_leaves(how):
+    """Before, a peer that closed was noticed by the timeout of half-closed connections only."""
+    async with Rig(all_requests_bytes_max=LIMIT, guaranteed_bytes=1) as rig:
+        rig.echo.later = lambda body: True
+        memory = rig.listener.reactor.memory
+        client = socket.create_connection(rig.address)
+        client.settimeout(60.0)
+        await asyncio.to_thread(client.sendall, frame(b"x" * LARGE))
+        await until(lambda: rig.echo.frames == 1)
+        rig.echo.open[0][0].on_gone = lambda: None  # delayed, as a fetch is
+        client.sendall(frame(b"second--"))
+        await until(lambda: memory.denied_count == 1)
+        leave(client, how)
+        await until(lambda: rig.echo.gone)
+        assert (memory.held_bytes, memory.denied_count) == (0, 0)
+
+
+@both_loops
+async def test_requests_that_waited_for_memory_are_served_after_their_peer_closed():
+    """What a peer has sent before it closed is received whatever memory is free: its socket's buffer bounds it."""
+    async with Rig(all_requests_bytes_max=LIMIT, guaranteed_bytes=1) as rig:
+        rig.echo.later = lambda body: True  # without on_gone, as a produce
+        reader, writer = await rig.open()
+        writer.write(frame(b"x" * LARGE))
+        await until(lambda: rig.echo.frames == 1)
+        writer.write(frame(b"second--"))
+        await until(lambda: rig.listener.reactor.memory.denied_count == 1)
+        writer.write_eof()
+        await until(lambda: rig.echo.frames == 2)
+        for reply, _ in rig.echo.open:
+            reply.send(b"answer")
+        assert await reader.read() == frame(b"answer") * 2
+        writer.close()

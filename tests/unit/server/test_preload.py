@@ -1,0 +1,34 @@
+"""The modules of the group coordinator are imported in small steps. In a process of its own: here they are imported."""
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+
+MODULES_MAX = 20  # of one step
+IN_ALL = 60  # at least
+CODE = """
+import json, sys
+import kafkalite.cli.serve
+import kafkalite.server.broker
+from kafkalite.server.preload import import_group_coordinator
+
+counts = [len(sys.modules)]
+for _ in import_group_coordinator():
+    counts.append(len(sys.modules))
+counts.append(len(sys.modules))
+import kafkalite.coordinators.group.coordinator
+from kafkalite.server.handlers import heartbeat, join_group, sync_group
+from kafkalite.server.handlers import consumer_group_heartbeat, offset_commit, offset_fetch
+counts.append(len(sys.modules))
+print(json.dumps(counts))
+"""
+
+
+def test_steps_import_few_modules_each_and_all_that_a_group_needs() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
+    counts = json.loads(done.stdout)
+    steps = [after - before for before, after in pairwise(counts)]
+    assert steps[-1] == 0, "the steps import the coordinator, and the handlers of a member's first requests"
+    assert sum(steps) >= IN_ALL, "the coordinator is not imported before the steps"
+    assert max(steps) <= MODULES_MAX, steps

@@ -1,0 +1,439 @@
+"""Stories of consumer groups (KIP-848): who owns what, who is fenced, what is written, and in which order."""
+
+import pytest
+
+from kafkalite.errors import KafkaErrorCode as Code
+from kafkalite.state.groups.consumer.group import ConsumerGroup, ConsumerGroupState
+from kafkalite.state.groups.consumer.queries import (
+    deletion,
+    describe,
+    fence_owners,
+    validate_offset_commit,
+    validate_offset_fetch,
+)
+from kafkalite.state.groups.consumer.reconciliation import MemberState
+from kafkalite.state.groups.consumer.requests import ConsumerGroupHeartbeat, ConsumerGroupSettings
+from kafkalite.state.groups.records import (
+    ConsumerGroupCurrentMemberAssignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupPartitionMetadata,
+    ConsumerGroupRegularExpression,
+    ConsumerGroupTargetAssignmentMember,
+    ConsumerGroupTargetAssignmentMetadata,
+    ConsumerGroupTombstone,
+    GroupDeleted,
+)
+from tests.kit.consumer_groups import Client, FakeTopics, Shard, durable, stabilize
+
+
+@pytest.fixture
+def shard() -> Shard:
+    return Shard(FakeTopics(flights=4, weather=3))
+
+
+def state_of(shard: Shard, member_id: str) -> MemberState:
+    return MemberState(shard.group().current(member_id).state)
+
+
+def shape(records: list[object]) -> list[object]:
+    """Records by type, tombstones as (Tombstone, type)."""
+    return [(type(r), r.of) if isinstance(r, ConsumerGroupTombstone) else type(r) for r in records]
+
+
+def test_the_first_member_owns_everything_with_its_first_heartbeat(shard: Shard) -> None:
+    alice = Client(shard, "alice", "flights", "weather")
+    result = alice.fast_heartbeat()
+    assert (result.error, result.member_epoch, result.heartbeat_interval_ms) == (Code.NONE, 2, 5_000)
+    assert len(alice.topic_partitions) == 7
+    assert shard.group().state is ConsumerGroupState.STABLE
+
+
+def test_records_stand_in_the_order_of_kafka(shard: Shard) -> None:
+    alice = Client(shard, "alice", "flights")
+    alice.fast_heartbeat()
+    assert shape(shard.log) == [
+        ConsumerGroupMemberMetadata,
+        ConsumerGroupMetadata,
+        ConsumerGroupTargetAssignmentMember,
+        ConsumerGroupTargetAssignmentMetadata,
+        ConsumerGroupCurrentMemberAssignment,
+    ]
+    shard.log.clear()
+    alice.leave()
+    assert shape(shard.log) == [
+        (ConsumerGroupTombstone, ConsumerGroupCurrentMemberAssignment),
+        (ConsumerGroupTombstone, ConsumerGroupTargetAssignmentMember),
+        (ConsumerGroupTombstone, ConsumerGroupMemberMetadata),
+        ConsumerGroupMetadata,
+    ]
+
+
+def test_a_settled_member_writes_nothing_and_sets_no_timer(shard: Shard) -> None:
+    alice = Client(shard, "alice", "flights")
+    stabilize(alice)
+    effects = shard.machine.heartbeat(alice.request(), "t", shard.now)
+    assert (effects.records, effects.timers, effects.questions) == ([], [], [])
+    assert effects.answers[0].result.assignment is None
+
+
+def test_a_second_member_gets_only_what_the_first_has_given_up(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
+    alice.fast_heartbeat()
+    result = bob.fast_heartbeat()
+    assert result.assignment == {} and state_of(shard, "bob") is MemberState.UNRELEASED_PARTITIONS
+    asked = alice.fast_heartbeat()
+    assert asked.member_epoch == 2 and len(alice.topic_partitions) == 2
+    assert state_of(shard, "alice") is MemberState.UNREVOKED_PARTITIONS
+    assert bob.fast_heartbeat().assignment is None, "bob must wait until alice says that she gave them up"
+    assert alice.fast_heartbeat().member_epoch == 3
+    assert len(bob.fast_heartbeat().assignment[next(iter(alice.owned))]) == 2
+    assert alice.topic_partitions.isdisjoint(bob.topic_partitions)
+    assert shard.group().state is ConsumerGroupState.STABLE
+
+
+def test_who_does_not_give_up_in_time_is_removed(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights", rebalance_timeout_ms=20_000), Client(shard, "bob", "flights")
+    stabilize(alice)
+    bob.fast_heartbeat()
+    alice.fast_heartbeat(revokes=False)
+    shard.advance(19_999)
+    assert "alice" in shard.group().members
+    alice.fast_heartbeat(revokes=False)
+    shard.advance(1)
+    assert "alice" not in shard.group().members
+    assert alice.fast_heartbeat().error == Code.UNKNOWN_MEMBER_ID
+    stabilize(bob)
+    assert len(bob.topic_partitions) == 4
+
+
+def test_the_rebalance_timeout_ends_when_the_member_has_given_up(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights", rebalance_timeout_ms=20_000), Client(shard, "bob", "flights")
+    stabilize(alice)
+    bob.fast_heartbeat()
+    stabilize(alice, bob)
+    shard.advance(21_000)
+    assert set(shard.group().members) == {"alice", "bob"}
+
+
+def test_a_silent_member_loses_its_place_when_its_session_is_over(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
+    stabilize(alice, bob)
+    shard.advance(30_000)
+    bob.fast_heartbeat()
+    shard.advance(14_999)
+    assert set(shard.group().members) == {"alice", "bob"}
+    shard.advance(1)
+    assert set(shard.group().members) == {"bob"}
+    stabilize(bob)
+    assert len(bob.topic_partitions) == 4
+    shard.advance(45_000)
+    assert shard.group().state is ConsumerGroupState.EMPTY
+
+
+def test_after_a_restart_every_member_has_a_whole_session(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
+    stabilize(alice)
+    bob.fast_heartbeat()
+    alice.fast_heartbeat(revokes=False)
+    shard.advance(40_000)
+    living = durable(shard.machine)
+    shard.restart()
+    assert durable(shard.machine) == living
+    shard.advance(44_999)
+    assert set(shard.group().members) == {"alice", "bob"}
+    shard.advance(1)
+    assert not shard.group().members
+
+
+def test_after_a_restart_the_rebalance_timeout_starts_anew(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights", rebalance_timeout_ms=20_000), Client(shard, "bob", "flights")
+    stabilize(alice)
+    bob.fast_heartbeat()
+    alice.fast_heartbeat(revokes=False)
+    shard.advance(15_000)
+    shard.restart()
+    shard.advance(19_999)
+    assert "alice" in shard.group().members
+    shard.advance(1)
+    assert set(shard.group().members) == {"bob"}
+
+
+@pytest.mark.parametrize("epoch", [1, 3, 9])
+def test_a_foreign_epoch_is_fenced(shard: Shard, epoch: int) -> None:
+    alice = Client(shard, "alice", "flights")
+    stabilize(alice)
+    alice.epoch = epoch
+    assert alice.fast_heartbeat().error == Code.FENCED_MEMBER_EPOCH
+    stabilize(alice)
+    assert len(alice.topic_partitions) == 4
+
+
+def test_a_lost_answer_is_said_again(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
+    stabilize(alice)
+    bob.fast_heartbeat()
+    alice.fast_heartbeat()
+    alice.lose_answer()
+    assert alice.epoch == 2 and shard.group().current("alice").member_epoch == 3
+    assert alice.fast_heartbeat().member_epoch == 3
+
+
+def test_the_epoch_before_the_last_does_not_pass_with_partitions_it_never_had(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
+    stabilize(alice)
+    before = alice.owned
+    bob.fast_heartbeat()
+    alice.fast_heartbeat()
+    alice.lose_answer()
+    alice.owned = alice.received = before
+    assert alice.fast_heartbeat().error == Code.FENCED_MEMBER_EPOCH
+
+
+def test_strangers_are_told_so(shard: Shard) -> None:
+    assert shard.heartbeat(ConsumerGroupHeartbeat("g", "eve", 4)).error == Code.GROUP_ID_NOT_FOUND
+    assert shard.heartbeat(ConsumerGroupHeartbeat("g", "eve", -1)).error == Code.GROUP_ID_NOT_FOUND
+    Client(shard, "alice", "flights").fast_heartbeat()
+    for epoch in (4, -1):
+        assert shard.heartbeat(ConsumerGroupHeartbeat("g", "eve", epoch)).error == Code.UNKNOWN_MEMBER_ID
+    for epoch in (4, -1, -2):
+        request = ConsumerGroupHeartbeat("g", "eve", epoch, instance_id="nobody")
+        assert shard.heartbeat(request).error == Code.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"member_id": ""}, Code.INVALID_REQUEST),
+        ({"group": " "}, Code.INVALID_REQUEST),
+        ({"instance_id": ""}, Code.INVALID_REQUEST),
+        ({"rack_id": ""}, Code.INVALID_REQUEST),
+        ({"rebalance_timeout_ms": -1}, Code.INVALID_REQUEST),
+        ({"owned": None}, Code.INVALID_REQUEST),
+        ({"owned": {bytes(16): frozenset({1})}}, Code.INVALID_REQUEST),
+        ({"subscribed_topic_names": None}, Code.INVALID_REQUEST),
+        ({"member_epoch": -2}, Code.INVALID_REQUEST),
+        ({"member_epoch": -3}, Code.INVALID_REQUEST),
+        ({"server_assignor": "sticky"}, Code.UNSUPPORTED_ASSIGNOR),
+    ],
+)
+def test_what_can_never_be_right_is_refused(shard: Shard, changes: dict[str, object], code: Code) -> None:
+    good = ConsumerGroupHeartbeat(
+        "g", "alice", 0, rebalance_timeout_ms=1_000, subscribed_topic_names=("flights",), owned={}
+    )
+    result = shard.heartbeat(good._replace(**changes))
+    assert (result.error, bool(result.message)) == (code, True)
+    assert not shard.machine.groups and not shard.log and not shard.timers
+
+
+def test_a_full_group_takes_nobody_more() -> None:
+    shard = Shard(FakeTopics(flights=4), ConsumerGroupSettings(max_size=1))
+    alice = Client(shard, "alice", "flights")
+    stabilize(alice)
+    assert Client(shard, "bob", "flights").fast_heartbeat().error == Code.GROUP_MAX_SIZE_REACHED
+    assert alice.fast_heartbeat().error == Code.NONE
+
+
+def test_a_static_member_comes_back_to_what_it_owned(shard: Shard) -> None:
+    alice = Client(shard, "alice-1", "flights", instance_id="host-a")
+    bob = Client(shard, "bob", "flights")
+    stabilize(alice, bob)
+    owned, epoch = alice.owned, shard.group().epoch
+    assert alice.step_aside().member_epoch == -2
+    stabilize(bob)
+    assert len(bob.topic_partitions) == 2, "nobody gets what a member that is away owns"
+    shard.log.clear()
+    again = Client(shard, "alice-2", "flights", instance_id="host-a")
+    assert again.fast_heartbeat().assignment == owned
+    assert shard.group().epoch == epoch, "no rebalance"
+    assert shape(shard.log)[:6] == [
+        (ConsumerGroupTombstone, ConsumerGroupCurrentMemberAssignment),
+        (ConsumerGroupTombstone, ConsumerGroupTargetAssignmentMember),
+        (ConsumerGroupTombstone, ConsumerGroupMemberMetadata),
+        ConsumerGroupMemberMetadata,
+        ConsumerGroupTargetAssignmentMember,
+        ConsumerGroupCurrentMemberAssignment,
+    ]
+    alice.epoch = 2
+    assert alice.fast_heartbeat().error == Code.FENCED_INSTANCE_ID
+
+
+def test_an_instance_that_is_not_away_cannot_be_replaced(shard: Shard) -> None:
+    alice = Client(shard, "alice-1", "flights", instance_id="host-a")
+    stabilize(alice)
+    again = Client(shard, "alice-2", "flights", instance_id="host-a")
+    assert again.fast_heartbeat().error == Code.UNRELEASED_INSTANCE_ID
+    assert alice.fast_heartbeat().error == Code.NONE
+
+
+def test_a_static_member_that_stays_away_is_removed_in_the_end(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights", instance_id="host-a"), Client(shard, "bob", "flights")
+    stabilize(alice, bob)
+    alice.step_aside()
+    shard.advance(44_000)
+    bob.fast_heartbeat()
+    shard.advance(1_000)
+    assert set(shard.group().members) == {"bob"} and not shard.group().static_members
+
+
+def test_a_static_member_may_leave_for_good(shard: Shard) -> None:
+    alice = Client(shard, "alice", "flights", instance_id="host-a")
+    stabilize(alice)
+    assert alice.leave().error == Code.NONE
+    assert not shard.group().members and not shard.timers
+
+
+def test_a_member_goes_by_another_instance_id(shard: Shard) -> None:
+    """It is not known by the first one any more: who comes with that speaks of nobody."""
+    stabilize(Client(shard, "alice", "flights", instance_id="host-a"))
+    alice = Client(shard, "alice", "flights", instance_id="host-b")
+    stabilize(alice)
+    assert shard.group().static_members == {"host-b": "alice"}
+    assert alice.leave().error == Code.NONE
+    late = Client(shard, "alice", "flights", instance_id="host-a")
+    late.epoch = 1
+    assert late.fast_heartbeat().error == Code.UNKNOWN_MEMBER_ID
+
+
+def test_commits_are_judged_by_member_epoch_and_by_when_the_partition_came(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
+    stabilize(alice)
+    flights = shard.topics.topics["flights"].topic_id
+    before = alice.topic_partitions
+    bob.fast_heartbeat()
+    alice.fast_heartbeat()
+    gone = before - alice.topic_partitions
+    still_to_give_up = validate_offset_commit(shard.group(), "alice", 2)
+    assert {still_to_give_up.of_partition(*topic_partition) for topic_partition in before} == {Code.NONE}
+    stabilize(alice, bob)
+    late = validate_offset_commit(shard.group(), "alice", 2)
+    assert {late.of_partition(*topic_partition) for topic_partition in alice.topic_partitions} == {Code.NONE}
+    assert {late.of_partition(*topic_partition) for topic_partition in gone} == {Code.STALE_MEMBER_EPOCH}
+    assert (
+        validate_offset_commit(shard.group(), "bob", 2).of_partition(*min(bob.topic_partitions))
+        == Code.STALE_MEMBER_EPOCH
+    )
+    assert {
+        validate_offset_commit(shard.group(), "bob", 3).of_partition(*topic_partition)
+        for topic_partition in bob.topic_partitions
+    } == {Code.NONE}
+    assert validate_offset_commit(shard.group(), "bob", 3).of_partition(flights, 99) == Code.NONE, "nobody has it"
+    assert (
+        validate_offset_commit(shard.group(), "bob", 3).of_partition(*min(alice.topic_partitions))
+        == Code.STALE_MEMBER_EPOCH
+    )
+    assert validate_offset_commit(shard.group(), "alice", 4).code == Code.STALE_MEMBER_EPOCH
+    assert validate_offset_commit(shard.group(), "alice", -1).code == Code.STALE_MEMBER_EPOCH
+    assert validate_offset_commit(shard.group(), "eve", 3).of_partition(flights, 0) == Code.UNKNOWN_MEMBER_ID
+    alice.leave()
+    bob.leave()
+    assert validate_offset_commit(shard.group(), "", -1).of_partition(flights, 0) == Code.NONE
+
+
+def test_fetches_of_offsets_are_judged_by_member_epoch(shard: Shard) -> None:
+    alice = Client(shard, "alice", "flights")
+    stabilize(alice)
+    assert validate_offset_fetch(shard.group(), None, -1) == Code.NONE
+    assert validate_offset_fetch(shard.group(), "alice", 2) == Code.NONE
+    assert validate_offset_fetch(shard.group(), "alice", 1) == Code.STALE_MEMBER_EPOCH
+    assert validate_offset_fetch(shard.group(), "eve", 2) == Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_with_members_is_not_deleted(shard: Shard) -> None:
+    alice = Client(shard, "alice", "flights")
+    stabilize(alice)
+    assert deletion(shard.group()) == Code.NON_EMPTY_GROUP
+    alice.leave()
+    records = deletion(shard.group())
+    assert isinstance(records, list)
+    assert shape(records) == [(ConsumerGroupTombstone, ConsumerGroupTargetAssignmentMetadata), GroupDeleted]
+    shard.append(records)
+    assert not shard.machine.groups and not shard.replayed().groups
+
+
+def test_a_group_that_is_not_there_has_nothing_to_protect(shard: Shard) -> None:
+    assert shard.machine.validate_offset_fetch("g", "alice", 2) == Code.NONE
+    assert shard.machine.describe("g") is None
+    stabilize(Client(shard, "alice", "flights"))
+    assert shard.machine.validate_offset_fetch("g", "alice", 1) == Code.STALE_MEMBER_EPOCH
+    shown = shard.machine.describe("g")
+    assert shown is not None and shown.state == "Stable"
+
+
+def test_owners_of_rewound_partitions_are_fenced_and_get_them_anew(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights", instance_id="host-b")
+    stabilize(alice, bob)
+    owned, old = bob.owned, bob.epoch
+    topic_partition = min(bob.topic_partitions)
+    shard.append(fence_owners(shard.group(), [topic_partition]))
+    assert validate_offset_commit(shard.group(), "bob", old).of_partition(*topic_partition) == Code.STALE_MEMBER_EPOCH
+    assert alice.fast_heartbeat().error == Code.NONE and len(alice.topic_partitions) == 2
+    assert bob.fast_heartbeat().error == Code.FENCED_MEMBER_EPOCH
+    stabilize(alice, bob)
+    assert bob.owned == owned and bob.epoch == old + 1
+    assert validate_offset_commit(shard.group(), "bob", old).of_partition(*topic_partition) == Code.STALE_MEMBER_EPOCH
+    shard.append(fence_owners(shard.group(), [(bytes(16), 0)]))
+    assert (alice.fast_heartbeat().error, bob.fast_heartbeat().error) == (Code.NONE, Code.NONE), (
+        "nobody owns what is rewound"
+    )
+    assert bob.owned == owned and bob.epoch == old + 2
+
+
+def test_a_rewind_of_a_group_without_members_writes_offsets_alone() -> None:
+    assert fence_owners(ConsumerGroup("g"), [(bytes(16), 0)]) == []
+
+
+def test_a_rewind_does_not_swallow_an_assignment_that_is_due() -> None:
+    shard = Shard(FakeTopics(flights=4), ConsumerGroupSettings(assignment_interval_ms=1_000))
+    alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
+    alice.fast_heartbeat()
+    bob.fast_heartbeat()
+    shard.append(fence_owners(shard.group(), list(alice.topic_partitions)))
+    assert shard.group().state is ConsumerGroupState.ASSIGNING
+    shard.advance(1_000)
+    assert alice.fast_heartbeat().error == Code.FENCED_MEMBER_EPOCH
+    stabilize(alice, bob)
+    assert (len(alice.topic_partitions), len(bob.topic_partitions)) == (2, 2)
+
+
+def test_the_topics_that_older_brokers_kept_are_deleted(shard: Shard) -> None:
+    shard.append([ConsumerGroupMetadata("g", 7), ConsumerGroupPartitionMetadata("g")])
+    stabilize(Client(shard, "alice", "flights"))
+    assert ConsumerGroupTombstone("g", ConsumerGroupPartitionMetadata) in shard.log
+    assert not shard.group().has_partition_metadata
+
+
+@pytest.mark.parametrize("number", [3, 99, 127])
+def test_a_member_in_a_state_of_the_future_starts_anew(shard: Shard, number: int) -> None:
+    alice = Client(shard, "alice", "flights")
+    stabilize(alice)
+    shard.append([shard.group().current("alice")._replace(state=number)])
+    assert alice.fast_heartbeat().error == Code.FENCED_MEMBER_EPOCH
+    stabilize(alice)
+    assert len(alice.topic_partitions) == 4 and state_of(shard, "alice") is MemberState.STABLE
+
+
+def test_tombstones_of_what_is_gone_do_nothing(shard: Shard) -> None:
+    shard.append(
+        [
+            ConsumerGroupTombstone("g", ConsumerGroupMemberMetadata, "alice"),
+            ConsumerGroupTombstone("g", ConsumerGroupCurrentMemberAssignment, "alice"),
+            GroupDeleted("g", "consumer"),
+        ]
+    )
+    assert not shard.machine.groups
+    stabilize(Client(shard, "alice", "flights"))
+    shard.append([ConsumerGroupTombstone("g", ConsumerGroupRegularExpression, "x")])
+    assert len(shard.group().owners) == 4
+
+
+def test_describe_shows_what_a_member_has_still_to_give_up(shard: Shard) -> None:
+    alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
+    stabilize(alice)
+    bob.fast_heartbeat()
+    alice.fast_heartbeat()
+    shown = describe(shard.group(), shard.settings)
+    assert (shown.state, shown.epoch, shown.assignment_epoch) == ("Reconciling", 3, 3)
+    assert [member.member_id for member in shown.members] == ["alice", "bob"]
+    assert [sum(map(len, member.assignment.values())) for member in shown.members] == [4, 0]
+    assert [sum(map(len, member.target_assignment.values())) for member in shown.members] == [2, 2]

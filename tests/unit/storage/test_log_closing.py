@@ -1,0 +1,129 @@
+"""A clean stop of many logs: few syncs, in an order that survives a power cut, and no work for unchanged logs."""
+
+import errno
+import random
+from pathlib import Path
+
+import pytest
+
+from kafkalite.storage import checkpoints
+from kafkalite.storage.log.log import Log
+from tests.unit.storage.damage import batch
+from tests.unit.storage.test_manager import Kit
+
+LOGS = 20
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Kit:
+    kit = Kit(tmp_path / "data").open()
+    for index in range(LOGS):
+        kit.create(partition=index, batches=2)
+    return kit
+
+
+def steps_of_close(kit: Kit, many_files: int) -> list[tuple[str, str]]:
+    kit.manager.many_files = many_files
+    kit.disk.trace.clear()
+    kit.manager.close()
+    return [(operation, Path(path).name) for operation, path in kit.disk.trace]
+
+
+def positions(steps: list[tuple[str, str]], operation: str, suffix: str = "") -> list[int]:
+    return [at for at, step in enumerate(steps) if step[0] == operation and step[1].endswith(suffix)]
+
+
+def clean_mark(kit: Kit) -> bool:
+    return kit.disk.exists(str(Path(kit.manager.directories()[0]) / checkpoints.CLEAN_SHUTDOWN))
+
+
+def test_many_logs_are_synced_by_two_calls(kit: Kit) -> None:
+    steps = steps_of_close(kit, many_files=LOGS)
+    first, second = positions(steps, "sync_all")
+    assert len(positions(steps, "sync")) == 3, "two checkpoints and the mark of the clean stop"
+    indexes, snapshots = positions(steps, "write", "index"), positions(steps, "rename", ".snapshot.tmp")
+    assert len(indexes) >= LOGS and len(snapshots) == LOGS
+    assert max(indexes) < first < min(snapshots), "a snapshot says that the indexes are on the disk"
+    assert max(snapshots) < second < min(positions(steps, "sync"))
+    assert clean_mark(kit)
+    kit.manager.unlock()
+
+
+def test_a_power_cut_after_the_clean_stop_loses_nothing(kit: Kit) -> None:
+    steps_of_close(kit, many_files=0)
+    kit.manager.unlock()
+    assert kit.disk.crash(random.Random(1)) == 0
+    again = kit.restart(clean=False)
+    assert again.loaded[0].clean
+    assert [log.log_end_offset for log in again.manager.all()] == [6] * LOGS
+    again.manager.unlock()
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["few files", "no report of errors"])
+def test_otherwise_each_file_is_synced(kit: Kit, few: bool) -> None:
+    kit.disk.sync_all_reports = few
+    steps = steps_of_close(kit, many_files=10_000 if few else 0)
+    assert not positions(steps, "sync_all")
+    for suffix in (".log", ".index", ".timeindex", ".snapshot.tmp"):
+        assert len(positions(steps, "sync", suffix)) == LOGS
+    assert clean_mark(kit)
+    kit.manager.unlock()
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_an_error_leaves_no_mark_and_other_directories_are_closed(tmp_path: Path, call: int) -> None:
+    kit = Kit(tmp_path / "a", tmp_path / "b").open()
+    for index in range(4):
+        kit.create(partition=index, batches=1)
+    kit.disk.fail("sync_all", errno.EIO, when=call, path=str(tmp_path / "a"))
+    steps_of_close(kit, many_files=0)
+    assert not (tmp_path / "a" / checkpoints.CLEAN_SHUTDOWN).exists()
+    assert (tmp_path / "b" / checkpoints.CLEAN_SHUTDOWN).exists()
+    kit.manager.unlock()
+
+
+def test_a_write_that_the_disk_gave_up_earlier_is_reported(kit: Kit) -> None:
+    log = kit.manager.all()[0]
+    kit.disk.fail("sync", errno.EIO, path=log.directory)
+    with pytest.raises(OSError, match="error"):
+        log.active.opened.sync()
+    steps_of_close(kit, many_files=0)
+    assert not clean_mark(kit)
+    kit.manager.unlock()
+
+
+def test_logs_without_changes_are_left_as_they_are(kit: Kit) -> None:
+    again = kit.restart()
+    (log,) = [log for log in again.manager.all() if log.partition == 7]
+    log.append(batch(1, 9_000), None, 0)
+    assert log.write() == 0
+    steps = steps_of_close(again, many_files=10_000)
+    written = {Path(path).parent.name for operation, path in again.disk.trace if operation in ("write", "sync")}
+    assert written == {"t-7", "data"}
+    assert positions(steps, "write", ".timeindex") and clean_mark(again)
+    last = again.restart(clean=False)
+    assert [log.log_end_offset for log in last.manager.all() if log.partition == 7] == [7]
+    last.manager.unlock()
+
+
+def unflushed(log: Log) -> None:
+    log.append(batch(1, 9_000), None, 0)
+    assert log.write() == 0
+
+
+def rolled(log: Log) -> None:
+    log.roll(log.log_end_offset)
+
+
+def started_later(log: Log) -> None:
+    log.delete_records_before(6)
+
+
+@pytest.mark.parametrize("change", [unflushed, rolled, started_later])
+def test_whatever_changes_a_log_makes_its_close_complete(kit: Kit, change) -> None:  # type: ignore[no-untyped-def]
+    again = kit.restart()
+    log = again.manager.all()[0]
+    assert log.complete
+    change(log)
+    assert not log.complete
+    again.manager.unlock()
