@@ -1,7 +1,7 @@
-"""Who may import whom: the rooms of the package, and the readers that hold them to it.
+"""Checks the imports of each package against a table.
 
-Imports go downwards only. An entry is a room or a part of it (`protocol.stored`, `_speedups.net`). A room that is not
-in the table does not exist: adding one means adding a row here.
+Imports go downwards only. An entry is a package or a part of one (`protocol.stored`, `_speedups.net`). A package that
+is not in the table is a violation: a new package needs a row here.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.tidy.imports import imports
 
-# Open to all rooms but those of CLOSED; among themselves in this order.
+# Open to all packages except those of CLOSED; among themselves in this order.
 OPEN = ("_version", "errors", "model", "metrics", "callbacks", "clock", "slicing", "gc_pause", "config")
 CLOSED = {"state": ("errors", "model"), "_speedups": ("errors",)}
 
@@ -52,11 +52,11 @@ SUFFIXES = {".py", ".pyi", ".pyx", ".pxd"}
 
 
 def violations(root: Path) -> list[str]:
-    """What the sources under `root` (the checkout) import against the table, one line each."""
+    """Imports under `root` (the checkout) that the table does not allow, one line each."""
     found = []
     for base in (root, root / "sdk"):
-        for package in PACKAGES:
-            for path in sorted((base / package).rglob("*")):
+        for top in PACKAGES:
+            for path in sorted((base / top).rglob("*")):
                 if path.suffix in SUFFIXES:
                     found += [f"{path.relative_to(root)}:{said}" for said in _of_file(path, _module(path, base))]
     return found
@@ -68,7 +68,7 @@ def _module(path: Path, base: Path) -> str:
 
 
 def _layer_name(module: str) -> str:
-    """A module's name as the table has it: without `kafkalite.`, which all rooms of the broker share."""
+    """A module's name in the table: without `kafkalite.`, which all packages of the broker share."""
     return module.removeprefix("kafkalite.")
 
 
@@ -77,42 +77,42 @@ def _within(layer_name: str, entries: tuple[str, ...] | set[str]) -> bool:
 
 
 def _of_file(path: Path, module: str) -> Iterator[str]:
-    room = _layer_name(module).split(".")[0]
+    package = _layer_name(module).split(".")[0]
     for line, name in imports(path, module):
         if name.startswith("include:"):
             yield f"{line}: includes {name[8:]}: use cimport"
-        elif said := _judge(module, room, name):
+        elif said := _check(module, package, name):
             yield f"{line}: {said}"
 
 
-def _judge(module: str, room: str, name: str) -> str | None:
+def _check(module: str, package: str, name: str) -> str | None:
     top = name.split(".")[0]
     if top == "tests":
         return f"{module} imports the tests ({name})"
     if top in PACKAGES:
-        return _judge_own(module, room, _layer_name(name))
-    if top in FORBIDDEN_LIBRARIES.get(room, ()):
-        return f"{room} may not import {top}"
+        return _check_own(module, package, _layer_name(name))
+    if top in FORBIDDEN_LIBRARIES.get(package, ()):
+        return f"{package} may not import {top}"
     if top in CONFINED_LIBRARIES and not _within(_layer_name(module), CONFINED_LIBRARIES[top]):
         return f"{top} is for {', '.join(CONFINED_LIBRARIES[top])} only"
     return None
 
 
-def _judge_own(module: str, room: str, layer_name: str) -> str | None:
-    if module not in ROOT_MODULES and layer_name.split(".")[0] == room:
+def _check_own(module: str, package: str, layer_name: str) -> str | None:
+    if module not in ROOT_MODULES and layer_name.split(".")[0] == package:
         return None
-    allowed = _allowed(module, room)
+    allowed = _allowed(module, package)
     if allowed is None:
-        return f"room {room} is not in the table"
-    return None if _within(layer_name, allowed) else f"{room} may not import {layer_name}"
+        return f"package {package} is not in the table"
+    return None if _within(layer_name, allowed) else f"{package} may not import {layer_name}"
 
 
-def _allowed(module: str, room: str) -> tuple[str, ...] | None:
+def _allowed(module: str, package: str) -> tuple[str, ...] | None:
     if module in ROOT_MODULES:
         return ROOT_MODULES[module]
-    if room in OPEN:
-        return OPEN[: OPEN.index(room)]
-    part = next((entry for entry in ALLOWED if "." in entry and _within(_layer_name(module), (entry,))), room)
+    if package in OPEN:
+        return OPEN[: OPEN.index(package)]
+    part = next((entry for entry in ALLOWED if "." in entry and _within(_layer_name(module), (entry,))), package)
     if part not in ALLOWED:
         return None
-    return (*ALLOWED[part], *CLOSED.get(room, OPEN))
+    return (*ALLOWED[part], *CLOSED.get(package, OPEN))

@@ -1,4 +1,4 @@
-"""The prober counts every request of a stall, the control answers, and waits are summed up as they say."""
+"""The prober of the fairness tests counts every delayed request of a stall, and summarises delays by nearest rank."""
 
 import os
 import select
@@ -48,7 +48,7 @@ def running(port: int) -> Running:
     return Running("other", cast("Any", SimpleNamespace(pid=os.getpid())), port, Path(), 0.0)
 
 
-def test_a_stall_counts_once_for_each_planned_request() -> None:
+def test_stall_counts_once_for_each_scheduled_request() -> None:
     released = threading.Event()
     with stalling_broker(released) as port:
         with Probe(running(port)) as probe:
@@ -60,7 +60,7 @@ def test_a_stall_counts_once_for_each_planned_request() -> None:
     assert len(probe.control) > 0
 
 
-def test_a_closed_connection_gives_no_figures() -> None:
+def test_closed_connection_fails_the_probe() -> None:
     with (
         stalling_broker(threading.Event(), closes=True) as port,
         pytest.raises(VerificationError, match="prober"),
@@ -75,12 +75,12 @@ def test_summary_by_nearest_rank() -> None:
     assert summary_ms(waits[::-1]) == {"longest": 100.0, "net": 50.0, "p99": 100.0, "net_p99": 50.0}
 
 
-def test_summary_of_nothing_is_an_error() -> None:
+def test_summary_without_requests_is_an_error() -> None:
     with pytest.raises(ValueError, match="no request"):
         summary_ms([])
 
 
-def test_delay_of_a_thread_never_shrinks() -> None:
+def test_delay_of_a_thread_never_decreases() -> None:
     with Delay(os.getpid()) as delay:
         first = delay.seconds()
         os.sched_yield()

@@ -1,4 +1,4 @@
-"""The load generator tells right answers from wrong ones."""
+"""The load generator counts every response and record, and fails on a wrong, missing or impossible response."""
 
 import asyncio
 import struct
@@ -13,7 +13,7 @@ REQUEST = struct.pack(">hhi", 0, 9, 0) + bytes(92)
 
 
 class Served:
-    """An echo rig in a thread with a loop of its own."""
+    """An echo server in a thread with its own event loop."""
 
     def __init__(self, answer, later=lambda body: False):
         self.answer = answer
@@ -45,27 +45,14 @@ def right(body):
     return bytes(body[4:8]) + b"\0\0" + bytes(20)
 
 
-@pytest.mark.parametrize(("connections", "depth", "count"), [(1, 1, 50), (3, 7, 1000), (20, 5, 3000), (2, 50, 99)])
-def test_every_request_is_answered_and_counted(connections, depth, count):
+@pytest.mark.parametrize(("connections", "depth", "count"), [(1, 1, 50), (20, 5, 3000)])
+def test_every_response_is_counted(connections, depth, count):
     with Served(right) as rig:
         figures = loadgen.run(*rig.address, [REQUEST, REQUEST + b"x"], connections, depth, count=count, error_at=4)
     assert figures["requests"] == rig.echo.frames == count
     assert len(rig.echo.connections) == connections
     assert figures["bytes_in"] == count * len(frame(right(REQUEST)))
     assert 0 < figures["latency_p50_ms"] <= figures["latency_p99_ms"] <= figures["latency_max_ms"]
-
-
-def test_a_run_by_time_ends():
-    with Served(right) as rig:
-        figures = loadgen.run(*rig.address, [REQUEST], 2, 4, seconds=0.1)
-    assert figures["requests"] == rig.echo.frames
-    assert figures["seconds"] >= 0.1
-
-
-def test_large_requests_and_answers():
-    with Served(lambda body: bytes(body[4:8]) + bytes(len(body))) as rig:
-        figures = loadgen.run(*rig.address, [REQUEST + bytes(3_000_000)], 2, 3, count=12)
-    assert figures["requests"] == 12
 
 
 @pytest.mark.parametrize(
@@ -77,17 +64,17 @@ def test_large_requests_and_answers():
         (lambda body: b"", "impossible size of 0"),
     ],
 )
-def test_a_wrong_answer_ends_the_run(answer, message):
+def test_wrong_response_fails_the_run(answer, message):
     with Served(answer) as rig, pytest.raises(RuntimeError, match=message):
         loadgen.run(*rig.address, [REQUEST], count=10, error_at=4)
 
 
-def test_a_silent_broker_ends_the_run():
+def test_missing_response_fails_the_run():
     with Served(right, later=lambda body: True) as rig, pytest.raises(RuntimeError, match="no answer came"):
         loadgen.run(*rig.address, [REQUEST], count=10, timeout_s=0.2)
 
 
-def test_a_closing_broker_ends_the_run():
+def test_closed_connection_fails_the_run():
     def answer(body):
         raise ConnectionError("planted")
 
@@ -101,7 +88,7 @@ def batch(base_offset, count):
 
 
 def log_answer(batches, limit=500):
-    """A Fetch of one partition: the whole batches from the asked offset on, the last one cut off in the middle."""
+    """Fetch responses of one partition: complete batches from the requested offset on, the last one truncated."""
 
     def answer(body):
         (offset,) = struct.unpack_from(">q", body, 8)
@@ -111,7 +98,7 @@ def log_answer(batches, limit=500):
     return answer
 
 
-def test_consume_counts_records_by_headers():
+def test_consumed_records_are_counted_by_batch_headers():
     batches = []
     offset = 0
     for count in [1, 3, 10, 7, 40, 2, 5]:
@@ -126,7 +113,7 @@ def test_consume_counts_records_by_headers():
             loadgen.consume(*rig.address, request, 8, 8, end_offset=offset + 1)
 
 
-def test_consume_refuses_an_impossible_batch():
+def test_batch_with_an_impossible_header_fails_the_run():
     broken = bytearray(batch(0, 5))
     broken[8:12] = b"\0\0\0\x05"
     with Served(log_answer([(0, 5, bytes(broken))])) as rig, pytest.raises(RuntimeError, match="impossible header"):
