@@ -1,6 +1,4 @@
-"""The fast way of OffsetCommit requests, which consumers send all the time: read in one piece, by C. What it does not
-serve goes the common way.
-"""
+"""Decodes OffsetCommit requests: common ones by the fast path in C, all others by the codec."""
 
 from typing import Any
 
@@ -11,6 +9,16 @@ __all__ = ["PackedCommit", "decode_commit"]
 
 
 def decode_commit(cls: type[Any], version: int, body: memoryview, exact: bool, elements_max: int) -> Any:
-    """`codec.decode` of OffsetCommitRequest, or a PackedCommit, for which no bytes behind the message are refused."""
+    """Decode an OffsetCommit request as `codec.decode`, or as a PackedCommit, which ignores bytes behind the message.
+
+    Arguments:
+        cls: OffsetCommitRequest.
+        version: of the request.
+        body: the request without its header.
+        exact: whether the codec rejects bytes behind the message.
+        elements_max: limit of topics and partitions together.
+
+    Raises: DecodeError.
+    """
     packed = read_packed(version, body, elements_max)
     return decode(cls, version, body, exact, elements_max) if packed is None else packed

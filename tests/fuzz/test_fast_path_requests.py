@@ -20,6 +20,7 @@ from kafkalite._speedups.codec.codec import (
     response_header,
 )
 from kafkalite._speedups.groups.offset_commit_request import PackedCommit, read_packed
+from kafkalite._speedups.groups.offset_commit_response import encode_response
 from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.errors import DecodeError
@@ -85,7 +86,8 @@ def take_commit(version: int, body: bytes, rng: random.Random) -> str:
         numbered_topics = enumerate(packed.topics)
         expected = [all(0 <= index < PARTITIONS_MAX for index in each) for each in indexes]
         first = expected.index(False)
-        found = [packed.locate(at, *name_and_id(named), PARTITIONS_MAX) for at, named in numbered_topics if at <= first]
+        locate = packed.offsets.locate
+        found = [locate(at, *name_and_id(named), PARTITIONS_MAX) for at, named in numbered_topics if at <= first]
         assert found == expected[: first + 1]
         return "of no partition"
     assert whole_packed(packed) == whole(request, version)
@@ -96,15 +98,17 @@ def take_commit(version: int, body: bytes, rng: random.Random) -> str:
 
 def check_answer(packed: PackedCommit, request: OffsetCommitRequest, version: int, rng: random.Random) -> None:
     """The answer has the bytes that the codec writes."""
-    errors = tuple(rng.choice((0, 0, 3, 22)) for _ in range(len(packed)))
+    errors = tuple(rng.choice((0, 0, 3, 22)) for _ in range(len(packed.offsets)))
     header = response_header(OffsetCommitResponse, version, 77)
     elements = partial(ResponseArray, OffsetCommitResponse, version)
-    assert packed.answer(77, errors) == header + encode(finish(answer(request, {}, iter(errors), elements)), version)
+    assert encode_response(packed, 77, errors) == header + encode(
+        finish(answer(request, {}, iter(errors), elements)), version
+    )
 
 
 def check_batch(packed: PackedCommit, rng: random.Random) -> None:
     """The batch has the bytes of one that was written record by record; what does not fit leaves nothing."""
-    record = OffsetsCommitted(packed.group_id, packed, 5)
+    record = OffsetsCommitted(packed.group_id, packed.offsets, 5)
     codec, common = GroupRecordSerde(), Builder(BATCH_BYTES)
     for one in commits_of(record):
         assert common.append(7, *codec.encode(one)) >= 0
@@ -112,7 +116,7 @@ def check_batch(packed: PackedCommit, rng: random.Random) -> None:
     assert codec.append_plain(fast, [record], 0, 7) == 1
     small = Builder(rng.choice((100, 300)))
     taken = codec.append_plain(small, [record], 0, 7)
-    if len(packed):
+    if len(packed.offsets):
         assert fast.build() == common.build()
         assert taken == 0 or small.build() == common.build()
 

@@ -50,14 +50,14 @@ def in_one_piece(commit: Commit) -> Commit:
     )
     assert packed is not None
     for at, ((name, topic_id), _) in enumerate(runs):
-        assert packed.locate(at, name, topic_id, PARTITIONS_MAX)
-    return commit._replace(partitions=(), packed=packed)
+        assert packed.offsets.locate(at, name, topic_id, PARTITIONS_MAX)
+    return commit._replace(partitions=(), packed=packed.offsets)
 
 
 def located(packed: PackedCommit) -> PackedCommit:
     """Every topic under its own name, or one that stands for its id."""
     for at, named in enumerate(packed.topics):
-        assert packed.locate(at, *name_and_id(named), PARTITIONS_MAX)
+        assert packed.offsets.locate(at, *name_and_id(named), PARTITIONS_MAX)
     return packed
 
 
@@ -95,5 +95,5 @@ def whole(request: OffsetCommitRequest, version: int) -> tuple[object, ...]:
 
 def whole_packed(packed: PackedCommit) -> tuple[object, ...]:
     """The same of one in one piece."""
-    parts = located(packed).partitions(PartitionCommit)
+    parts = located(packed).offsets.partitions(PartitionCommit)
     return packed.group_id, packed.generation, packed.member_id, packed.group_instance_id, parts

@@ -1,4 +1,4 @@
-"""A committed offset as key and value of `__consumer_offsets`, written where the caller has made room.
+"""Writes key and value of a committed offset, as `__consumer_offsets` stores it, into memory that the caller allocated.
 
 Source: OffsetCommitKey.json, OffsetCommitValue.json of Apache Kafka 4.3.
 """
@@ -10,7 +10,7 @@ from kafkalite._speedups.wire.wire cimport put_uvarint, store_u16, store_u32, st
 
 cdef enum:
     RECORD_TYPE = 1
-    VALUE_VERSION = 4             # as Kafka 4.3 writes a value without an expiry of its own
+    VALUE_VERSION = 4             # version that Kafka 4.3 writes for values without an expiry
     UUID_SIZE = 16
     KEY_FIXED = 10                # type, two lengths, partition
     VALUE_FIXED = 23              # version, offset, epoch, time, count of tags
@@ -24,7 +24,7 @@ cdef inline Py_ssize_t key_size(Py_ssize_t group_size, Py_ssize_t topic_size) no
 cdef inline void put_key(
     uint8_t *p, const char *group, Py_ssize_t group_size, const char *topic, Py_ssize_t topic_size, int32_t partition
 ) noexcept nogil:
-    """Write `key_size` bytes; names have at most `texts.STRING_MAX`."""
+    """Write `key_size` bytes; names have at most `strings.STRING_MAX` bytes."""
     store_u16(p, RECORD_TYPE)
     store_u16(p + 2, <uint32_t> group_size)
     memcpy(p + 4, group, group_size)
@@ -35,25 +35,25 @@ cdef inline void put_key(
 
 
 cdef inline void put_partition(uint8_t *p, int32_t partition) noexcept nogil:
-    """The last four bytes of a key."""
+    """Write the last four bytes of a key."""
     store_u32(p, <uint32_t> partition)
 
 
-cdef inline Py_ssize_t value_size(Py_ssize_t metadata_size, bint named) noexcept nogil:
-    return VALUE_FIXED + uvarint_size(metadata_size + 1) + metadata_size + (TOPIC_ID_FIELD if named else 0)
+cdef inline Py_ssize_t value_size(Py_ssize_t metadata_size, bint has_topic_id) noexcept nogil:
+    return VALUE_FIXED + uvarint_size(metadata_size + 1) + metadata_size + (TOPIC_ID_FIELD if has_topic_id else 0)
 
 
 cdef inline void put_value(
     uint8_t *p, int64_t offset, int32_t leader_epoch, const char *metadata, Py_ssize_t metadata_size, int64_t commit_ms,
     const char *topic_id
 ) noexcept nogil:
-    """Write `value_size` bytes; `metadata` may be NULL where it has no bytes, `topic_id` NULL = it is not known."""
+    """Write `value_size` bytes; `metadata` may be NULL if its size is 0; `topic_id` NULL = unknown."""
     store_u16(p, VALUE_VERSION)
     store_u64(p + 2, <uint64_t> offset)
     store_u32(p + 10, <uint32_t> leader_epoch)
     p += 14
     p += put_uvarint(p, metadata_size + 1)
-    if metadata_size > 0:  # else there may be none at all, which memcpy must not be told
+    if metadata_size > 0:  # memcpy must not receive NULL
         memcpy(p, metadata, metadata_size)
         p += metadata_size
     store_u64(p, <uint64_t> commit_ms)

@@ -1,20 +1,21 @@
-"""Committed offsets as records of `__consumer_offsets`, and the hash that finds the partition of a group.
+"""Serializes committed offsets as records of `__consumer_offsets` and reads them; hashes group ids to partitions.
 
-Of all stored records these are the many: each commit writes some, and a start reads millions. What is not as it nearly
-always is (an expiry of its own, an old version, anything broken) is left to the codec of `protocol.stored`, which
-serves or refuses all; the tests compare the two.
+Most stored records are of this type: each commit writes some, and a broker with many groups reads millions at its
+start. Records that are not common (an expiry of their own, an old version, broken bytes) are left to the codec of
+`protocol.stored`, which decodes or rejects all of them; tests compare the two.
 Source: OffsetCommitKey.json, OffsetCommitValue.json of Apache Kafka 4.3; String.hashCode of Java.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
-from kafkalite._speedups.records.batches cimport Builder
 from kafkalite._speedups.groups.offset_commit_bytes cimport (
-    RECORD_TYPE, TOPIC_ID_FIELD, UUID_SIZE, VALUE_VERSION, key_size, put_key, put_value, value_size,
+    RECORD_TYPE, TOPIC_ID_FIELD, UUID_SIZE, VALUE_VERSION, key_size, put_key, put_partition, put_value, value_size,
 )
-from kafkalite._speedups.groups.offset_commit_request cimport PackedCommit
+from kafkalite._speedups.groups.partition_offsets cimport PartitionOffset, PartitionOffsets
+from kafkalite._speedups.records.batches cimport Builder, add_record
 from kafkalite._speedups.wire.strings cimport STRING_MAX, Text, decoded, take_text
 from kafkalite._speedups.wire.wire cimport Span, take, take_i16, take_i32, take_i64, take_uvarint
 
@@ -48,25 +49,27 @@ def java_hash(str text not None):
 
 
 def append_commits(
-    Builder builder not None, list records not None, Py_ssize_t at, int64_t timestamp, type kind not None,
-    type packed=None,
+    Builder builder not None, list records not None, Py_ssize_t at, int64_t timestamp, type record_type not None,
+    type packed_type=None,
 ):
-    """Append the records from `at` on that are plain commits, as many as fit. See the .pyi."""
+    """Append committed offsets from `at` on, as many as fit. See the .pyi."""
     if at < 0:
         raise ValueError(f"there is no record {at}")
     while at < len(records):
-        found = records[at]
-        if type(found) is kind:
-            if not append_one(builder, <tuple> found, timestamp):
+        record = records[at]
+        if type(record) is record_type:
+            if not append_one(builder, <tuple> record, timestamp):
                 break
-        elif packed is None or type(found) is not packed or not append_packed(builder, <tuple> found, timestamp):
+        elif packed_type is None or type(record) is not packed_type:
+            break
+        elif not append_packed(builder, <tuple> record, timestamp):
             break
         at += 1
     return at
 
 
 cdef int append_one(Builder builder, tuple record, int64_t timestamp) except -1:
-    """1, or 0 where it is not just as usual or does not fit."""
+    """1, or 0 where the codec must encode the record, or it does not fit."""
     cdef bytes key, value
     if len(record) != FIELDS or record[7] != -1:
         return 0
@@ -76,10 +79,63 @@ cdef int append_one(Builder builder, tuple record, int64_t timestamp) except -1:
 
 
 cdef int append_packed(Builder builder, tuple record, int64_t timestamp) except -1:
-    """1, or 0 where they do not all fit; then none is appended."""
-    if len(record) != PACKED_FIELDS or type(record[1]) is not PackedCommit:
+    """Add a record for each partition; 0 where they do not all fit, or a name is too long: then none is added."""
+    cdef Py_ssize_t size = builder.size, at
+    cdef int32_t count = builder.records_count
+    cdef int64_t base_timestamp = builder.base_timestamp, max_timestamp = builder.max_timestamp
+    cdef PartitionOffsets offsets
+    if len(record) != PACKED_FIELDS or type(record[1]) is not PartitionOffsets:
         return 0
-    return (<PackedCommit> record[1]).append_to(builder, record[0], timestamp, record[2])
+    offsets = <PartitionOffsets> record[1]
+    for at in range(offsets.topics_count):
+        if not append_topic(builder, offsets, at, record[0], timestamp, record[2]):
+            builder.size = size
+            builder.records_count = count
+            builder.base_timestamp = base_timestamp
+            builder.max_timestamp = max_timestamp
+            return 0
+    return 1
+
+
+cdef int append_topic(
+    Builder builder, PartitionOffsets offsets, Py_ssize_t at, str group, int64_t timestamp, int64_t commit_ms
+) except -1:
+    """As `append_packed` for topic `at`, but the records that fit stay added."""
+    cdef Py_ssize_t group_size = 0, topic_size = 0, size_of_key, size_of_value, metadata_size, i
+    cdef object name, topic_id
+    cdef const char *group_at = PyUnicode_AsUTF8AndSize(group, &group_size)
+    cdef const char *topic_at
+    cdef const char *id_at
+    cdef const PartitionOffset *entry
+    cdef uint8_t *scratch
+    name, topic_id = offsets.topic_at(at)
+    topic_at = PyUnicode_AsUTF8AndSize(name, &topic_size)
+    if group_size > STRING_MAX or topic_size > STRING_MAX:
+        return 0
+    id_at = NULL if topic_id == NO_ID else PyBytes_AS_STRING(topic_id)
+    size_of_key = key_size(group_size, topic_size)
+    scratch = <uint8_t *> malloc(size_of_key + value_size(offsets.metadata_longest, True))
+    if scratch == NULL:
+        raise MemoryError
+    try:
+        put_key(scratch, group_at, group_size, topic_at, topic_size, 0)
+        for i in range(offsets.ranges[at].first, offsets.ranges[at].end):
+            entry = &offsets.entries[i]
+            metadata_size = max(entry.metadata.size, 0)
+            put_partition(scratch + size_of_key - 4, entry.partition)
+            size_of_value = value_size(metadata_size, id_at != NULL)
+            put_value(
+                scratch + size_of_key, entry.offset, entry.leader_epoch, <const char *> entry.metadata.at,
+                metadata_size, commit_ms, id_at,
+            )
+            if add_record(
+                builder, timestamp, <const char *> scratch, size_of_key,
+                <const char *> scratch + size_of_key, size_of_value, None,
+            ) < 0:
+                return 0
+    finally:
+        free(scratch)
+    return 1
 
 
 cdef bytes key_of(str group, str topic, int32_t partition):
@@ -96,7 +152,7 @@ cdef bytes key_of(str group, str topic, int32_t partition):
 
 
 cdef bytes value_of(int64_t offset, int32_t leader_epoch, str metadata, int64_t commit_ms, bytes topic_id):
-    """The value in VALUE_VERSION; None where a field is of no common size."""
+    """The value in VALUE_VERSION; None where a field has an uncommon size."""
     cdef Py_ssize_t size = 0
     cdef const char *metadata_at = PyUnicode_AsUTF8AndSize(metadata, &size)
     cdef const char *id_at = NULL
@@ -110,8 +166,8 @@ cdef bytes value_of(int64_t offset, int32_t leader_epoch, str metadata, int64_t 
     return out
 
 
-def read_commit(bytes key not None, bytes value not None, type kind not None):
-    """A commit of these bytes as a `kind`; None where they are not just as usual. See the .pyi."""
+def read_commit(bytes key not None, bytes value not None, type record_type not None):
+    """The committed offset in these bytes, or None where the codec must decode them. See the .pyi."""
     cdef Span span
     cdef Text group, topic
     cdef int32_t partition
@@ -126,13 +182,13 @@ def read_commit(bytes key not None, bytes value not None, type kind not None):
         return None
     try:
         rest = fields_of(value)
-        return None if rest is None else tuple.__new__(kind, (decoded(group), decoded(topic), partition, *rest))
+        return None if rest is None else tuple.__new__(record_type, (decoded(group), decoded(topic), partition, *rest))
     except UnicodeDecodeError:
         return None
 
 
 cdef tuple fields_of(bytes value):
-    """Offset, epoch, metadata, time, expiry and topic id; None for what is not as usual. Raises UnicodeDecodeError."""
+    """Offset, epoch, metadata, time, expiry, topic id; None where the codec must decode. Raises UnicodeDecodeError."""
     cdef Span span
     cdef Text metadata
     cdef bytes topic_id = NO_ID
@@ -159,7 +215,7 @@ cdef tuple fields_of(bytes value):
 
 
 cdef bytes tagged_id(Span *span):
-    """The topic id, the only tagged field that is known; None where there are others."""
+    """The topic id, the only known tagged field; None where there are others."""
     cdef uint64_t count = take_uvarint(span, 5)
     cdef const uint8_t *p
     if count == 0:

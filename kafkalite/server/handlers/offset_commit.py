@@ -15,6 +15,8 @@ from typing import Any
 
 from kafkalite._speedups.codec.codec import decode
 from kafkalite._speedups.groups.offset_commit_request import PackedCommit
+from kafkalite._speedups.groups.offset_commit_response import encode_response
+from kafkalite._speedups.groups.partition_offsets import PartitionOffsets
 from kafkalite.cluster.image import TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -39,7 +41,7 @@ Refused = dict[tuple[int, int], int]  # errors by the places of topic and partit
 commit_of: Callable[[tuple[str, int, int, int, str | None, bytes]], PartitionCommit] = partial(
     tuple.__new__, PartitionCommit
 )
-packed_commit: Callable[[tuple[str, tuple[()], str, int, str | None, int, int, PackedCommit]], Commit] = partial(
+packed_commit: Callable[[tuple[str, tuple[()], str, int, str | None, int, int, PartitionOffsets]], Commit] = partial(
     tuple.__new__, Commit
 )
 
@@ -61,7 +63,7 @@ def located(call: Call, request: PackedCommit) -> bool:
     topics: Mapping[Any, TopicImage] = image.topics_by_id if call.version >= TOPIC_ID_SINCE else image.topics
     for at, named in enumerate(request.topics):
         found = topics.get(named)
-        if found is None or not request.locate(at, found.name, found.topic_id, len(found.partitions)):
+        if found is None or not request.offsets.locate(at, found.name, found.topic_id, len(found.partitions)):
             return False
     return True
 
@@ -78,7 +80,7 @@ class PendingCommit:
     def command(self, shard: GroupShard, token: Token, now: Now) -> Effects:
         """Commit."""
         of = self._request
-        wanted = packed_commit((of.group_id, (), of.member_id, of.generation, of.group_instance_id, -1, -1, of))
+        wanted = packed_commit((of.group_id, (), of.member_id, of.generation, of.group_instance_id, -1, -1, of.offsets))
         return commit(self._call.version, wanted, shard, token, now)
 
     def answer(self, result: Any) -> None:
@@ -86,7 +88,7 @@ class PendingCommit:
         call = self._call
         try:
             errors = error_of(call, result) or result.errors
-            call.reply.send(self._request.answer(call.header.correlation_id, errors))
+            call.reply.send(encode_response(self._request, call.header.correlation_id, errors))
         except Exception as error:
             call.fail(error)
 
@@ -94,7 +96,7 @@ class PendingCommit:
         """There is no answer."""
         call = self._call
         try:
-            call.reply.send(self._request.answer(call.header.correlation_id, error))
+            call.reply.send(encode_response(self._request, call.header.correlation_id, error))
         except Exception as raised:
             call.fail(raised)
 

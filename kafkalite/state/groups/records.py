@@ -66,14 +66,14 @@ class PackedOffsets(Protocol):
     def located_topics(self) -> list[tuple[str, bytes]]:
         """Name and id of each topic, in their order."""
 
-    def partitions(self, kind: type[_Fields]) -> list[_Fields]:
-        """All partitions, each a `kind` of topic, partition, offset, leader epoch, metadata or None, topic id."""
+    def partitions(self, record_type: type[_Fields]) -> list[_Fields]:
+        """Each partition: a `record_type` of topic, partition, offset, leader epoch, metadata or None, topic id."""
 
     def put_into(
-        self, partitions: dict[int, _Fields], at: int, kind: type[_Fields], committed_ms: int, topic_id: bytes
+        self, partitions: dict[int, _Fields], at: int, record_type: type[_Fields], committed_ms: int, topic_id: bytes
     ) -> None:
-        """Put the offsets of the topic `at` into a dict by partition, each a `kind` of offset, leader epoch, metadata,
-        commit time, expiry (-1), topic id.
+        """Put the offsets of the topic `at` into a dict by partition, each a `record_type` of offset, leader epoch,
+        metadata, commit time, expiry (-1), topic id.
         """
 
 

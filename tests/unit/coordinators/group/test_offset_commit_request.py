@@ -5,14 +5,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite._speedups.codec.codec import decode, encode, response_header
-from kafkalite._speedups.groups.offset_commit_request import PackedCommit, read_packed
+from kafkalite._speedups.groups.offset_commit_request import read_packed
+from kafkalite._speedups.groups.offset_commit_response import encode_response
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.errors import DecodeError
 from kafkalite.model import ZERO_UUID
@@ -30,6 +31,7 @@ from kafkalite.state.groups.records import (
     GroupGeneration,
     OffsetCommitted,
     OffsetsCommitted,
+    PackedOffsets,
     RegisteredMember,
     commits_of,
 )
@@ -44,6 +46,13 @@ ASCII = st.text(st.characters(max_codepoint=127), max_size=200)
 IDS = st.one_of(st.just(ZERO_UUID), st.binary(min_size=16, max_size=16))
 VERSIONS = st.integers(2, 10)
 TOPIC = 7, b"0123456789abcdef"
+
+
+class PartitionLeader(NamedTuple):
+    """A tuple that cannot hold a committed offset."""
+
+    leader: int
+    epoch: int
 
 
 def requests(metadata: st.SearchStrategy[str] = ASCII) -> st.SearchStrategy[OffsetCommitRequest]:
@@ -86,9 +95,9 @@ def test_what_is_read_is_what_the_codec_reads(request: OffsetCommitRequest, vers
     packed = read(fitting(request, version), version)
     assert packed is not None
     assert whole_packed(packed) == whole(request, version)
-    assert len(packed) == len(wanted(request, version))
+    assert len(packed.offsets) == len(wanted(request, version))
     texts = [part.committed_metadata or "" for topic in request.topics for part in topic.partitions]
-    assert packed.metadata_longest == max(map(len, texts), default=0)
+    assert packed.offsets.metadata_longest == max(map(len, texts), default=0)
 
 
 @given(requests(TEXTS), VERSIONS, st.data())
@@ -113,12 +122,14 @@ def test_broken_bytes_are_left_to_the_codec(request: OffsetCommitRequest, versio
 def test_the_answer_has_the_bytes_of_the_codec(request: OffsetCommitRequest, version: int, data: st.DataObject) -> None:
     packed = read(fitting(request, version), version)
     assert packed is not None
-    errors = tuple(data.draw(st.sampled_from([0, 0, 3, 22])) for _ in range(len(packed)))
+    errors = tuple(data.draw(st.sampled_from([0, 0, 3, 22])) for _ in range(len(packed.offsets)))
     header = response_header(OffsetCommitResponse, version, 77)
     elements = partial(ResponseArray, OffsetCommitResponse, version)
-    assert packed.answer(77, errors) == header + encode(finish(answer(request, {}, iter(errors), elements)), version)
+    assert encode_response(packed, 77, errors) == header + encode(
+        finish(answer(request, {}, iter(errors), elements)), version
+    )
     same = iter([25] * len(errors))
-    assert packed.answer(77, 25) == header + encode(finish(answer(request, {}, same, elements)), version)
+    assert encode_response(packed, 77, 25) == header + encode(finish(answer(request, {}, same, elements)), version)
 
 
 def test_what_is_not_as_usual_has_no_fast_way() -> None:
@@ -140,22 +151,24 @@ def test_what_it_is_asked_must_have_a_place() -> None:
     packed = read(OffsetCommitRequest(group_id="g", member_id="", topics=[Topic(name="t", partitions=[part])]))
     assert packed is not None
     with pytest.raises(ValueError, match="not located"):
-        packed.partitions(PartitionCommit)
+        packed.offsets.partitions(PartitionCommit)
     with pytest.raises(ValueError, match="0 of 1 topics"):
-        packed.located_topics()
+        packed.offsets.located_topics()
     with pytest.raises(ValueError, match="16 bytes"):
-        packed.locate(0, "t", b"", 4)
+        packed.offsets.locate(0, "t", b"", 4)
     with pytest.raises(ValueError, match="not the next"):
-        packed.locate(1, "t", ZERO_UUID, 4)
-    assert not packed.locate(0, "t", ZERO_UUID, 3) and packed.locate(0, "t", ZERO_UUID, 4)
+        packed.offsets.locate(1, "t", ZERO_UUID, 4)
+    assert not packed.offsets.locate(0, "t", ZERO_UUID, 3) and packed.offsets.locate(0, "t", ZERO_UUID, 4)
     with pytest.raises(ValueError, match="not the next"):
-        packed.locate(1, "t", ZERO_UUID, 4)
+        packed.offsets.locate(1, "t", ZERO_UUID, 4)
     with pytest.raises(ValueError, match="no topic 1"):
-        packed.put_into({}, 1, PartitionCommit, 0, ZERO_UUID)
+        packed.offsets.put_into({}, 1, PartitionCommit, 0, ZERO_UUID)
     with pytest.raises(TypeError, match="no tuple"):
-        packed.put_into({}, 0, list, 0, ZERO_UUID)  # type: ignore[type-var]
+        packed.offsets.put_into({}, 0, list, 0, ZERO_UUID)  # type: ignore[type-var]
+    with pytest.raises(TypeError, match="PartitionLeader has not 6 fields"):
+        packed.offsets.put_into({}, 0, PartitionLeader, 0, ZERO_UUID)
     with pytest.raises(ValueError, match="2 errors for 1"):
-        packed.answer(1, (0, 0))
+        encode_response(packed, 1, (0, 0))
 
 
 TIMES = st.integers(0, 2**62)
@@ -167,7 +180,7 @@ def test_the_batch_has_the_bytes_of_the_common_way(
 ) -> None:
     packed = read(fitting(request, version), version)
     assert packed is not None
-    record = OffsetsCommitted(group, located(packed), time_ms)
+    record = OffsetsCommitted(group, located(packed).offsets, time_ms)
     codec = GroupRecordSerde()
     several = codec.several(record)
     assert several == list(commits_of(record))
@@ -190,9 +203,9 @@ def test_what_does_not_fit_leaves_the_batch_as_it_was() -> None:
     assert GroupRecordSerde().append_plain(Builder(1_000), [record], 0, 7) == 0
 
 
-def _packed(commit: Commit) -> PackedCommit:
+def _packed(commit: Commit) -> PackedOffsets:
     packed = in_one_piece(commit).packed
-    assert isinstance(packed, PackedCommit)
+    assert packed is not None
     return packed
 
 
@@ -201,14 +214,14 @@ def test_offsets_outlive_the_request_and_share_what_they_can() -> None:
     packed = read_packed(9, body, ELEMENTS_MAX)
     assert packed is not None
     body[:] = bytes(len(body))  # the frame is written over
-    assert located(packed).partitions(PartitionCommit) == [
+    assert located(packed).offsets.partitions(PartitionCommit) == [
         PartitionCommit("t", 0, 5, -1, "note"),
         PartitionCommit("t", 1, 6, -1, "note"),
         PartitionCommit("t", 2, 7),
         PartitionCommit("t", 3, 8, -1, ""),
     ]
     found: dict[int, tuple[Any, ...]] = {}
-    packed.put_into(found, 0, tuple, 10**15, TOPIC[1])
+    packed.offsets.put_into(found, 0, tuple, 10**15, TOPIC[1])
     assert list(found.values()) == [
         (5 + at, -1, metadata, 10**15, -1, TOPIC[1]) for at, metadata in enumerate(["note", "note", "", ""])
     ]
@@ -370,5 +383,5 @@ def test_commit_at_the_bound_is_read_and_one_above_is_not(size: int) -> None:
     elements = 1 + len(request.topics[0].partitions)
     body = encode(request, 9)
     packed = read_packed(9, body, elements)
-    assert packed is not None and len(packed) == elements - 1
+    assert packed is not None and len(packed.offsets) == elements - 1
     assert read_packed(9, body, elements - 1) is None

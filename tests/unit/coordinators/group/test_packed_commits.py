@@ -63,8 +63,8 @@ def test_a_topic_without_partitions_leaves_nothing(rig: Rig[GroupShard]) -> None
     topics = [topic_of("t", 0), topic_of("empty")]
     found = read_request(OffsetCommitRequest(group_id="g", member_id="", topics=topics))
     assert found is not None
-    assert found.locate(0, "t", TOPIC_ID, 1) and found.locate(1, "empty", TOPIC_ID, 1)
-    wanted = Commit("g", packed=found)
+    assert found.offsets.locate(0, "t", TOPIC_ID, 1) and found.offsets.locate(1, "empty", TOPIC_ID, 1)
+    wanted = Commit("g", packed=found.offsets)
     assert rig.now(lambda machine, token, now: machine.offsets.commit(wanted, token, now)) == CommitResult(errors=(0,))
     machine = rig.runtime.machine(0)
     assert machine is not None and list(machine.offsets.groups()) == ["g"]
