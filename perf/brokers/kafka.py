@@ -19,7 +19,7 @@ class Kafka(Broker):
 
     def start(self, directory: Path, settings: Mapping[str, str] | None = None) -> Running:
         try:
-            kafka = jvm.start_kafka(jvm.CURRENT, directory, heap="1g", overrides=settings)
+            kafka = jvm.start_kafka(jvm.CURRENT, directory, heap="1g", overrides=settings, quick_start=False)
         except jvm.JvmError as error:
             raise BrokerError(str(error)) from error
         return Running(self.name, kafka.process, kafka.port, directory, kafka.start_seconds)

@@ -62,7 +62,6 @@ class JavaProcess:
         self._inboxes: dict[str, Inbox] = {}
         self._tools: queue.SimpleQueue[str] = queue.SimpleQueue()
         command = jvm.java_command(version, PROGRAM, log="OFF")
-        command[1:1] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

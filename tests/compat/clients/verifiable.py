@@ -59,7 +59,6 @@ class Verifiable(Member):
         file = directory / f"{how}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
         java = jvm.java_command(jvm.CURRENT, PROGRAM, log="OFF")
-        java[1:1] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
         self._command = [*java, *options, *HOW[how], "--command-config", str(file)]
         self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._owned: set[TopicPartition] = set()
