@@ -57,23 +57,23 @@ cdef enum:
     ENTRY_BYTES = 24
     SECRET_BYTES = 16
     SLOTS_MIN = 64
-cdef const uint8_t *NOTHING = b""
 
 
-cdef int take_secret(const uint8_t[::1] secret, uint64_t *out) except -1:
-    if secret.shape[0] != SECRET_BYTES:
-        raise ValueError(f"the secret has {SECRET_BYTES} bytes, not {secret.shape[0]}")
-    out[0] = kl_little64(&secret[0])
-    out[1] = kl_little64(&secret[8])
+cdef int take_secret(bytes secret, uint64_t *out) except -1:
+    cdef const uint8_t *p = secret
+    if len(secret) != SECRET_BYTES:
+        raise ValueError(f"the secret has {SECRET_BYTES} bytes, not {len(secret)}")
+    out[0] = kl_little64(p)
+    out[1] = kl_little64(p + 8)
     return 0
 
 
-def siphash(const uint8_t[::1] secret, const uint8_t[::1] data):
-    """SipHash-2-4-128 of a buffer under a secret of 16 bytes, as the 16 bytes of the reference."""
+def siphash(bytes secret not None, bytes data not None):
+    """Return the SipHash-2-4-128 of `data` under a secret of 16 bytes, as the 16 bytes of the reference."""
     cdef uint64_t words[2]
     cdef uint64_t out[2]
     take_secret(secret, words)
-    kl_siphash(words, &data[0] if data.shape[0] else NOTHING, data.shape[0], out)
+    kl_siphash(words, data, len(data), out)
     return out[0].to_bytes(8, "little") + out[1].to_bytes(8, "little")
 
 
@@ -86,7 +86,7 @@ cdef class OffsetMap:
         load_factor: which part of the slots may be taken, above 0 and at most 1.
     """
 
-    def __cinit__(self, const uint8_t[::1] secret, int64_t bytes_max, double load_factor=0.9):
+    def __cinit__(self, bytes secret not None, int64_t bytes_max, double load_factor=0.9):
         if bytes_max < ENTRY_BYTES * SLOTS_MIN or not 0 < load_factor <= 1:
             raise ValueError(f"no map fits into {bytes_max} bytes filled to {load_factor}")
         take_secret(secret, self.secret)
@@ -118,14 +118,14 @@ cdef class OffsetMap:
                 raise MemoryError
             self.capacity = max(<int64_t> 1, min(<int64_t> (self.slots * self.load_factor), self.slots - 1))
 
-    def put(self, const uint8_t[::1] key, int64_t offset):
+    def put(self, bytes key not None, int64_t offset):
         """Note that a key has an offset; False where the map is full and does not know the key."""
-        cdef Digest digest = self.digest(&key[0] if key.shape[0] else NOTHING, key.shape[0])
+        cdef Digest digest = self.digest(key, len(key))
         return self.note(&digest, offset)
 
-    def get(self, const uint8_t[::1] key):
+    def get(self, bytes key not None):
         """The last offset of a key, -1 where it is not known."""
-        cdef Digest digest = self.digest(&key[0] if key.shape[0] else NOTHING, key.shape[0])
+        cdef Digest digest = self.digest(key, len(key))
         return self.offset_of(&digest)
 
     cdef Digest digest(self, const uint8_t *key, Py_ssize_t size) noexcept nogil:

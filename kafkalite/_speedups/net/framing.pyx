@@ -21,6 +21,7 @@ No socket and no event loop are known here. Three drivers use this module (`_spe
   the stream. A connection whose peer has closed its side does not wait for memory, so that its end is received.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy
@@ -361,15 +362,19 @@ cdef class Frames(RespondingConnection):
 
     def feed(self, data):
         """Take bytes as if received, until stalled; answers how many were taken. Belongs into a pass."""
-        cdef const uint8_t[::1] source = data
+        cdef Py_buffer view
         cdef Py_ssize_t room, taken = 0, n
         cdef uint8_t *at
-        while taken < source.shape[0] and self.wants_bytes():
-            at = self.target(&room)
-            n = min(room, source.shape[0] - taken)
-            memcpy(at, &source[taken], n)
-            self.received(n)
-            taken += n
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            while taken < view.len and self.wants_bytes():
+                at = self.target(&room)
+                n = min(room, view.len - taken)
+                memcpy(at, <const uint8_t *> view.buf + taken, n)
+                self.received(n)
+                taken += n
+        finally:
+            PyBuffer_Release(&view)
         return taken
 
     def charge(self, Py_ssize_t more):

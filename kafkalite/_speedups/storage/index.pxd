@@ -12,7 +12,7 @@ cdef class Index:
 
     cdef uint8_t *grow(self) except NULL
     cdef bint full(self, int spare) noexcept nogil
-    cdef int fill(self, const uint8_t[::1] data) except -1
+    cdef int fill(self, bytes data) except -1
     cdef int cut(self, int count) except -1
 
 

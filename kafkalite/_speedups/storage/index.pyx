@@ -77,9 +77,9 @@ cdef class Index:
         """Every entry is in the file now."""
         self.written = self.count
 
-    cdef int fill(self, const uint8_t[::1] data) except -1:
+    cdef int fill(self, bytes data) except -1:
         # Takes over the bytes of a file; the subclasses check them.
-        cdef Py_ssize_t size = data.shape[0]
+        cdef Py_ssize_t size = len(data)
         cdef uint8_t *memory
         if size % self.entry_size or size // self.entry_size > INT32_MAX:
             raise CorruptIndexError(f"{size} bytes are not whole entries of {self.entry_size}")
@@ -88,7 +88,7 @@ cdef class Index:
             memory = <uint8_t *> realloc(self.data, size)
             if memory == NULL:
                 raise MemoryError
-            memcpy(memory, &data[0], size)
+            memcpy(memory, <const uint8_t *> data, size)
             self.data = memory
             self.count = self.room = <int> (size // self.entry_size)
         self.written = self.count
@@ -178,7 +178,7 @@ cdef class OffsetIndex(Index):
         """(offset, position) of every entry."""
         return [(self.base_offset + self.relative(i), self.position(i)) for i in range(self.count)]
 
-    def load(self, const uint8_t[::1] data, int64_t size):
+    def load(self, bytes data not None, int64_t size):
         """Take the bytes of an index file of a segment of `size` bytes. Raises InsaneIndex where they are insane."""
         cdef int i
         self.fill(data)
@@ -242,7 +242,7 @@ cdef class TimeIndex(Index):
             return None
         return self.timestamp(self.count - 1), self.base_offset + self.relative(self.count - 1)
 
-    def load(self, const uint8_t[::1] data, int64_t next_offset):
+    def load(self, bytes data not None, int64_t next_offset):
         """Take the bytes of an index file of a segment ending before `next_offset`. Raises InsaneIndex."""
         cdef int i
         self.fill(data)

@@ -1,5 +1,3 @@
-from typing_extensions import Buffer
-
 class VerifiedRun:
     count: int
     end: int
@@ -8,6 +6,6 @@ class VerifiedRun:
     def columns(self) -> tuple[bytes, bytes, bytes, bytes]: ...
 
 def run(
-    data: Buffer, at: int, position: int, segment_base: int, next_offset: int, leader_epoch: int, gaps: bool
+    data: bytes, at: int, position: int, segment_base: int, next_offset: int, leader_epoch: int, gaps: bool
 ) -> VerifiedRun: ...
-def find_batch(data: Buffer, segment_base: int) -> int: ...
+def find_batch(data: bytes, segment_base: int) -> int: ...

@@ -59,7 +59,7 @@ cdef bint whole(const uint8_t *p, int64_t left, BatchHeader *out) noexcept nogil
     return crc32c(p + ATTRIBUTES_AT, size - ATTRIBUTES_AT) == out.crc
 
 
-def run(const uint8_t[::1] data, int64_t at, int64_t position, int64_t segment_base, int64_t next_offset,
+def run(bytes data not None, int64_t at, int64_t position, int64_t segment_base, int64_t next_offset,
         int32_t leader_epoch, bint gaps):
     """Walk the batches from `at` on as long as nothing is to be said of them.
 
@@ -71,7 +71,8 @@ def run(const uint8_t[::1] data, int64_t at, int64_t position, int64_t segment_b
     """
     cdef VerifiedRun found = VerifiedRun.__new__(VerifiedRun)
     cdef BatchHeader header
-    cdef int64_t size = data.shape[0]
+    cdef const uint8_t *p = data
+    cdef int64_t size = len(data)
     cdef int64_t last
     cdef int64_t before_gap = -1
     cdef int i = 0
@@ -79,7 +80,7 @@ def run(const uint8_t[::1] data, int64_t at, int64_t position, int64_t segment_b
         raise ValueError(f"{at} is outside the {size} bytes")
     if at < size:
         with nogil:
-            while i < RUN_BATCHES and whole(&data[0] + at, size - at, &header):
+            while i < RUN_BATCHES and whole(p + at, size - at, &header):
                 if header.base_offset < next_offset or header.base_offset > segment_base + INT32_MAX:
                     break
                 last = header.base_offset + header.last_offset_delta
@@ -102,16 +103,15 @@ def run(const uint8_t[::1] data, int64_t at, int64_t position, int64_t segment_b
     return found
 
 
-def find_batch(const uint8_t[::1] data, int64_t segment_base):
+def find_batch(bytes data not None, int64_t segment_base):
     """Where the first whole batch of a segment begins that another one or the buffer's end follows; -1 for none."""
     cdef BatchHeader header, following
-    cdef const uint8_t *p
-    cdef int64_t size = data.shape[0]
+    cdef const uint8_t *p = data
+    cdef int64_t size = len(data)
     cdef int64_t at = 0
     cdef int64_t end
     if size < HEADER_SIZE:
         return -1
-    p = &data[0]
     with nogil:
         while at + HEADER_SIZE <= size:
             if p[at + MAGIC_AT] == 2 and whole(p + at, size - at, &header):

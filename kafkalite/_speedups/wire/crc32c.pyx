@@ -67,9 +67,7 @@ cdef uint32_t crc32c_more(uint32_t crc, const uint8_t *p, size_t n) noexcept nog
     return (kl_crc_fast(crc ^ START, p, n) if has_fast else kl_crc_plain(crc ^ START, p, n)) ^ START
 
 
-def checksum(const uint8_t[::1] data, bint plain=False):
-    """CRC-32C of a buffer; `plain` by tables even where the processor has an instruction for it."""
-    cdef size_t n = data.shape[0]
-    if n == 0:
-        return 0
-    return kl_crc_plain(START, &data[0], n) ^ START if plain else crc32c(&data[0], n)
+def checksum(bytes data not None, bint plain=False):
+    """Return the CRC-32C of `data`; `plain` uses tables even where the processor has an instruction for it."""
+    cdef const uint8_t *p = data
+    return kl_crc_plain(START, p, len(data)) ^ START if plain else crc32c(p, len(data))
