@@ -61,8 +61,15 @@ class Clock(Protocol):
         """Call `callback(*args)` on the loop once `monotonic()` has reached `when` (seconds)."""
 
 
+class BrokerClock(Clock, Protocol):
+    """A clock of one broker."""
+
+    def close(self) -> None:
+        """Cancel all timers."""
+
+
 class Random(Protocol):
-    """Chance."""
+    """A source of random numbers."""
 
     def bytes(self, size: int) -> bytes:
         """`size` random bytes."""
@@ -100,6 +107,13 @@ class Offload(Protocol):
 
     def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
         """Call `job(*args)` outside the loop, then `done(outcome)` on the loop, never before `run` has returned."""
+
+
+class Executor(Offload, Protocol):
+    """An `Offload` of one broker."""
+
+    def close(self) -> None:
+        """Wait for every job and apply its outcome; call it on the loop's thread. A second call does nothing."""
 
 
 def outcome_of(job: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:

@@ -34,6 +34,7 @@ from kafkalite.config.kraft import controller_entries
 from kafkalite.gc_pause import PAUSE
 from kafkalite.server.broker import Broker, StartError
 from kafkalite.server.logging_setup import LEVELS, set_up_logging
+from kafkalite.server.running_broker import RunningBroker
 from kafkalite.server.sd_notify import Notifier, ServiceManagerError, inherited_sockets
 
 LOGGER = logging.getLogger("kafkalite.serve")
@@ -162,10 +163,10 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
     finally:
         PAUSE.end()
     try:
-        say_ready(broker)
+        say_ready(broker.running)
         notifier.ready(f"accepting on {broker.address}")
         keep_watchdog(loop, notifier)
-        give_back_freed(loop, broker, asked)
+        give_back_freed(loop, broker.running, asked)
         await asked.wait()
         notifier.stopping("shutting down: completing requests, flushing partitions")
     finally:
@@ -208,7 +209,7 @@ def asked_to_end(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     return asked
 
 
-def give_back_freed(loop: asyncio.AbstractEventLoop, broker: Broker, asked: asyncio.Event) -> None:
+def give_back_freed(loop: asyncio.AbstractEventLoop, broker: RunningBroker, asked: asyncio.Event) -> None:
     """Every GIVE_BACK_S, free unused receive buffers and give freed memory to the kernel, until `asked` is set.
 
     Pages that were freed behind a block in use stay resident otherwise: tens of megabytes after a burst.
@@ -268,14 +269,14 @@ def warn_of_other_port(config: BrokerConfig) -> None:
         )
 
 
-def say_ready(broker: Broker) -> None:
+def say_ready(broker: RunningBroker) -> None:
     """What the start found, and on standard output that clients may come."""
     LOGGER.info("%s", start_line(broker))
     LOGGER.info("listening on %s", ", ".join(map(str, broker.addresses)))
     click.echo(f"kafkalite ready on {broker.address}")
 
 
-def start_line(broker: Broker) -> str:
+def start_line(broker: RunningBroker) -> str:
     """`loaded 51 partitions (clean shutdown), 1 offline`."""
     offline = sum(bool(partition.error) for topic in broker.replicas for partition in topic.partitions)
     count = broker.partitions_count - offline

@@ -160,6 +160,10 @@ class Listener:
         self._full = self.reactor.connections_count >= connections_max
         self._mute()
 
+    def free_unused(self) -> None:
+        """Free the receive buffers that no connection needed since the call before."""
+        self.reactor.pool.free_unused()
+
     async def close(self, grace_s: float = 5.0) -> None:
         """Accept no more, let open answers leave for up to `grace_s` seconds, then close everything."""
         for timer in (self._sweep, self._rest):

@@ -1,46 +1,45 @@
-"""One request being served: what a handler may know of it, and how it is answered."""
+"""Defines `Call`: one request that is being served, what its handler may use, and how it is answered."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from kafkalite._speedups.codec.codec import RequestHeader, encode_parts, response_header
 from kafkalite._speedups.net.framing import Connection, Reply
 from kafkalite.callbacks import Completion
 from kafkalite.clock import Outcome
 from kafkalite.model import Node
+from kafkalite.server import context
 from kafkalite.server.deferred_free import emptied_request
 from kafkalite.server.response_arrays import ResponseArray
 from kafkalite.slicing import Steps, finish, grouped
 
-if TYPE_CHECKING:
-    from kafkalite.server.broker import Broker
-
 Arguments = ParamSpec("Arguments")
+Context = TypeVar("Context", bound=context.CallContext, covariant=True)
 OBJECTS_MAX = 500  # that one request touches at once; each takes some 1 to 10 us
 
 
-class Call:
-    """A request on its way through a handler.
+class Call(Generic[Context]):
+    """A request that is being served.
 
     Attributes:
-        broker: the broker that serves it.
-        reply: the one-shot answer slot of the connection.
-        response_type: the message class of the answer.
-        version: in which the answer is written, the request's.
+        context: what the handler may use of the broker.
+        reply: the pending response of the connection.
+        response_type: the message class of the response.
+        version: of the request and the response.
         header: of the request.
         large: the request, where it has so many elements that it is freed in slices; else None.
 
-    A handler returns the response, or None after it has kept the call to `answer` it later. Whoever goes on with a kept
-    call does so in a callback made by `later`, or calls `fail` for whatever is raised there: nobody above would end it.
+    A handler returns the response, or None after it has kept the call to `answer` it later. A kept call is continued in
+    a callback made by `guarded`, or `fail` is called with any exception: no caller would end the request.
     """
 
-    __slots__ = ("broker", "failed", "header", "large", "reply", "response_type", "version")
+    __slots__ = ("context", "failed", "header", "large", "reply", "response_type", "version")
 
     def __init__(
-        self, broker: "Broker", reply: Reply, response_type: type[Any], version: int, header: RequestHeader
+        self, context: Context, reply: Reply, response_type: type[Any], version: int, header: RequestHeader
     ) -> None:
-        self.broker = broker
+        self.context = context
         self.reply = reply
         self.response_type = response_type
         self.version = version
@@ -65,8 +64,8 @@ class Call:
     @property
     def own_node(self) -> Node:
         """This broker, as the client should reach it."""
-        broker = self.broker
-        return next(node for node in broker.nodes(self.connection) if node.broker_id == broker.broker_id)
+        context = self.context
+        return next(node for node in context.nodes(self.connection) if node.broker_id == context.broker_id)
 
     def answer(self, response: Any) -> None:
         """Send the response; once per call. A connection that is gone by now is no error.
@@ -93,7 +92,7 @@ class Call:
 
     def _answer_large(self, response: Any) -> None:
         self.answer(response)
-        self.broker.slicer.run(emptied_request(self.large), Outcome.result)
+        self.context.slicer.run(emptied_request(self.large), Outcome.result)
 
     def append_in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object]) -> None:
         """As `in_slices` for changes by appending: what `steps` appended is written before `then` is called."""
@@ -104,7 +103,7 @@ class Call:
 
     def _flushing(self, steps: Steps) -> Steps:
         result = yield from steps
-        self.broker.replicas.write_pending()  # no pass writes what was appended
+        self.context.replicas.write_pending()  # no pass writes what was appended
         return result
 
     def in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object], *, changes: bool = False) -> None:
@@ -124,7 +123,7 @@ class Call:
             return
         ended = self.guarded(partial(self._sliced, then))
         self.reply.pause()
-        job = self.broker.slicer.run(grouped(steps), ended)
+        job = self.context.slicer.run(grouped(steps), ended)
         if not job.ended:
             self.reply.in_progress = True
             self.reply.on_gone = None if changes else job.cancel
@@ -165,7 +164,7 @@ class Call:
 
     def fail(self, error: Exception) -> None:
         """End a request in which something unforeseen was raised, as one whose handler raised it; never raises it."""
-        self.broker.dispatcher.unforeseen(self, error)
+        self.context.dispatcher.unforeseen(self, error)
 
     def no_response(self) -> None:
         """This request gets no answer (Produce with acks=0)."""
@@ -174,3 +173,14 @@ class Call:
     def close(self, reason: str) -> None:
         """Close the connection after the earlier answers have left."""
         self.reply.close(reason)
+
+
+PlainCall = Call[context.CallContext]
+ClusterCall = Call[context.ClusterContext]
+TopicCall = Call[context.TopicContext]
+PartitionCall = Call[context.PartitionContext]
+ProducerCall = Call[context.ProducerContext]
+GroupCall = Call[context.GroupContext]
+GroupPartitionCall = Call[context.GroupPartitionContext]
+CoordinatorCall = Call[context.CoordinatorContext]
+ConfigCall = Call[context.ConfigContext]

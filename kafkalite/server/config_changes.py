@@ -12,14 +12,14 @@ from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsResponse
 from kafkalite.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import PlainCall
 
 Response = TypeVar("Response", AlterConfigsResponse, IncrementalAlterConfigsResponse)
 OBJECTS_EACH = 10  # an alteration takes some 100 us
 Alter = Callable[[Any, Callable[[Refusal | None], None]], None]
 
 
-def alter_each(call: Call, response: type[Response], resources: list[Any], alter: Alter) -> None:
+def alter_each(call: PlainCall, response: type[Response], resources: list[Any], alter: Alter) -> None:
     """Change every resource by itself; the answer leaves when all changes are durable.
 
     Arguments:
@@ -48,13 +48,13 @@ def identity(resource: Any) -> tuple[int, str]:
     return resource.resource_type, resource.resource_name
 
 
-def answer(call: Call, response: type[Response], resources: list[Any], outcomes: list[Refusal | None]) -> None:
+def answer(call: PlainCall, response: type[Response], resources: list[Any], outcomes: list[Refusal | None]) -> None:
     """Send what became of each resource."""
     call.answer_from(encoded(call, response, resources, outcomes), len(resources))
 
 
 def encoded(
-    call: Call, response: type[Response], resources: list[Any], outcomes: list[Refusal | None]
+    call: PlainCall, response: type[Response], resources: list[Any], outcomes: list[Refusal | None]
 ) -> Generator[None, None, Response]:
     responses = call.elements()
     for resource, refusal in zip(resources, outcomes, strict=True):

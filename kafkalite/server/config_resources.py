@@ -6,10 +6,12 @@ request are kept for this broker, or, under the empty name, for all.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kafkalite.callbacks import SerialExecutor
-from kafkalite.cluster.topics import Refusal, RefusedError, run_change
+from kafkalite.cluster.image import ClusterImage
+from kafkalite.cluster.topics import Refusal, RefusedError, TopicManager, run_change
+from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.dynamic import (
     Alteration,
     ConfigError,
@@ -26,9 +28,6 @@ from kafkalite.config.dynamic import (
 )
 from kafkalite.errors import KafkaErrorCode
 
-if TYPE_CHECKING:
-    from kafkalite.server.broker import Broker
-
 TOPIC, BROKER, GROUP = 2, 4, 32
 ALL_BROKERS = ""
 
@@ -38,10 +37,25 @@ GroupChange = Callable[[Mapping[str, str]], dict[str, str]]
 BrokerChange = Callable[[bool], dict[str, str]]
 
 
+class ConfiguredBroker(Protocol):
+    """The broker as a holder of configs."""
+
+    broker_id: int
+    config: BrokerConfig
+    group_configs: dict[str, dict[str, str]]
+    topics: TopicManager
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    def configure_broker(self, texts: Mapping[str, str], *, all_brokers: bool, then: Then) -> None: ...
+    def configure_group(self, group: str, texts: Mapping[str, str], then: Then) -> None: ...
+
+
 class ConfigResources:
     """The settings that this broker can show and change."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: ConfiguredBroker) -> None:
         self._broker = broker
         self._serial = SerialExecutor()
 

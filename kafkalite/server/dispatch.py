@@ -9,7 +9,7 @@ it and closes the connection elsewhere, with one traceback per place in the code
 import logging
 from collections.abc import Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkalite._speedups.codec.codec import RequestHeader, read_request_header
 from kafkalite._speedups.codec.incremental_decoder import IncrementalDecoder
@@ -21,10 +21,8 @@ from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.protocol.schema import Response
 from kafkalite.server.api import Row
 from kafkalite.server.call import Call
+from kafkalite.server.context import HandlerContext
 from kafkalite.server.rate_limited_log import RateLimitedLog, site_of
-
-if TYPE_CHECKING:
-    from kafkalite.server.broker import Broker
 
 LOGGER = logging.getLogger("kafkalite.server")
 API_VERSIONS = 18
@@ -39,9 +37,9 @@ STEPS_AT_ONCE = 250
 class Dispatcher:
     """Serves frames by the rows of the table."""
 
-    def __init__(self, broker: "Broker", rows: tuple[Row, ...], log: RateLimitedLog) -> None:
+    def __init__(self, context: HandlerContext, rows: tuple[Row, ...], log: RateLimitedLog) -> None:
         self.rows = rows
-        self._broker = broker
+        self._context = context
         self._by_key = {row.api_key: row for row in rows}
         self._log = log
 
@@ -65,7 +63,7 @@ class Dispatcher:
         except DecodeError as error:
             self._not_decoded(reply, row, header, error)
         else:
-            self._handle(Call(self._broker, reply, row.response, version, header), row, request)
+            self._handle(Call(self._context, reply, row.response, version, header), row, request)
 
     def _not_decoded(self, reply: Reply, row: Row, header: RequestHeader, error: DecodeError) -> None:
         if error.kind in LIMITS and len(header.body) > ELEMENTS_AT_ONCE:
@@ -80,14 +78,14 @@ class Dispatcher:
         """
         body = bytearray(header.body)  # writable, as logs patch batches in place
         header.release()
-        call = Call(self._broker, reply, row.response, version, header)
+        call = Call(self._context, reply, row.response, version, header)
         reply.pause()
-        job = self._broker.slicer.run(decoding(row, version, body), call.guarded(partial(self._decoded, call, row)))
+        job = self._context.slicer.run(decoding(row, version, body), call.guarded(partial(self._decoded, call, row)))
         if not job.ended:
             reply.in_progress = True
             reply.on_gone = job.cancel
 
-    def _decoded(self, call: Call, row: Row, outcome: Outcome) -> None:
+    def _decoded(self, call: Call[Any], row: Row, outcome: Outcome) -> None:
         reply = call.reply
         reply.on_gone = None
         reply.in_progress = False
@@ -97,9 +95,9 @@ class Dispatcher:
         else:
             call.large = outcome.result()
             self._handle(call, row, call.large)
-            self._broker.replicas.write_pending()  # no pass writes what it appends
+            self._context.replicas.write_pending()  # no pass writes what it appends
 
-    def _handle(self, call: Call, row: Row, request: Any) -> None:
+    def _handle(self, call: Call[Any], row: Row, request: Any) -> None:
         header = call.header
         try:
             response = row.handler(call, request)
@@ -117,7 +115,7 @@ class Dispatcher:
         own = ApiVersionsResponse.ApiVersion(
             api_key=row.api_key, min_version=row.version_min, max_version=row.version_max
         )
-        call = Call(self._broker, reply, row.response, 0, header)
+        call = Call(self._context, reply, row.response, 0, header)
         call.answer(ApiVersionsResponse(error_code=KafkaErrorCode.UNSUPPORTED_VERSION, api_keys=[own]))
 
     def _refuse_body(self, reply: Reply, row: Row, version: int, error: DecodeError) -> None:
@@ -130,7 +128,7 @@ class Dispatcher:
         )
         reply.close(reason)
 
-    def unforeseen(self, call: Call, error: Exception) -> None:
+    def unforeseen(self, call: Call[Any], error: Exception) -> None:
         """A bug of ours: say so in the log, and in the answer when this version has a top-level error code."""
         name = call.response_type.__name__.removesuffix("Response")
         site = f"unforeseen {name} {site_of(error)}"

@@ -10,7 +10,7 @@ from kafkalite.cluster.partition_reads import PartitionRead
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest
-from kafkalite.server.call import Call
+from kafkalite.server.call import PartitionCall
 from kafkalite.state.fetch_sessions import (
     EPOCH_FINAL,
     EPOCH_INITIAL,
@@ -98,15 +98,15 @@ class FetchContext:
                 yield part, found
 
 
-def resumed(call: Call, request: FetchRequest) -> FetchSession | int | None:
+def resumed(call: PartitionCall, request: FetchRequest) -> FetchSession | int | None:
     """The session that an incremental request continues, an error code, or None for a request without one."""
     if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
         return None
     by_id = call.version >= TOPIC_ID_SINCE
-    return call.broker.fetch_sessions.resume(request.session_id, request.session_epoch, by_id, now_ms(call))
+    return call.context.fetch_sessions.resume(request.session_id, request.session_epoch, by_id, now_ms(call))
 
 
-def open_context(call: Call, request: FetchRequest, session: FetchSession | None) -> FetchContext | int:
+def open_context(call: PartitionCall, request: FetchRequest, session: FetchSession | None) -> FetchContext | int:
     """The partitions of a request with few of them, or the error code of its session.
 
     Arguments:
@@ -125,7 +125,7 @@ def open_context(call: Call, request: FetchRequest, session: FetchSession | None
 
 
 def open_in_steps(
-    call: Call, request: FetchRequest, session: FetchSession | None
+    call: PartitionCall, request: FetchRequest, session: FetchSession | None
 ) -> Generator[None, None, FetchContext | int]:
     """As `open_context`, for a request with many partitions."""
     by_id = call.version >= TOPIC_ID_SINCE
@@ -151,30 +151,30 @@ def pieces(items: list[T]) -> Iterator[list[T]]:
     return (items[at : at + PIECE] for at in range(0, len(items), PIECE))
 
 
-def now_ms(call: Call) -> int:
+def now_ms(call: PartitionCall) -> int:
     """The time of fetch sessions."""
-    return int(call.broker.clock.monotonic() * 1000)
+    return int(call.context.clock.monotonic() * 1000)
 
 
-def full_context(call: Call, request: FetchRequest, named: list[Named], by_id: bool) -> FetchContext:
+def full_context(call: PartitionCall, request: FetchRequest, named: list[Named], by_id: bool) -> FetchContext:
     """A fetch that names all its partitions; with epoch 0 it also asks for a session."""
-    sessions = call.broker.fetch_sessions
+    sessions = call.context.fetch_sessions
     if request.session_id != SESSION_NONE:
         sessions.close(request.session_id)
     wanted = request.session_epoch == EPOCH_INITIAL
     session_id = sessions.open(named, by_id, now_ms(call)) if wanted else SESSION_NONE
-    return FetchContext(call.broker.replicas, by_id, [part for _key, part in named], None, session_id)
+    return FetchContext(call.context.replicas, by_id, [part for _key, part in named], None, session_id)
 
 
-def resumed_context(call: Call, session: FetchSession) -> FetchContext | int:
+def resumed_context(call: PartitionCall, session: FetchSession) -> FetchContext | int:
     """The partitions of a session after its changes; an error code if the session was closed, now or meanwhile."""
-    sessions = call.broker.fetch_sessions
+    sessions = call.context.fetch_sessions
     if not sessions.recount(session):
         return KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND  # the client continues without a session
     if not session.partitions:
         sessions.close(session.id)
-        return FetchContext(call.broker.replicas, session.by_id, [], None, SESSION_NONE)
-    return FetchContext(call.broker.replicas, session.by_id, list(session.partitions.values()), session, session.id)
+        return FetchContext(call.context.replicas, session.by_id, [], None, SESSION_NONE)
+    return FetchContext(call.context.replicas, session.by_id, list(session.partitions.values()), session, session.id)
 
 
 def update(session: FetchSession, named: list[Named]) -> None:

@@ -4,23 +4,23 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from kafkalite.coordinators.group.service import Machines
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.state.groups.shard import GroupShard
 
 __all__ = ["answer_each", "encoded", "ended"]
 
 
 def encoded(
-    call: Call, query: Callable[[GroupShard], Iterator[Any]]
+    call: GroupCall, query: Callable[[GroupShard], Iterator[Any]]
 ) -> Generator[None, None, tuple[list[Any], Machines]]:
     """The groups of all shards as the array of the answer, and what was walked over."""
     array = call.elements()
-    machines = yield from call.broker.groups.query_all_shards(query, array.add)
+    machines = yield from call.context.groups.query_all_shards(query, array.add)
     return array.finish(), machines
 
 
 def answer_each(
-    call: Call,
+    call: GroupCall,
     names: Sequence[str],
     describe: Callable[[str, GroupShard], Any],
     refused: Callable[[str, int], Any],
@@ -37,11 +37,11 @@ def answer_each(
     def found(groups: list[Any]) -> None:
         call.answer_from(collected(call, groups, response), len(groups))
 
-    steps = call.broker.groups.query_each(names, str, describe, refused, call.guarded(found))
+    steps = call.context.groups.query_each(names, str, describe, refused, call.guarded(found))
     call.in_slices(steps, len(names), ended)
 
 
-def collected(call: Call, groups: list[Any], response: Callable[..., Any]) -> Generator[None, None, Any]:
+def collected(call: GroupCall, groups: list[Any], response: Callable[..., Any]) -> Generator[None, None, Any]:
     """The response; each struct is freed as soon as it is encoded."""
     array = call.elements()
     groups.reverse()

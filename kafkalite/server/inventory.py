@@ -14,8 +14,8 @@ from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.coordination import journal, znodes
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.znodes import ZnodeError
-from kafkalite.server.broker import JOURNAL
 from kafkalite.server.journal_check import older_journal
+from kafkalite.server.resources import JOURNAL
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.dirs import stray_partitions
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory

@@ -1,7 +1,7 @@
-"""The broker's listeners: binding what the configuration names, and telling clients where to come back.
+"""Binds the listeners of a broker, and chooses the address under which each client reaches the broker again.
 
-Without `advertised.listeners` a client is told the address at which its own connection reached us: a name or 0.0.0.0
-from the configuration might mean nothing, or something else, where the client runs.
+Without `advertised.listeners` that is the local address of the client's own connection: a name or 0.0.0.0 from the
+configuration may mean nothing, or something else, on the client's machine.
 """
 
 import asyncio
@@ -15,8 +15,9 @@ from kafkalite._speedups.net.framing import Connection, Limits, Service
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.keys import ConfigError
 from kafkalite.model import Endpoint, Node
-from kafkalite.net.listener import Listener, SocketOptions
+from kafkalite.net.listener import SocketOptions
 from kafkalite.server.descriptors import descriptors_of_process
+from kafkalite.server.ports import ListenerFactory
 
 LOGGER = logging.getLogger("kafkalite.server")
 LOCAL_ONLY = "localhost"
@@ -29,14 +30,18 @@ class Listeners:
     """All listeners of a broker.
 
     Arguments:
-        loop, service: who serves the connections.
+        loop: of the broker.
+        service: serves the connections.
         config: names, addresses and limits.
+        listen: creates the listener (`Ports`).
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, service: Service, config: BrokerConfig) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, service: Service, config: BrokerConfig, listen: ListenerFactory
+    ) -> None:
         self._config = config
         self.descriptors = descriptors_of_process()
-        self._listener = Listener(
+        self._listener = listen(
             loop, service, limits_of(config), sockets=sockets_of(config), refuse_from=self.descriptors.refuse_from
         )
         self._advertised = {endpoint.listener: endpoint for endpoint in config.advertised_listeners}
@@ -67,7 +72,7 @@ class Listeners:
 
     def free_unused(self) -> None:
         """Free the receive buffers that no connection needed since the call before."""
-        self._listener.reactor.pool.free_unused()
+        self._listener.free_unused()
 
     async def close(self, grace_s: float) -> None:
         """Accept no more; let open answers leave for at most `grace_s` seconds."""

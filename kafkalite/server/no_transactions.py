@@ -7,12 +7,8 @@ TransactionManager.java, kafka-python's and aiokafka's transaction managers).
 """
 
 import logging
-from typing import TYPE_CHECKING
 
 from kafkalite.errors import KafkaErrorCode
-
-if TYPE_CHECKING:
-    from kafkalite.server.call import Call
 
 LOGGER = logging.getLogger("kafkalite.server")
 CLIENTS_MAX = 1000  # remembered at once; client ids are the clients' choice
@@ -30,9 +26,15 @@ class TransactionalClients:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], None] = {}
 
-    def warn(self, call: "Call", transactional_id: str) -> None:
-        """Log that this client's request for transactions is rejected, unless the client was logged before."""
-        client = call.client_id, call.client_host
+    def warn(self, client_id: str, host: str, transactional_id: str) -> None:
+        """Log that a client's request for transactions is rejected, unless the client was logged before.
+
+        Arguments:
+            client_id: as the client names itself.
+            host: address of the client.
+            transactional_id: of the rejected request.
+        """
+        client = client_id, host
         if client in self._known:
             return
         if len(self._known) >= CLIENTS_MAX:
@@ -40,7 +42,7 @@ class TransactionalClients:
         self._known[client] = None
         LOGGER.warning(
             "client %r at %s: transactional.id %r is rejected: this version has no transactions",
-            call.client_id,
-            call.connection.peer_host,
+            client_id,
+            host,
             transactional_id,
         )

@@ -10,7 +10,7 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_offsets import ListOffsetsResponse
 from kafkalite.records import Batch, BatchError
-from kafkalite.server.call import Call
+from kafkalite.server.call import PartitionCall
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.timestamp_lookup import Found, first_record
 
@@ -77,7 +77,7 @@ class OffsetLookups:
         then: called when all is found, at once where no job is needed for it.
     """
 
-    def __init__(self, call: Call, look_ups: list[OffsetLookup], then: Callable[[], object]) -> None:
+    def __init__(self, call: PartitionCall, look_ups: list[OffsetLookup], then: Callable[[], object]) -> None:
         self._call = call
         self._left = deque(look_ups)
         self._then = then
@@ -108,11 +108,11 @@ class OffsetLookups:
     def _wait(self, wanted: Batch | PageCacheMiss | None) -> None:
         """Have a job do what the loop cannot; go on with the response where nothing is left."""
         if isinstance(wanted, PageCacheMiss):
-            self._call.reply.on_gone = self._call.broker.read_ahead.read(wanted, self._searched)
+            self._call.reply.on_gone = self._call.context.read_ahead.read(wanted, self._searched)
         elif wanted is not None:
             look_up = self._left[0]
             job = (first_record, wanted, look_up.timestamp, look_up.log_start_offset)
-            self._call.broker.offload.run(*job, done=self._searched)
+            self._call.context.offload.run(*job, done=self._searched)
         else:
             self._then()
 

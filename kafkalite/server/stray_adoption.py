@@ -13,7 +13,7 @@ from kafkalite.cluster.image import TopicImage
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.coordination.backend import Coordination
 from kafkalite.model import uuid_text
-from kafkalite.server.broker import JOURNAL
+from kafkalite.server.resources import JOURNAL
 from kafkalite.server.topic_adoption import AdoptedTopic, TopicAdoption
 from kafkalite.storage import partition_adoption
 from kafkalite.storage.dirs.stray_partitions import Stray, forget

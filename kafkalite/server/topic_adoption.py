@@ -26,7 +26,8 @@ from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Delete, Operation
 from kafkalite.model import uuid_text
-from kafkalite.server.broker import FIRST_BROKER, JOURNAL
+from kafkalite.server.resources import JOURNAL
+from kafkalite.server.startup import FIRST_BROKER
 from kafkalite.storage import checkpoints, partition_adoption
 from kafkalite.storage.dirs.log_directory import Identity, LogDirectory
 from kafkalite.storage.partition_adoption import AdoptionError, Candidate, Ready

@@ -3,18 +3,16 @@
 import logging
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kafkalite.server.call import Call
+from kafkalite.server.call import ClusterCall
 
 LOGGER = logging.getLogger("kafkalite.server")
 NAMES_PER_LINE = 100  # a request may name 10,000 topics
 
 
-def log_created(call: "Call", names: Iterable[str]) -> None:
+def log_created(call: ClusterCall, names: Iterable[str]) -> None:
     """Log the topics that a request has created."""
-    topics = call.broker.image.topics
+    topics = call.context.image.topics
     shown = (f"{name} ({_count(len(topics[name].partitions))})" if name in topics else name for name in names)
     _log(call, "created", shown)
 
@@ -23,12 +21,12 @@ def _count(partitions: int) -> str:
     return f"{partitions} partition{'' if partitions == 1 else 's'}"
 
 
-def log_deleted(call: "Call", names: Iterable[str]) -> None:
+def log_deleted(call: ClusterCall, names: Iterable[str]) -> None:
     """Log the topics that a request has deleted."""
     _log(call, "deleted", names)
 
 
-def _log(call: "Call", done: str, names: Iterable[str]) -> None:
+def _log(call: ClusterCall, done: str, names: Iterable[str]) -> None:
     rest = iter(names)
     while some := list(islice(rest, NAMES_PER_LINE)):
         LOGGER.info("client %r at %s %s topics: %s", call.client_id, call.connection.peer_host, done, ", ".join(some))

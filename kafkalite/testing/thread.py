@@ -65,13 +65,13 @@ class BrokerThread:
     ) -> None:
         """Create a topic; raises ValueError with the broker's reason when it cannot be."""
         new = NewTopic(name, partitions=partitions, configs=setting_texts(configs or {}))
-        (refusal,) = self._call(lambda then: self.broker.topics.create([new], validate_only=False, then=then))
+        (refusal,) = self._call(lambda then: self.broker.running.topics.create([new], validate_only=False, then=then))
         if refusal is not None:
             raise ValueError(f"topic {name!r} was not created: {refusal.message or refusal.error}")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic; raises ValueError with the broker's reason when it cannot be."""
-        (refusal,) = self._call(lambda then: self.broker.topics.delete([name], then=then))
+        (refusal,) = self._call(lambda then: self.broker.running.topics.delete([name], then=then))
         if refusal is not None:
             raise ValueError(f"topic {name!r} was not deleted: {refusal.message or refusal.error}")
 

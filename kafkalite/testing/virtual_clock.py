@@ -47,6 +47,10 @@ class VirtualClock:
         """How many timers wait."""
         return len(self._heap)
 
+    def close(self) -> None:
+        """Cancel all timers."""
+        self._heap = TimerHeap()
+
     def jump_wall(self, by_ms: int) -> None:
         """Move the wall clock alone, as an administrator or NTP would."""
         self._wall_offset_ms += by_ms

@@ -24,6 +24,7 @@ from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalite.protocol.schema import Request
 from kafkalite.records import Builder, batches
 from kafkalite.server.broker import Broker
+from kafkalite.server.running_broker import RunningBroker
 from kafkalite.server.service import BrokerService
 from kafkalite.testing.virtual_clock import VirtualClock
 
@@ -109,7 +110,7 @@ def fetched(answer: FetchResponse) -> dict[tuple[str | bytes, int], Any]:
 class Client:
     """A client over a socket."""
 
-    def __init__(self, broker: Broker, peer: Peer) -> None:
+    def __init__(self, broker: RunningBroker, peer: Peer) -> None:
         self.broker = broker
         self.peer = peer
 
@@ -177,17 +178,18 @@ async def running(data: str | None = None, settings: Mapping[str, str] | None = 
 
 
 @asynccontextmanager
-async def connected(broker: Broker, host: str | None = None) -> AsyncIterator[Client]:
+async def connected(broker: Broker | RunningBroker, host: str | None = None) -> AsyncIterator[Client]:
     """One more client of a broker, which it reaches at `host`."""
-    bound, port = broker.address.rsplit(":", 1)
+    running = broker.running if isinstance(broker, Broker) else broker
+    bound, port = running.address.rsplit(":", 1)
     async with Peer(host or bound, int(port), timeout_s=ANSWER_S) as peer:
-        yield Client(broker, peer)
+        yield Client(running, peer)
 
 
 class Hub(MemoryHub):
     """Connections in memory that follow the test's loop: what a job or timer completes is sent in the next turn."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RunningBroker) -> None:
         super().__init__(BrokerService(broker.dispatcher, broker.replicas, broker.heartbeats))
         self.passed = asyncio.Event()
 
@@ -266,16 +268,8 @@ class Wire:
             del self._bytes[:end]
 
 
-class StoppedClock(VirtualClock):
-    """Time that the test moves, and that the broker can close."""
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-
-def stopped_time(broker: Broker) -> VirtualClock:
+def stopped_time(broker: RunningBroker) -> VirtualClock:
     """Take the deadlines of requests out of real time: they pass when the test says so."""
-    broker.clock.close()
-    clock = StoppedClock()
-    broker.clock = clock  # type: ignore[assignment]
+    broker.clock.close()  # type: ignore[attr-defined]
+    broker.clock = clock = VirtualClock()
     return clock

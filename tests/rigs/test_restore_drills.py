@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.server.broker import JOURNAL, Broker, StartError
+from kafkalite.server.broker import Broker, StartError
+from kafkalite.server.resources import JOURNAL
 from tests.kit.server import NOW_MS, Client, batch, running
 
 SEED = int(os.environ.get("KAFKALITE_SEED", random.SystemRandom().randrange(2**32)))

@@ -16,7 +16,8 @@ import pytest
 
 from kafkalite.coordination.journal import FORMAT_VERSION as JOURNAL_FORMAT
 from kafkalite.coordination.journal import HEADER, MAGIC
-from kafkalite.server.broker import JOURNAL, Broker, StartError
+from kafkalite.server.broker import Broker, StartError
+from kafkalite.server.resources import JOURNAL
 from kafkalite.storage.dirs.log_directory import FORMAT, FORMAT_VERSION
 from tests.kit.brokers import Kafkalite
 

@@ -13,7 +13,9 @@ from kafkalite.cli import serve
 from kafkalite.cli.main import main
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.server.broker import JOURNAL, Broker, StartError
+from kafkalite.server.broker import Broker, StartError
+from kafkalite.server.ports import Ports
+from kafkalite.server.resources import JOURNAL
 from kafkalite.server.sd_notify import Notifier
 from kafkalite.storage.checkpoints import CLEAN_SHUTDOWN
 from kafkalite.testing.faulty_disk import FaultyDisk
@@ -44,9 +46,8 @@ async def test_the_journal_of_another_cluster_is_left_as_it_is(tmp_path: Path) -
 
 
 def broken_broker(data: Path) -> tuple[Broker, FaultyDisk]:
-    broker, disk = Broker(str(data), {"log.dirs": f"{data}/a,{data}/b"}), FaultyDisk()
-    broker.disk = disk
-    return broker, disk
+    disk = FaultyDisk()
+    return Broker(str(data), {"log.dirs": f"{data}/a,{data}/b"}, ports=Ports(disk=disk)), disk
 
 
 async def test_a_journal_that_cannot_be_synced_ends_all_service_and_a_restart_has_what_was_acknowledged(
@@ -107,7 +108,7 @@ async def test_an_end_that_fails_leaves_the_directories_free(tmp_path: Path, mon
     def broken() -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(broker.logs, "finish_flushes", broken)
+    monkeypatch.setattr(broker.running.logs, "finish_flushes", broken)
     with pytest.raises(RuntimeError, match="a bug"):
         await broker.stop()
     async with Broker(str(tmp_path)) as again:
@@ -119,11 +120,13 @@ async def test_serve_ends_with_one_line_and_exit_code_2(tmp_path: Path, monkeypa
     disk = FaultyDisk()
 
     class Failing(Broker):
+        def __init__(self, *, config: BrokerConfig) -> None:
+            super().__init__(config=config, ports=Ports(disk=disk))
+
         async def start(self, *args: object, **named: object) -> None:
-            self.disk = disk
             await super().start()
             disk.fail("sync", errno.EIO, path=JOURNAL)
-            self.store.take_producer_ids(lambda _block: None)
+            self.running.store.take_producer_ids(lambda _block: None)
 
     monkeypatch.setattr(serve, "Broker", Failing)
     monkeypatch.setattr(serve.signal, "signal", lambda *_: None)

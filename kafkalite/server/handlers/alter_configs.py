@@ -8,11 +8,11 @@ from typing import Any
 from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import ConfigCall
 from kafkalite.server.config_changes import alter_each
 
 
-def alter_configs(call: Call, request: AlterConfigsRequest) -> None:
+def alter_configs(call: ConfigCall, request: AlterConfigsRequest) -> None:
     """Replace every resource's configs by itself; the answer leaves when all changes are durable."""
 
     def alter(resource: Any, then: Callable[[Refusal | None], None]) -> None:
@@ -22,7 +22,7 @@ def alter_configs(call: Call, request: AlterConfigsRequest) -> None:
             return
         configs = {config.name: config.value for config in resource.configs}
         kind, name = resource.resource_type, resource.resource_name
-        call.broker.configs.replace(kind, name, configs, request.validate_only, then)
+        call.context.configs.replace(kind, name, configs, request.validate_only, then)
 
     alter_each(call, AlterConfigsResponse, request.resources, alter)
 

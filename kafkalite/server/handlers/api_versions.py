@@ -10,7 +10,7 @@ import re
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import PlainCall
 
 SOFTWARE_SINCE = 3
 SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # of a name and of a version
@@ -18,7 +18,7 @@ SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")  # of a name 
 ApiVersion = ApiVersionsResponse.ApiVersion
 
 
-def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def api_versions(call: PlainCall, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """List every served key with the range that is advertised for it."""
     if call.version >= SOFTWARE_SINCE and not all(
         map(SOFTWARE.fullmatch, (request.client_software_name, request.client_software_version))
@@ -27,6 +27,6 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=row.api_key, min_version=row.advertised_min, max_version=row.version_max)
-            for row in call.broker.dispatcher.rows
+            for row in call.context.dispatcher.rows
         ]
     )

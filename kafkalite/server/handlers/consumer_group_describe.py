@@ -13,7 +13,7 @@ from kafkalite.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
 )
 from kafkalite.server.authorized_operations import GROUP_OPERATIONS, if_asked
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.server.group_responses import answer_each
 from kafkalite.state.groups.assignors import Assignment
 from kafkalite.state.groups.consumer.requests import GroupDescription, MemberDescription
@@ -27,15 +27,17 @@ AssignmentMessage = Member.Assignment
 TopicPartitions = AssignmentMessage.TopicPartitions
 
 
-def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse | None:
+def consumer_group_describe(
+    call: GroupCall, request: ConsumerGroupDescribeRequest
+) -> ConsumerGroupDescribeResponse | None:
     """Describe every group by itself."""
     names = list(dict.fromkeys(request.group_ids))  # each once: an answer may be far longer than a name
-    if "consumer" not in call.broker.config.group_coordinator_rebalance_protocols:
+    if "consumer" not in call.context.config.group_coordinator_rebalance_protocols:
         return ConsumerGroupDescribeResponse(
             groups=[refused(each, KafkaErrorCode.UNSUPPORTED_VERSION) for each in names]
         )
     operations = if_asked(request.include_authorized_operations, GROUP_OPERATIONS)
-    query = partial(describe, call.broker.image, operations)
+    query = partial(describe, call.context.image, operations)
     answer_each(call, names, query, refused, ConsumerGroupDescribeResponse)
     return None
 

@@ -17,7 +17,7 @@ from kafkalite.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from kafkalite.server.call import OBJECTS_MAX, Call
+from kafkalite.server.call import OBJECTS_MAX, GroupCall
 from kafkalite.state.groups.assignors import Assignment
 from kafkalite.state.groups.consumer.requests import JOIN_EPOCH, ConsumerGroupHeartbeat, HeartbeatResult
 
@@ -30,10 +30,10 @@ TopicPartitions = AssignmentMessage.TopicPartitions
 
 
 def consumer_group_heartbeat(
-    call: Call, request: ConsumerGroupHeartbeatRequest
+    call: GroupCall, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | None:
     """Take note of the member and move it towards its target."""
-    if "consumer" not in call.broker.config.group_coordinator_rebalance_protocols:
+    if "consumer" not in call.context.config.group_coordinator_rebalance_protocols:
         return refused(KafkaErrorCode.UNSUPPORTED_VERSION, SWITCHED_OFF)
     pattern = request.subscribed_topic_regex
     wrong = complaint(pattern) if pattern else None
@@ -41,7 +41,7 @@ def consumer_group_heartbeat(
         text = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {wrong}."
         return refused(KafkaErrorCode.INVALID_REGULAR_EXPRESSION, text)
     fast_heartbeat = command_of(call, request)
-    call.broker.groups.submit(
+    call.context.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.registry.consumer_heartbeat(fast_heartbeat, token, now),
         call.completion(partial(answer, call), lambda error: refused(error, None)),
@@ -49,11 +49,11 @@ def consumer_group_heartbeat(
     return None
 
 
-def command_of(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeat:
+def command_of(call: GroupCall, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeat:
     """The request in the machine's words."""
     member_id = request.member_id
     if not member_id and call.version < CLIENT_CHOOSES_SINCE and request.member_epoch == JOIN_EPOCH:
-        member_id = uuid_text(call.broker.random.uuid())
+        member_id = uuid_text(call.context.random.uuid())
     names = request.subscribed_topic_names
     return ConsumerGroupHeartbeat(
         group=request.group_id,
@@ -61,7 +61,7 @@ def command_of(call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerGr
         member_epoch=request.member_epoch,
         instance_id=request.instance_id,
         rack_id=request.rack_id,
-        rebalance_timeout_ms=min(request.rebalance_timeout_ms, call.broker.config.kafkalite_client_timeout_max_ms),
+        rebalance_timeout_ms=min(request.rebalance_timeout_ms, call.context.config.kafkalite_client_timeout_max_ms),
         subscribed_topic_names=None if names is None else tuple(names),
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
@@ -82,7 +82,7 @@ def owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
     return found
 
 
-def answer(call: Call, result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse | None:
+def answer(call: GroupCall, result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse | None:
     """The epoch, and the assignment where it has changed; a large one is encoded in slices, and None is returned."""
     if result.error:
         return refused(result.error, result.message)
@@ -95,7 +95,7 @@ def answer(call: Call, result: HeartbeatResult) -> ConsumerGroupHeartbeatRespons
 
 
 def large_response(
-    call: Call, result: HeartbeatResult, assignment: Assignment
+    call: GroupCall, result: HeartbeatResult, assignment: Assignment
 ) -> Generator[None, None, ConsumerGroupHeartbeatResponse]:
     """The response with an assignment of many topics, which are encoded piece by piece."""
     array = call.elements()

@@ -8,12 +8,12 @@ machine (`state/groups/registered/groups.py`) and of the coordinator. Topics nee
 from kafkalite.coordinators.group.regex_resolver import complaint
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.create_group import CreateGroupRequest, CreateGroupResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.state.groups.registered.requests import CreateGroup
 from kafkalite.state.topic_names import complaint as complaint_about_topic
 
 
-def create_group(call: Call, request: CreateGroupRequest) -> CreateGroupResponse | None:
+def create_group(call: GroupCall, request: CreateGroupRequest) -> CreateGroupResponse | None:
     """Define a group, or say why not; this broker coordinates it in any case."""
     error = refusal(request)
     if error:
@@ -26,7 +26,7 @@ def create_group(call: Call, request: CreateGroupRequest) -> CreateGroupResponse
         assignor=request.assignor,
         ephemeral=request.ephemeral,
     )
-    call.broker.groups.submit(
+    call.context.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.registry.create(definition, token, now),
         call.completion(lambda done: answer(call, done.error), lambda code: answer(call, code)),
@@ -46,7 +46,7 @@ def refusal(request: CreateGroupRequest) -> int:
     return KafkaErrorCode.NONE
 
 
-def answer(call: Call, error: int) -> CreateGroupResponse:
+def answer(call: GroupCall, error: int) -> CreateGroupResponse:
     """The outcome, and who coordinates the group."""
     node = call.own_node
     return CreateGroupResponse(

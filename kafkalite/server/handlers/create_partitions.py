@@ -7,12 +7,12 @@ from collections import Counter
 from kafkalite.cluster.topics import NewPartitions, Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import TopicCall
 
 Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
-def create_partitions(call: Call, request: CreatePartitionsRequest) -> None:
+def create_partitions(call: TopicCall, request: CreatePartitionsRequest) -> None:
     """Grow each topic by itself; the answer leaves when all of them are durable."""
     twice = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
     asked = [
@@ -37,4 +37,4 @@ def create_partitions(call: Call, request: CreatePartitionsRequest) -> None:
             results.append(Result(name=more.name, error_code=error, error_message=message))
         call.answer(CreatePartitionsResponse(results=results))
 
-    call.broker.topics.grow(asked, validate_only=request.validate_only, then=call.guarded(grown))
+    call.context.topics.grow(asked, validate_only=request.validate_only, then=call.guarded(grown))

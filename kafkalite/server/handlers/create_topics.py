@@ -13,7 +13,7 @@ from kafkalite.cluster.topics import NewTopic, Refusal, RefusedError
 from kafkalite.config.dynamic import describe_topic
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import TopicCall
 from kafkalite.server.topic_log import log_created
 
 DEFAULT = -1
@@ -23,7 +23,7 @@ Result = CreateTopicsResponse.CreatableTopicResult
 Config = Result.CreatableTopicConfigs
 
 
-def create_topics(call: Call, request: CreateTopicsRequest) -> None:
+def create_topics(call: TopicCall, request: CreateTopicsRequest) -> None:
     """Create each topic by itself; the answer leaves when all of them are durable."""
     objects = sum(1 + len(topic.assignments) for topic in request.topics)
     call.in_slices(asked_topics(request), objects, partial(create, call, request), changes=True)
@@ -43,7 +43,7 @@ def asked_topics(request: CreateTopicsRequest) -> Generator[None, None, tuple[li
     return sorted(name for name, count in times.items() if count > 1), asked
 
 
-def create(call: Call, request: CreateTopicsRequest, found: tuple[list[str], list[NewTopic]]) -> None:
+def create(call: TopicCall, request: CreateTopicsRequest, found: tuple[list[str], list[NewTopic]]) -> None:
     """Create the topics; the names that are asked for twice are refused."""
     twice, asked = found
 
@@ -53,11 +53,11 @@ def create(call: Call, request: CreateTopicsRequest, found: tuple[list[str], lis
             log_created(call, [new.name for new, refusal in zip(asked, outcomes, strict=True) if not refusal])
         call.answer_from(steps, OBJECTS_EACH * len(asked) + len(twice))
 
-    call.broker.topics.create(asked, validate_only=request.validate_only, then=call.guarded(created))
+    call.context.topics.create(asked, validate_only=request.validate_only, then=call.guarded(created))
 
 
 def results(
-    call: Call, validate_only: bool, twice: list[str], outcomes: list[tuple[NewTopic, Refusal | None]]
+    call: TopicCall, validate_only: bool, twice: list[str], outcomes: list[tuple[NewTopic, Refusal | None]]
 ) -> Generator[None, None, CreateTopicsResponse]:
     topics = call.elements()
     for name in twice:
@@ -85,13 +85,13 @@ def refused(name: str, refusal: Refusal) -> Result:
     return Result(name=name, error_code=refusal.error, error_message=refusal.message)
 
 
-def described(call: Call, new: NewTopic, validate_only: bool) -> Result:
+def described(call: TopicCall, new: NewTopic, validate_only: bool) -> Result:
     """What was created (or would have been), with the configs in force."""
     try:
-        image = call.broker.topics.validated(new) if validate_only else call.broker.tables.topics[new.name]
+        image = call.context.topics.validated(new) if validate_only else call.context.tables.topics[new.name]
     except (KeyError, RefusedError):  # deleted, or created by somebody else, while others of this request were made
         return Result(name=new.name, error_code=0, error_message=None)
-    settings = describe_topic(call.broker.config, image.configs)
+    settings = describe_topic(call.context.config, image.configs)
     return Result(
         name=new.name,
         topic_id=bytes(16) if validate_only else image.topic_id,

@@ -1,13 +1,13 @@
 """DeleteGroup, key 10002, v0. Removes groups without members, with all their offsets, as DeleteGroups does."""
 
 from kafkalite.protocol.extensions.delete_group import DeleteGroupRequest, DeleteGroupResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.server.group_responses import ended
 
 Deleted = DeleteGroupResponse.DeletedGroup
 
 
-def delete_group(call: Call, request: DeleteGroupRequest) -> None:
+def delete_group(call: GroupCall, request: DeleteGroupRequest) -> None:
     """Delete every group by itself."""
     names = request.groups
 
@@ -15,4 +15,4 @@ def delete_group(call: Call, request: DeleteGroupRequest) -> None:
         results = [Deleted(group_id=name, error_code=error) for name, error in zip(names, errors, strict=True)]
         call.answer(DeleteGroupResponse(results=results))
 
-    call.in_slices(call.broker.groups.delete(names, call.guarded(deleted)), len(names), ended)
+    call.in_slices(call.context.groups.delete(names, call.guarded(deleted)), len(names), ended)

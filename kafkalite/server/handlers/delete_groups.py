@@ -3,23 +3,23 @@
 from collections.abc import Generator
 
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.server.group_responses import ended
 
 Result = DeleteGroupsResponse.DeletableGroupResult
 
 
-def delete_groups(call: Call, request: DeleteGroupsRequest) -> None:
+def delete_groups(call: GroupCall, request: DeleteGroupsRequest) -> None:
     """Delete every group by itself; those of one shard in one batch."""
     names = list(dict.fromkeys(request.groups_names))  # each once, as by Kafka
 
     def deleted(errors: list[int]) -> None:
         call.answer_from(answer(call, names, errors), len(names))
 
-    call.in_slices(call.broker.groups.delete(names, call.guarded(deleted)), len(names), ended)
+    call.in_slices(call.context.groups.delete(names, call.guarded(deleted)), len(names), ended)
 
 
-def answer(call: Call, names: list[str], errors: list[int]) -> Generator[None, None, DeleteGroupsResponse]:
+def answer(call: GroupCall, names: list[str], errors: list[int]) -> Generator[None, None, DeleteGroupsResponse]:
     """The response, from an error for each group."""
     results = call.elements()
     for name, error in zip(names, errors, strict=True):

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import PartitionCall
 
 UNKNOWN_LOW_WATERMARK = -1
 
@@ -11,13 +11,13 @@ TopicResult = DeleteRecordsResponse.DeleteRecordsTopicResult
 PartitionResult = TopicResult.DeleteRecordsPartitionResult
 
 
-def delete_records(call: Call, request: DeleteRecordsRequest) -> None:
+def delete_records(call: PartitionCall, request: DeleteRecordsRequest) -> None:
     """Move every named partition's log start, and answer where it is now."""
     objects = sum(1 + len(topic.partitions) for topic in request.topics)
     call.in_slices(deleted(call, request), objects, call.answer, changes=True)
 
 
-def deleted(call: Call, request: DeleteRecordsRequest) -> Generator[None, None, DeleteRecordsResponse]:
+def deleted(call: PartitionCall, request: DeleteRecordsRequest) -> Generator[None, None, DeleteRecordsResponse]:
     topics = call.elements()
     for topic in request.topics:
         partitions = call.elements()
@@ -29,8 +29,8 @@ def deleted(call: Call, request: DeleteRecordsRequest) -> Generator[None, None, 
     return DeleteRecordsResponse(topics=topics.finish())
 
 
-def delete_before(call: Call, topic: str, index: int, offset: int) -> PartitionResult:
-    partition = call.broker.replicas.partition(topic, b"", index, by_id=False)
+def delete_before(call: PartitionCall, topic: str, index: int, offset: int) -> PartitionResult:
+    partition = call.context.replicas.partition(topic, b"", index, by_id=False)
     if isinstance(partition, int):
         return PartitionResult(partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK, error_code=partition)
     error = partition.delete_records_before(offset)

@@ -12,7 +12,7 @@ from functools import partial
 from kafkalite.cluster.topics import Refusal
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import TopicCall
 from kafkalite.server.topic_log import log_deleted
 
 BOTH_FORMS_SINCE = 6
@@ -22,33 +22,33 @@ Result = DeleteTopicsResponse.DeletableTopicResult
 Asked = tuple[str | None, bytes]
 
 
-def delete_topics(call: Call, request: DeleteTopicsRequest) -> None:
+def delete_topics(call: TopicCall, request: DeleteTopicsRequest) -> None:
     """Delete each topic by itself; the answer leaves when all deletions are durable."""
     if call.version >= BOTH_FORMS_SINCE:
         asked: list[Asked] = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, bytes(16)) for name in request.topic_names]
-    if not call.broker.config.delete_topic_enable:
+    if not call.context.config.delete_topic_enable:
         refusal = disabled(call.version)
         call.answer(DeleteTopicsResponse(responses=[result(name, topic_id, refusal) for name, topic_id in asked]))
         return
     call.in_slices(find_each(call, asked), len(asked), partial(delete, call), changes=True)
 
 
-def delete(call: Call, found: dict[Asked, str | Refusal]) -> None:
+def delete(call: TopicCall, found: dict[Asked, str | Refusal]) -> None:
     """Delete the topics that were found."""
     names = [outcome for outcome in found.values() if isinstance(outcome, str)]
-    ids = {name: call.broker.tables.topics[name].topic_id for name in names}
+    ids = {name: call.context.tables.topics[name].topic_id for name in names}
 
     def deleted(refusals: list[Refusal | None]) -> None:
         log_deleted(call, [name for name, refusal in zip(names, refusals, strict=True) if refusal is None])
         call.answer_from(results(call, found, ids, iter(refusals)), len(found))
 
-    call.broker.topics.delete(names, then=call.guarded(deleted))
+    call.context.topics.delete(names, then=call.guarded(deleted))
 
 
 def results(
-    call: Call, found: dict[Asked, str | Refusal], ids: dict[str, bytes], refusals: Iterator[Refusal | None]
+    call: TopicCall, found: dict[Asked, str | Refusal], ids: dict[str, bytes], refusals: Iterator[Refusal | None]
 ) -> Generator[None, None, DeleteTopicsResponse]:
     responses = call.elements()
     for (name, topic_id), outcome in found.items():
@@ -67,7 +67,7 @@ def disabled(version: int) -> Refusal:
     return Refusal(code, "Topic deletion is disabled.")
 
 
-def find_each(call: Call, asked: list[Asked]) -> Generator[None, None, dict[Asked, str | Refusal]]:
+def find_each(call: TopicCall, asked: list[Asked]) -> Generator[None, None, dict[Asked, str | Refusal]]:
     """The topics' names, or what is wrong: also that one is asked for twice, be it by its name and by its id."""
     found: dict[Asked, str | Refusal] = {}
     times: dict[Asked, int] = defaultdict(int)
@@ -94,9 +94,9 @@ def find_each(call: Call, asked: list[Asked]) -> Generator[None, None, dict[Aske
     return found
 
 
-def find(call: Call, name: str | None, topic_id: bytes) -> str | Refusal:
+def find(call: TopicCall, name: str | None, topic_id: bytes) -> str | Refusal:
     """The topic's name, or what is wrong with how it was asked for."""
-    tables = call.broker.tables
+    tables = call.context.tables
     if name is not None and any(topic_id):
         return Refusal(KafkaErrorCode.INVALID_REQUEST, "Name the topic or give its id, not both.")
     if name is not None:

@@ -5,14 +5,14 @@ brokers (none).
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafkalite.server.authorized_operations import CLUSTER_OPERATIONS, if_asked
-from kafkalite.server.call import Call
+from kafkalite.server.call import ClusterCall
 
 ENDPOINT_BROKERS = 1
 
 Broker = DescribeClusterResponse.DescribeClusterBroker
 
 
-def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def describe_cluster(call: ClusterCall, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Name every live broker by the listener that this connection came through."""
     if request.endpoint_type != ENDPOINT_BROKERS:
         return DescribeClusterResponse(
@@ -24,10 +24,10 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
             controller_id=-1,
             brokers=[],
         )
-    nodes = call.broker.nodes(call.connection)
+    nodes = call.context.nodes(call.connection)
     return DescribeClusterResponse(
-        cluster_id=call.broker.image.cluster_id,
-        controller_id=call.broker.image.controller_id,
+        cluster_id=call.context.image.cluster_id,
+        controller_id=call.context.image.controller_id,
         cluster_authorized_operations=if_asked(request.include_cluster_authorized_operations, CLUSTER_OPERATIONS),
         brokers=[Broker(broker_id=node.broker_id, host=node.host, port=node.port, rack=node.rack) for node in nodes],
     )

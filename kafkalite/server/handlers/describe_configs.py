@@ -7,7 +7,7 @@ from collections.abc import Generator
 from kafkalite.cluster.topics import RefusedError
 from kafkalite.config.dynamic import Setting
 from kafkalite.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import ConfigCall
 
 Resource = DescribeConfigsRequest.DescribeConfigsResource
 Result = DescribeConfigsResponse.DescribeConfigsResult
@@ -17,7 +17,7 @@ ALL_KEYS = range(40)  # a resource has some 40 settings
 Synonym = Config.DescribeConfigsSynonym
 
 
-def describe_configs(call: Call, request: DescribeConfigsRequest) -> None:
+def describe_configs(call: ConfigCall, request: DescribeConfigsRequest) -> None:
     """Describe every resource by itself."""
     call.answer_from(described(call, request), objects_of(request))
 
@@ -27,7 +27,7 @@ def objects_of(request: DescribeConfigsRequest) -> int:
     return sum(len(resource.configuration_keys or ALL_KEYS) for resource in request.resources)
 
 
-def described(call: Call, request: DescribeConfigsRequest) -> Generator[None, None, DescribeConfigsResponse]:
+def described(call: ConfigCall, request: DescribeConfigsRequest) -> Generator[None, None, DescribeConfigsResponse]:
     results, seen = call.elements(), set()
     for resource in request.resources:
         keys = yield from once(resource.configuration_keys)
@@ -53,7 +53,7 @@ def once(keys: list[str] | None) -> Generator[None, None, list[str]]:
 
 
 def describe(
-    call: Call, request: DescribeConfigsRequest, resource: Resource, keys: list[str] | None
+    call: ConfigCall, request: DescribeConfigsRequest, resource: Resource, keys: list[str] | None
 ) -> Generator[None, None, Result]:
     result = Result(
         error_code=0,
@@ -63,7 +63,7 @@ def describe(
         configs=[],
     )
     try:
-        settings = call.broker.configs.describe(resource.resource_type, resource.resource_name, keys)
+        settings = call.context.configs.describe(resource.resource_type, resource.resource_name, keys)
     except RefusedError as error:
         result.error_code, result.error_message = error.refusal.error, error.refusal.message
         return result

@@ -16,7 +16,7 @@ from kafkalite.protocol.stored.consumer_protocol import (
     write,
 )
 from kafkalite.server.authorized_operations import GROUP_OPERATIONS, if_asked
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.server.group_responses import answer_each
 from kafkalite.state.groups.classic.core import CONSUMER_PROTOCOL
 from kafkalite.state.groups.classic.requests import Described
@@ -30,7 +30,7 @@ Group = DescribeGroupsResponse.DescribedGroup
 Member = Group.DescribedGroupMember
 
 
-def describe_groups(call: Call, request: DescribeGroupsRequest) -> None:
+def describe_groups(call: GroupCall, request: DescribeGroupsRequest) -> None:
     """Describe every group by itself."""
     names = list(dict.fromkeys(request.groups))  # each once: an answer may be far longer than a name
     operations = if_asked(request.include_authorized_operations, GROUP_OPERATIONS)

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import PartitionCall
 from kafkalite.server.response_arrays import ResponseArray
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
@@ -16,17 +16,17 @@ Topic = Result.DescribeLogDirsTopic
 Replica = Topic.DescribeLogDirsPartition
 
 
-def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> None:
+def describe_log_dirs(call: PartitionCall, request: DescribeLogDirsRequest) -> None:
     """Describe every log directory; a replica without files yet is listed, empty, where its files would go."""
     if request.topics is None:
-        objects = sum(len(hosted.partitions) for hosted in call.broker.replicas)
+        objects = sum(len(hosted.partitions) for hosted in call.context.replicas)
     else:
         objects = sum(1 + len(topic.partitions) for topic in request.topics)
     call.answer_from(described(call, request), objects)
 
 
-def described(call: Call, request: DescribeLogDirsRequest) -> Generator[None, None, DescribeLogDirsResponse]:
-    logs = call.broker.logs
+def described(call: PartitionCall, request: DescribeLogDirsRequest) -> Generator[None, None, DescribeLogDirsResponse]:
+    logs = call.context.logs
     fresh = logs.choose_directory()
     held: dict[str, dict[str, ResponseArray]] = defaultdict(lambda: defaultdict(call.elements))
     for partition in wanted(call, request):
@@ -43,20 +43,20 @@ def described(call: Call, request: DescribeLogDirsRequest) -> Generator[None, No
     return DescribeLogDirsResponse(results=[describe(call, path, held[path]) for path in logs.directories()])
 
 
-def wanted(call: Call, request: DescribeLogDirsRequest) -> Iterator[Partition | None]:
+def wanted(call: PartitionCall, request: DescribeLogDirsRequest) -> Iterator[Partition | None]:
     """The partitions asked for; None for one that is not hosted."""
     if request.topics is None:
-        for hosted in list(call.broker.replicas):
+        for hosted in list(call.context.replicas):
             yield from hosted.partitions
         return
     for topic in request.topics:
         for index in topic.partitions:
-            partition = call.broker.replicas.partition(topic.topic, b"", index, by_id=False)
+            partition = call.context.replicas.partition(topic.topic, b"", index, by_id=False)
             yield partition if isinstance(partition, Partition) else None
 
 
-def describe(call: Call, path: str, topics: dict[str, ResponseArray]) -> Result:
-    logs = call.broker.logs
+def describe(call: PartitionCall, path: str, topics: dict[str, ResponseArray]) -> Result:
+    logs = call.context.logs
     total_bytes, usable_bytes = -1, -1
     if logs.is_online(path):
         try:

@@ -5,19 +5,21 @@
 from collections.abc import Generator
 
 from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import PartitionCall
 
 TopicResponse = DescribeProducersResponse.TopicResponse
 PartitionResponse = TopicResponse.PartitionResponse
 ProducerState = PartitionResponse.ProducerState
 
 
-def describe_producers(call: Call, request: DescribeProducersRequest) -> None:
+def describe_producers(call: PartitionCall, request: DescribeProducersRequest) -> None:
     """List every partition's active producers."""
     call.answer_from(described(call, request), sum(1 + len(topic.partition_indexes) for topic in request.topics))
 
 
-def described(call: Call, request: DescribeProducersRequest) -> Generator[None, None, DescribeProducersResponse]:
+def described(
+    call: PartitionCall, request: DescribeProducersRequest
+) -> Generator[None, None, DescribeProducersResponse]:
     # Each once: an answer may be thousands of times as long as the number that asks for it.
     asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
@@ -36,8 +38,8 @@ def described(call: Call, request: DescribeProducersRequest) -> Generator[None, 
     return DescribeProducersResponse(topics=topics.finish())
 
 
-def producers_of(call: Call, topic: str, index: int) -> PartitionResponse:
-    partition = call.broker.replicas.partition(topic, b"", index, by_id=False)
+def producers_of(call: PartitionCall, topic: str, index: int) -> PartitionResponse:
+    partition = call.context.replicas.partition(topic, b"", index, by_id=False)
     error = partition if isinstance(partition, int) else partition.error
     if error or isinstance(partition, int):
         return PartitionResponse(partition_index=index, error_code=error, active_producers=[])

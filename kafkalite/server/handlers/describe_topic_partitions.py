@@ -13,7 +13,7 @@ from kafkalite.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from kafkalite.server.authorized_operations import TOPIC_OPERATIONS
-from kafkalite.server.call import Call
+from kafkalite.server.call import ClusterCall
 from kafkalite.server.partition_description import describe_partitions
 from kafkalite.state.topic_names import complaint, is_internal
 
@@ -24,15 +24,15 @@ SORTED_AT_ONCE = 1000
 Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
-def describe_topic_partitions(call: Call, request: DescribeTopicPartitionsRequest) -> None:
+def describe_topic_partitions(call: ClusterCall, request: DescribeTopicPartitionsRequest) -> None:
     """Describe what is asked (no names = all topics) from the cursor on, up to the partition limit."""
-    image = call.broker.image
-    limit = max(1, min(request.response_partition_limit, call.broker.config.max_request_partition_size_limit))
+    image = call.context.image
+    limit = max(1, min(request.response_partition_limit, call.context.config.max_request_partition_size_limit))
     call.answer_from(steps_of(call, image, request, limit), limit + len(request.topics or image.topics))
 
 
 def steps_of(
-    call: Call, image: ClusterImage, request: DescribeTopicPartitionsRequest, limit: int
+    call: ClusterCall, image: ClusterImage, request: DescribeTopicPartitionsRequest, limit: int
 ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
     cursor = request.cursor
     start_topic, start_partition = (cursor.topic_name, cursor.partition_index) if cursor else ("", 0)
@@ -85,10 +85,10 @@ def unknown(name: str) -> Topic:
     )
 
 
-def describe(call: Call, topic: TopicImage, first: int, limit: int) -> Generator[None, None, Topic]:
+def describe(call: ClusterCall, topic: TopicImage, first: int, limit: int) -> Generator[None, None, Topic]:
     indexes = range(len(topic.partitions))[first : first + limit]
     partitions = []
-    for partition in describe_partitions(topic, Partition, indexes, call.broker.replicas.offline(topic.topic_id)):
+    for partition in describe_partitions(topic, Partition, indexes, call.context.replicas.offline(topic.topic_id)):
         # null would be legal, but Java's admin client fails on it
         partition.eligible_leader_replicas = partition.last_known_elr = []
         partitions.append(partition)

@@ -22,7 +22,7 @@ from kafkalite.cluster.partition_reads import PartitionRead, ends_early, read
 from kafkalite.cluster.purgatory import DelayedFetch
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkalite.server.call import OBJECTS_MAX, Call
+from kafkalite.server.call import OBJECTS_MAX, PartitionCall
 from kafkalite.server.fetch_context import (
     QUIET,
     FetchContext,
@@ -51,11 +51,11 @@ class PendingFetch:
 
     __slots__ = ("_bringing", "_brought", "_bytes_max", "_bytes_min", "_call", "_cold", "_context", "_request")
 
-    def __init__(self, call: Call, request: FetchRequest, context: FetchContext) -> None:
+    def __init__(self, call: PartitionCall, request: FetchRequest, context: FetchContext) -> None:
         self._call = call
         self._request = request
         self._context = context
-        self._bytes_max = min(request.max_bytes, call.broker.config.fetch_max_bytes)
+        self._bytes_max = min(request.max_bytes, call.context.config.fetch_max_bytes)
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         self._cold: list[tuple[SessionPartition, PageCacheMiss]] = []
         self._brought: dict[SessionPartition, Outcome] = {}
@@ -119,7 +119,7 @@ class PendingFetch:
         missing = self._missing if self._committed_only else None
         waiter = DelayedFetch(partitions, bytes_missing, self._wake, missing)
         self._call.reply.on_gone = waiter.cancel
-        broker = self._call.broker
+        broker = self._call.context
         wait_ms = min(self._request.max_wait_ms, broker.config.kafkalite_client_timeout_max_ms)
         waiter.watch(broker.clock, wait_ms / 1000)
 
@@ -149,7 +149,7 @@ class PendingFetch:
         self._call.reply.on_gone = self._give_up
         for part, missing in cold:
             done = partial(self._brought_in, part, hurried)
-            self._bringing[part] = self._call.broker.read_ahead.read(missing, done)
+            self._bringing[part] = self._call.context.read_ahead.read(missing, done)
 
     def _brought_in(self, part: SessionPartition, hurried: bool, outcome: Outcome) -> None:
         del self._bringing[part]
@@ -274,7 +274,7 @@ def partition_data(part: SessionPartition, found: PartitionRead) -> PartitionDat
     return data
 
 
-def fetch(call: Call, request: FetchRequest) -> FetchResponse | None:
+def fetch(call: PartitionCall, request: FetchRequest) -> FetchResponse | None:
     """Open or resume the session, then read."""
     session = resumed(call, request)
     if isinstance(session, int):
@@ -292,7 +292,7 @@ def fetch(call: Call, request: FetchRequest) -> FetchResponse | None:
     return None
 
 
-def serve(call: Call, request: FetchRequest, context: FetchContext | int) -> None:
+def serve(call: PartitionCall, request: FetchRequest, context: FetchContext | int) -> None:
     """Serve a fetch whose partitions are known; an int is the error code of its session."""
     if isinstance(context, int):
         call.answer(FetchResponse(error_code=context, session_id=0, responses=[]))

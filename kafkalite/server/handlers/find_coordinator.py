@@ -11,7 +11,7 @@ from collections.abc import Generator
 from kafkalite.clock import Outcome
 from kafkalite.errors import KafkaErrorCode, reason_of
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import CoordinatorCall
 from kafkalite.server.no_transactions import NO_TRANSACTIONS, NO_TRANSACTIONS_ERROR
 from kafkalite.server.preload import import_group_coordinator
 
@@ -24,10 +24,12 @@ NO_TOPIC = "The topic of the groups cannot be created: {}."
 Coordinator = FindCoordinatorResponse.Coordinator
 
 
-def find_coordinator(call: Call, request: FindCoordinatorRequest) -> None:
+def find_coordinator(call: CoordinatorCall, request: FindCoordinatorRequest) -> None:
     """Say for every key who coordinates it."""
     if request.key_type == TRANSACTION:
-        call.broker.transactional_clients.warn(call, transactional_id(call, request))
+        call.context.transactional_clients.warn(
+            call.client_id, call.connection.peer_host, transactional_id(call, request)
+        )
         answer(call, request, NO_TRANSACTIONS_ERROR, NO_TRANSACTIONS)
         return
     if request.key_type != GROUP:
@@ -40,25 +42,25 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> None:
 
     def imported(outcome: Outcome) -> None:
         outcome.result()
-        call.broker.groups.ensure_topic(call.guarded(ready))
+        call.context.groups.ensure_topic(call.guarded(ready))
 
-    call.broker.slicer.run(import_group_coordinator(), call.guarded(imported))
+    call.context.slicer.run(import_group_coordinator(), call.guarded(imported))
 
 
-def transactional_id(call: Call, request: FindCoordinatorRequest) -> str:
+def transactional_id(call: CoordinatorCall, request: FindCoordinatorRequest) -> str:
     """The transactional id of the request, the first one of several."""
     if call.version < SEVERAL_KEYS_SINCE:
         return request.key
     return request.coordinator_keys[0] if request.coordinator_keys else ""
 
 
-def answer(call: Call, request: FindCoordinatorRequest, error: int, reason: str | None) -> None:
+def answer(call: CoordinatorCall, request: FindCoordinatorRequest, error: int, reason: str | None) -> None:
     """Answer the same for every key, in slices where they are many."""
     call.answer_from(described(call, request, error, reason), len(request.coordinator_keys))
 
 
 def described(
-    call: Call, request: FindCoordinatorRequest, error: int, reason: str | None
+    call: CoordinatorCall, request: FindCoordinatorRequest, error: int, reason: str | None
 ) -> Generator[None, None, FindCoordinatorResponse]:
     """The response: this broker, or why there is none."""
     node_id, host, port = NO_NODE, "", NO_NODE

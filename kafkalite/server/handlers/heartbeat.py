@@ -6,16 +6,16 @@ begin anew when it has been.
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.state.groups.classic.requests import ErrorOnly, Heartbeat
 
 LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def heartbeat(call: Call, request: HeartbeatRequest) -> None:
+def heartbeat(call: GroupCall, request: HeartbeatRequest) -> None:
     """Keep a member's session."""
     fast_heartbeat = Heartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
-    call.broker.groups.submit(
+    call.context.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.registry.heartbeat(fast_heartbeat, token, now),
         call.completion(answer, refused),

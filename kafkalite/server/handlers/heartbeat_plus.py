@@ -5,13 +5,13 @@ While the group is loaded, every heartbeat is good, as for classic groups: sessi
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest, HeartbeatPlusResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.state.groups.registered.requests import HeartbeatAnswered, HeartbeatPlus
 
 LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def heartbeat_plus(call: Call, request: HeartbeatPlusRequest) -> None:
+def heartbeat_plus(call: GroupCall, request: HeartbeatPlusRequest) -> None:
     """Keep a consumer's session."""
     fast_heartbeat = HeartbeatPlus(
         request.group_id, request.consumer_id, request.generation_id, request.session_timeout_ms
@@ -21,7 +21,7 @@ def heartbeat_plus(call: Call, request: HeartbeatPlusRequest) -> None:
         result = HeartbeatAnswered(0, request.generation_id) if error == LOADING else HeartbeatAnswered(error)
         return answer(result)
 
-    call.broker.groups.submit(
+    call.context.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.registered.heartbeat(fast_heartbeat, token, now),
         call.completion(answer, failed),

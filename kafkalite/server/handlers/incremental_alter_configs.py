@@ -9,16 +9,16 @@ from kafkalite.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kafkalite.server.call import Call
+from kafkalite.server.call import ConfigCall
 from kafkalite.server.config_changes import alter_each
 
 
-def incremental_alter_configs(call: Call, request: IncrementalAlterConfigsRequest) -> None:
+def incremental_alter_configs(call: ConfigCall, request: IncrementalAlterConfigsRequest) -> None:
     """Change every resource's configs by itself; the answer leaves when all changes are durable."""
 
     def alter(resource: Any, then: Callable[[Refusal | None], None]) -> None:
         alterations = [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]
         kind, name = resource.resource_type, resource.resource_name
-        call.broker.configs.alter(kind, name, alterations, request.validate_only, then)
+        call.context.configs.alter(kind, name, alterations, request.validate_only, then)
 
     alter_each(call, IncrementalAlterConfigsResponse, request.resources, alter)

@@ -6,11 +6,11 @@ id. A transactional id is rejected until transactions are served: see `server.no
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import ProducerCall
 from kafkalite.server.no_transactions import NO_TRANSACTIONS_ERROR
 
 
-def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
+def init_producer_id(call: ProducerCall, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
     """Answer the next id of this broker's block; the block was made durable before its first use."""
     if request.transactional_id is not None:
         return InitProducerIdResponse(
@@ -21,13 +21,13 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducer
         epoch = -1 if error else 0
         call.answer(InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=epoch))
 
-    call.broker.producer_ids.draw(call.guarded(drawn))
+    call.context.producer_ids.draw(call.guarded(drawn))
     return None
 
 
-def transactional_error(call: Call, transactional_id: str) -> KafkaErrorCode:
+def transactional_error(call: ProducerCall, transactional_id: str) -> KafkaErrorCode:
     """The error for a producer with a transactional id; an empty id is INVALID_REQUEST, as in Kafka."""
     if not transactional_id:
         return KafkaErrorCode.INVALID_REQUEST
-    call.broker.transactional_clients.warn(call, transactional_id)
+    call.context.transactional_clients.warn(call.client_id, call.connection.peer_host, transactional_id)
     return NO_TRANSACTIONS_ERROR

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.state.groups.classic.requests import Join, Joined
 
 REBALANCE_TIMEOUT_SINCE = 1
@@ -24,7 +24,7 @@ UUID_PART = "-" + "0" * 36
 Member = JoinGroupResponse.JoinGroupResponseMember
 
 
-def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse | None:
+def join_group(call: GroupCall, request: JoinGroupRequest) -> JoinGroupResponse | None:
     """Join, or rejoin, a group; ended by the generation, a refusal, or the end of this coordinator."""
     named = call.client_id if request.group_instance_id is None else request.group_instance_id
     if not request.member_id and len(f"{named}{UUID_PART}".encode()) > STRING_BYTES_MAX:
@@ -32,7 +32,7 @@ def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse | Non
     join = Join(
         group=request.group_id,
         member_id=request.member_id,
-        fresh_id=str(UUID(bytes=call.broker.random.uuid())),
+        fresh_id=str(UUID(bytes=call.context.random.uuid())),
         protocol_type=request.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         session_timeout_ms=request.session_timeout_ms,
@@ -43,7 +43,7 @@ def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse | Non
         member_id_required=call.version >= MEMBER_ID_REQUIRED_SINCE,
         can_skip_assignment=call.version >= SKIP_ASSIGNMENT_SINCE,
     )
-    call.broker.groups.submit(
+    call.context.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.registry.join(join, token, now),
         call.completion(
@@ -53,13 +53,13 @@ def join_group(call: Call, request: JoinGroupRequest) -> JoinGroupResponse | Non
     return None
 
 
-def rebalance_timeout_ms(call: Call, request: JoinGroupRequest) -> int:
+def rebalance_timeout_ms(call: GroupCall, request: JoinGroupRequest) -> int:
     """How long the others wait for this member."""
     given = request.rebalance_timeout_ms if call.version >= REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms
-    return max(0, min(given, call.broker.config.kafkalite_client_timeout_max_ms))
+    return max(0, min(given, call.context.config.kafkalite_client_timeout_max_ms))
 
 
-def answer(call: Call, joined: Joined) -> JoinGroupResponse:
+def answer(call: GroupCall, joined: Joined) -> JoinGroupResponse:
     """The generation, or the refusal, in the words of this version."""
     protocol = joined.protocol
     return JoinGroupResponse(

@@ -4,7 +4,7 @@ Version notes: up to v2 one member, whose error is that of the whole; v3 several
 """
 
 from kafkalite.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.state.groups.classic.requests import Leave, LeaveOf, Left
 
 SEVERAL_SINCE = 3
@@ -12,20 +12,20 @@ SEVERAL_SINCE = 3
 Member = LeaveGroupResponse.MemberResponse
 
 
-def leave_group(call: Call, request: LeaveGroupRequest) -> None:
+def leave_group(call: GroupCall, request: LeaveGroupRequest) -> None:
     """Take members out of a group."""
     if call.version >= SEVERAL_SINCE:
         members = tuple(LeaveOf(member.member_id, member.group_instance_id) for member in request.members)
     else:
         members = (LeaveOf(request.member_id),)
-    call.broker.groups.submit(
+    call.context.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.registry.leave(Leave(request.group_id, members), token, now),
         call.completion(lambda left: answer(call, left), lambda error: answer(call, Left(error))),
     )
 
 
-def answer(call: Call, left: Left) -> LeaveGroupResponse:
+def answer(call: GroupCall, left: Left) -> LeaveGroupResponse:
     """What became of each member."""
     if call.version < SEVERAL_SINCE:
         return LeaveGroupResponse(error_code=left.error or left.members[0].error)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkalite.coordinators.group.service import Machines
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.server.group_responses import encoded
 from kafkalite.state.groups.classic.requests import ListedGroup
 from kafkalite.state.groups.shard import GroupShard
@@ -18,9 +18,9 @@ from kafkalite.state.groups.shard import GroupShard
 Group = ListGroupsResponse.ListedGroup
 
 
-def list_groups(call: Call, request: ListGroupsRequest) -> None:
+def list_groups(call: GroupCall, request: ListGroupsRequest) -> None:
     """Ask every shard; where one is still being loaded the list would not be whole, and is refused."""
-    groups = call.broker.groups
+    groups = call.context.groups
     states = {state.lower() for state in request.states_filter}
     kinds = {kind.lower() for kind in request.types_filter}
     call.in_slices(encoded(call, partial(wanted, states, kinds)), groups.group_count(), partial(answer, call))
@@ -33,14 +33,14 @@ def wanted(states: set[str], kinds: set[str], shard: GroupShard) -> Iterator[Gro
         yield shown(each) if matches else None
 
 
-def answer(call: Call, walked: tuple[list[Any], Machines]) -> None:
+def answer(call: GroupCall, walked: tuple[list[Any], Machines]) -> None:
     """Send what was found, once it is committed."""
     groups, machines = walked
 
     def committed(error: int) -> None:
         call.answer(ListGroupsResponse(error_code=error, groups=[] if error else groups))
 
-    call.broker.groups.when_committed(machines, call.guarded(committed))
+    call.context.groups.when_committed(machines, call.guarded(committed))
 
 
 def shown(listed: ListedGroup) -> Group:

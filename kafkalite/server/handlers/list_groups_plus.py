@@ -13,7 +13,7 @@ from kafkalite.coordinators.group.settings import partitions_of
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import Node
 from kafkalite.protocol.extensions.list_groups_plus import ListGroupsPlusRequest, ListGroupsPlusResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.server.group_responses import answer_each, encoded
 from kafkalite.state.groups.classic.group import ClassicGroup as ClassicGroup
 from kafkalite.state.groups.consumer.group import ConsumerGroup
@@ -28,10 +28,10 @@ Member = Group.Member
 OwnedTopic = Member.OwnedTopic
 
 
-def list_groups_plus(call: Call, request: ListGroupsPlusRequest) -> None:
+def list_groups_plus(call: GroupCall, request: ListGroupsPlusRequest) -> None:
     """Those that are named, or all."""
     node = call.own_node
-    image = call.broker.image
+    image = call.context.image
     if request.groups:
         answer_each(
             call,
@@ -41,12 +41,12 @@ def list_groups_plus(call: Call, request: ListGroupsPlusRequest) -> None:
             ListGroupsPlusResponse,
         )
     else:
-        groups = call.broker.groups
+        groups = call.context.groups
         steps = encoded(call, partial(all_listed, node, image))
         call.in_slices(steps, groups.group_count(), partial(answer_all, call, node))
 
 
-def answer_all(call: Call, node: Node, walked: tuple[list[Any], Machines]) -> None:
+def answer_all(call: GroupCall, node: Node, walked: tuple[list[Any], Machines]) -> None:
     """Send what was found, once it is committed."""
     groups, machines = walked
 
@@ -55,7 +55,7 @@ def answer_all(call: Call, node: Node, walked: tuple[list[Any], Machines]) -> No
         shown = [bare(node, "", state=DEAD, error=error)] if error else groups
         call.answer(ListGroupsPlusResponse(groups=shown))
 
-    call.broker.groups.when_committed(machines, call.guarded(committed))
+    call.context.groups.when_committed(machines, call.guarded(committed))
 
 
 def all_listed(node: Node, image: ClusterImage, shard: GroupShard) -> Iterator[Group]:

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import PartitionCall
 from kafkalite.server.offset_lookup import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -34,7 +34,7 @@ READ_COMMITTED = 1
 PartitionRequest = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 
 
-def list_offsets(call: Call, request: ListOffsetsRequest) -> None:
+def list_offsets(call: PartitionCall, request: ListOffsetsRequest) -> None:
     """Look every partition up in its own log; one that is asked for twice is refused, as Kafka does."""
     objects = sum(1 + len(topic.partitions) for topic in request.topics)
     look_ups: list[OffsetLookup] = []
@@ -45,7 +45,7 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> None:
     call.in_slices(filled_in(call, request, look_ups), objects, found)
 
 
-def encoded(call: Call, topics: list[TopicResponse]) -> Generator[None, None, ListOffsetsResponse]:
+def encoded(call: PartitionCall, topics: list[TopicResponse]) -> Generator[None, None, ListOffsetsResponse]:
     """The response, in pieces where it is large."""
     answered = call.elements()
     for topic in topics:
@@ -59,7 +59,7 @@ def encoded(call: Call, topics: list[TopicResponse]) -> Generator[None, None, Li
 
 
 def filled_in(
-    call: Call, request: ListOffsetsRequest, look_ups: list[OffsetLookup]
+    call: PartitionCall, request: ListOffsetsRequest, look_ups: list[OffsetLookup]
 ) -> Generator[None, None, list[TopicResponse]]:
     """The outcomes of all partitions, but for what must be looked up for them: that is added to `look_ups`."""
     committed_only = request.isolation_level == READ_COMMITTED
@@ -79,7 +79,7 @@ def filled_in(
             if times[topic.name, asked.partition_index] > 1:
                 answer.error_code = KafkaErrorCode.INVALID_REQUEST
                 continue
-            partition = call.broker.replicas.partition(topic.name, b"", asked.partition_index, by_id=False)
+            partition = call.context.replicas.partition(topic.name, b"", asked.partition_index, by_id=False)
             answer.error_code = error_of(partition, asked, call.version)
             if isinstance(partition, Partition) and not answer.error_code:
                 look_up = look_up_offset(answer, partition, asked.timestamp, committed_only)

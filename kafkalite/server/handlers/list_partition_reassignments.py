@@ -4,11 +4,11 @@ from kafkalite.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from kafkalite.server.call import Call
+from kafkalite.server.call import PlainCall
 
 
 def list_partition_reassignments(
-    _call: Call, _request: ListPartitionReassignmentsRequest
+    _call: PlainCall, _request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """No partition is on the move; a single broker has nowhere to move it to."""
     return ListPartitionReassignmentsResponse(error_code=0, error_message=None, topics=[])

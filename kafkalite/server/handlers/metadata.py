@@ -14,7 +14,7 @@ from kafkalite.cluster.image import UNASSIGNED_ID, ClusterImage, TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, if_asked
-from kafkalite.server.call import OBJECTS_MAX, Call
+from kafkalite.server.call import OBJECTS_MAX, TopicCall
 from kafkalite.server.partition_description import describe_all
 from kafkalite.server.topic_log import log_created
 from kafkalite.state.topic_names import complaint, is_internal
@@ -29,16 +29,16 @@ Partition = Topic.MetadataResponsePartition
 TopicSteps = Generator[None, None, Topic]
 
 
-def metadata(call: Call, request: MetadataRequest) -> None:
+def metadata(call: TopicCall, request: MetadataRequest) -> None:
     """Describe the cluster as this broker sees it, after creating what may be created."""
     objects = len(request.topics or ())
     call.in_slices(missing_names(call, request), objects, partial(create_missing, call, request))
 
 
-def missing_names(call: Call, request: MetadataRequest) -> Generator[None, None, list[str] | None]:
+def missing_names(call: TopicCall, request: MetadataRequest) -> Generator[None, None, list[str] | None]:
     """The topics to create; None where the request is refused."""
     may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
-    may_create = may_create and call.broker.config.auto_create_topics_enable
+    may_create = may_create and call.context.config.auto_create_topics_enable
     ids_refused = call.version < TOPIC_ID_SINCE
     missing = []
     for wanted in request.topics or () if may_create or ids_refused else ():
@@ -51,19 +51,19 @@ def missing_names(call: Call, request: MetadataRequest) -> Generator[None, None,
     return missing
 
 
-def create_missing(call: Call, request: MetadataRequest, missing: list[str] | None) -> None:
+def create_missing(call: TopicCall, request: MetadataRequest, missing: list[str] | None) -> None:
     """Go on with the topics that the request names and that are not there."""
     if missing is None:
         call.answer(refused(request))
     elif missing:
-        call.broker.topics.create_on_demand(missing, call.guarded(partial(answer_created, call, request, missing)))
+        call.context.topics.create_on_demand(missing, call.guarded(partial(answer_created, call, request, missing)))
     else:
         answer(call, request, {})
 
 
-def answer_created(call: Call, request: MetadataRequest, missing: list[str], errors: Mapping[str, int]) -> None:
+def answer_created(call: TopicCall, request: MetadataRequest, missing: list[str], errors: Mapping[str, int]) -> None:
     """Log which of the missing topics were created, and answer."""
-    topics = call.broker.image.topics
+    topics = call.context.image.topics
     log_created(call, [name for name in dict.fromkeys(missing) if name in topics and name not in errors])
     answer(call, request, errors)
 
@@ -84,13 +84,13 @@ def refused(request: MetadataRequest) -> MetadataResponse:
     )
 
 
-def is_missing(call: Call, name: str) -> bool:
-    return name not in call.broker.tables.topics and complaint(name) is None
+def is_missing(call: TopicCall, name: str) -> bool:
+    return name not in call.context.tables.topics and complaint(name) is None
 
 
-def answer(call: Call, request: MetadataRequest, errors: Mapping[str, int]) -> None:
+def answer(call: TopicCall, request: MetadataRequest, errors: Mapping[str, int]) -> None:
     """Send the cluster as one image has it, whatever changes meanwhile; `errors`: of topics that were not created."""
-    image, asked = call.broker.image, request.topics
+    image, asked = call.context.image, request.topics
     if asked is None or (call.version == NAMES_EMPTY_MEANS_ALL and not asked):
         topics = list(image.topics.values())
         described_topics = map(partial(describe, call), topics)
@@ -107,7 +107,7 @@ def objects_of(topics: list[TopicImage]) -> int:
 
 
 def asked_topics(
-    call: Call, image: ClusterImage, asked: list[MetadataRequest.MetadataRequestTopic], errors: Mapping[str, int]
+    call: TopicCall, image: ClusterImage, asked: list[MetadataRequest.MetadataRequestTopic], errors: Mapping[str, int]
 ) -> Iterator[TopicSteps | None]:
     """Each topic once, then None: an answer may be a thousand times as long as the name that asks for it."""
     seen = set()
@@ -119,7 +119,7 @@ def asked_topics(
 
 
 def described(
-    call: Call, request: MetadataRequest, image: ClusterImage, topics: Iterable[TopicSteps | None]
+    call: TopicCall, request: MetadataRequest, image: ClusterImage, topics: Iterable[TopicSteps | None]
 ) -> Generator[None, None, MetadataResponse]:
     """The response, from generators of which each returns a topic; None for nothing."""
     answered = call.elements()
@@ -130,7 +130,7 @@ def described(
                 found.topic_authorized_operations = TOPIC_OPERATIONS
             answered.add(found)
         yield
-    nodes = call.broker.nodes(call.connection)
+    nodes = call.context.nodes(call.connection)
     return MetadataResponse(
         brokers=[Broker(node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack) for node in nodes],
         cluster_id=image.cluster_id,
@@ -148,7 +148,7 @@ def image_of(image: ClusterImage, name: str | None, topic_id: bytes) -> TopicIma
 
 
 def answered(
-    call: Call, image: ClusterImage, errors: Mapping[str, int], name: str | None, topic_id: bytes
+    call: TopicCall, image: ClusterImage, errors: Mapping[str, int], name: str | None, topic_id: bytes
 ) -> TopicSteps:
     topic = image_of(image, name, topic_id)
     if topic is not None:
@@ -160,7 +160,7 @@ def answered(
     return Topic(error_code=error, name=name, topic_id=UNASSIGNED_ID, is_internal=is_internal(name), partitions=[])
 
 
-def describe(call: Call, topic: TopicImage) -> TopicSteps:
+def describe(call: TopicCall, topic: TopicImage) -> TopicSteps:
     partitions = yield from describe_all(call, topic, Partition)
     return Topic(
         error_code=0,

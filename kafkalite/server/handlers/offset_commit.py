@@ -21,7 +21,7 @@ from kafkalite.cluster.image import TopicImage
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kafkalite.protocol.schema import ZERO_UUID
-from kafkalite.server.call import OBJECTS_MAX, Call
+from kafkalite.server.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.group_responses import ended
 from kafkalite.server.response_arrays import ResponseArray
 from kafkalite.state.effects import Effects, Now, Token
@@ -46,7 +46,7 @@ packed_commit: Callable[[tuple[str, tuple[()], str, int, str | None, int, int, P
 )
 
 
-def offset_commit(call: Call, request: OffsetCommitRequest | PackedCommit) -> None:
+def offset_commit(call: GroupCall, request: OffsetCommitRequest | PackedCommit) -> None:
     """Commit what exists; the answer has every partition of the request, in its order."""
     if not isinstance(request, PackedCommit):
         commit_each(call, request)
@@ -54,12 +54,12 @@ def offset_commit(call: Call, request: OffsetCommitRequest | PackedCommit) -> No
         commit_each(call, decode(OffsetCommitRequest, call.version, call.header.body, exact=False))
     else:
         whole = PendingCommit(call, request)
-        call.broker.groups.submit(request.group_id, whole.command, whole)
+        call.context.groups.submit(request.group_id, whole.command, whole)
 
 
-def located(call: Call, request: PackedCommit) -> bool:
+def located(call: GroupCall, request: PackedCommit) -> bool:
     """Whether all partitions of the request exist; it then knows of which topics they are."""
-    image = call.broker.image
+    image = call.context.image
     topics: Mapping[Any, TopicImage] = image.topics_by_id if call.version >= TOPIC_ID_SINCE else image.topics
     for at, named in enumerate(request.topics):
         found = topics.get(named)
@@ -73,7 +73,7 @@ class PendingCommit:
 
     __slots__ = ("_call", "_request")
 
-    def __init__(self, call: Call, request: PackedCommit) -> None:
+    def __init__(self, call: GroupCall, request: PackedCommit) -> None:
         self._call = call
         self._request = request
 
@@ -110,13 +110,13 @@ def commit(version: int, wanted: Commit, shard: GroupShard, token: Token, now: N
     return shard.offsets.commit(wanted, token, now)
 
 
-def commit_each(call: Call, request: OffsetCommitRequest) -> None:
+def commit_each(call: GroupCall, request: OffsetCommitRequest) -> None:
     """Commit what exists of a request that is not in one piece."""
     objects = sum(1 + len(topic.partitions) for topic in request.topics)
     call.append_in_slices(committing(call, request, objects), objects, ended)
 
 
-def committing(call: Call, request: OffsetCommitRequest, objects: int) -> Generator[None, None, None]:
+def committing(call: GroupCall, request: OffsetCommitRequest, objects: int) -> Generator[None, None, None]:
     """Commit in parts that are small enough for one loop iteration, and answer once all of them are committed."""
     commits, refused = yield from wanted_of(call, request)
     size = OBJECTS_MAX if len(commits) <= OBJECTS_MAX else COMMITS_AT_ONCE
@@ -136,10 +136,12 @@ def committing(call: Call, request: OffsetCommitRequest, objects: int) -> Genera
         outcomes = chain.from_iterable(errors(call, part, done) for part, done in zip(parts, results, strict=True))
         call.answer_from(answer(request, refused, outcomes, call.elements), objects)
 
-    yield from call.broker.groups.submit_each(request.group_id, commands, CommitResult, call.guarded(committed))
+    yield from call.context.groups.submit_each(request.group_id, commands, CommitResult, call.guarded(committed))
 
 
-def wanted_of(call: Call, request: OffsetCommitRequest) -> Generator[None, None, tuple[list[PartitionCommit], Refused]]:
+def wanted_of(
+    call: GroupCall, request: OffsetCommitRequest
+) -> Generator[None, None, tuple[list[PartitionCommit], Refused]]:
     """What is to be committed, and why the rest is not."""
     commits: list[PartitionCommit] = []
     refused: Refused = {}
@@ -165,12 +167,12 @@ def of_image(topic: TopicImage) -> tuple[str, bytes, int]:
     return topic.name, topic.topic_id, len(topic.partitions)
 
 
-def topic_of(call: Call, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> tuple[TopicImage | None, int]:
+def topic_of(call: GroupCall, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> tuple[TopicImage | None, int]:
     """A topic of the request, and the error of partitions that do not exist."""
     if call.version >= TOPIC_ID_SINCE:
-        found = call.broker.image.topics_by_id.get(topic.topic_id)
+        found = call.context.image.topics_by_id.get(topic.topic_id)
         return found, KafkaErrorCode.UNKNOWN_TOPIC_ID if found is None else KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return call.broker.image.topics.get(topic.name), KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return call.context.image.topics.get(topic.name), KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def speaks_consumer(shard: GroupShard, request: Commit) -> bool:
@@ -181,13 +183,13 @@ def speaks_consumer(shard: GroupShard, request: Commit) -> bool:
     return not group.speaks_classic(request.member_id)
 
 
-def errors(call: Call, commits: list[PartitionCommit], done: CommitResult) -> Iterator[int]:
+def errors(call: GroupCall, commits: list[PartitionCommit], done: CommitResult) -> Iterator[int]:
     """The error of each partition that was to be committed."""
     error = error_of(call, done)
     return iter([error] * len(commits) if error else done.errors)
 
 
-def error_of(call: Call, done: CommitResult) -> int:
+def error_of(call: GroupCall, done: CommitResult) -> int:
     """The error of all partitions, in the words of the request's version."""
     if done.error and done.error == KafkaErrorCode.GROUP_ID_NOT_FOUND and call.version < MEMBER_EPOCH_SINCE:
         return KafkaErrorCode.ILLEGAL_GENERATION

@@ -9,7 +9,7 @@ from functools import partial
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from kafkalite.server.call import OBJECTS_MAX, Call
+from kafkalite.server.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.group_responses import ended
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.offsets.manager import OffsetDeleteResult
@@ -21,7 +21,7 @@ TopicPartition = tuple[str, int]
 DELETED_AT_ONCE = 50  # of a request with more than OBJECTS_MAX partitions
 
 
-def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
+def offset_delete(call: GroupCall, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
     """Delete the offsets of partitions that exist; the answer has every partition of the request, in its order."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=KafkaErrorCode.INVALID_GROUP_ID, topics=[])
@@ -30,7 +30,7 @@ def offset_delete(call: Call, request: OffsetDeleteRequest) -> OffsetDeleteRespo
     return None
 
 
-def deletion(call: Call, request: OffsetDeleteRequest, objects: int) -> Generator[None, None, None]:
+def deletion(call: GroupCall, request: OffsetDeleteRequest, objects: int) -> Generator[None, None, None]:
     """Delete the offsets, and answer once all of it is committed."""
     wanted = yield from existing(call, request)
     size = OBJECTS_MAX if len(wanted) <= OBJECTS_MAX else DELETED_AT_ONCE
@@ -44,7 +44,7 @@ def deletion(call: Call, request: OffsetDeleteRequest, objects: int) -> Generato
             errors = [error for part in parts for error in part.errors]
             call.answer_from(answer(call, request, dict(zip(wanted, errors, strict=True))), objects)
 
-    groups = call.broker.groups
+    groups = call.context.groups
     yield from groups.submit_each(request.group_id, commands, OffsetDeleteResult, call.guarded(deleted))
 
 
@@ -55,7 +55,7 @@ def delete(
     return shard.offsets.delete(group, topic_partitions, token)
 
 
-def existing(call: Call, request: OffsetDeleteRequest) -> Generator[None, None, list[TopicPartition]]:
+def existing(call: GroupCall, request: OffsetDeleteRequest) -> Generator[None, None, list[TopicPartition]]:
     """The partitions of the request that exist, each once."""
     found: dict[TopicPartition, None] = {}
     for topic in request.topics:
@@ -66,14 +66,14 @@ def existing(call: Call, request: OffsetDeleteRequest) -> Generator[None, None, 
     return list(found)
 
 
-def exists(call: Call, name: str, index: int) -> bool:
+def exists(call: GroupCall, name: str, index: int) -> bool:
     """Whether there is such a partition now."""
-    topic = call.broker.tables.topics.get(name)
+    topic = call.context.tables.topics.get(name)
     return topic is not None and 0 <= index < len(topic.partitions)
 
 
 def answer(
-    call: Call, request: OffsetDeleteRequest, errors: Mapping[TopicPartition, int]
+    call: GroupCall, request: OffsetDeleteRequest, errors: Mapping[TopicPartition, int]
 ) -> Generator[None, None, OffsetDeleteResponse]:
     """Every partition of the request, with `errors` for those that existed when it came."""
     topics = call.elements()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from kafkalite.protocol.schema import ZERO_UUID
-from kafkalite.server.call import OBJECTS_MAX, Call
+from kafkalite.server.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.group_responses import ended
 from kafkalite.state.groups.offsets.manager import FetchedOffset, TopicFetch
 from kafkalite.state.groups.shard import GroupShard
@@ -56,33 +56,33 @@ Query = Callable[[RequestedGroup, GroupShard], FetchedGroup]
 Fetched = list[FetchedGroup]
 
 
-def offset_fetch(call: Call, request: OffsetFetchRequest) -> None:
+def offset_fetch(call: GroupCall, request: OffsetFetchRequest) -> None:
     """Look every group up in its shard."""
     steps = asked_of_one(call, request) if call.version < GROUPS_SINCE else asked_of_many(call, request)
     objects = len(request.topics or ()) + sum(1 + len(group.topics or ()) for group in request.groups)
     call.in_slices(steps, objects, partial(look_up, call, request.require_stable))
 
 
-def look_up(call: Call, require_stable: bool, asked: list[RequestedGroup]) -> None:
+def look_up(call: GroupCall, require_stable: bool, asked: list[RequestedGroup]) -> None:
     """Go on with what is wanted of each group."""
     query = partial(look, require_stable)
     then = call.guarded(partial(found_few, call, query))
-    steps = call.broker.groups.query_each(asked, group_of, query, FetchedGroup, then)
+    steps = call.context.groups.query_each(asked, group_of, query, FetchedGroup, then)
     call.in_slices(steps, len(asked), ended)
 
 
-def found_few(call: Call, query: Query, fetched: Fetched) -> None:
+def found_few(call: GroupCall, query: Query, fetched: Fetched) -> None:
     """Go on with the groups of which many offsets are wanted."""
     if not any(group.many for group in fetched):
         answer(call, fetched)
         return
     parts = [(at, part) for at, group in enumerate(fetched) if group.many for part in parts_of(group.asked)]
     then = call.guarded(partial(found_parts, call, fetched, [at for at, _ in parts]))
-    steps = call.broker.groups.query_each([part for _, part in parts], group_of, query, FetchedGroup, then)
+    steps = call.context.groups.query_each([part for _, part in parts], group_of, query, FetchedGroup, then)
     call.in_slices(steps, OBJECTS_MAX + 1, ended)
 
 
-def found_parts(call: Call, fetched: Fetched, indexes: list[int], parts: Fetched) -> None:
+def found_parts(call: GroupCall, fetched: Fetched, indexes: list[int], parts: Fetched) -> None:
     """Put the parts of groups together. An error of one part is the error of its group."""
     found: dict[int, list[FetchedOffset]] = {at: [] for at in indexes}
     for at, part in zip(indexes, parts, strict=True):
@@ -97,7 +97,7 @@ def group_of(asked: RequestedGroup) -> str:
     return asked.group
 
 
-def asked_of_one(call: Call, request: OffsetFetchRequest) -> Generator[None, None, list[RequestedGroup]]:
+def asked_of_one(call: GroupCall, request: OffsetFetchRequest) -> Generator[None, None, list[RequestedGroup]]:
     """The group of a request up to v7."""
     if request.topics is None:
         return [RequestedGroup(request.group_id, None)]
@@ -108,7 +108,7 @@ def asked_of_one(call: Call, request: OffsetFetchRequest) -> Generator[None, Non
     return [RequestedGroup(request.group_id, wanted)]
 
 
-def asked_of_many(call: Call, request: OffsetFetchRequest) -> Generator[None, None, list[RequestedGroup]]:
+def asked_of_many(call: GroupCall, request: OffsetFetchRequest) -> Generator[None, None, list[RequestedGroup]]:
     """The groups of a request of v8 or later. Each once: an answer may be thousands of times as long as a name."""
     asked = []
     for group in {each.group_id: each for each in request.groups}.values():
@@ -117,7 +117,7 @@ def asked_of_many(call: Call, request: OffsetFetchRequest) -> Generator[None, No
     return asked
 
 
-def asked_of(call: Call, group: GroupAsked) -> Generator[None, None, RequestedGroup]:
+def asked_of(call: GroupCall, group: GroupAsked) -> Generator[None, None, RequestedGroup]:
     """One group of a request of v8 or later."""
     if group.topics is None:
         return RequestedGroup(group.group_id, None, group.member_id, group.member_epoch)
@@ -125,7 +125,7 @@ def asked_of(call: Call, group: GroupAsked) -> Generator[None, None, RequestedGr
     for each in group.topics:
         if call.version < TOPIC_ID_SINCE:
             wanted.append(by_name(call, each.name, each.partition_indexes))
-        elif (topic := call.broker.image.topics_by_id.get(each.topic_id)) is not None:
+        elif (topic := call.context.image.topics_by_id.get(each.topic_id)) is not None:
             wanted.append(TopicFetch(topic.name, each.partition_indexes, topic.topic_id))
         else:
             unknown.append(TopicFetch("", each.partition_indexes, each.topic_id))
@@ -133,9 +133,9 @@ def asked_of(call: Call, group: GroupAsked) -> Generator[None, None, RequestedGr
     return RequestedGroup(group.group_id, wanted, group.member_id, group.member_epoch, unknown)
 
 
-def by_name(call: Call, name: str, partitions: Sequence[int]) -> TopicFetch:
+def by_name(call: GroupCall, name: str, partitions: Sequence[int]) -> TopicFetch:
     """What is wanted of a topic: of the one that has the name now, not of one that was deleted and made anew."""
-    topic = call.broker.tables.topics.get(name)
+    topic = call.context.tables.topics.get(name)
     return TopicFetch(name, partitions, ZERO_UUID if topic is None else topic.topic_id)
 
 
@@ -167,13 +167,13 @@ def parts_of(asked: RequestedGroup) -> Iterator[RequestedGroup]:
     yield asked._replace(wanted=part)
 
 
-def answer(call: Call, fetched: Fetched) -> None:
+def answer(call: GroupCall, fetched: Fetched) -> None:
     """Answer in slices where there is much to say."""
     objects = sum(1 + len(group.found) + len(group.asked.unknown) for group in fetched)
     call.answer_from(one(call, fetched[0]) if call.version < GROUPS_SINCE else many(call, fetched), objects)
 
 
-def one(call: Call, group: FetchedGroup) -> Response:
+def one(call: GroupCall, group: FetchedGroup) -> Response:
     """The answer up to v7."""
     error = error_on_wire(group.error)
     found: Iterable[FetchedOffset] = group.found
@@ -183,7 +183,7 @@ def one(call: Call, group: FetchedGroup) -> Response:
     return OffsetFetchResponse(topics=topics, error_code=error)
 
 
-def many(call: Call, fetched: Fetched) -> Response:
+def many(call: GroupCall, fetched: Fetched) -> Response:
     """The answer from v8 on."""
     groups = []
     for group in fetched:
@@ -206,7 +206,7 @@ def failed_each(asked: Iterable[TopicFetch], error: int) -> Iterator[FetchedOffs
 
 
 def listed(
-    call: Call, found: Iterable[FetchedOffset], topic: type[Any], partition: type[Any]
+    call: GroupCall, found: Iterable[FetchedOffset], topic: type[Any], partition: type[Any]
 ) -> Generator[None, None, list[Any]]:
     """Offsets as the array of the response. Offsets of a topic that is gone cannot be told by id."""
     topics = call.elements()
@@ -234,11 +234,11 @@ def listed(
     return topics.finish()
 
 
-def named(call: Call, found: FetchedOffset) -> tuple[str, bytes]:
+def named(call: GroupCall, found: FetchedOffset) -> tuple[str, bytes]:
     """The topic by name and id: an offset without an id gets that of its topic."""
     if found.topic_id != ZERO_UUID:
         return found.topic, found.topic_id
-    topic = call.broker.image.topics.get(found.topic)
+    topic = call.context.image.topics.get(found.topic)
     return found.topic, ZERO_UUID if topic is None else topic.topic_id
 
 

@@ -11,7 +11,7 @@ from kafkalite.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from kafkalite.server.call import Call
+from kafkalite.server.call import PartitionCall
 
 UNDEFINED = -1
 
@@ -19,12 +19,14 @@ TopicResult = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 EpochEndOffset = TopicResult.EpochEndOffset
 
 
-def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> None:
+def offset_for_leader_epoch(call: PartitionCall, request: OffsetForLeaderEpochRequest) -> None:
     """Answer the end offset of the largest epoch not above the one asked for."""
     call.answer_from(ends(call, request), sum(1 + len(topic.partitions) for topic in request.topics))
 
 
-def ends(call: Call, request: OffsetForLeaderEpochRequest) -> Generator[None, None, OffsetForLeaderEpochResponse]:
+def ends(
+    call: PartitionCall, request: OffsetForLeaderEpochRequest
+) -> Generator[None, None, OffsetForLeaderEpochResponse]:
     topics = call.elements()
     for topic in request.topics:
         found = call.elements()
@@ -36,8 +38,10 @@ def ends(call: Call, request: OffsetForLeaderEpochRequest) -> Generator[None, No
     return OffsetForLeaderEpochResponse(topics=topics.finish())
 
 
-def end_of_epoch(call: Call, topic: str, index: int, current_leader_epoch: int, leader_epoch: int) -> EpochEndOffset:
-    partition = call.broker.replicas.partition(topic, b"", index, by_id=False)
+def end_of_epoch(
+    call: PartitionCall, topic: str, index: int, current_leader_epoch: int, leader_epoch: int
+) -> EpochEndOffset:
+    partition = call.context.replicas.partition(topic, b"", index, by_id=False)
     error = partition if isinstance(partition, int) else partition.check_leader_epoch(current_leader_epoch)
     if error or isinstance(partition, int):
         return EpochEndOffset(error_code=error, partition=index, leader_epoch=UNDEFINED, end_offset=UNDEFINED)

@@ -13,7 +13,7 @@ Sources: ProduceRequest.json, ReplicaManager.appendRecords.
 from kafkalite.cluster.append import Append
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import PartitionCall
 
 TOPIC_ID_SINCE = 13
 ZSTD_SINCE = 7
@@ -30,7 +30,7 @@ class PendingProduce:
 
     __slots__ = ("_appends", "_call", "_open", "_request")
 
-    def __init__(self, call: Call, request: ProduceRequest) -> None:
+    def __init__(self, call: PartitionCall, request: ProduceRequest) -> None:
         self._call = call
         self._request = request
         self._appends: list[Append] = []
@@ -92,11 +92,11 @@ def outcome(index: int, append: Append) -> PartitionResponse:
     )
 
 
-def produce(call: Call, request: ProduceRequest) -> None:
+def produce(call: PartitionCall, request: ProduceRequest) -> None:
     """Append every partition's batch; the answer leaves when all outcomes are known."""
     answer = PendingProduce(call, request)
     refusal = request_error(request)
-    replicas, by_id, zstd_allowed = call.broker.replicas, call.version >= TOPIC_ID_SINCE, call.version >= ZSTD_SINCE
+    replicas, by_id, zstd_allowed = call.context.replicas, call.version >= TOPIC_ID_SINCE, call.version >= ZSTD_SINCE
     transactional = request.transactional_id is not None
     for topic in request.topic_data:
         for data in topic.partition_data:

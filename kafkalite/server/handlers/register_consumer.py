@@ -8,7 +8,7 @@ exist, and those of the coordinator.
 from kafkalite.cluster.image import UNASSIGNED_ID
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.register_consumer import RegisterConsumerRequest, RegisterConsumerResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupPartitionCall
 from kafkalite.state.groups.registered.requests import FROM_LOG_START, ConsumerRegistered, RegisterConsumer
 from kafkalite.state.topic_names import complaint
 
@@ -16,7 +16,7 @@ Topic = RegisterConsumerResponse.OwnedTopic
 Partition = Topic.OwnedPartition
 
 
-def register_consumer(call: Call, request: RegisterConsumerRequest) -> RegisterConsumerResponse | None:
+def register_consumer(call: GroupPartitionCall, request: RegisterConsumerRequest) -> RegisterConsumerResponse | None:
     """Register; ended by the generation, a refusal, or the end of this coordinator."""
     if any(complaint(name) is not None for name in request.topics):
         return RegisterConsumerResponse(error_code=KafkaErrorCode.INVALID_TOPIC_EXCEPTION, partitions=[])
@@ -27,12 +27,12 @@ def register_consumer(call: Call, request: RegisterConsumerRequest) -> RegisterC
         claims=frozenset((topic.name, index) for topic in request.claimed_partitions for index in topic.partitions),
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=max(
-            0, min(request.rebalance_timeout_ms, call.broker.config.kafkalite_client_timeout_max_ms)
+            0, min(request.rebalance_timeout_ms, call.context.config.kafkalite_client_timeout_max_ms)
         ),
         client_id=call.client_id,
         client_host=call.client_host,
     )
-    call.broker.groups.submit(
+    call.context.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.registry.register(registration, token, now),
         call.completion(
@@ -42,7 +42,7 @@ def register_consumer(call: Call, request: RegisterConsumerRequest) -> RegisterC
     return None
 
 
-def answer(call: Call, registered: ConsumerRegistered) -> RegisterConsumerResponse:
+def answer(call: GroupPartitionCall, registered: ConsumerRegistered) -> RegisterConsumerResponse:
     """The generation and what the consumer owns in it, or the refusal."""
     topics = [
         Topic(
@@ -57,9 +57,9 @@ def answer(call: Call, registered: ConsumerRegistered) -> RegisterConsumerRespon
     return RegisterConsumerResponse(error_code=registered.error, generation_id=registered.generation, partitions=topics)
 
 
-def start(call: Call, topic: str, index: int, offset: int) -> int:
+def start(call: GroupPartitionCall, topic: str, index: int, offset: int) -> int:
     """Where to begin to read; a partition that is gone by now begins at 0, and fetching it says so."""
     if offset != FROM_LOG_START:
         return offset
-    partition = call.broker.replicas.partition(topic, UNASSIGNED_ID, index, by_id=False)
+    partition = call.context.replicas.partition(topic, UNASSIGNED_ID, index, by_id=False)
     return 0 if isinstance(partition, int) else partition.log_start_offset

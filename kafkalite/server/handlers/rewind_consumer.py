@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.extensions.rewind_consumer import RewindConsumerRequest, RewindConsumerResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupPartitionCall
 from kafkalite.server.offset_lookup import (
     EARLIEST,
     LATEST,
@@ -42,7 +42,7 @@ class RequestedRewind(NamedTuple):
     partition: Partition | None = None
 
 
-def rewind_consumer(call: Call, request: RewindConsumerRequest) -> None:
+def rewind_consumer(call: GroupPartitionCall, request: RewindConsumerRequest) -> None:
     """Look every partition up, then rewind the group."""
     times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     wanted, look_ups = [], []
@@ -55,10 +55,12 @@ def rewind_consumer(call: Call, request: RewindConsumerRequest) -> None:
     OffsetLookups(call, look_ups, lambda: rewind(call, request, wanted)).start()
 
 
-def judged(call: Call, topic: str, asked: Asked, *, again: bool) -> tuple[RequestedRewind, OffsetLookup | None]:
+def judged(
+    call: GroupPartitionCall, topic: str, asked: Asked, *, again: bool
+) -> tuple[RequestedRewind, OffsetLookup | None]:
     """Where one partition is to be, as far as that is known without a look into its records."""
     found = PartitionResponse(partition_index=asked.partition_index)
-    partition = call.broker.replicas.partition(topic, b"", asked.partition_index, by_id=False)
+    partition = call.context.replicas.partition(topic, b"", asked.partition_index, by_id=False)
     if again or asked.offset < NO_OFFSET or (asked.offset == NO_OFFSET and asked.timestamp < EARLIEST):
         found.error_code = KafkaErrorCode.INVALID_REQUEST
         return RequestedRewind(topic, asked, found), None
@@ -72,10 +74,10 @@ def judged(call: Call, topic: str, asked: Asked, *, again: bool) -> tuple[Reques
     return one, look_up_offset(found, partition, asked.timestamp, committed_only=False)
 
 
-def rewind(call: Call, request: RewindConsumerRequest, wanted: list[RequestedRewind]) -> None:
+def rewind(call: GroupPartitionCall, request: RewindConsumerRequest, wanted: list[RequestedRewind]) -> None:
     """All is found: set the offsets of the group."""
     commits = list(committable(call, wanted))
-    call.broker.groups.submit(
+    call.context.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.rewind(request.group_id, commits, token, now),
         call.completion(
@@ -84,11 +86,11 @@ def rewind(call: Call, request: RewindConsumerRequest, wanted: list[RequestedRew
     )
 
 
-def committable(call: Call, wanted: list[RequestedRewind]) -> Iterator[PartitionCommit]:
+def committable(call: GroupPartitionCall, wanted: list[RequestedRewind]) -> Iterator[PartitionCommit]:
     """What can be set; moves every offset into its log."""
     for one in wanted:
         found, partition = one.found, one.partition
-        topic = call.broker.tables.topics.get(one.topic)
+        topic = call.context.tables.topics.get(one.topic)
         if found.error_code or partition is None:
             continue
         if topic is None:  # it was deleted while others were looked up

@@ -6,13 +6,13 @@ Version notes: v3 static members (KIP-345); v5 protocol type and name, which mus
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from kafkalite.server.call import Call
+from kafkalite.server.call import GroupCall
 from kafkalite.state.groups.classic.requests import Sync, Synced
 
 PROTOCOL_NEEDED_SINCE = 5
 
 
-def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse | None:
+def sync_group(call: GroupCall, request: SyncGroupRequest) -> SyncGroupResponse | None:
     """Bring or fetch an assignment; ended by the leader, a rebalance, or the end of this coordinator."""
     if call.version >= PROTOCOL_NEEDED_SINCE and None in (request.protocol_type, request.protocol_name):
         return answer(Synced(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -25,7 +25,7 @@ def sync_group(call: Call, request: SyncGroupRequest) -> SyncGroupResponse | Non
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
     )
-    call.broker.groups.submit(
+    call.context.groups.submit(
         request.group_id,
         lambda shard, token, now: shard.registry.sync(sync, token, now),
         call.completion(answer, lambda error: answer(Synced(error))),

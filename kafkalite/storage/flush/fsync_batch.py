@@ -15,7 +15,7 @@ from typing import Protocol
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite._speedups.storage.sync_threads import SyncThreads
-from kafkalite.clock import Outcome, Raised, ThreadOffload, call_guarded
+from kafkalite.clock import Executor, Outcome, Raised, call_guarded
 from kafkalite.storage.dirs.temporary import TemporaryDisk
 from kafkalite.storage.log.flush_job import Done, FlushPlan, JobSyncer, sync_path
 
@@ -164,7 +164,7 @@ def _sync_side_by_side(paths: Sequence[str], directories: Sequence[str]) -> None
 
 
 def syncer_for(
-    disk: Disk, paths: Sequence[str], loop: ReaderLoop, threads: ThreadOffload, raised: Raised
+    disk: Disk, paths: Sequence[str], loop: ReaderLoop, threads: Executor, raised: Raised
 ) -> ThreadSyncer | JobSyncer:
     """Lanes for the plain disk where the system has what they need, else jobs; both end `threads` when they are closed.
 

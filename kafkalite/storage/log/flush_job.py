@@ -52,6 +52,13 @@ class Syncer(Protocol):
         """Bring all that the plans of a log directory name to the disk, then call `done(outcome)`."""
 
 
+class ClosableSyncer(Syncer, Protocol):
+    """A `Syncer` of one broker."""
+
+    def close(self) -> None:
+        """Wait for every batch and apply its outcome."""
+
+
 class JobSyncer:
     """Carries out the plans of a round as one job, file after file.
 

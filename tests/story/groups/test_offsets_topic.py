@@ -16,6 +16,7 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommitValue, read_key, read_value
 from kafkalite.records import batches
 from kafkalite.server.broker import Broker
+from kafkalite.server.ports import Ports
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.members import codes, commit, fetch, offsets_of
 from tests.kit.server import Client, batch, connected, fetch_request, fetched, running
@@ -158,8 +159,8 @@ async def test_offsets_of_a_deleted_topic_do_not_come_back(tmp_path: Path) -> No
 
 
 async def test_a_full_disk_refuses_commits_and_loses_none(tmp_path: Path) -> None:
-    broker = Broker(str(tmp_path))
-    broker.disk = disk = FaultyDisk()
+    disk = FaultyDisk()
+    broker = Broker(str(tmp_path), ports=Ports(disk=disk))
     async with broker, connected(broker) as client:
         await client.create("orders")
         assert await take(client, "g", 5) == [0]
@@ -171,8 +172,8 @@ async def test_a_full_disk_refuses_commits_and_loses_none(tmp_path: Path) -> Non
 
 
 async def test_a_disk_that_fails_a_sync_answers_no_commit(tmp_path: Path) -> None:
-    broker = Broker(str(tmp_path), {"log.flush.interval.messages": "1"})
-    broker.disk = disk = FaultyDisk()
+    disk = FaultyDisk()
+    broker = Broker(str(tmp_path), {"log.flush.interval.messages": "1"}, ports=Ports(disk=disk))
     async with broker, connected(broker) as client:
         await client.create("orders")
         assert await take(client, "g", 5) == [0]

@@ -14,6 +14,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.records.control import ControlType
 from kafkalite.server.broker import Broker
+from kafkalite.server.ports import Ports
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment import Segment
 from kafkalite.testing.faulty_disk import FaultyDisk
@@ -31,8 +32,7 @@ async def disk() -> FaultyDisk:
 
 @pytest.fixture
 async def client(disk: FaultyDisk, tmp_path: Path) -> AsyncIterator[Client]:
-    broker = Broker(str(tmp_path / "data"))
-    broker.disk = disk
+    broker = Broker(str(tmp_path / "data"), ports=Ports(disk=disk))
     async with broker, connected(broker) as client:
         await client.create("t", segment_bytes=str(1 << 20))
         for number in range(12):
@@ -86,8 +86,8 @@ async def test_a_start_on_a_full_disk(client: Client, tmp_path: Path) -> None:
     await client.create("never-written")
     await client.broker.stop()
     (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
-    disk, broker = FaultyDisk(), Broker(path)
-    broker.disk = disk
+    disk = FaultyDisk()
+    broker = Broker(path, ports=Ports(disk=disk))
     for operation in ("write", "rename"):
         disk.fail(operation, errno.ENOSPC, repeat=True)
     async with broker, connected(broker) as late:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.server.broker import Broker
+from kafkalite.server.ports import Ports
+from kafkalite.server.running_broker import RunningBroker
 from kafkalite.storage.log.log import Log
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.server import ANSWER_S, Client, batch, connected
@@ -37,8 +39,7 @@ class HeldDisk(FaultyDisk):
 
 @asynccontextmanager
 async def on(disk: FaultyDisk, data: Path, settings: dict[str, str] | None = None) -> AsyncIterator[Client]:
-    broker = Broker(str(data), settings)
-    broker.disk = disk
+    broker = Broker(str(data), settings, ports=Ports(disk=disk))
     async with broker, connected(broker) as client:
         yield client
 
@@ -78,7 +79,7 @@ async def test_one_sync_covers_what_many_connections_sent_meanwhile(tmp_path: Pa
         assert client.broker.logs.flusher.batches == batches + 1, "31 answers, two rounds"
 
 
-async def send(broker: Broker, partition: int) -> object:
+async def send(broker: RunningBroker, partition: int) -> object:
     async with connected(broker) as client:
         return await client.produce("orders", batch(b"more"), partition=partition)
 
@@ -97,8 +98,7 @@ async def test_a_failed_sync_is_an_error_for_those_who_waited_and_for_all_later(
 
 async def test_the_end_of_the_broker_answers_what_is_held(tmp_path: Path) -> None:
     disk = HeldDisk("orders-0")
-    broker = Broker(str(tmp_path))
-    broker.disk = disk
+    broker = Broker(str(tmp_path), ports=Ports(disk=disk))
     await broker.start()
     async with connected(broker) as client:
         await client.create("orders", **EVERY)

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from kafkalite.coordinators.group.group_metrics import PartitionLag, Rate, SingleGroupMetrics
-from kafkalite.server.broker import Broker
+from kafkalite.server.running_broker import RunningBroker
 from kafkalite.state.groups.records import CLASSIC, CONSUMER, REGISTERED
 from tests.kit.members import assignment, beat_join, codes, commit, fast_heartbeat, join, leave, register, sync
 from tests.kit.server import Client, batch, running
 
 
-def totals(broker: Broker) -> dict[str, float]:
+def totals(broker: RunningBroker) -> dict[str, float]:
     """The gauges of groups, by name and kind."""
     found = {}
     for family in broker.metrics.walk():

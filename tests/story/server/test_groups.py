@@ -238,7 +238,7 @@ async def test_parked_requests_end_with_the_broker() -> None:
     broker = Broker()
     await broker.start()
     async with connected(broker) as client:
-        wire, second = Wire(Hub(broker)), Wire(Hub(broker))
+        wire, second = Wire(Hub(client.broker)), Wire(Hub(client.broker))
         await parked_join(client, wire)
         other = await joined(client, "h", session_timeout_ms=SESSION_MS)
         second.send((join("h"), 3))

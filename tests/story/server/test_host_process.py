@@ -77,12 +77,12 @@ def test_an_address_before_the_start_is_told_to_wait() -> None:
 def test_settings_may_be_numbers_booleans_and_lists() -> None:
     settings = {"num.partitions": 3, "auto.create.topics.enable": False, "group.consumer.assignors": ["range"]}
     with BrokerThread(settings={**settings, "log.cleaner.min.cleanable.ratio": 0.25}) as thread:
-        config = thread.broker.config
+        config = thread.broker.running.config
         assert (config.num_partitions, config.auto_create_topics_enable) == (3, False)
         assert config.group_consumer_assignors == ("range",)
         assert config.topic_defaults.min_cleanable_dirty_ratio == 0.25
         thread.create_topic("t", configs={"retention.ms": -1, "cleanup.policy": ["compact", "delete"]})
-        configs = thread.broker.image.topics["t"].configs
+        configs = thread.broker.running.image.topics["t"].configs
         assert configs == {"retention.ms": "-1", "cleanup.policy": "compact,delete"}
 
 

@@ -12,7 +12,9 @@ import pytest
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from kafkalite.server.broker import JOURNAL, Broker
+from kafkalite.server.broker import Broker
+from kafkalite.server.ports import Ports
+from kafkalite.server.resources import JOURNAL
 from kafkalite.storage.checkpoints import read_epochs
 from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.faulty_disk import FaultyDisk
@@ -148,8 +150,7 @@ async def test_a_start_that_ends_halfway_raises_the_epochs_again(tmp_path: Path)
         copy, disk = tmp_path / str(step), FaultyDisk()
         shutil.copytree(data, copy)
         disk.stop_at = step
-        broker = Broker(str(copy))
-        broker.disk = disk
+        broker = Broker(str(copy), ports=Ports(disk=disk))
         try:
             await broker.start()
         except BaseException as error:  # Crash is no Exception
@@ -173,8 +174,8 @@ async def test_a_full_disk_keeps_no_partition_from_a_new_epoch(
         await client.create("t")
         await write(client, 0, 2)
         data = killed(tmp_path / "data", tmp_path / "killed")
-    broker = Broker(str(data))
-    broker.disk = disk = FaultyDisk()
+    disk = FaultyDisk()
+    broker = Broker(str(data), ports=Ports(disk=disk))
     disk.fail("write", errno.ENOSPC, repeat=True)
     with caplog.at_level(logging.WARNING, "kafkalite"):
         async with broker, connected(broker) as client:

@@ -15,7 +15,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
-from kafkalite.server.broker import Broker
+from kafkalite.server.running_broker import RunningBroker
 from kafkalite.server.sd_notify import Notifier
 from tests.kit.server import Client, batch, running
 
@@ -28,7 +28,7 @@ def settings(data: Path) -> dict[str, str]:
     return {"log.dirs": f"{data / 'a'},{data / 'b'}"}
 
 
-def directories_by_partition(broker: Broker) -> dict[int, str]:
+def directories_by_partition(broker: RunningBroker) -> dict[int, str]:
     """The log directory of each partition of `t`."""
     found = {}
     for index in range(PARTITIONS):
@@ -95,7 +95,7 @@ async def test_partitions_of_one_request_are_spread(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("collector_restored")
 async def test_without_any_directory_serve_ends_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lose_all(broker: Broker) -> None:
+    def lose_all(broker: RunningBroker) -> None:
         for path in broker.logs.directories():
             broker.logs.take_offline(path, BROKEN)
 

@@ -8,6 +8,7 @@ Replays from KAFKALITE_SEED.
 
 import asyncio
 import errno
+import logging
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -34,6 +35,9 @@ from kafkalite.server.api import ROWS
 from kafkalite.server.broker import Broker
 from kafkalite.server.dispatch import Dispatcher
 from kafkalite.server.handlers import offset_commit
+from kafkalite.server.ports import Ports
+from kafkalite.server.rate_limited_log import RateLimitedLog
+from kafkalite.server.running_broker import RunningBroker
 from kafkalite.testing.faulty_disk import FaultyDisk
 from kafkalite.testing.virtual_clock import SeededRandom, VirtualClock
 from tests.kit.members import (
@@ -75,7 +79,7 @@ Partition = Topic.OffsetCommitRequestPartition
 class Twin:
     """One of the two brokers, with its clock and the connections to it."""
 
-    def __init__(self, broker: Broker, clock: VirtualClock, data: Path) -> None:
+    def __init__(self, broker: RunningBroker, clock: VirtualClock, data: Path) -> None:
         self.broker = broker
         self.clock = clock
         self.disk = broker.disk
@@ -101,9 +105,9 @@ class Twin:
 
 @asynccontextmanager
 async def twin(data: Path, chance: int, *, short: bool) -> AsyncIterator[Twin]:
-    broker = Broker(str(data), SETTINGS)
-    broker.random, broker.disk = SeededRandom(chance), FaultyDisk()
-    async with broker:
+    ports = Ports(random=SeededRandom(chance), disk=FaultyDisk())
+    async with Broker(str(data), SETTINGS, ports=ports) as embedded:
+        broker = embedded.running
         async with connected(broker) as client:
             await client.create("orders", "other", partitions=PARTITIONS)
         clock = stopped_time(broker)
@@ -113,7 +117,7 @@ async def twin(data: Path, chance: int, *, short: bool) -> AsyncIterator[Twin]:
         if not short:
             broker.heartbeats = Heartbeats()  # which nobody tells whom to ask
             rows = tuple(replace(row, decode=decode) for row in ROWS)
-            broker.dispatcher = Dispatcher(broker, rows, broker._log)
+            broker.dispatcher = Dispatcher(broker, rows, RateLimitedLog(logging.getLogger(), clock))
         yield Twin(broker, clock, data)
 
 

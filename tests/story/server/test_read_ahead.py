@@ -20,6 +20,7 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.server.broker import Broker
+from kafkalite.server.ports import Ports
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.server import (
     NOW_MS,
@@ -85,8 +86,7 @@ async def disk() -> FaultyDisk:
 
 @pytest.fixture
 async def client(disk: FaultyDisk, tmp_path: Path) -> AsyncIterator[Client]:
-    broker = Broker(str(tmp_path / "data"))
-    broker.disk = disk
+    broker = Broker(str(tmp_path / "data"), ports=Ports(disk=disk))
     async with broker, connected(broker) as client:
         await client.create("old", partitions=PARTITIONS, segment_bytes=str(1 << 20))
         await client.create("new")

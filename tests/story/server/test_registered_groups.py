@@ -125,7 +125,7 @@ async def test_parked_registrations_end_with_the_broker() -> None:
     await broker.start()
     async with connected(broker) as client:
         await client.create("orders")
-        wire = Wire(Hub(broker))
+        wire = Wire(Hub(client.broker))
         await registered(client, "a")
         wire.send((register("g", "b", "orders"), 0))
         assert wire.answers() == []

@@ -18,6 +18,7 @@ from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalite.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from kafkalite.server.broker import Broker
+from kafkalite.server.ports import Ports
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.jvm import HOST, free_port
 from tests.kit.server import Client, batch, connected, fetch_request, fetched, idempotent, running
@@ -93,8 +94,7 @@ async def test_nobody_is_heard_before_every_partition_of_every_directory_is_reco
 
     disk.hook = connect_early
     again = {"log.dirs": ",".join(copies), "listeners": f"PLAINTEXT://{HOST}:{port}"}
-    broker = Broker(str(tmp_path), again)
-    broker.disk = disk
+    broker = Broker(str(tmp_path), again, ports=Ports(disk=disk))
     await broker.start()
     try:
         disk.hook = None

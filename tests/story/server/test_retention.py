@@ -12,7 +12,7 @@ import pytest
 from kafkalite._speedups.codec.codec import encode_request
 from kafkalite.cluster.partition import Partition
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
-from kafkalite.server.broker import Broker
+from kafkalite.server.running_broker import RunningBroker
 from kafkalite.storage import file_removal
 from kafkalite.storage.log.log import Log
 from tests.kit.server import Client, batch, fetch_request, running
@@ -51,7 +51,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[Any]]:
     return watch
 
 
-def log_of(broker: Broker) -> Log:
+def log_of(broker: RunningBroker) -> Log:
     partition = broker.replicas.partition("t", b"", 0, by_id=False)
     assert isinstance(partition, Partition) and partition.log is not None
     return partition.log
@@ -60,7 +60,7 @@ def log_of(broker: Broker) -> Log:
 class SlowReader:
     """Asks for all of the first segment and takes nothing of the answer until it is told to."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RunningBroker) -> None:
         host, port = broker.address.rsplit(":", 1)
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)

@@ -214,7 +214,7 @@ async def test_metadata_is_of_one_moment_whatever_changes_meanwhile(
     before = await full.call(metadata(), 12)
     iterations.slice_all()
     wire = Wire(hub)
-    full.broker.descriptions.forget("d")
+    full.broker.descriptions.remove("d")
     wire.send((metadata(), 12))
     await steps(iterations, 3)
     old = full.broker.image.topics["d"]

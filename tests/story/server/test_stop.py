@@ -11,7 +11,7 @@ from kafkalite.cluster.topics import NewTopic
 from kafkalite.net.peer import Peer
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.server.broker import Broker
-from tests.kit.server import running
+from tests.kit.server import connected, running
 
 LONG_MS = 60_000
 
@@ -20,19 +20,20 @@ async def test_a_parked_fetch_does_not_hold_up_the_end(tmp_path: Path) -> None:
     broker = Broker(str(tmp_path))
     await broker.start()
     created: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    broker.topics.create([NewTopic("orders")], validate_only=False, then=created.set_result)
+    parts = broker.running
+    parts.topics.create([NewTopic("orders")], validate_only=False, then=created.set_result)
     assert await created == [None]
     host, port = broker.address.rsplit(":", 1)
     async with Peer(host, int(port)) as peer:
         topic = FetchRequest.FetchTopic(
             topic="orders",
-            topic_id=broker.image.topics["orders"].topic_id,
+            topic_id=parts.image.topics["orders"].topic_id,
             partitions=[FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1024)],
         )
         parked = asyncio.ensure_future(
             peer.call(FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=1024, topics=[topic]))
         )
-        (partition,) = next(iter(broker.replicas)).partitions
+        (partition,) = next(iter(parts.replicas)).partitions
         while not partition.delayed_fetches:
             await asyncio.sleep(0)
         await broker.stop(grace_s=LONG_MS / 1000)
@@ -53,13 +54,13 @@ async def test_a_broker_that_has_ended_is_forgotten_and_has_changed_nothing_for_
 @pytest.mark.parametrize("ended", [True, False])
 async def test_a_broker_starts_once_and_another_goes_on_in_its_directory(tmp_path: Path, ended: bool) -> None:
     """Were it to start again, it would serve what it believed before."""
-    async with running(str(tmp_path)) as client:
-        broker = client.broker
+    broker = Broker(str(tmp_path))
+    async with broker, connected(broker) as client:
         await client.create("orders")
         if not ended:
             with pytest.raises(RuntimeError, match="another `Broker`"):
                 await broker.start()
-            await client.create("payments")  # it serves on
+            await client.create("payments")  # it still serves
     if ended:
         with pytest.raises(RuntimeError, match="another `Broker`"):
             await broker.start()

@@ -15,7 +15,7 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.leader_connections import Partition, Topic, patience_s
 from kafkalite.cli.main import main
 from kafkalite.cli.serve import start_line
-from kafkalite.server.broker import JOURNAL
+from kafkalite.server.resources import JOURNAL
 from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.thread import BrokerThread
 from tests.kit.server import batch, running

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.main import main
-from kafkalite.server.broker import JOURNAL
+from kafkalite.server.resources import JOURNAL
 from kafkalite.server.stray_adoption import StrayAdoption
 from kafkalite.storage.dirs.log_directory import LogDirectory
 from kafkalite.storage.dirs.stray_partitions import find

@@ -19,7 +19,9 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import uuid_text
-from kafkalite.server.broker import JOURNAL, Broker
+from kafkalite.server.broker import Broker
+from kafkalite.server.resources import JOURNAL
+from kafkalite.server.running_broker import RunningBroker
 from kafkalite.server.topic_adoption import COMPACTED, KEEP_ALL, AdoptedTopic, TopicAdoption
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS, read_offsets
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
@@ -72,9 +74,12 @@ def files(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-async def ends(data: Path, look: Callable[[Broker], object] = lambda broker: None) -> dict[str, tuple[int, int, int]]:
+async def ends(
+    data: Path, look: Callable[[RunningBroker], object] = lambda broker: None
+) -> dict[str, tuple[int, int, int]]:
     """(log start, log end, leader epoch) of each partition of a broker on this data; -1 for an offset without files."""
-    async with Broker(str(data)) as broker:
+    async with Broker(str(data)) as embedded:
+        broker = embedded.running
         look(broker)
         return {
             f"{topic.name}-{partition.index}": (
@@ -105,7 +110,7 @@ async def test_topics_come_with_ids_offsets_and_leader_epochs(kafka: Path, tmp_p
     assert verify_directory(Disk(), str(data)) == []
     assert files(kafka) == before if not move else not (kafka / "orders-0").exists()
 
-    def look(broker: Broker) -> None:
+    def look(broker: RunningBroker) -> None:
         assert [loaded.clean for loaded in broker.loaded] == [True]
         for name, text in IDS.items():
             assert uuid_text(broker.image.topics[name].topic_id) == text
@@ -164,7 +169,7 @@ async def test_between_registration_and_place_a_partition_is_offline_and_not_los
     with pytest.raises(Crash):
         await asyncio.to_thread(adopt, kafka, data, disk, move=True)
 
-    def look(broker: Broker) -> None:
+    def look(broker: RunningBroker) -> None:
         partition = broker.replicas.partition("orders", b"", 2, by_id=False)
         assert isinstance(partition, Partition) and partition.error == KafkaErrorCode.KAFKA_STORAGE_ERROR
 
@@ -178,7 +183,7 @@ async def test_retention_expires_no_adopted_record(kafka: Path, tmp_path: Path) 
     """The records are of 1970, so the default of seven days would delete them all."""
     await asyncio.to_thread(adopt, kafka, tmp_path / "ours")
 
-    def look(broker: Broker) -> None:
+    def look(broker: RunningBroker) -> None:
         for name, index in (("orders", 0), ("orders", 2), ("__consumer_offsets", 0)):
             log = broker.logs.find(name, index)
             assert log is not None and log.log_end_offset > 0
@@ -212,7 +217,7 @@ async def test_a_compacted_topic_stays_compacted_and_whole(kafka: Path, tmp_path
     }
     assert read_offsets(Disk(), str(data / CLEANER_OFFSETS)) == {("orders", 2): end - 3}
 
-    def look(broker: Broker) -> None:
+    def look(broker: RunningBroker) -> None:
         assert broker.image.topics["orders"].configs == {**KEEP_ALL, "cleanup.policy": "compact"}
 
     assert (await ends(data, look))["orders-2"][:2] == (0, end)

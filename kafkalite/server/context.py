@@ -1,0 +1,124 @@
+"""What request handlers may use of the broker: one protocol per concern, named by the handlers as `Call[ITS_CONTEXT]`.
+
+`RunningBroker` implements all of them (`HandlerContext`). This module imports neither the broker nor the handlers, so
+the imports have no cycle: broker -> table of API keys -> handlers -> call -> context.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkalite._speedups.net.framing import Connection
+from kafkalite.clock import Clock, Offload, Random
+from kafkalite.cluster.image import ClusterImage, ClusterTables
+from kafkalite.cluster.producer_ids import ProducerIds
+from kafkalite.cluster.read_ahead import ReadAhead
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.cluster.topics import TopicManager
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.model import Node
+from kafkalite.server.config_resources import ConfigResources
+from kafkalite.server.description_cache import DescriptionCache
+from kafkalite.server.no_transactions import TransactionalClients
+from kafkalite.slicing import Slicer
+from kafkalite.state.fetch_sessions import FetchSessions
+from kafkalite.storage.manager import LogManager
+
+if TYPE_CHECKING:  # imported with the first request of a group
+    from kafkalite.coordinators.group.service import GroupService
+
+
+class ServedKey(Protocol):
+    """An API key with the versions that ApiVersions reports."""
+
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def advertised_min(self) -> int: ...
+    @property
+    def version_max(self) -> int: ...
+
+
+class RequestDispatcher(Protocol):
+    """The part of the dispatcher that a call uses."""
+
+    @property
+    def rows(self) -> Sequence[ServedKey]: ...
+
+    def unforeseen(self, call: Any, error: Exception) -> None:
+        """End a request in which an unexpected exception was raised."""
+
+
+class CallContext(Protocol):
+    """What every call uses: time slices, pending writes, failures, and this broker's address."""
+
+    broker_id: int
+    replicas: Replicas
+    slicer: Slicer
+
+    @property
+    def dispatcher(self) -> RequestDispatcher: ...
+
+    def nodes(self, connection: Connection) -> list[Node]:
+        """Return the brokers with the addresses at which the client of this connection reaches them."""
+
+
+class ClusterContext(CallContext, Protocol):
+    """The cluster: topics, brokers and the settings of this broker."""
+
+    config: BrokerConfig
+    descriptions: DescriptionCache
+    tables: ClusterTables
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+
+class TopicContext(ClusterContext, Protocol):
+    """Changes of topics."""
+
+    topics: TopicManager
+
+
+class PartitionContext(CallContext, Protocol):
+    """The logs of hosted partitions, and reads of them."""
+
+    clock: Clock
+    config: BrokerConfig
+    fetch_sessions: FetchSessions
+    logs: LogManager
+    offload: Offload
+    read_ahead: ReadAhead
+
+
+class ProducerContext(CallContext, Protocol):
+    """Producer ids, and transactional clients."""
+
+    producer_ids: ProducerIds
+    transactional_clients: TransactionalClients
+
+
+class GroupContext(ClusterContext, Protocol):
+    """Consumer groups."""
+
+    random: Random
+
+    @property
+    def groups(self) -> "GroupService": ...
+
+
+class GroupPartitionContext(GroupContext, PartitionContext, Protocol):
+    """Consumer groups together with the logs that they read."""
+
+
+class CoordinatorContext(GroupContext, ProducerContext, Protocol):
+    """What has a coordinator: groups and transactional producers."""
+
+
+class ConfigContext(CallContext, Protocol):
+    """Settings of topics, brokers and groups."""
+
+    configs: ConfigResources
+
+
+class HandlerContext(TopicContext, GroupPartitionContext, CoordinatorContext, ConfigContext, Protocol):
+    """What all handlers together use."""

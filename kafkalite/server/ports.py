@@ -1,0 +1,115 @@
+"""Defines `Ports`: everything that a broker uses from outside, as one value whose defaults are the real ones.
+
+    Broker(data_dir, ports=Ports(disk=FaultyDisk(), random=SeededRandom(1)))
+
+A broker takes time, timers, random numbers, threads, files, sockets and its coordination service from its ports alone.
+So tests replace any of them, and one thread simulates whole brokers in virtual time.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kafkalite._speedups.net.framing import Limits, Service
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.clock import (
+    BrokerClock,
+    Clock,
+    Executor,
+    LoopClock,
+    Offload,
+    Raised,
+    Random,
+    SystemRandom,
+    ThreadOffload,
+)
+from kafkalite.coordination.embedded import EmbeddedCoordination
+from kafkalite.coordination.tree import Tree
+from kafkalite.net.listener import Listener, SocketOptions
+from kafkalite.storage.flush.fsync_batch import syncer_for
+from kafkalite.storage.log.flush_job import ClosableSyncer
+
+
+class OffloadFactory(Protocol):
+    """Creates the executor of one kind of jobs; `ThreadOffload` describes the arguments."""
+
+    def __call__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        threads: int = 4,
+        raised: Raised | None = None,
+        *,
+        name: str = ...,
+        prepare: Callable[[], object] | None = None,
+    ) -> Executor: ...
+
+
+class BrokerListener(Protocol):
+    """Accepts the connections of all addresses of a broker; `net.listener.Listener` describes the methods."""
+
+    def bind(self, host: str, port: int, name: str = ...) -> tuple[str, int]: ...
+    def inherit(self, listening: socket.socket, name: str = ...) -> tuple[str, int]: ...
+    def limit(self, connections_max: int, connections_per_ip_max: int) -> None: ...
+    def free_unused(self) -> None: ...
+    async def close(self, grace_s: float = ...) -> None: ...
+
+
+class ListenerFactory(Protocol):
+    """Creates the listener of a broker; `net.listener.Listener` describes the arguments."""
+
+    def __call__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        service: Service,
+        limits: Limits | None = None,
+        *,
+        sockets: SocketOptions | None = None,
+        refuse_from: int | None = None,
+    ) -> BrokerListener: ...
+
+
+def open_embedded(
+    disk: Disk, journal: str | None, clock: Clock, offload: Offload, check: Callable[[Tree], object]
+) -> EmbeddedCoordination:
+    """Open the coordination service of a broker that is alone.
+
+    Arguments:
+        disk: holds the journal.
+        journal: path of the journal file; None = the service is in memory only.
+        clock: gives the times of the nodes.
+        offload: writes and flushes the journal.
+        check: called with the tree of an existing journal before the journal is written to; what it raises is raised.
+
+    Raises OSError, JournalError.
+    """
+    if journal is None:
+        return EmbeddedCoordination(clock)
+    return EmbeddedCoordination.open(disk, journal, clock, offload, check)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a broker uses from outside.
+
+    Arguments:
+        clock: creates the clock and the timers of a broker, from its loop and a handler of failed callbacks.
+        random: source of ids and random names.
+        offload: creates the executors of jobs outside the loop. A broker has several, one for each kind of jobs.
+        disk: holds all files; None = the real disk, without fsync where the log directory is temporary.
+        syncer: creates what flushes batches to the disk, from the disk, the log directories, the loop, an executor and
+            a handler of failed callbacks.
+        listen: creates the listener.
+        coordination: opens the coordination service; `open_embedded` describes the arguments.
+    """
+
+    clock: Callable[[asyncio.AbstractEventLoop, Raised], BrokerClock] = LoopClock
+    random: Random = field(default_factory=SystemRandom)
+    offload: OffloadFactory = ThreadOffload
+    disk: Disk | None = None
+    syncer: Callable[[Disk, Sequence[str], asyncio.AbstractEventLoop, Executor, Raised], ClosableSyncer] = syncer_for
+    listen: ListenerFactory = Listener
+    coordination: Callable[[Disk, str | None, Clock, Offload, Callable[[Tree], object]], EmbeddedCoordination] = (
+        open_embedded
+    )

@@ -1,0 +1,175 @@
+"""Creates what a broker needs before its state is known: clock, executors, disk, log directories, coordination.
+
+1. Each kind of job has its own executor, so that one kind does not delay another.
+2. `close` works after any failure and in any state. A clean stop uses it as its last step.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+
+from kafkalite._speedups.storage.file import Disk
+from kafkalite.cluster.image import UNASSIGNED_ID
+from kafkalite.cluster.partition import Partition
+from kafkalite.cluster.read_ahead import ReadAhead
+from kafkalite.cluster.replicas import Replicas
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.coordination.embedded import EmbeddedCoordination
+from kafkalite.coordination.tree import Tree
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.server.ports import Ports
+from kafkalite.server.rate_limited_log import RateLimitedLog
+from kafkalite.slicing import Slicer
+from kafkalite.storage.compaction.cleaner import CleanerConfig, LogCleaner
+from kafkalite.storage.compaction.cleaning_jobs import be_nice
+from kafkalite.storage.dirs.temporary import TemporaryDisk
+from kafkalite.storage.flush.fsync_batch import BATCHES_MAX
+from kafkalite.storage.log.log import Log
+from kafkalite.storage.manager import LogManager
+
+LOGGER = logging.getLogger("kafkalite.server")
+JOURNAL = "kafkalite.journal"
+
+
+class BrokerResources:
+    """The clock, executors, logs and coordination service of one broker.
+
+    Arguments:
+        config: the static configuration.
+        ports: create everything.
+        in_memory: the broker has a temporary log directory: no fsync, and no journal.
+        failed: called with one line when the broker cannot serve anything any more.
+
+    Raises OSError when no thread can be started.
+    """
+
+    def __init__(self, config: BrokerConfig, ports: Ports, in_memory: bool, failed: Callable[[str], None]) -> None:
+        loop, directories = asyncio.get_running_loop(), config.log_dirs
+        self.loop = loop
+        self.ports = ports
+        self.in_memory = in_memory
+        self._failed = failed
+        self.disk = ports.disk or (TemporaryDisk() if in_memory else Disk())
+        self.random = ports.random
+        self.clock = ports.clock(loop, self.callback_failed)
+        self.log = RateLimitedLog(LOGGER, self.clock)
+        self.slicer = Slicer(self.clock, self.callback_failed)
+        self.offload = ports.offload(loop, raised=self.callback_failed)
+        jobs = ports.offload(loop, BATCHES_MAX * len(directories), self.callback_failed, name="kafkalite-sync")
+        self.syncer = ports.syncer(self.disk, directories, loop, jobs, self.callback_failed)
+        # Thousands of partitions take seconds to create or delete.
+        self.creations = ports.offload(loop, len(directories), self.callback_failed, name="kafkalite-create")
+        self.removals = ports.offload(loop, 1, self.callback_failed, name="kafkalite-remove", prepare=be_nice)
+        self.replicas = Replicas()
+        self.logs = LogManager(
+            self.disk, directories, self.clock, self.offload, self.random,
+            syncs=self.syncer, creations=self.creations, removals=self.removals, on_offline=self._logs_offline,
+        )  # fmt: skip
+        self.replicas.flusher = self.logs.flusher
+        self.read_ahead = ReadAhead(self.offload, holds=self.logs.holds)
+        self.journal = os.path.join(directories[0], JOURNAL)
+        self.coordination: EmbeddedCoordination | None = None
+        self._cleaner_jobs = (
+            ports.offload(loop, config.log_cleaner_threads, self.callback_failed)
+            if config.log_cleaner_enable and config.log_cleaner_threads > 0
+            else None
+        )
+
+    def open_coordination(self, check: Callable[[Tree], object]) -> EmbeddedCoordination:
+        """Open the coordination service; `open_embedded` describes `check` and the errors."""
+        journal = None if self.in_memory else self.journal
+        self.coordination = self.ports.coordination(self.disk, journal, self.clock, self.offload, check)
+        return self.coordination
+
+    def coordination_lost(self) -> None:
+        """Take all log directories offline: the journal could not be flushed, so its content is unknown (law 11)."""
+        text = f"the journal of the cluster's state failed: {self.coordination and self.coordination.failure!r}"
+        LOGGER.critical("%s; all log directories are offline: restart the broker", text)
+        self._failed(text)
+        for path in self.logs.directories():
+            self.logs.take_offline(path, OSError(text))
+
+    def start_cleaner(self, config: BrokerConfig) -> None:
+        """Start the log cleaner, unless the configuration disables it."""
+        if self._cleaner_jobs is not None:
+            settings = CleanerConfig(
+                config.log_cleaner_threads,
+                config.log_cleaner_dedupe_buffer_size,
+                config.log_cleaner_io_buffer_size,
+                config.log_cleaner_io_buffer_load_factor,
+                config.log_cleaner_backoff_ms,
+                config.log_cleaner_io_max_bytes_per_second,
+            )
+            self.logs.cleaner = LogCleaner(self.logs, self.clock, self._cleaner_jobs, self.random, settings)
+            self.logs.cleaner.start(self.high_watermark)
+
+    def start_housekeeping(self, config: BrokerConfig) -> None:
+        """Start the periodic work on logs: checkpoints, flushes, retention."""
+        self.logs.upkeep.start(
+            self.high_watermark,
+            checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
+            starts_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+            flush_check_ms=config.log_flush_scheduler_interval_ms,
+            retention_ms=config.log_retention_check_interval_ms,
+            initial_ms=config.log_initial_task_delay_ms,
+            jump_pause_ms=config.kafkalite_retention_clock_jump_pause_ms,
+            producer_check_ms=config.producer_id_expiration_check_interval_ms,
+            producer_silent_ms=config.producer_id_expiration_ms,
+        )
+
+    def finish_flushes(self) -> None:
+        """Flush what acknowledgements wait for, and end the creation of partitions."""
+        self.creations.close()
+        self.logs.finish_flushes()
+        self.syncer.close()
+
+    def close_logs(self) -> None:
+        """Wait for all jobs, then close the logs with a clean-shutdown mark."""
+        self.removals.close()
+        self.offload.close()
+        self._close_cleaner()
+        service = self.coordination
+        self.logs.close(-1 if service is None or service.failure is not None else service.durable_zxid)
+
+    def close(self) -> None:
+        """End all jobs and timers, close the coordination service and unlock the log directories."""
+        self._close_cleaner()
+        self.syncer.close()
+        self.creations.close()
+        self.removals.close()
+        self.offload.close()
+        self.slicer.close()
+        self.clock.close()
+        if self.coordination is not None:
+            self.coordination.close()
+        self.logs.unlock()
+
+    def _close_cleaner(self) -> None:
+        if self.logs.cleaner is not None:
+            self.logs.cleaner.close()
+            self.logs.cleaner = None
+        if self._cleaner_jobs is not None:
+            self._cleaner_jobs.close()
+
+    def high_watermark(self, log: Log) -> int:
+        """Return the high watermark of the partition of a log, the log start where the log has no partition."""
+        partition = self._partition(log)
+        return log.log_start_offset if partition is None else partition.high_watermark
+
+    def _partition(self, log: Log) -> Partition | None:
+        partition = self.replicas.partition(log.topic, UNASSIGNED_ID, log.partition, by_id=False)
+        return None if isinstance(partition, int) else partition
+
+    def callback_failed(self, callback: object, error: BaseException) -> None:
+        """Log the exception of a callback of a timer or of a job."""
+        self.log.raised(callback, error)
+
+    def _logs_offline(self, logs: list[Log]) -> None:
+        """Take the partitions of a failed log directory offline."""
+        for log in logs:
+            partition = self._partition(log)
+            if partition is not None:
+                partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
+        if not self.logs.any_online:
+            self._failed(f"every log directory failed: {', '.join(self.logs.directories())}; see the log")

@@ -1,0 +1,271 @@
+"""Defines `RunningBroker`: a broker from its recovery to its stop, with all its parts as attributes.
+
+Order of the stop: delayed requests are completed, listeners closed, partitions flushed, the session with the
+coordination service closed, logs closed with a clean-shutdown mark, executors ended, log directories unlocked.
+"""
+
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from kafkalite._speedups.net.framing import Connection
+from kafkalite._speedups.net.heartbeats import Heartbeats
+from kafkalite.clock import Clock, Offload, Outcome, outcome_of
+from kafkalite.cluster.image import ClusterImage, ClusterTables, TopicImage
+from kafkalite.cluster.internal_topics import OFFSETS
+from kafkalite.cluster.metadata_store import MetadataStore
+from kafkalite.cluster.producer_ids import ProducerIds
+from kafkalite.cluster.topics import Refusal, TopicManager, applying
+from kafkalite.config.broker import BrokerConfig
+from kafkalite.config.dynamic import not_in_force
+from kafkalite.coordination.errors import CoordinationError
+from kafkalite.metrics import Registry
+from kafkalite.model import Endpoint, Node
+from kafkalite.server.api import ROWS
+from kafkalite.server.config_resources import ConfigResources
+from kafkalite.server.description_cache import DescriptionCache
+from kafkalite.server.dispatch import Dispatcher
+from kafkalite.server.hosted_partitions import HostedPartitions
+from kafkalite.server.listeners import Listeners
+from kafkalite.server.no_transactions import TransactionalClients
+from kafkalite.server.resources import BrokerResources
+from kafkalite.server.service import BrokerService
+from kafkalite.state.fetch_sessions import FetchSessions
+from kafkalite.storage.dirs.log_directory import Identity
+from kafkalite.storage.recovery.load_logs import LoadedDirectory
+
+if TYPE_CHECKING:
+    from kafkalite.coordinators.group.coordinator import GroupCoordinator
+    from kafkalite.coordinators.group.service import GroupService
+
+LOGGER = logging.getLogger("kafkalite.server")
+SESSION_ID_MAX = 2**31 - 1
+
+
+class RunningBroker:
+    """The parts of a broker; `startup.start_broker` creates it.
+
+    Arguments:
+        resources: clock, executors and logs.
+        identity: cluster id and broker id.
+        config: with the dynamic configs of this broker; replaced whole when one of them changes.
+        group_configs: dynamic configs by group.
+        store: the cluster metadata.
+        tables: the topics of the cluster.
+        hosting: the partitions of this broker.
+        loaded: what recovery found in each log directory.
+
+    Attributes:
+        closing: what `stop` closes last, whatever is raised before.
+    """
+
+    def __init__(
+        self,
+        resources: BrokerResources,
+        identity: Identity,
+        config: BrokerConfig,
+        group_configs: dict[str, dict[str, str]],
+        store: MetadataStore,
+        tables: ClusterTables,
+        hosting: HostedPartitions,
+        loaded: list[LoadedDirectory],
+    ) -> None:
+        self._resources = resources
+        self.cluster_id = identity.cluster_id
+        self.broker_id = identity.broker_id
+        self.config = config
+        self.group_configs = group_configs
+        self.store = store
+        self.tables = tables
+        self.hosting = hosting
+        self.loaded = loaded
+        self.clock: Clock = resources.clock
+        self.random = resources.random
+        self.slicer = resources.slicer
+        self.offload: Offload = resources.offload
+        self.disk = resources.disk
+        self.logs = resources.logs
+        self.replicas = resources.replicas
+        self.read_ahead = resources.read_ahead
+        self.metrics = Registry()
+        self.topics = TopicManager(self, store)
+        self.configs = ConfigResources(self)
+        self.descriptions = DescriptionCache()
+        self.producer_ids = ProducerIds(store.take_producer_ids)
+        self.transactional_clients = TransactionalClients()
+        self.fetch_sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots, lambda: 1 + self.random.below(SESSION_ID_MAX)
+        )
+        self.dispatcher = Dispatcher(self, ROWS, resources.log)
+        self.heartbeats = Heartbeats()
+        service = BrokerService(self.dispatcher, self.replicas, self.heartbeats)
+        self.listening = Listeners(resources.loop, service, config, resources.ports.listen)
+        self.closing = ExitStack()
+        self._stopping = False
+        self._group_coordinator: GroupCoordinator | None = None
+        self.metrics.gauge(
+            "kafkalite_duplicate_batches",
+            "Repeated batches of idempotent producers that were answered with their first offset.",
+            lambda: self.logs.duplicates,
+        )
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the first listener."""
+        endpoint = self.addresses[0]
+        return f"[{endpoint.host}]:{endpoint.port}" if ":" in endpoint.host else f"{endpoint.host}:{endpoint.port}"
+
+    @property
+    def addresses(self) -> list[Endpoint]:
+        """The address of each listener."""
+        return self.listening.addresses
+
+    @property
+    def partitions_count(self) -> int:
+        """Number of hosted partitions."""
+        return sum(len(topic.partitions) for topic in self.replicas)
+
+    async def open(self, inherited: Sequence[tuple[str, socket.socket]]) -> None:
+        """Start the periodic work and accept connections at every address, or at none; raises OSError."""
+        try:
+            self._resources.start_cleaner(self.config)
+            self._resources.start_housekeeping(self.config)
+            self._coordinate(OFFSETS.name)
+            self.listening.open(list(inherited))
+        except BaseException:
+            self._close_coordinator()
+            await self.listening.close(0)
+            raise
+        self.store.finish_deletions()
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Stop cleanly; open responses have `grace_s` seconds to leave. A second call does nothing."""
+        if self._stopping:
+            return
+        with self.closing:
+            self.replicas.complete_delayed_fetches()  # their clients would delay the end of the listeners
+            self._close_coordinator()
+            await self.listening.close(grace_s)
+            self.replicas.write_pending()
+            self.hosting.close()
+            self._resources.finish_flushes()
+            await self._close_session()
+            self._resources.close_logs()
+
+    async def _close_session(self) -> None:
+        service = self._resources.coordination
+        if service is None or service.failure is not None:
+            return
+        try:
+            await self.store.close()
+        except CoordinationError as error:  # a full disk, for example: the logs are closed all the same
+            LOGGER.warning("cannot close the session, the next start closes it: %s", error)
+
+    # The cluster.
+
+    def nodes(self, connection: Connection) -> list[Node]:
+        """Return the brokers with the addresses at which the client of this connection reaches them."""
+        return self.listening.nodes(self.image.brokers, self.broker_id, connection)
+
+    @property
+    def image(self) -> ClusterImage:
+        """The current state of the cluster."""
+        return self.tables.image
+
+    def topic_changed(self, topic: TopicImage, done: Callable[[Outcome], object] = Outcome.result) -> None:
+        """Host a topic that was durably created or changed; `done` is called with the outcome."""
+
+        def hosted(outcome: Outcome) -> None:
+            done(outcome_of(self._topic_hosted, (topic,)) if outcome.error is None else outcome)
+
+        self.hosting.apply(topic, hosted)
+
+    def _topic_hosted(self, topic: TopicImage) -> None:
+        self.tables.put(topic)
+        self._coordinate(topic.name)
+
+    def topic_gone(self, name: str, done: Callable[[Outcome], object] = Outcome.result) -> None:
+        """Drop a topic that was durably deleted; `done` is called when its directories are renamed for deletion."""
+        self.tables.remove(name)
+        self.descriptions.remove(name)
+        self.hosting.drop(name, done)
+        if self._group_coordinator is not None:
+            self._group_coordinator.topic_gone(name)
+
+    # Groups.
+
+    @property
+    def groups(self) -> "GroupService":
+        """The groups that this broker coordinates."""
+        return self.group_coordinator.groups
+
+    @property
+    def group_coordinator(self) -> "GroupCoordinator":
+        """The group coordinator, which is imported and created on first use: many brokers never have a group."""
+        return self._group_coordinator or self._create_coordinator()
+
+    def _create_coordinator(self) -> "GroupCoordinator":
+        from kafkalite.coordinators.group.coordinator import GroupCoordinator
+
+        self._group_coordinator = coordinator = GroupCoordinator(self)
+        speaks_consumer = "consumer" in self.config.group_coordinator_rebalance_protocols
+        consumer = coordinator.groups.fast_consumer_heartbeat if speaks_consumer else None
+        self.heartbeats.register_callbacks(classic=coordinator.groups.fast_heartbeat, consumer=consumer)
+        if self._stopping:
+            coordinator.close()
+        return coordinator
+
+    def _close_coordinator(self) -> None:
+        """Complete all delayed requests of groups, and create no coordinator that serves any more."""
+        self._stopping = True
+        if self._group_coordinator is not None:
+            self._group_coordinator.close()
+
+    def _coordinate(self, changed: str) -> None:
+        """Pass a changed topic to the coordinator, and create the coordinator when its own topic exists."""
+        if self._group_coordinator is not None or (changed == OFFSETS.name and changed in self.tables.topics):
+            self.group_coordinator.topic_changed(changed)
+
+    # Dynamic configs.
+
+    def configure_broker(
+        self, texts: Mapping[str, str], *, all_brokers: bool, then: Callable[[Refusal | None], None]
+    ) -> None:
+        """Replace the dynamic configs of this broker or of all brokers, and apply them once they are durable.
+
+        Arguments:
+            texts: all dynamic configs, those that do not change included.
+            all_brokers: they are the defaults of all brokers.
+            then: called with None, or with the reason why they were not stored.
+        """
+
+        def configured() -> None:
+            default = texts if all_brokers else self.config.dynamic_default
+            own = self.config.dynamic if all_brokers else texts
+            for line in not_in_force(self.config.dynamic_default if all_brokers else self.config.dynamic, texts):
+                LOGGER.warning("%s", line)
+            self.config = BrokerConfig(self.config.static, default, own)
+            self.hosting.configure(self.config, self.tables.topics)
+            self.listening.configure(self.config)
+            self.logs.upkeep.producer_silent_ms = self.config.producer_id_expiration_ms
+
+        self.store.configure_broker(None if all_brokers else self.broker_id, texts, applying(configured, then))
+
+    def configure_group(self, group: str, texts: Mapping[str, str], then: Callable[[Refusal | None], None]) -> None:
+        """Replace the dynamic configs of a group, and apply them once they are durable.
+
+        Arguments:
+            group: its name.
+            texts: all dynamic configs, those that do not change included.
+            then: called with None, or with the reason why they were not stored.
+        """
+
+        def configured() -> None:
+            if texts:
+                self.group_configs[group] = dict(texts)
+            else:
+                self.group_configs.pop(group, None)
+
+        self.store.configure_group(group, texts, applying(configured, then))
