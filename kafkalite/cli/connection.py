@@ -9,13 +9,13 @@ import click
 from kafkalite.cli.client_options import CLIENT_ID, parse_address
 from kafkalite.cli.retry import Retry
 from kafkalite.errors import KafkaConnectionError, KafkaTimeoutError
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 
 STARTING_S = 20.0  # how long a broker that is starting is waited for
 
 
 @asynccontextmanager
-async def connect(bootstrap: str) -> AsyncIterator[Peer]:
+async def connect(bootstrap: str) -> AsyncIterator[ClientConnection]:
     """A connection to the first of these brokers that answers. Raises KafkaConnectionError, KafkaTimeoutError."""
     peer = await connect_when_started([parse_address(address) for address in bootstrap.split(",")])
     try:
@@ -24,7 +24,7 @@ async def connect(bootstrap: str) -> AsyncIterator[Peer]:
         await peer.close()
 
 
-async def connect_when_started(addresses: Sequence[tuple[str, int]]) -> Peer:
+async def connect_when_started(addresses: Sequence[tuple[str, int]]) -> ClientConnection:
     """Connect to the first broker that answers; one that refuses connections may be starting, and is tried again.
 
     Arguments:
@@ -43,11 +43,11 @@ async def connect_when_started(addresses: Sequence[tuple[str, int]]) -> Peer:
         report = False
 
 
-async def first_that_answers(addresses: Sequence[tuple[str, int]], *, report: bool = True) -> Peer:
+async def first_that_answers(addresses: Sequence[tuple[str, int]], *, report: bool = True) -> ClientConnection:
     """An open connection; the error of the last one when none answers. `report`: print why others did not answer."""
     *others, last = addresses
     for host, port in others:
-        peer = Peer(host, port, client_id=CLIENT_ID)
+        peer = ClientConnection(host, port, client_id=CLIENT_ID)
         try:
             await peer.connect()
         except (KafkaConnectionError, KafkaTimeoutError) as error:
@@ -55,6 +55,6 @@ async def first_that_answers(addresses: Sequence[tuple[str, int]], *, report: bo
                 click.echo(f"kafkalite: {error}", err=True)
         else:
             return peer
-    peer = Peer(*last, client_id=CLIENT_ID)
+    peer = ClientConnection(*last, client_id=CLIENT_ID)
     await peer.connect()
     return peer

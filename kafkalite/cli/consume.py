@@ -18,7 +18,7 @@ from kafkalite.cli.record_lines import BASE64_HELP, described
 from kafkalite.cli.retry import Retry, require
 from kafkalite.errors import KafkaError
 from kafkalite.model import TopicPartition
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.records import Batch, Record, batches
 from kafkalite.records.control import ControlType, control_type
@@ -187,7 +187,7 @@ class PartitionReader:
 
     async def _fetch_all(self, partitions: Sequence[int]) -> list[list[Fetched]]:
         """One fetch at each leader of these partitions."""
-        by_leader: dict[Peer, list[int]] = {}
+        by_leader: dict[ClientConnection, list[int]] = {}
         for partition in partitions:
             by_leader.setdefault(await self._leaders.leader(self._topic, partition), []).append(partition)
         return await asyncio.gather(*(self._fetch(peer, some) for peer, some in by_leader.items()))
@@ -195,7 +195,7 @@ class PartitionReader:
     def _at_end(self, partition: int) -> bool:
         return self.positions[partition] >= self.ends[partition]
 
-    async def _fetch(self, peer: Peer, partitions: Sequence[int]) -> list[Fetched]:
+    async def _fetch(self, peer: ClientConnection, partitions: Sequence[int]) -> list[Fetched]:
         asked = [
             FetchTopic.FetchPartition(partition=p, fetch_offset=self.positions[p], partition_max_bytes=BYTES_MAX)
             for p in partitions

@@ -15,7 +15,7 @@ from kafkalite.cli.failure import fail
 from kafkalite.cli.retry import require
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, RetriableError
 from kafkalite.model import TopicPartition
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -40,7 +40,7 @@ class LeaderConnections:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = [parse_address(address) for address in bootstrap.split(",")]
-        self._peers: dict[int, Peer] = {}
+        self._peers: dict[int, ClientConnection] = {}
         self._topics: dict[str, Topic] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
         self._reached: set[tuple[str, int]] = set()  # addresses that were connected to before
@@ -115,7 +115,7 @@ class LeaderConnections:
         """The id of a topic whose partitions were asked for."""
         return self._topics[topic].topic_id
 
-    async def leader(self, topic: str, partition: int) -> Peer:
+    async def leader(self, topic: str, partition: int) -> ClientConnection:
         """A connection to the broker that leads the partition."""
         (entry,) = [p for p in self._topics[topic].partitions if p.partition_index == partition]
         if entry.leader_id not in self._brokers:
@@ -124,15 +124,15 @@ class LeaderConnections:
             require(entry.error_code or KafkaErrorCode.LEADER_NOT_AVAILABLE, None, f"{topic}-{partition}")
         return await self.broker(entry.leader_id, *self._brokers[entry.leader_id])
 
-    async def broker(self, broker_id: int, host: str, port: int) -> Peer:
+    async def broker(self, broker_id: int, host: str, port: int) -> ClientConnection:
         """A connection to this broker."""
         peer = self._peers.get(broker_id)
         if peer is None or peer.closed or (peer.host, peer.port) != (host, port):
-            peer = self._peers[broker_id] = Peer(host, port, client_id=CLIENT_ID)
+            peer = self._peers[broker_id] = ClientConnection(host, port, client_id=CLIENT_ID)
             await self._connect(peer)
         return peer
 
-    async def _connect(self, peer: Peer) -> None:
+    async def _connect(self, peer: ClientConnection) -> None:
         """Connect to a broker at the address that it advertises; raises KafkaConnectionError, KafkaTimeoutError."""
         address = peer.host, peer.port
         try:
@@ -145,7 +145,7 @@ class LeaderConnections:
             text = f"{error} The cluster behind {given} advertises this address; check advertised.listeners"
             raise KafkaConnectionError(text) from error
 
-    async def brokers(self) -> dict[int, Peer]:
+    async def brokers(self) -> dict[int, ClientConnection]:
         """A connection to each broker of the cluster, by id."""
         answer = await self.first.call(MetadataRequest(topics=[], allow_auto_topic_creation=False))
         return {each.node_id: await self.broker(each.node_id, each.host, each.port) for each in answer.brokers}
@@ -155,7 +155,7 @@ class LeaderConnections:
 
         The topics' partitions have been asked for before.
         """
-        by_leader: dict[Peer, dict[str, list[ListTopic.ListOffsetsPartition]]] = {}
+        by_leader: dict[ClientConnection, dict[str, list[ListTopic.ListOffsetsPartition]]] = {}
         for topic_partition, timestamp in wanted.items():
             asked = ListTopic.ListOffsetsPartition(partition_index=topic_partition.partition, timestamp=timestamp)
             topics = by_leader.setdefault(await self.leader(*topic_partition), {})

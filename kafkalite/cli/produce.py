@@ -28,7 +28,7 @@ from kafkalite.cli.record_lines import BASE64_HELP, RecordLine, blocks, json_lin
 from kafkalite.cli.retry import Retry, require
 from kafkalite.cli.standard_streams import InputFile
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.records import Builder
@@ -285,7 +285,7 @@ class Sender:
 
     async def _send_open(self) -> None:
         """One request to each leader; raises KafkaError after what was acknowledged has been counted."""
-        by_leader: dict[Peer, list[int]] = {}
+        by_leader: dict[ClientConnection, list[int]] = {}
         for partition in self._open:
             by_leader.setdefault(await self._leaders.leader(self._topic, partition), []).append(partition)
         self._in_doubt = sum(batch.records_count for batch in self._open.values())
@@ -295,7 +295,7 @@ class Sender:
             if isinstance(outcome, BaseException):
                 raise outcome
 
-    async def _request(self, peer: Peer, partitions: list[int]) -> None:
+    async def _request(self, peer: ClientConnection, partitions: list[int]) -> None:
         parts = [Data.PartitionProduceData(index=each, records=self._open[each].data) for each in partitions]
         topic = Data(name=self._topic, topic_id=self._leaders.topic_id(self._topic), partition_data=parts)
         answer = await peer.call(ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[topic]))

@@ -17,7 +17,7 @@ from kafkalite.cli.client_options import (
 from kafkalite.cli.connection import connect
 from kafkalite.cli.failure import fail
 from kafkalite.model import uuid_text
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -215,7 +215,7 @@ def change(key: str, operation: int, value: str | None) -> Resource.AlterableCon
     return Resource.AlterableConfig(name=key, config_operation=operation, value=value)
 
 
-async def describe_topic(peer: Peer, topic: str) -> MetadataResponse.MetadataResponseTopic:
+async def describe_topic(peer: ClientConnection, topic: str) -> MetadataResponse.MetadataResponseTopic:
     """The topic's metadata; ends the command if the topic does not exist."""
     wanted = MetadataRequest.MetadataRequestTopic(name=topic)
     answer = await peer.call(MetadataRequest(topics=[wanted], allow_auto_topic_creation=False))
@@ -225,7 +225,7 @@ async def describe_topic(peer: Peer, topic: str) -> MetadataResponse.MetadataRes
     return described
 
 
-async def own_configs(peer: Peer, topic: str) -> list[tuple[str, str | None]]:
+async def own_configs(peer: ClientConnection, topic: str) -> list[tuple[str, str | None]]:
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
     )
@@ -235,14 +235,14 @@ async def own_configs(peer: Peer, topic: str) -> list[tuple[str, str | None]]:
     return [(config.name, config.value) for config in result.configs if config.config_source == SOURCE_TOPIC]
 
 
-async def alter_configs(peer: Peer, topic: str, changes: list[Resource.AlterableConfig]) -> None:
+async def alter_configs(peer: ClientConnection, topic: str, changes: list[Resource.AlterableConfig]) -> None:
     resource = Resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=changes)
     answer = await peer.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
     (result,) = answer.responses
     check(result.error_code, result.error_message, topic)
 
 
-async def grow(peer: Peer, topic: str, partitions: int, done: str) -> None:
+async def grow(peer: ClientConnection, topic: str, partitions: int, done: str) -> None:
     """Add partitions up to this number. Ends the command where they are rejected; `done`: what was changed before."""
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
     answer = await peer.call(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=False))

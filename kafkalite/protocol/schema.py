@@ -256,6 +256,13 @@ class Response(Message):
         cls.header_flexible = cls.flexible if header_flexible is None else header_flexible
 
 
+def response_class(request: type[Request]) -> type[Response]:
+    """Return the class of the response to a request: it is declared beside the request, in one module."""
+    name = request.__name__.removesuffix("Request") + "Response"
+    response: type[Response] = getattr(sys.modules[request.__module__], name)
+    return response
+
+
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest, HeartbeatPlusResponse
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.server import broker as server
@@ -46,7 +46,7 @@ def extended(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerThread]:
 def test_our_client_is_answered(extended: BrokerThread) -> None:
     async def speak() -> None:
         host, port = extended.address.split(":")
-        async with Peer(host, int(port)) as peer:
+        async with ClientConnection(host, int(port)) as peer:
             assert await peer.call(BEAT) == HeartbeatPlusResponse(error_code=27, generation_id=5)
             asked = ApiVersionsRequest(client_software_name="test", client_software_version="1")
             for version in range(5):

@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kafkalite._speedups.codec.codec import encode
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.schema import Layout, Message, Slot
 from kafkalite.protocol.stored import group_records, transaction_records
@@ -175,7 +175,7 @@ async def commit_with_expiry(address: str) -> None:
         group_id="expiring", member_id="", retention_time_ms=3_600_000, topics=[topic(name="orders", partitions=[here])]
     )
     host, port = address.split(":")
-    async with Peer(host, int(port)) as peer:
+    async with ClientConnection(host, int(port)) as peer:
         answer = await peer.call(request, version_max=2)
     assert answer.topics[0].partitions[0].error_code == 0
 

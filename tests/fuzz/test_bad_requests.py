@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.messages.create_partitions import CreatePartitionsRequest
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
@@ -34,19 +34,19 @@ async def broker() -> AsyncIterator[Broker]:
 
 
 @pytest.fixture
-async def peer(broker: Broker) -> AsyncIterator[Peer]:
+async def peer(broker: Broker) -> AsyncIterator[ClientConnection]:
     host, port = broker.address.rsplit(":", 1)
-    async with Peer(host, int(port)) as connected:
+    async with ClientConnection(host, int(port)) as connected:
         yield connected
 
 
-async def test_a_refusal_may_quote_the_longest_name(peer: Peer) -> None:
+async def test_a_refusal_may_quote_the_longest_name(peer: ClientConnection) -> None:
     topics = [CreatePartitionsRequest.CreatePartitionsTopic(name=LONGEST, count=3)]
     (result,) = (await peer.call(CreatePartitionsRequest(topics=topics, timeout_ms=1000))).results
     assert result.name == LONGEST and result.error_code == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_what_is_asked_for_a_thousand_times_is_described_once(peer: Peer) -> None:
+async def test_what_is_asked_for_a_thousand_times_is_described_once(peer: ClientConnection) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     await peer.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000))
     entry = DescribeConfigsRequest.DescribeConfigsResource
@@ -60,7 +60,7 @@ async def test_what_is_asked_for_a_thousand_times_is_described_once(peer: Peer) 
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 6])
-async def test_every_version_of_find_coordinator_is_answered(peer: Peer, version: int) -> None:
+async def test_every_version_of_find_coordinator_is_answered(peer: ClientConnection, version: int) -> None:
     request = FindCoordinatorRequest(key="g", coordinator_keys=["g"])
     answer = await peer.call(request, version_max=version)
     assert len(answer.coordinators) == (version >= 4)
@@ -68,7 +68,7 @@ async def test_every_version_of_find_coordinator_is_answered(peer: Peer, version
 
 @pytest.mark.parametrize("version", [10, 11])
 @pytest.mark.parametrize("wanted", [Wanted(name=None), Wanted(name="t", topic_id=SOME_ID)], ids=["null", "id"])
-async def test_topics_by_id_before_their_version(peer: Peer, version: int, wanted: Wanted) -> None:
+async def test_topics_by_id_before_their_version(peer: ClientConnection, version: int, wanted: Wanted) -> None:
     answer = await peer.call(MetadataRequest(topics=[wanted]), version_max=version)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [
         (wanted.name or "", KafkaErrorCode.INVALID_REQUEST)
@@ -82,7 +82,7 @@ def test_a_bug_is_never_told_as_success() -> None:
 
 
 async def test_a_failing_handler_closes_where_no_error_can_be_told(
-    broker: Broker, peer: Peer, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, peer: ClientConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker, "tables", None)
     answer = await peer.call(MetadataRequest(topics=[]), version_max=13)
@@ -98,7 +98,7 @@ async def test_a_topic_name_that_is_a_path_reaches_no_disk(tmp_path: Path, name:
     async with Broker(str(tmp_path / "data")) as broker:
         host, port = broker.address.rsplit(":", 1)
         before = set(tmp_path.rglob("*"))
-        async with Peer(host, int(port)) as peer:
+        async with ClientConnection(host, int(port)) as peer:
             topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
             created = await peer.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000))
             assert [result.error_code for result in created.topics] == [KafkaErrorCode.INVALID_TOPIC_EXCEPTION]

@@ -13,14 +13,14 @@ from random import Random
 from typing import Any
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.records import Builder, batches
 from tests.compat.clients.confluent import Delivery, Outgoing, RecordProducer
 from tests.kit.checker import DAMAGED, History, Partition
 from tests.kit.isolated import ANSWER_S, CLOSE_S, Isolated
 from tests.kit.server import ALL, NOW_MS, fetch_request, fetched, outcomes, produce_request
 
-DEPTH = 16  # open requests: too few to fill the write buffer, where calls could overtake each other
+DEPTH = 16  # open requests of a stream
 BATCH_RECORDS_MAX = 8
 IDEMPOTENT_AT_ONCE = 10
 IDEMPOTENT_OPEN_MAX = 500
@@ -90,7 +90,7 @@ class Sender:
         self._stop.clear()
         slots = asyncio.Semaphore(self._depth)
         open_calls: set[asyncio.Task[None]] = set()
-        async with Peer(host, int(port), timeout_s=60.0) as peer:
+        async with ClientConnection(host, int(port), timeout_s=60.0) as peer:
             for _ in itertools.count() if requests is None else range(requests):
                 await slots.acquire()
                 if self._stop.is_set():
@@ -115,7 +115,7 @@ class Sender:
         async with asyncio.timeout(60):
             await self._progress.wait()
 
-    async def _send(self, peer: Peer, slots: asyncio.Semaphore) -> None:
+    async def _send(self, peer: ClientConnection, slots: asyncio.Semaphore) -> None:
         partition = next(self._partitions)
         numbers = list(itertools.islice(self._numbers, self._random.randint(1, BATCH_RECORDS_MAX)))
         keys = [number % self._keys for number in numbers] if self._keys else []
@@ -124,7 +124,7 @@ class Sender:
         request = produce_request(partition[0], (partition[1], self._batch(numbers, keys)), acks=acks)
         try:
             if acks == 0:
-                await peer.send(request, version_max=BY_NAME)
+                peer.send(request, version_max=BY_NAME)
                 return
             answer = await peer.call(request, version_max=BY_NAME)
         except KafkaConnectionError:
@@ -170,7 +170,7 @@ class Tail:
     async def run(self, address: str) -> None:
         """Read until the connection is lost, or a partition ends with an error."""
         host, port = address.rsplit(":", 1)
-        async with Peer(host, int(port), timeout_s=60.0) as peer:
+        async with ClientConnection(host, int(port), timeout_s=60.0) as peer:
             while True:
                 asked = fetch_request(self._topic, *self._offsets.items(), max_wait_ms=50, max_bytes=1 << 18)
                 try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.storage.checkpoints import RECOVERY_POINTS, read_offsets
 from tests.kit import dump_log, jvm
@@ -45,7 +45,7 @@ async def create_topic(address: str, name: str, partitions: int, **configs: str)
         configs=[entry(name=key.replace("_", "."), value=value) for key, value in settings.items()],
     )
     host, port = address.rsplit(":", 1)
-    async with Peer(host, int(port)) as peer:
+    async with ClientConnection(host, int(port)) as peer:
         (result,) = (await peer.call(CreateTopicsRequest(topics=[topic]))).topics
     assert result.error_code == 0, result
     return [(name, index) for index in range(partitions)]

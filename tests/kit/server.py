@@ -1,6 +1,6 @@
 """A whole broker in the test's own loop, spoken to in the domain's words.
 
-`Client` speaks over a socket through `net.peer`. `Wire` puts requests straight into the broker's pipeline: nothing
+`Client` speaks over a socket through `net.client`. `Wire` puts requests straight into the broker's pipeline: nothing
 happens between two calls of a test, so the order of events is the order of its lines.
 """
 
@@ -14,14 +14,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kafkalite._speedups.codec.codec import decode, encode_request, read_response_header
+from kafkalite.net.client import ClientConnection
 from kafkalite.net.memory_transport import MemoryHub
-from kafkalite.net.peer import Peer, response_class
 from kafkalite.protocol.messages.create_topics import CreateTopicsRequest
 from kafkalite.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kafkalite.protocol.schema import Request
+from kafkalite.protocol.schema import Request, response_class
 from kafkalite.records import Builder, batches
 from kafkalite.server.broker import Broker
 from kafkalite.server.running_broker import RunningBroker
@@ -110,7 +110,7 @@ def fetched(answer: FetchResponse) -> dict[tuple[str | bytes, int], Any]:
 class Client:
     """A client over a socket."""
 
-    def __init__(self, broker: RunningBroker, peer: Peer) -> None:
+    def __init__(self, broker: RunningBroker, peer: ClientConnection) -> None:
         self.broker = broker
         self.peer = peer
 
@@ -182,7 +182,7 @@ async def connected(broker: Broker | RunningBroker, host: str | None = None) -> 
     """One more client of a broker, which it reaches at `host`."""
     running = broker.running if isinstance(broker, Broker) else broker
     bound, port = running.address.rsplit(":", 1)
-    async with Peer(host or bound, int(port), timeout_s=ANSWER_S) as peer:
+    async with ClientConnection(host or bound, int(port), timeout_s=ANSWER_S) as peer:
         yield Client(running, peer)
 
 

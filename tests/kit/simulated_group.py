@@ -22,11 +22,11 @@ from random import Random
 from typing import Any
 
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.schema import Request
 from tests.kit.members import codes, commit, fetch, offsets_of, rewind
 
-DEPTH = 16  # open requests of a stream: too few to fill the write buffer, where calls could overtake each other
+DEPTH = 16  # open requests of a stream
 BY_NAME = 9  # the last version of OffsetCommit and OffsetFetch that names topics
 DEADLINE_S = 120.0
 FIRST_COMMIT = 1_000_000  # commits count up from here, rewinds from 0: every offset says where it comes from
@@ -135,7 +135,7 @@ class SimulatedGroup(ABC):
         self._numbers = itertools.count(FIRST_COMMIT)
         self._targets = itertools.count()
         self._stopped = asyncio.Event()
-        self._peers: list[Peer] = []
+        self._peers: list[ClientConnection] = []
 
     # Connections.
 
@@ -143,7 +143,7 @@ class SimulatedGroup(ABC):
         """One connection for the members, one for commits and rewinds."""
         host, port = address.rsplit(":", 1)
         await self.close()
-        self._peers = [Peer(host, int(port), timeout_s=DEADLINE_S) for _ in range(2)]
+        self._peers = [ClientConnection(host, int(port), timeout_s=DEADLINE_S) for _ in range(2)]
         for peer in self._peers:
             await peer.connect()
 

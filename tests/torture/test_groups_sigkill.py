@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kafkalite.errors import KafkaConnectionError
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from tests.compat.clients.members import Crowd, TopicPartition
 from tests.compat.group_kit import EACH, partitions_of, write
 from tests.kit.brokers import Kafkalite
@@ -155,7 +155,7 @@ class KillSeries:
     async def rewind_readers(self) -> None:
         assert self.rewound is not None
         host, port = self.broker.address.rsplit(":", 1)
-        async with Peer(host, int(port)) as peer:
+        async with ClientConnection(host, int(port)) as peer:
             answer = await peer.call(rewind(self.rewound.group, READ, dict.fromkeys(range(PARTITIONS), 0)))
         assert [each.error_code for each in answer.topics[0].partitions] == [0] * PARTITIONS
 

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from kafkalite.errors import KafkaConnectionError
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.fix_torture import is_long
 from tests.kit.brokers import READY, Kafkalite
@@ -79,7 +79,7 @@ class KillSeries:
                     for _ in range(DEPTH):
                         work.create_task(self.commit_each(peer, share))
 
-    async def commit_each(self, peer: Peer, share: Iterator[str]) -> None:
+    async def commit_each(self, peer: ClientConnection, share: Iterator[str]) -> None:
         """One group after the other, until the connection ends."""
         for group in share:
             self.sent[group] += 1
@@ -94,9 +94,9 @@ class KillSeries:
             if self.acks >= self.goal:
                 self.enough.set()
 
-    def peer(self) -> Peer:
+    def peer(self) -> ClientConnection:
         host, port = self.broker.address.rsplit(":", 1)
-        return Peer(host, int(port), timeout_s=DEADLINE_S)
+        return ClientConnection(host, int(port), timeout_s=DEADLINE_S)
 
     # The moments.
 

@@ -2,7 +2,14 @@ from typing import TypeVar, final
 
 from typing_extensions import Buffer
 
-from kafkalite._speedups.codec.encoder import Encoded, encode, encode_elements, encode_parts, encode_request
+from kafkalite._speedups.codec.encoder import (
+    Encoded,
+    encode,
+    encode_elements,
+    encode_parts,
+    encode_request,
+    encode_request_parts,
+)
 from kafkalite._speedups.codec.layouts import StructBase
 
 __all__ = [
@@ -14,6 +21,7 @@ __all__ = [
     "encode_elements",
     "encode_parts",
     "encode_request",
+    "encode_request_parts",
     "read_request_header",
     "read_response_header",
     "register_request",

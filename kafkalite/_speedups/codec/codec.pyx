@@ -47,7 +47,7 @@ from kafkalite._speedups.codec.layouts cimport (
 from kafkalite._speedups.wire.strings cimport STRING_MAX
 from kafkalite._speedups.wire.wire cimport load_u16, load_u32, load_u64, store_u32, take, take_uvarint
 
-from kafkalite._speedups.codec.encoder import Encoded, encode, encode_elements, encode_parts, encode_request
+from kafkalite._speedups.codec.encoder import Encoded, encode, encode_elements, encode_parts, encode_request, encode_request_parts
 from kafkalite._speedups.codec.layouts import StructBase
 from kafkalite.errors import DecodeError
 
@@ -60,6 +60,7 @@ __all__ = [
     "encode_elements",
     "encode_parts",
     "encode_request",
+    "encode_request_parts",
     "read_request_header",
     "read_response_header",
     "register_request",

@@ -51,3 +51,10 @@ def encode_request(message: StructBase, version: int, correlation_id: int, clien
     Raises:
         EncodeError: as `encode`; or the client id does not fit.
     """
+
+def encode_request_parts(message: StructBase, version: int, correlation_id: int, client_id: str | None) -> list[Any]:
+    """Encode a request with its header as `encode_request`, into pieces as `encode_parts`.
+
+    Raises:
+        EncodeError: as `encode`; or the client id does not fit.
+    """

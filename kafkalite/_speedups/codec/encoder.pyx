@@ -473,23 +473,27 @@ def encode_elements(list elements, message, int version):
         free(w.heap)
 
 
-def encode_request(message, int version, int correlation_id, client_id):
-    """Encode a request with its header; see codec.pyi."""
+cdef bytes request_header(cls, int version, int correlation_id, client_id):
     cdef bytes name
     cdef uint8_t header[10]
-    cls = type(message)
-    if client_id is None:
-        name = b""
-    else:
-        try:
-            name = client_id.encode()
-        except UnicodeEncodeError as error:
-            raise EncodeError(f"the string cannot be UTF-8: {error.reason}", "client_id") from None
+    try:
+        name = b"" if client_id is None else client_id.encode()
+    except UnicodeEncodeError as error:
+        raise EncodeError(f"the string cannot be UTF-8: {error.reason}", "client_id") from None
     if len(name) > STRING_MAX:
         raise EncodeError(f"{len(name)} bytes are too many for a string", "client_id")
     store_u16(header, <uint32_t> cls.api_key & 0xffff)
     store_u16(header + 2, version & 0xffff)
     store_u32(header + 4, <uint32_t> correlation_id)
     store_u16(header + 8, 0xffff if client_id is None else <uint32_t> len(name))
-    tags = b"\x00" if version >= cls.flexible else b""
-    return encode(message, version, PyBytes_FromStringAndSize(<char *> header, 10) + name + tags)
+    return PyBytes_FromStringAndSize(<char *> header, 10) + name + (b"\x00" if version >= cls.flexible else b"")
+
+
+def encode_request(message, int version, int correlation_id, client_id):
+    """Encode a request with its header; see codec.pyi."""
+    return encode(message, version, request_header(type(message), version, correlation_id, client_id))
+
+
+def encode_request_parts(message, int version, int correlation_id, client_id):
+    """Encode a request with its header into pieces; see codec.pyi."""
+    return encode_parts(message, version, request_header(type(message), version, correlation_id, client_id))

@@ -15,7 +15,7 @@ from kafkalite.cli.failure import fail
 from kafkalite.cli.leader_connections import LeaderConnections
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.extensions.register_consumer import RegisterConsumerRequest
 from kafkalite.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -88,9 +88,9 @@ class GroupClient:
 
     def __init__(self, leaders: LeaderConnections) -> None:
         self._leaders = leaders
-        self._coordinators: dict[str, Peer] = {}
+        self._coordinators: dict[str, ClientConnection] = {}
 
-    async def coordinator(self, group: str) -> Peer:
+    async def coordinator(self, group: str) -> ClientConnection:
         """A connection to the broker that coordinates the group."""
         if group not in self._coordinators:
             request = FindCoordinatorRequest(key=group, coordinator_keys=[group])
@@ -158,7 +158,7 @@ class GroupClient:
         kind = REGISTERED if await self._is_registered(peer, group) else "classic"
         return DescribedGroup(group, kind, found.group_state, found.protocol_data, members)
 
-    async def _is_registered(self, peer: Peer, group: str) -> bool:
+    async def _is_registered(self, peer: ClientConnection, group: str) -> bool:
         """Registered groups are described like classic ones; only kafkalite has them."""
         if RegisterConsumerRequest.api_key not in peer.api_versions:
             return False
@@ -205,7 +205,7 @@ class GroupClient:
         }
 
 
-async def patiently(peer: Peer, request: Any, error_of: Callable[[Any], int]) -> Any:
+async def patiently(peer: ClientConnection, request: Any, error_of: Callable[[Any], int]) -> Any:
     """The answer to a request, asked again for a while where the coordinator has only just begun."""
     loop = asyncio.get_running_loop()
     until = loop.time() + BEGINNING_S

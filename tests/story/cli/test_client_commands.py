@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from kafkalite.cli.consume import BYTES_MAX
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest
 from kafkalite.testing.thread import BrokerThread
 from tests.kit.jvm import free_port
@@ -272,7 +272,7 @@ async def delete_records(address: str, topic: str, offset: int) -> None:
     partition = DeleteRecordsRequest.DeleteRecordsTopic.DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=[DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[partition])])
     host, port = address.rsplit(":", 1)
-    async with Peer(host, int(port)) as peer:
+    async with ClientConnection(host, int(port)) as peer:
         assert (await peer.call(request)).topics[0].partitions[0].error_code == 0
 
 

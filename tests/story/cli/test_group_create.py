@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.testing.thread import BrokerThread
 from tests.kit.members import commit, leave, register, starts
 from tests.story.cli.conftest import Run
@@ -17,7 +17,7 @@ def ask(broker: BrokerThread, request: Any, version_max: int | None = None) -> A
 
     async def asked() -> Any:
         host, port = broker.address.rsplit(":", 1)
-        async with Peer(host, int(port)) as peer:
+        async with ClientConnection(host, int(port)) as peer:
             return await peer.call(request, version_max=version_max)
 
     return asyncio.run(asked())

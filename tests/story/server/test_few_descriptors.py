@@ -9,7 +9,7 @@ import socket
 from contextlib import ExitStack
 from pathlib import Path
 
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from tests.kit.brokers import Kafkalite, wait_until
 from tests.kit.rig import create_topic
 from tests.kit.server import batch, fetch_request, fetched, outcomes, produce_request, values_of
@@ -32,7 +32,7 @@ def descriptors(pid: int) -> int:
 class Producer:
     """Appends numbered records one by one and remembers which were acknowledged; retries KAFKA_STORAGE_ERROR."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: ClientConnection) -> None:
         self.peer = peer
         self.acknowledged: list[bytes] = []
         self.refused = 0
@@ -51,7 +51,7 @@ class Producer:
                 self.acknowledged.append(value)
 
 
-async def read_all(peer: Peer, until: bytes) -> list[bytes | None]:
+async def read_all(peer: ClientConnection, until: bytes) -> list[bytes | None]:
     found: list[bytes | None] = []
     while not found or found[-1] != until:
         answer = await peer.call(fetch_request("t", (0, len(found)), max_bytes=1 << 26), version_max=12)
@@ -74,7 +74,7 @@ async def test_rolls_flushes_and_checkpoints_without_descriptors(tmp_path: Path)
     await asyncio.to_thread(broker.start)
     try:
         await create_topic(broker.address, "t", 1)
-        async with Peer("127.0.0.1", broker.port, timeout_s=60) as peer:
+        async with ClientConnection("127.0.0.1", broker.port, timeout_s=60) as peer:
             producer = Producer(peer)
             await producer.append(5)
             with ExitStack() as stack:
@@ -92,7 +92,7 @@ async def test_rolls_flushes_and_checkpoints_without_descriptors(tmp_path: Path)
             assert producer.acknowledged[-1].startswith(b"%010d" % 124), "it appends again"
         broker.kill()
         await asyncio.to_thread(broker.start)
-        async with Peer("127.0.0.1", broker.port) as peer:
+        async with ClientConnection("127.0.0.1", broker.port) as peer:
             there = await read_all(peer, producer.acknowledged[-1])
             found = [value for value in there if value in set(producer.acknowledged)]
             assert found == producer.acknowledged

@@ -9,7 +9,7 @@ import pytest
 from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
 from kafkalite.coordinators.group.service import GroupService
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.delete_groups import DeleteGroupsRequest
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest
@@ -215,7 +215,7 @@ async def test_a_topic_that_goes_before_the_answer(orders: Client, monkeypatch: 
     answer = asyncio.ensure_future(orders.call(request))
     await asked.wait()
     host, port = orders.broker.address.rsplit(":", 1)
-    async with Peer(host, int(port)) as peer:
+    async with ClientConnection(host, int(port)) as peer:
         await Client(orders.broker, peer).delete("orders")
         await Client(orders.broker, peer).create("later")
     held[0]()

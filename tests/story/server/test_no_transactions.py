@@ -43,7 +43,7 @@ async def test_find_coordinator_of_a_transactional_id_says_that_there_are_no_tra
 
 async def test_the_log_has_one_warning_for_each_client(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     async with connected(client.broker) as other:
-        other.peer._client_id = "other"
+        other.peer._core._client_id = "other"
         for _ in range(3):
             for each in (client, other):
                 await each.call(FindCoordinatorRequest(key="x", coordinator_keys=["x"], key_type=TRANSACTION))
@@ -56,7 +56,7 @@ async def test_the_log_has_one_warning_for_each_client(client: Client, caplog: p
 
 async def test_the_clients_that_were_warned_of_are_bounded(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(CLIENTS_MAX + 2):
-        client.peer._client_id = f"client-{number}"
+        client.peer._core._client_id = f"client-{number}"
         await client.call(init("x"))
     assert len(client.broker.transactional_clients._known) == CLIENTS_MAX
     assert len(warnings(caplog)) == CLIENTS_MAX + 2

@@ -24,13 +24,12 @@ from kafkalite._speedups.codec.codec import decode, encode_request, read_respons
 from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.net.memory_transport import Client as Connection
-from kafkalite.net.peer import response_class
 from kafkalite.protocol.messages.heartbeat import HeartbeatRequest
 from kafkalite.protocol.messages.join_group import JoinGroupRequest
 from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest
 from kafkalite.protocol.messages.offset_fetch import OffsetFetchRequest
 from kafkalite.protocol.messages.sync_group import SyncGroupRequest
-from kafkalite.protocol.schema import Request
+from kafkalite.protocol.schema import Request, response_class
 from kafkalite.server.api import ROWS
 from kafkalite.server.broker import Broker
 from kafkalite.server.dispatch import Dispatcher

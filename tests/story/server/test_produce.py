@@ -59,7 +59,7 @@ async def test_acks_0_gets_no_answer_and_appends(client: Client, wire: Wire) -> 
 
 async def test_an_error_with_acks_0_closes_the_connection(client: Client) -> None:
     with pytest.raises(KafkaConnectionError):
-        await client.peer.send(produce_request(bytes(15) + b"\1", (0, batch(b"x")), acks=0))
+        client.peer.send(produce_request(bytes(15) + b"\1", (0, batch(b"x")), acks=0))
         await client.create("t")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.cluster.topics import NewTopic
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.server.broker import Broker
 from tests.kit.server import connected, running
@@ -24,7 +24,7 @@ async def test_a_parked_fetch_does_not_hold_up_the_end(tmp_path: Path) -> None:
     parts.topics.create([NewTopic("orders")], validate_only=False, then=created.set_result)
     assert await created == [None]
     host, port = broker.address.rsplit(":", 1)
-    async with Peer(host, int(port)) as peer:
+    async with ClientConnection(host, int(port)) as peer:
         topic = FetchRequest.FetchTopic(
             topic="orders",
             topic_id=parts.image.topics["orders"].topic_id,

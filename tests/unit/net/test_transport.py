@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from kafkalite._speedups.storage.file import Disk, FileRegion
-from kafkalite.net.peer import Peer
+from kafkalite.net.client import ClientConnection
 from kafkalite.net.transport import OVERFLOW_BYTES
 from kafkalite.protocol.messages.metadata import MetadataRequest
 from tests.unit.net.rig import Rig, both_loops, frame, read_frame, round_trip, until
-from tests.unit.net.test_peer import Speaker
+from tests.unit.net.test_client import Speaker
 
 
 @both_loops(drivers=["transport"])
@@ -78,7 +78,7 @@ async def test_a_peer_speaks_tls(contexts):
     server, client = contexts
     async with Rig(ssl=server) as rig:
         Speaker(rig)
-        async with Peer(*rig.address, ssl=client) as peer:
+        async with ClientConnection(*rig.address, ssl=client) as peer:
             assert (await peer.call(MetadataRequest(topics=[]))).controller_id == 2
 
 

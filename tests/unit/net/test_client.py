@@ -9,7 +9,8 @@ import pytest
 
 from kafkalite._speedups.codec.codec import decode, encode, read_request_header, response_header
 from kafkalite.errors import DecodeError, KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_class
-from kafkalite.net.peer import Peer, reason_of
+from kafkalite.net.client import ClientConnection
+from kafkalite.net.client.connection import reason_of
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.unit.net.rig import Rig, both_loops, frame, until
@@ -27,6 +28,7 @@ class Speaker:
         self.metadata = metadata
         self.hold = False
         self.asked = []
+        self.throttle_ms = 0
 
     def answer(self, body):
         header = read_request_header(body)
@@ -42,7 +44,7 @@ class Speaker:
         else:
             version = header.api_version
             decode(MetadataRequest, version, header.body)
-            response = MetadataResponse(controller_id=header.correlation_id)
+            response = MetadataResponse(throttle_time_ms=self.throttle_ms, controller_id=header.correlation_id)
         return encode(response, version, response_header(type(response), version, header.correlation_id))
 
 
@@ -50,8 +52,8 @@ class Speaker:
 async def test_calls_are_pipelined_and_each_gets_its_own_answer():
     async with Rig() as rig:
         Speaker(rig)
-        async with Peer(*rig.address) as peer:
-            answers = await asyncio.gather(*(peer.call(MetadataRequest(topics=[])) for _ in range(100)))
+        async with ClientConnection(*rig.address) as connection:
+            answers = await asyncio.gather(*(connection.call(MetadataRequest(topics=[])) for _ in range(100)))
         numbers = [answer.controller_id for answer in answers]
         assert numbers == list(range(numbers[0], numbers[0] + 100))
 
@@ -61,10 +63,10 @@ async def test_calls_are_pipelined_and_each_gets_its_own_answer():
 async def test_an_older_broker_is_asked_again_in_its_own_version(api_versions_max):
     async with Rig() as rig:
         speaker = Speaker(rig, api_versions_max, metadata=(0, 5))
-        async with Peer(*rig.address) as peer:
-            assert peer.api_versions[3] == (0, 5)
-            await peer.call(MetadataRequest(topics=[]))
-            await peer.call(MetadataRequest(topics=[]), version_max=2)
+        async with ClientConnection(*rig.address) as connection:
+            assert connection.api_versions[3] == (0, 5)
+            await connection.call(MetadataRequest(topics=[]))
+            await connection.call(MetadataRequest(topics=[]), version_max=2)
         assert speaker.asked == [(18, 4), (18, api_versions_max), (3, 5), (3, 2)]
 
 
@@ -72,21 +74,21 @@ async def test_an_older_broker_is_asked_again_in_its_own_version(api_versions_ma
 async def test_no_common_version_is_a_typed_error():
     async with Rig() as rig:
         Speaker(rig, metadata=(90, 99))
-        async with Peer(*rig.address) as peer:
+        async with ClientConnection(*rig.address) as connection:
             with pytest.raises(UNSUPPORTED, match="v90-99"):
-                await peer.call(MetadataRequest(topics=[]))
+                await connection.call(MetadataRequest(topics=[]))
 
 
 @both_loops
-async def test_a_call_out_of_time_does_not_disturb_the_next():
+async def test_a_timeout_that_keeps_the_connection_leaves_the_next_call_alone():
     async with Rig() as rig:
         speaker = Speaker(rig)
-        async with Peer(*rig.address) as peer:
+        async with ClientConnection(*rig.address) as connection:
             speaker.hold = True
             with pytest.raises(KafkaTimeoutError, match="MetadataRequest"):
-                await peer.call(MetadataRequest(topics=[]), timeout_s=0.02)
+                await connection.call(MetadataRequest(topics=[]), timeout_s=0.02, keep_connection=True)
             speaker.hold = False
-            later = asyncio.ensure_future(peer.call(MetadataRequest(topics=[])))
+            later = connection.call(MetadataRequest(topics=[]))
             await until(lambda: rig.echo.frames == 3)
             reply, body = rig.echo.open[0]
             reply.send(speaker.answer(body))
@@ -94,18 +96,126 @@ async def test_a_call_out_of_time_does_not_disturb_the_next():
 
 
 @both_loops
+async def test_a_timeout_ends_the_connection_and_all_open_calls():
+    async with Rig() as rig:
+        speaker = Speaker(rig)
+        async with ClientConnection(*rig.address) as connection:
+            speaker.hold = True
+            other = connection.call(MetadataRequest(topics=[]))
+            with pytest.raises(KafkaTimeoutError, match="MetadataRequest"):
+                await connection.call(MetadataRequest(topics=[]), timeout_s=0.02)
+            with pytest.raises(KafkaConnectionError, match="connection closed, MetadataRequest timed out"):
+                await other
+            assert connection.closed
+
+
+@both_loops
+async def test_a_cancelled_call_drops_its_response():
+    async with Rig() as rig:
+        Speaker(rig)
+        async with ClientConnection(*rig.address) as connection:
+            connection.call(MetadataRequest(topics=[])).cancel()
+            assert (await connection.call(MetadataRequest(topics=[]))).controller_id == 3
+
+
+class CountedTransport:
+    """Counts the writes of a connection; `full` is a transport above its high-water mark."""
+
+    def __init__(self, connection):
+        self.driver = connection._driver
+        self.transport, self.driver.transport = self.driver.transport, self
+        self.writes = []
+
+    def write(self, data):
+        self.writes.append(bytes(data))
+
+    def close(self):
+        self.transport.close()
+
+
+@both_loops
+async def test_calls_of_one_loop_iteration_leave_in_one_write():
+    async with Rig() as rig:
+        Speaker(rig)
+        async with ClientConnection(*rig.address) as connection:
+            counted = CountedTransport(connection)
+            calls = [connection.call(MetadataRequest(topics=[])) for _ in range(10)]
+            await asyncio.sleep(0)
+            assert len(counted.writes) == 1
+            counted.transport.write(counted.writes[0])
+            assert len(await asyncio.gather(*calls)) == 10
+
+
+@both_loops
+async def test_no_request_overtakes_another_while_the_transport_is_full():
+    async with Rig() as rig:
+        Speaker(rig)
+        async with ClientConnection(*rig.address) as connection:
+            counted = CountedTransport(connection)
+            connection._driver.pause_writing()
+            calls = [connection.call(MetadataRequest(topics=[])) for _ in range(3)]
+            await asyncio.sleep(0)
+            calls.append(connection.call(MetadataRequest(topics=[])))
+            waiting = asyncio.ensure_future(connection.drain())
+            await asyncio.sleep(0)
+            assert counted.writes == [] and not waiting.done()
+            connection._driver.resume_writing()
+            await waiting
+            counted.transport.write(b"".join(counted.writes))
+            assert [(await call).controller_id for call in calls] == [2, 3, 4, 5]
+
+
+@both_loops
+async def test_a_throttled_call_leaves_when_the_time_has_passed():
+    async with Rig() as rig:
+        speaker = Speaker(rig)
+        async with ClientConnection(*rig.address) as connection:
+            speaker.throttle_ms = 30
+            await connection.call(MetadataRequest(topics=[]))
+            speaker.throttle_ms = 0
+            loop = asyncio.get_running_loop()
+            until_s = connection._core.throttled_until
+            assert loop.time() < until_s
+            await connection.call(MetadataRequest(topics=[]))
+            assert loop.time() >= until_s
+
+
+@both_loops
+async def test_another_address_is_tried_beside_one_that_does_not_answer(monkeypatch):
+    async with Rig() as rig:
+        Speaker(rig)
+        with socket.socket() as full:  # accepts no connection: its queue of one is taken
+            full.bind(("127.0.0.2", rig.address[1]))
+            full.listen(0)
+            with socket.create_connection(full.getsockname()):
+                addresses = [
+                    (socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, rig.address[1]))
+                    for host in ("127.0.0.2", "127.0.0.1")
+                ]
+                loop = asyncio.get_running_loop()
+                resolve = loop.getaddrinfo
+
+                async def getaddrinfo(host, *args, **options):
+                    return addresses if host == "two.addresses" else await resolve(host, *args, **options)
+
+                monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+                async with ClientConnection("two.addresses", rig.address[1]) as connection:
+                    await connection.call(MetadataRequest(topics=[]))
+
+
+@both_loops
 async def test_open_calls_fail_when_the_connection_ends():
     async with Rig() as rig:
         speaker = Speaker(rig)
-        async with Peer(*rig.address) as peer:
+        async with ClientConnection(*rig.address) as connection:
             speaker.hold = True
-            calls = [asyncio.ensure_future(peer.call(MetadataRequest(topics=[]))) for _ in range(3)]
+            calls = [asyncio.ensure_future(connection.call(MetadataRequest(topics=[]))) for _ in range(3)]
             await until(lambda: len(rig.echo.open) == 3)
             rig.echo.connections[0].close("told to")
             for error in await asyncio.gather(*calls, return_exceptions=True):
                 assert type(error) is KafkaConnectionError
             with pytest.raises(KafkaConnectionError):
-                await peer.call(MetadataRequest(topics=[]))
+                await connection.call(MetadataRequest(topics=[]))
 
 
 @pytest.mark.parametrize(
@@ -124,19 +234,19 @@ async def test_a_stream_that_is_not_kafka_ends_the_connection(answer):
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         with pytest.raises(KafkaConnectionError):
-            await Peer(*server.sockets[0].getsockname()).connect()
+            await ClientConnection(*server.sockets[0].getsockname()).connect()
 
 
 @both_loops
 async def test_an_answer_that_does_not_parse_fails_its_call_only():
     async with Rig() as rig:
         speaker = Speaker(rig)
-        async with Peer(*rig.address) as peer:
+        async with ClientConnection(*rig.address) as connection:
             rig.echo.answer = lambda body: bytes(body[4:8]) + b"\xff\xff\xff\xff"
             with pytest.raises(DecodeError):
-                await peer.call(MetadataRequest(topics=[]))
+                await connection.call(MetadataRequest(topics=[]))
             rig.echo.answer = speaker.answer
-            assert (await peer.call(MetadataRequest(topics=[]))).controller_id == 3
+            assert (await connection.call(MetadataRequest(topics=[]))).controller_id == 3
 
 
 @both_loops
@@ -145,7 +255,7 @@ async def test_nobody_listening_is_one_clear_line():
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
         with pytest.raises(KafkaConnectionError, match=f"cannot connect to 127.0.0.1:{port}"):
-            await Peer("127.0.0.1", port).connect()
+            await ClientConnection("127.0.0.1", port).connect()
 
 
 @both_loops
@@ -153,10 +263,10 @@ async def test_a_connection_that_is_closed_before_the_first_answer_names_likely_
     async with Rig() as rig:
         rig.echo.accepts = False
         with pytest.raises(KafkaConnectionError) as failed:
-            await Peer(*rig.address).connect()
+            await ClientConnection(*rig.address).connect()
     address, _, reason = str(failed.value).partition(": ")
     assert address == f"127.0.0.1:{rig.address[1]}"
-    how, _, hint = reason.partition(" before the first answer; ")
+    how, _, hint = reason.partition(" before the first response; ")
     assert how in ("the connection was closed", "Connection reset by peer")
     assert hint == "is it a broker's port, without TLS and below max.connections?"
 
@@ -166,7 +276,7 @@ async def test_a_silent_broker_is_a_timeout():
     async with Rig() as rig:
         rig.echo.later = lambda body: True
         with pytest.raises(KafkaTimeoutError, match=r"did not answer in 0\.05 s; is a broker there, and reachable\?"):
-            await Peer(*rig.address, connect_timeout_s=0.05).connect()
+            await ClientConnection(*rig.address, connect_timeout_s=0.05).connect()
 
 
 @pytest.mark.parametrize(
@@ -194,5 +304,5 @@ async def test_nobody_listens_on_any_address_of_localhost():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(KafkaConnectionError) as failed:
-        await Peer("localhost", port).connect()
+        await ClientConnection("localhost", port).connect()
     assert str(failed.value) == f"cannot connect to localhost:{port}: Connection refused; is a broker there?"

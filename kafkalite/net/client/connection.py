@@ -1,0 +1,376 @@
+"""A connection to a broker on asyncio: version negotiation, pipelined calls with deadlines, one write per iteration.
+
+Invariants:
+1. `call` is a plain function. It queues the request and returns a future; no task is created.
+2. All requests of one event loop iteration leave together, at its end.
+3. One timer per connection: it fires at the nearest deadline, or when the broker's throttle time has passed.
+4. When the connection ends, every open call fails with a KafkaConnectionError that names the reason.
+"""
+
+import asyncio
+import os
+import re
+import socket
+import ssl as ssl_module
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from math import inf
+from typing import Any, Self, cast
+
+import aiohappyeyeballs
+
+from kafkalite._version import VERSION
+from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, KafkaTimeoutError, error_for
+from kafkalite.net.client.core import FRAME_BYTES_MAX, Answer, ClientCore, Fail
+from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkalite.protocol.schema import Request
+
+__all__ = ["ClientConnection", "Dial", "dial", "reason_of"]
+
+ATTEMPT_DELAY_S = 0.25
+"""How long one address of a host may take before the next one is tried beside it (RFC 8305: 250 ms)."""
+
+PART_BYTES_MIN = 16 << 10
+"""Parts below this size are joined with their neighbours: a copy is cheaper than a write of their own."""
+
+NO_ANSWER = " before the first response; is it a broker's port, without TLS and below max.connections?"
+_ATTEMPT = re.compile(r"\[Errno (\d+)\]")
+
+Dial = Callable[[Callable[[], asyncio.BaseProtocol], str, int, ssl_module.SSLContext | None], Awaitable[object]]
+"""Connects a protocol to a host and a port, with TLS where a context is given. Raises OSError."""
+
+
+async def dial(
+    protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, ssl: ssl_module.SSLContext | None
+) -> None:
+    """Connect over TCP; several addresses of a host are tried in parallel (RFC 8305).
+
+    Arguments:
+        protocol: creates the protocol of the connection.
+        host, port: the broker.
+        ssl: the context for TLS; None = plain text.
+
+    Raises:
+        OSError: the name cannot be resolved, or no address accepts the connection.
+    """
+    loop = asyncio.get_running_loop()
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    connected = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=ATTEMPT_DELAY_S, loop=loop)
+    try:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server_hostname = host if ssl is not None else None
+        await loop.create_connection(protocol, sock=connected, ssl=ssl, server_hostname=server_hostname)
+    except BaseException:
+        connected.close()
+        raise
+
+
+class ClientConnection:
+    """One connection to a broker, an async context manager.
+
+    Arguments:
+        host, port: the broker.
+        client_id: sent with every request; None = no client id.
+        timeout_s: deadline of a call in seconds, unless the call has its own.
+        connect_timeout_s: deadline in seconds for connecting, negotiation and authentication together.
+        frame_bytes_max: largest accepted response, in bytes.
+        ssl: the context for TLS; None = plain text.
+        authenticate: called with the connection after the negotiation of versions, before the first call (SASL).
+        dial: connects; another one than TCP in simulations.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None = "kafkalite",
+        timeout_s: float = 30.0,
+        connect_timeout_s: float = 10.0,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        ssl: ssl_module.SSLContext | None = None,
+        authenticate: "Callable[[ClientConnection], Awaitable[None]] | None" = None,
+        dial: Dial = dial,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._core = ClientCore(f"{host}:{port}", client_id, frame_bytes_max)
+        self._timeout_s = timeout_s
+        self._connect_timeout_s = connect_timeout_s
+        self._ssl = ssl
+        self._authenticate = authenticate
+        self._dial = dial
+        self._driver = _Driver(self._core)
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def closed(self) -> bool:
+        """The connection has ended, or was never made."""
+        return self._driver.transport is None
+
+    @property
+    def api_versions(self) -> dict[int, tuple[int, int]]:
+        """The lowest and the highest version that the broker serves, by API key."""
+        return self._core.api_versions
+
+    async def connect(self) -> None:
+        """Connect, learn the broker's versions and authenticate.
+
+        Raises:
+            KafkaConnectionError: the broker cannot be reached, or ends the connection.
+            KafkaTimeoutError: `connect_timeout_s` has passed.
+        """
+        name = self._core.name
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                await self._dial(lambda: self._driver, self.host, self.port, self._ssl)
+                await self._negotiate()
+                if self._authenticate is not None:
+                    await self._authenticate(self)
+        except TimeoutError as error:
+            await self.close()
+            text = f"{name} did not answer in {self._connect_timeout_s} s; is a broker there, and reachable?"
+            raise KafkaTimeoutError(text) from error
+        except OSError as error:
+            await self.close()
+            if isinstance(error, KafkaConnectionError):
+                raise
+            raise KafkaConnectionError(f"cannot connect to {name}: {reason_of(error)}; is a broker there?") from error
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End the connection; open calls fail. Requests that are queued are written first."""
+        if self._driver.transport is not None:
+            self._driver.flush()
+            self._driver.transport.close()
+            await self._driver.ended.wait()
+
+    def version(self, request: type[Request], version_max: int | None = None) -> int:
+        """Return the version that `call` uses; see `ClientCore.version`."""
+        return self._core.version(request, version_max)
+
+    def call(
+        self,
+        request: Request,
+        *,
+        timeout_s: float | None = None,
+        version_max: int | None = None,
+        keep_connection: bool = False,
+    ) -> asyncio.Future[Any]:
+        """Send a request; the future gets its response. Any number of calls may be open; they are pipelined.
+
+        Arguments:
+            request: any request message.
+            timeout_s: deadline in seconds for the response; None = that of the connection.
+            version_max: the highest version to use; None = the highest that both sides know.
+            keep_connection: a timeout fails this call only; otherwise it ends the connection (`ClientCore`).
+
+        Returns:
+            A future. A cancelled future drops the response. It fails with KafkaTimeoutError, KafkaConnectionError or
+            DecodeError.
+
+        Raises:
+            UnsupportedVersionError: the broker does not serve the request. EncodeError: a value does not fit.
+        """
+        version = self._core.version(type(request), version_max)
+        future: asyncio.Future[Any] = self._driver.loop.create_future()
+        self._submit(request, version, *_completing(future), timeout_s, keep_connection=keep_connection)
+        return future
+
+    def submit(
+        self,
+        request: Request,
+        answer: Answer,
+        fail: Fail,
+        *,
+        timeout_s: float | None = None,
+        version_max: int | None = None,
+        keep_connection: bool = False,
+    ) -> None:
+        """Send a request as `call`; `answer(response)` or `fail(error)` is called instead of a future."""
+        version = self._core.version(type(request), version_max)
+        self._submit(request, version, answer, fail, timeout_s, keep_connection=keep_connection)
+
+    def send(self, request: Request, *, version_max: int | None = None) -> None:
+        """Send a request without a response (Produce with acks=0).
+
+        Arguments:
+            request: the request message.
+            version_max: the highest version to use; None = the highest that both sides know.
+
+        Raises:
+            KafkaConnectionError: the connection has ended. UnsupportedVersionError, EncodeError: as `call`.
+        """
+        self._core.send(request, self._core.version(type(request), version_max))
+        self._driver.schedule()
+
+    async def drain(self) -> None:
+        """Wait until the transport accepts more bytes. Raises KafkaConnectionError when the connection ends."""
+        await self._driver.writable.wait()
+        if self._core.failure is not None:
+            raise self._core.failure
+
+    def _submit(
+        self,
+        request: Request,
+        version: int,
+        answer: Answer,
+        fail: Fail,
+        timeout_s: float | None = None,
+        *,
+        keep_connection: bool = False,
+    ) -> None:
+        deadline = self._driver.loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
+        self._core.call(request, version, deadline, answer, fail, keep_connection=keep_connection)
+        self._driver.schedule()
+
+    async def _negotiate(self) -> None:
+        request = ApiVersionsRequest(client_software_name="kafkalite", client_software_version=VERSION)
+        version = ApiVersionsRequest.versions[1]
+        response = await self._ask_versions(request, version)
+        if response.error_code == KafkaErrorCode.UNSUPPORTED_VERSION:
+            served = [each.max_version for each in response.api_keys if each.api_key == ApiVersionsRequest.api_key]
+            response = await self._ask_versions(request, min(version, served[0] if served else 0))
+        if response.error_code:
+            raise error_for(response.error_code)
+        self._core.api_versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+
+    def _ask_versions(self, request: ApiVersionsRequest, version: int) -> asyncio.Future[ApiVersionsResponse]:
+        future: asyncio.Future[ApiVersionsResponse] = self._driver.loop.create_future()
+        self._submit(request, version, *_completing(future))
+        return future
+
+
+def _completing(future: asyncio.Future[Any]) -> tuple[Answer, Fail]:
+    """The callbacks that complete a future, unless its owner has cancelled it."""
+
+    def answer(response: object) -> None:
+        if not future.done():
+            future.set_result(response)
+
+    def fail(error: Exception) -> None:
+        if not future.done():
+            future.set_exception(error)
+
+    return answer, fail
+
+
+class _Driver(asyncio.BufferedProtocol):
+    """Moves bytes between a core and a transport, and keeps its timer.
+
+    Attributes:
+        writable: the transport accepts bytes, or the connection has ended.
+        ended: the connection has ended.
+    """
+
+    def __init__(self, core: ClientCore) -> None:
+        self.core = core
+        self.loop = asyncio.get_running_loop()
+        self.transport: asyncio.Transport | None = None
+        self.writable = asyncio.Event()
+        self.ended = asyncio.Event()
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.core.begin()
+        self.writable.set()
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+        self.flush()
+
+    def schedule(self) -> None:
+        """Write what the core has at the end of this loop iteration, and fire at its next deadline."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._write_scheduled)
+
+    def _write_scheduled(self) -> None:
+        self._scheduled = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what the core has, unless the transport is full."""
+        if self.transport is not None and self.writable.is_set():
+            for part in _joined(self.core.take_outgoing(self.loop.time())):
+                self.transport.write(part)
+        self._set_timer()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.core.free_space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.core.received(nbytes, self.loop.time())
+        self._after()
+
+    def _expired(self) -> None:
+        self._timer, self._timer_at = None, inf
+        self.core.expire(self.loop.time())
+        self._after()
+        self.flush()
+
+    def _after(self) -> None:
+        """Close the transport if the core has failed."""
+        if self.core.failure is not None and self.transport is not None:
+            self.transport.abort()
+
+    def _set_timer(self) -> None:
+        at = self.core.next_deadline
+        if self.core.has_outgoing and self.core.throttled_until > self.loop.time():
+            at = min(at, self.core.throttled_until)
+        if at >= self._timer_at:
+            return  # it fires early, and is set again
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self.loop.call_at(at, self._expired)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+        reason = (
+            "the connection was closed"
+            if error is None
+            else reason_of(error)
+            if isinstance(error, OSError)
+            else str(error)
+        )
+        hint = "" if self.core.answered else NO_ANSWER
+        self.core.end(self.core.failure or KafkaConnectionError(f"{self.core.name}: {reason}{hint}"))
+        self.writable.set()
+        self.ended.set()
+
+
+def _joined(parts: Sequence[Any]) -> Iterator[Any]:
+    """Join neighbours below `PART_BYTES_MIN`; larger parts are yielded as they are."""
+    small: list[Any] = []
+    for part in parts:
+        if len(part) < PART_BYTES_MIN:
+            small.append(part)
+            continue
+        if small:
+            yield b"".join(small)
+            small = []
+        yield part
+    if small:
+        yield small[0] if len(small) == 1 else b"".join(small)
+
+
+def reason_of(error: OSError) -> str:
+    """Return why there is no connection, in the system's words; asyncio lists one attempt for each address instead."""
+    numbers = map(int, _ATTEMPT.findall(str(error)))
+    return ", ".join(dict.fromkeys(map(os.strerror, numbers))) or error.strerror or str(error)
