@@ -17,7 +17,7 @@ def collector_restored() -> Iterator[None]:
     """The collector of the test process is afterwards as it was."""
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
     yield
-    PAUSE.freezes = False
+    PAUSE.enabled = False
     gc.unfreeze()
     gc.set_threshold(*thresholds)
     gc.callbacks[:] = callbacks

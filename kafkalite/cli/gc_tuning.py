@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kafkalite.gc_pause import PAUSE
-
 COLLECT_AFTER = 20_000  # new objects: those of the requests of one loop iteration are alive together, and no garbage
 MANY = 5 * COLLECT_AFTER  # so many at once are state that was loaded with the collector off
 LONG_S = 0.001  # of CPU time
@@ -34,8 +32,7 @@ class GcTuning:
         self._began_s = 0.0
 
     def install(self) -> None:
-        """Freeze what exists and what is loaded in pauses, and watch all collections from now on."""
-        PAUSE.freezes = True
+        """Freeze what exists, and watch all collections from now on."""
         gc.set_threshold(COLLECT_AFTER, 10, 10)
         gc.freeze()
         gc.callbacks.append(self.watch)

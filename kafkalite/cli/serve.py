@@ -156,6 +156,7 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
         asked.set()
 
     broker.on_failed = failed
+    PAUSE.enabled = True  # the process is ours
     PAUSE.begin()  # up to the freeze: the first collection behind a start would walk all that was loaded
     try:
         await broker.start(inherited=inherited)

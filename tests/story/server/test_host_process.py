@@ -1,19 +1,25 @@
-"""A broker in somebody else's process leaves that process as it was, and says what is done wrong with it."""
+"""An embedded broker changes no process-wide state, and its errors name the wrong setting or the missing start."""
 
+import asyncio
 import gc
 import logging
 import os
 import resource
 import signal
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafkalite.config.keys import ConfigError
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.server.broker import Broker
 from kafkalite.testing.thread import BrokerThread
+from tests.kit.members import codes, commit
+from tests.kit.server import batch, running
 
 
 @pytest.fixture
@@ -25,7 +31,7 @@ def tight_limit() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def what_belongs_to_the_process() -> dict[str, object]:
+def process_wide_state() -> dict[str, object]:
     return {
         "limits": [resource.getrlimit(each) for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK)],
         "signals": [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP)],
@@ -38,12 +44,43 @@ def what_belongs_to_the_process() -> dict[str, object]:
 
 
 @pytest.mark.usefixtures("tight_limit")
-def test_limits_signals_logging_and_collections_stay_those_of_the_host() -> None:
-    before = what_belongs_to_the_process()
+def test_embedded_broker_leaves_limits_signals_logging_and_collector_unchanged() -> None:
+    before = process_wide_state()
     with BrokerThread() as broker:
         broker.create_topic("t")
-        assert what_belongs_to_the_process() == before
-    assert what_belongs_to_the_process() == before
+        assert process_wide_state() == before
+    assert process_wide_state() == before
+
+
+PROCESS_WIDE = [
+    *((gc, name) for name in ("disable", "enable", "freeze", "unfreeze", "set_threshold", "set_debug")),
+    *((signal, name) for name in ("signal", "set_wakeup_fd", "setitimer", "siginterrupt")),
+    *((os, name) for name in ("chdir", "umask", "nice", "putenv", "unsetenv", "setsid")),
+    (resource, "setrlimit"),
+    (sys, "setswitchinterval"),
+    (threading, "stack_size"),
+]
+
+
+async def test_embedded_start_load_and_stop_call_nothing_that_changes_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    async with running(str(tmp_path)) as client:
+        await client.create("orders", partitions=3)
+        await client.produce("orders", batch(b"v"))
+        await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+        assert codes(await client.call(commit("g", "orders", {0: 1, 1: 1}), 8)) == [0, 0]
+    for module, name in PROCESS_WIDE:
+        monkeypatch.setattr(module, name, lambda *_, name=f"{module.__name__}.{name}": called.append(name))
+    broker = Broker(str(tmp_path))
+    await broker.start()
+    coordinator = broker.running.group_coordinator
+    while coordinator._runtime.machine(0) is None:
+        await asyncio.sleep(0)
+    await broker.stop()
+    monkeypatch.undo()
+    assert called == []
 
 
 @pytest.fixture
@@ -53,7 +90,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def test_only_a_broker_that_runs_has_a_temporary_directory(temporary: Path) -> None:
+async def test_temporary_directory_exists_only_while_the_broker_runs(temporary: Path) -> None:
     with pytest.raises(ConfigError):
         Broker(settings={"num.partitions": "x"})
     broker = Broker()
@@ -68,13 +105,13 @@ async def test_only_a_broker_that_runs_has_a_temporary_directory(temporary: Path
     assert list(temporary.iterdir()) == []
 
 
-def test_an_address_before_the_start_is_told_to_wait() -> None:
+def test_address_before_the_start_raises_an_error_that_names_the_start() -> None:
     for broker in (Broker(), BrokerThread()):
         with pytest.raises(RuntimeError, match="with"):
             broker.address  # noqa: B018  (the access is the test)
 
 
-def test_settings_may_be_numbers_booleans_and_lists() -> None:
+def test_settings_accept_numbers_booleans_and_lists() -> None:
     settings = {"num.partitions": 3, "auto.create.topics.enable": False, "group.consumer.assignors": ["range"]}
     with BrokerThread(settings={**settings, "log.cleaner.min.cleanable.ratio": 0.25}) as thread:
         config = thread.broker.running.config
@@ -86,12 +123,12 @@ def test_settings_may_be_numbers_booleans_and_lists() -> None:
         assert configs == {"retention.ms": "-1", "cleanup.policy": "compact,delete"}
 
 
-def test_a_setting_that_is_no_value_is_named() -> None:
+def test_setting_of_a_wrong_type_is_rejected_by_name() -> None:
     with pytest.raises(ConfigError, match=r"num\.partitions: expected a string, a number, "):
         Broker(settings={"num.partitions": None})  # type: ignore[dict-item]
 
 
-def test_a_misspelt_setting_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_misspelt_setting_is_logged_with_the_nearest_key(caplog: pytest.LogCaptureFixture) -> None:
     with BrokerThread(settings={"num.partition": "3"}):
         assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
             "unknown key num.partition is ignored: did you mean num.partitions?"

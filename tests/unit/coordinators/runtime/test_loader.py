@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cli.gc_tuning import GcTuning
 from kafkalite.cluster.append import Append, OwnAppend
 from kafkalite.coordinators.runtime.loader import CoordinatorLoader
+from kafkalite.gc_pause import PAUSE
 from kafkalite.protocol.stored.group_records import OffsetCommitKey, OffsetCommitValue, write
 from kafkalite.records import Builder
 from kafkalite.records.control import ControlType, Marker, build_marker
@@ -128,7 +128,11 @@ def test_the_bytes_of_what_is_held_back_are_bounded(
     assert min(size for _, size in held[:-1]) > 1_000
 
 
-def test_nobody_is_answered_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("collector_restored")
+@pytest.mark.parametrize("ours", [False, True])
+def test_requests_are_rejected_while_a_shard_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
+    """The collector pauses meanwhile where the process is ours, and is not touched elsewhere."""
+    PAUSE.enabled = ours
     monkeypatch.setattr("kafkalite.coordinators.runtime.loader.SLICE_WEIGHT", 1)
     rig = Rig(tmp_path, groups)
     put(rig, [stored("g", 5)])
@@ -137,7 +141,7 @@ def test_nobody_is_answered_before_the_end(tmp_path: Path, monkeypatch: pytest.M
     rig.runtime.create_shards()
     assert rig.do(offsets_of("g")).received == [LOADING]
     rig.runtime.submit(0, lambda machine, _token, _now: delete_topic(machine, "t"))  # ours: it waits
-    assert not gc.isenabled()
+    assert gc.isenabled() == (not ours)
     rig.offload.release()
     rig.offload.drain()  # the first of two slices
     assert rig.do(offsets_of("g")).received == [LOADING]
@@ -362,7 +366,7 @@ def test_what_was_loaded_is_frozen_in_a_process_with_our_collector(tmp_path: Pat
     rig = Rig(tmp_path, groups)
     put(rig, [stored(f"g{at}", 5) for at in range(500)])
     if ours:
-        GcTuning().install()
+        PAUSE.enabled = True
     before = gc.get_freeze_count()
     rig.load()
     frozen = gc.get_freeze_count() - before
