@@ -2,126 +2,128 @@
 
 To add an API key, write `protocol/messages/NAME.py` with its request and response, `handlers/NAME.py` with the function
 NAME, and its line in `ROWS`.
+
+The messages and the handler of a key are imported by its first request: a start imports none of them. So a line repeats
+the key and the versions of the request class; a line that differs from the class fails in `Row.load`.
 """
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 from kafkalite._speedups.codec.codec import decode
-from kafkalite.server.offset_commit_decoder import decode_commit
+from kafkalite.server.preload import import_group_coordinator
+
+Decode = Callable[[type[Any], int, memoryview, bool, int], Any]
+Handler = Callable[[Any, Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
 class Row:
     """One API key.
 
     Arguments:
-        request: the message class; its module has the response, and its versions are served.
-        handler: (call, request) -> response, or None when it answers through the call.
-        advertised_from: the minimum version that ApiVersions reports, None = the lowest that is served.
-        decode: as `codec.decode`; may return another object than the request if the handler accepts it.
-
-    Attributes:
-        response: the message class.
-        name: Kafka's name of the key.
-    """
-
-    request: type[Any]
-    handler: Callable[[Any, Any], Any]
-    advertised_from: int | None = None
-    decode: Callable[[Any, int, memoryview, bool, int], Any] = decode
-    response: type[Any] = field(init=False)
-    api_key: int = field(init=False)
-    name: str = field(init=False)
-    version_min: int = field(init=False)
-    version_max: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        put, name = object.__setattr__, self.request.__name__.removesuffix("Request")
-        put(self, "response", getattr(sys.modules[self.request.__module__], f"{name}Response"))
-        put(self, "api_key", int(self.request.api_key))
-        put(self, "name", name)
-        put(self, "version_min", int(self.request.versions[0]))
-        put(self, "version_max", int(self.request.versions[1]))
-
-    @property
-    def advertised_min(self) -> int:
-        return self.version_min if self.advertised_from is None else self.advertised_from
-
-
-def row(name: str, *, of_groups: bool = False, package: str = "messages", **options: Any) -> Row:
-    """Return the row of an API key.
-
-    Arguments:
-        name: of its modules and of its handler; its request is the class `<Name>Request`.
-        of_groups: its handler is imported with its first request: groups are loaded on first use (`Broker.groups`).
+        name: of the modules of its messages and its handler, and of the function in the latter.
+        api_key: its number.
+        version_min, version_max: the versions that are served.
+        advertised_min: the minimum version that ApiVersions reports, None = version_min.
+        of_groups: its handler needs the group coordinator, which is imported before it.
         package: of the messages; `extensions` are described in docs/protocol-extensions.md.
-        options: further arguments of `Row`.
+
+    Attributes, set by `load`:
+        loaded: whether it was called.
+        request, response: the message classes.
+        handler: (call, request) -> response, or None when it answers through the call.
+        decode: as `codec.decode`; the `decode_request` of the handler's module where it has one, which may return
+            another object than the request.
     """
-    messages = import_module(f"kafkalite.protocol.{package}.{name}")
-    request = getattr(messages, name.title().replace("_", "") + "Request")
-    return Row(request, imported_on_first_use(name) if of_groups else handler_of(name), **options)
 
+    def __init__(
+        self,
+        name: str,
+        api_key: int,
+        version_min: int,
+        version_max: int,
+        *,
+        advertised_min: int | None = None,
+        of_groups: bool = False,
+        package: str = "messages",
+    ) -> None:
+        self.module = name
+        self.name = name.title().replace("_", "")  # Kafka's name of the key
+        self.api_key = api_key
+        self.version_min = version_min
+        self.version_max = version_max
+        self.advertised_min = version_min if advertised_min is None else advertised_min
+        self.of_groups = of_groups
+        self.package = package
+        self.loaded = False
+        self.request: type[Any]
+        self.response: type[Any]
+        self.handler: Handler
+        self.decode: Decode
 
-def handler_of(name: str) -> Callable[[Any, Any], Any]:
-    """Import the handler of an API key."""
-    handler: Callable[[Any, Any], Any] = getattr(import_module(f"kafkalite.server.handlers.{name}"), name)
-    return handler
+    def load(self) -> Self:
+        """Import the messages and the handler, once. Raises TypeError where the request class has other versions."""
+        if self.loaded:
+            return self
+        messages = import_module(f"kafkalite.protocol.{self.package}.{self.module}")
+        self.request, self.response = (
+            getattr(messages, f"{self.name}Request"),
+            getattr(messages, f"{self.name}Response"),
+        )
+        declared = (self.request.api_key, *self.request.versions)
+        if declared != (self.api_key, self.version_min, self.version_max):
+            raise TypeError(f"{self.name}: the table has other numbers than the class: key and versions {declared}")
+        handlers = import_module(f"kafkalite.server.handlers.{self.module}")
+        self.handler = getattr(handlers, self.module)
+        self.decode = getattr(handlers, "decode_request", decode)
+        self.loaded = True
+        return self
 
-
-def imported_on_first_use(name: str) -> Callable[[Any, Any], Any]:
-    """Return a handler that imports the handler of an API key with its first request."""
-    found: Callable[[Any, Any], Any] | None = None
-
-    def handler(call: Any, request: Any) -> Any:
-        nonlocal found
-        if found is None:
-            found = handler_of(name)
-        return found(call, request)
-
-    return handler
+    def load_in_steps(self) -> Generator[None, None, None]:
+        """As `load`, for `Slicer.run`: a handler of groups needs some 80 modules."""
+        if self.of_groups:
+            yield from import_group_coordinator()
+        self.load()
 
 
 ROWS = (
-    row("produce", advertised_from=0),  # old librdkafka must see it from 0 (KAFKA-18659)
-    row("fetch"),
-    row("list_offsets"),
-    row("metadata"),
-    row("offset_commit", of_groups=True, decode=decode_commit),
-    row("offset_fetch", of_groups=True),
-    row("find_coordinator", of_groups=True),
-    row("join_group", of_groups=True),
-    row("heartbeat", of_groups=True),
-    row("leave_group", of_groups=True),
-    row("sync_group", of_groups=True),
-    row("describe_groups", of_groups=True),
-    row("list_groups", of_groups=True),
-    row("api_versions"),
-    row("create_topics"),
-    row("delete_topics"),
-    row("delete_records"),
-    row("init_producer_id"),
-    row("offset_for_leader_epoch"),
-    row("describe_configs"),
-    row("alter_configs"),
-    row("describe_log_dirs"),
-    row("create_partitions"),
-    row("delete_groups", of_groups=True),
-    row("incremental_alter_configs"),
-    row("list_partition_reassignments"),
-    row("offset_delete", of_groups=True),
-    row("describe_cluster"),
-    row("consumer_group_heartbeat", of_groups=True),
-    row("consumer_group_describe", of_groups=True),
-    row("describe_producers"),
-    row("describe_topic_partitions"),
-    row("list_groups_plus", of_groups=True, package="extensions"),
-    row("create_group", of_groups=True, package="extensions"),
-    row("delete_group", of_groups=True, package="extensions"),
-    row("register_consumer", of_groups=True, package="extensions"),
-    row("heartbeat_plus", of_groups=True, package="extensions"),
-    row("rewind_consumer", of_groups=True, package="extensions"),
+    Row("produce", 0, 3, 13, advertised_min=0),  # old librdkafka must see it from 0 (KAFKA-18659)
+    Row("fetch", 1, 4, 18),
+    Row("list_offsets", 2, 1, 11),
+    Row("metadata", 3, 0, 13),
+    Row("offset_commit", 8, 2, 10, of_groups=True),
+    Row("offset_fetch", 9, 1, 10, of_groups=True),
+    Row("find_coordinator", 10, 0, 6, of_groups=True),
+    Row("join_group", 11, 0, 9, of_groups=True),
+    Row("heartbeat", 12, 0, 4, of_groups=True),
+    Row("leave_group", 13, 0, 5, of_groups=True),
+    Row("sync_group", 14, 0, 5, of_groups=True),
+    Row("describe_groups", 15, 0, 6, of_groups=True),
+    Row("list_groups", 16, 0, 5, of_groups=True),
+    Row("api_versions", 18, 0, 4),
+    Row("create_topics", 19, 2, 7),
+    Row("delete_topics", 20, 1, 6),
+    Row("delete_records", 21, 0, 2),
+    Row("init_producer_id", 22, 0, 5),
+    Row("offset_for_leader_epoch", 23, 2, 4),
+    Row("describe_configs", 32, 1, 4),
+    Row("alter_configs", 33, 0, 2),
+    Row("describe_log_dirs", 35, 1, 5),
+    Row("create_partitions", 37, 0, 3),
+    Row("delete_groups", 42, 0, 2, of_groups=True),
+    Row("incremental_alter_configs", 44, 0, 1),
+    Row("list_partition_reassignments", 46, 0, 0),
+    Row("offset_delete", 47, 0, 0, of_groups=True),
+    Row("describe_cluster", 60, 0, 2),
+    Row("describe_producers", 61, 0, 0),
+    Row("consumer_group_heartbeat", 68, 0, 1, of_groups=True),
+    Row("consumer_group_describe", 69, 0, 1, of_groups=True),
+    Row("describe_topic_partitions", 75, 0, 0),
+    Row("list_groups_plus", 10000, 0, 0, of_groups=True, package="extensions"),
+    Row("create_group", 10001, 0, 0, of_groups=True, package="extensions"),
+    Row("delete_group", 10002, 0, 0, of_groups=True, package="extensions"),
+    Row("register_consumer", 10003, 0, 0, of_groups=True, package="extensions"),
+    Row("heartbeat_plus", 10004, 0, 0, of_groups=True, package="extensions"),
+    Row("rewind_consumer", 10005, 0, 0, of_groups=True, package="extensions"),
 )

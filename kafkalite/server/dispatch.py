@@ -17,7 +17,6 @@ from kafkalite._speedups.net.framing import Reply
 from kafkalite.clock import Outcome
 from kafkalite.errors import DecodeError, KafkaErrorCode
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
-from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.protocol.schema import Response
 from kafkalite.server.api import Row
 from kafkalite.server.call import Call
@@ -25,6 +24,7 @@ from kafkalite.server.context import HandlerContext
 from kafkalite.server.rate_limited_log import RateLimitedLog, site_of
 
 LOGGER = logging.getLogger("kafkalite.server")
+PRODUCE = 0
 API_VERSIONS = 18
 ELEMENTS_MAX = 201_000  # 100,000 partitions, each in a topic of its own, and what stands beside them
 
@@ -41,6 +41,7 @@ class Dispatcher:
         self.rows = rows
         self._context = context
         self._by_key = {row.api_key: row for row in rows}
+        self._loaded: dict[int, Row] = {}  # those that were requested
         self._log = log
 
     def request(self, reply: Reply, frame: memoryview) -> None:
@@ -50,9 +51,9 @@ class Dispatcher:
         except DecodeError as error:
             self._refuse(reply, "header", f"request header does not parse: {error}")
             return
-        row = self._by_key.get(header.api_key)
+        row = self._loaded.get(header.api_key)
         if row is None:
-            self._refuse(reply, "key", f"request key {header.api_key} is not served")
+            self._first_of_key(reply, header, frame)
             return
         version = header.api_version
         if not row.version_min <= version <= row.version_max:
@@ -64,6 +65,38 @@ class Dispatcher:
             self._not_decoded(reply, row, header, error)
         else:
             self._handle(Call(self._context, reply, row.response, version, header), row, request)
+
+    def _first_of_key(self, reply: Reply, header: RequestHeader, frame: memoryview) -> None:
+        """Import what a key needs, over several loop iterations where it is much, and serve its first request then.
+
+        As for `_decode_in_steps`, the requests behind it wait, and a frame that is used after this pass is copied.
+        """
+        row = self._by_key.get(header.api_key)
+        if row is None:
+            self._refuse(reply, "key", f"request key {header.api_key} is not served")
+        elif row.loaded or not row.of_groups:
+            self._loaded[row.api_key] = row.load()
+            self.request(reply, frame)
+        else:
+            copy = memoryview(bytearray(frame))
+            header.release()
+            reply.pause()
+            job = self._context.slicer.run(row.load_in_steps(), partial(self._row_loaded, row, reply, copy))
+            if not job.ended:
+                reply.in_progress = True
+                reply.on_gone = job.cancel
+
+    def _row_loaded(self, row: Row, reply: Reply, frame: memoryview, outcome: Outcome) -> None:
+        reply.on_gone = None
+        reply.in_progress = False
+        reply.resume(False)
+        if outcome.error is not None:
+            self._log(logging.ERROR, f"import {row.name}", "%s cannot be served", row.name, exc_info=outcome.error)
+            reply.close("internal error")
+            return
+        self._loaded[row.api_key] = row
+        self.request(reply, frame)
+        self._context.replicas.write_pending()  # no pass writes what it appends
 
     def _not_decoded(self, reply: Reply, row: Row, header: RequestHeader, error: DecodeError) -> None:
         if error.kind in LIMITS and len(header.body) > ELEMENTS_AT_ONCE:
@@ -89,7 +122,7 @@ class Dispatcher:
         reply = call.reply
         reply.on_gone = None
         reply.in_progress = False
-        reply.resume(row.request is ProduceRequest)
+        reply.resume(row.api_key == PRODUCE)
         if isinstance(outcome.error, DecodeError):
             self._refuse_body(reply, row, call.version, outcome.error)
         else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from copy import copy
 
 import pytest
 
@@ -14,8 +15,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.extensions.heartbeat_plus import HeartbeatPlusRequest, HeartbeatPlusResponse
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
-from kafkalite.server import broker as server
-from kafkalite.server.api import Row
+from kafkalite.server import running_broker as server
 from kafkalite.server.call import Call
 from kafkalite.testing.thread import BrokerThread
 from tests.compat.clients import PYTHON_CLIENTS, Record
@@ -36,7 +36,8 @@ def fast_heartbeat(_call: Call, request: HeartbeatPlusRequest) -> HeartbeatPlusR
 def extended(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerThread]:
     """A broker with a topic that answers HeartbeatPlus."""
     rows = {row.api_key: row for row in server.ROWS}
-    rows[KEY] = Row(HeartbeatPlusRequest, fast_heartbeat)
+    rows[KEY] = copy(rows[KEY].load())
+    rows[KEY].handler = fast_heartbeat
     monkeypatch.setattr(server, "ROWS", tuple(rows.values()))
     with BrokerThread() as running:
         running.create_topic("orders")

@@ -49,7 +49,7 @@ OPEN_FILES_MAX = 700
 GOOD_TOPIC = "good"
 MADE_TOPICS = (GOOD_TOPIC, "health", "fuzz", "fuzz-compact", "fuzz-other")
 Config = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
-SERVED = {row.api_key: row for row in ROWS}
+SERVED = {row.api_key: row.load() for row in ROWS}
 JUDGES_MEMORY = os.environ.get("KAFKALITE_ENGINE", "c") == "c"  # the sanitizer keeps what was freed
 
 

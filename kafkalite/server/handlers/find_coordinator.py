@@ -8,12 +8,10 @@ rejected until transactions are served: see `server.no_transactions`.
 
 from collections.abc import Generator
 
-from kafkalite.clock import Outcome
 from kafkalite.errors import KafkaErrorCode, reason_of
 from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.server.call import CoordinatorCall
 from kafkalite.server.no_transactions import NO_TRANSACTIONS, NO_TRANSACTIONS_ERROR
-from kafkalite.server.preload import import_group_coordinator
 
 SEVERAL_KEYS_SINCE = 4
 GROUP, TRANSACTION = 0, 1
@@ -40,11 +38,7 @@ def find_coordinator(call: CoordinatorCall, request: FindCoordinatorRequest) -> 
         reason = reason_of(error) or "the coordinator is shutting down"
         answer(call, request, error, NO_TOPIC.format(reason) if error else None)
 
-    def imported(outcome: Outcome) -> None:
-        outcome.result()
-        call.context.groups.ensure_topic(call.guarded(ready))
-
-    call.context.slicer.run(import_group_coordinator(), call.guarded(imported))
+    call.context.groups.ensure_topic(call.guarded(ready))
 
 
 def transactional_id(call: CoordinatorCall, request: FindCoordinatorRequest) -> str:

@@ -23,6 +23,7 @@ from kafkalite.protocol.messages.offset_commit import OffsetCommitRequest, Offse
 from kafkalite.protocol.schema import ZERO_UUID
 from kafkalite.server.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.group_responses import ended
+from kafkalite.server.offset_commit_decoder import decode_commit
 from kafkalite.server.response_arrays import ResponseArray
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
@@ -44,6 +45,9 @@ commit_of: Callable[[tuple[str, int, int, int, str | None, bytes]], PartitionCom
 packed_commit: Callable[[tuple[str, tuple[()], str, int, str | None, int, int, PartitionOffsets]], Commit] = partial(
     tuple.__new__, Commit
 )
+
+
+decode_request = decode_commit  # for the table of `server.api`
 
 
 def offset_commit(call: GroupCall, request: OffsetCommitRequest | PackedCommit) -> None:

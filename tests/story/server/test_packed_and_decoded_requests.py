@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,9 @@ async def twin(data: Path, chance: int, *, short: bool) -> AsyncIterator[Twin]:
         await there.wait()
         if not short:
             broker.heartbeats = Heartbeats()  # which nobody tells whom to ask
-            rows = tuple(replace(row, decode=decode) for row in ROWS)
+            rows = tuple(copy(row.load()) for row in ROWS)
+            for row in rows:
+                row.decode = decode
             broker.dispatcher = Dispatcher(broker, rows, RateLimitedLog(logging.getLogger(), clock))
         yield Twin(broker, clock, data)
 

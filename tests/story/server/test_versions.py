@@ -15,7 +15,7 @@ OWN = set(range(10_000, 10_006))
 SERVED = (
     {0, 1, 2, 3, 18, 19, 20, 21, 22, 23, 32, 33, 35, 37, 44, 46, 60, 61, 75} | CLASSIC_GROUPS | CONSUMER_GROUPS | OWN
 )
-ENDS = [(row, version) for row in ROWS for version in sorted({row.version_min, row.version_max})]
+ENDS = [(row.load(), version) for row in ROWS for version in sorted({row.version_min, row.version_max})]
 
 
 def frame(key: int, version: int, body: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """What the dispatcher refuses before a handler sees it."""
 
 import logging
+from copy import copy
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,7 +10,7 @@ import pytest
 from kafkalite._speedups.codec.codec import encode_request
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest
-from kafkalite.server.api import Row
+from kafkalite.server.api import ROWS
 from kafkalite.server.dispatch import Dispatcher
 from kafkalite.server.rate_limited_log import RateLimitedLog
 from kafkalite.slicing import Slicer
@@ -38,7 +39,8 @@ class FakeReply:
 def serve(request: Any, version: int) -> tuple[list[Any], str]:
     """(requests that reached the handler, why the connection was closed)."""
     served: list[Any] = []
-    row = Row(type(request), lambda _call, request: served.append(request))
+    row = copy(next(row for row in ROWS if row.api_key == request.api_key).load())
+    row.handler = lambda _call, request: served.append(request)
     clock = SimpleNamespace(monotonic=lambda: 0.0)
     log = RateLimitedLog(logging.getLogger("kafkalite.test"), cast(Any, clock))
     reply = FakeReply()
