@@ -15,7 +15,7 @@ from kafkalite.protocol.stored.consumer_protocol import (
     read_assignment,
     read_subscription,
 )
-from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, MigrationPolicy, Topic
 from kafkalite.state.groups.counts import GroupCounts

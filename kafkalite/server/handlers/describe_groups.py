@@ -18,8 +18,8 @@ from kafkalite.protocol.stored.consumer_protocol import (
 from kafkalite.server.authorized_operations import GROUP_OPERATIONS, if_asked
 from kafkalite.server.call import GroupCall
 from kafkalite.server.group_responses import answer_each
-from kafkalite.state.groups.classic.core import CONSUMER_PROTOCOL
 from kafkalite.state.groups.classic.requests import Described
+from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
 from kafkalite.state.groups.registered.requests import RegisteredGroupDescription, RegisteredMemberDescription
 from kafkalite.state.groups.shard import GroupShard
 

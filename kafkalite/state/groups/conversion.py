@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.groups.classic.core import CONSUMER_PROTOCOL
 from kafkalite.state.groups.classic.group import ClassicGroup
 from kafkalite.state.groups.classic.members import ClassicMember
 from kafkalite.state.groups.classic.requests import Join
-from kafkalite.state.groups.classic.table import ClassicState
+from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
+from kafkalite.state.groups.classic.states import ClassicState
 from kafkalite.state.groups.consumer.group import INITIAL_EPOCH, ConsumerGroup
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 from kafkalite.state.groups.consumer.requests import CommandRejected, ConsumerGroupSettings, TopicLookup
@@ -99,7 +99,7 @@ def _read(group: ClassicGroup, member: ClassicMember, embedded: ConsumerProtocol
         raise _refused(group, "the embedded consumer protocol is malformed")
     if assigned.has_user_data:
         raise _refused(group, "an unsupported custom assignor is in use")
-    before = [embedded.subscription(metadata) for _, metadata in member.seen]
+    before = [embedded.subscription(metadata) for _, metadata in member.generation_protocols]
     claims = _claims(read) & _claims(before)
     return ConvertedMember(member, subscription, assigned.topic_partitions, claims, subscription.generation)
 

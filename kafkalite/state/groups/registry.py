@@ -227,7 +227,7 @@ class GroupRegistry:
         if members is None:
             return None
         effects = Effects(records=tombstones(before))
-        effects.extend(self._classic.take_over(before.group_id, before.epoch, members, now))
+        effects.extend(self._classic.downgrade(before.group_id, before.epoch, members, now))
         return effects
 
     def _has_members_of_kafka(self, name: str) -> bool:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ZERO_UUID
 from kafkalite.state.effects import Effects, Now, TimerName, Token
-from kafkalite.state.groups.classic.core import CONSUMER_PROTOCOL, ClassicSettings
 from kafkalite.state.groups.classic.groups import ClassicGroups
 from kafkalite.state.groups.classic.requests import Described, ListedGroup
-from kafkalite.state.groups.classic.table import ClassicState
+from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL, ClassicSettings
+from kafkalite.state.groups.classic.states import ClassicState
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.counts import GroupCounts
 from kafkalite.state.groups.member_memory import MemberMemory, ShardMemory
@@ -207,7 +207,7 @@ class GroupShard:
             tombstones, nothing_left = self.offsets.expire(name, now.wall_ms)
             effects.records += tombstones
             group = self.classic.get(name)
-            awaited = group is not None and bool(group.members.pending)
+            awaited = group is not None and bool(group.members.reserved_ids)
             kept = awaited or self.registered.is_defined(name)
             if nothing_left and not kept and not self.registry.validate_delete(name):
                 self._delete(name, effects, now)

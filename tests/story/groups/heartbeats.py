@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kafkalite.state.effects import Answer, Effects, Now, Token
 from kafkalite.state.groups.classic.requests import ErrorOnly, Heartbeat
-from kafkalite.state.groups.classic.table import ClassicState
+from kafkalite.state.groups.classic.states import ClassicState
 from kafkalite.state.groups.consumer.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from kafkalite.state.groups.shard import GroupShard
 

@@ -75,6 +75,13 @@ def assert_finds(plant: Callable[[pytest.MonkeyPatch], None], live: Live, minute
     pytest.fail(f"{plant.__name__} was not found in {len(PLANTED_SEEDS)} lives")
 
 
+def replace_action(monkeypatch: pytest.MonkeyPatch, table: dict[Any, Any], action: Any, replacement: Any) -> None:
+    """Run another action in all rows of a transition table that name `action`."""
+    for key, row in table.items():
+        if row.action is action:
+            monkeypatch.setitem(table, key, row._replace(action=replacement))
+
+
 class Taken(dict[Any, Any]):
     """A table of transitions that remembers which rows were taken."""
 

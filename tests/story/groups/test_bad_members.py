@@ -10,8 +10,8 @@ from collections.abc import Callable
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.assignors import ASSIGNORS
-from kafkalite.state.groups.classic.core import ClassicSettings
 from kafkalite.state.groups.classic.requests import ErrorOnly, Leave, LeaveOf, Left
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import (
     ConsumerGroupHeartbeat,

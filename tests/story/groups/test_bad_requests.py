@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.groups.classic.core import ClassicSettings
 from kafkalite.state.groups.classic.requests import (
     ErrorOnly,
     Heartbeat,
@@ -20,7 +19,8 @@ from kafkalite.state.groups.classic.requests import (
     Sync,
     Synced,
 )
-from kafkalite.state.groups.classic.table import ClassicState
+from kafkalite.state.groups.classic.settings import ClassicSettings
+from kafkalite.state.groups.classic.states import ClassicState
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
 from kafkalite.state.groups.offsets.manager import (

@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
-from kafkalite.state.groups.classic.core import ClassicGroupCore, ClassicSettings
+from kafkalite.state.groups.classic import commands, groups, rebalance
 from kafkalite.state.groups.classic.group import ClassicGroup
 from kafkalite.state.groups.classic.groups import ClassicCommitValidation, ClassicGroups
 from kafkalite.state.groups.classic.requests import Joined
-from kafkalite.state.groups.classic.table import TRANSITIONS, ClassicEvent, ClassicState
+from kafkalite.state.groups.classic.settings import ClassicSettings
+from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
+from kafkalite.state.groups.classic.table import TRANSITIONS
 from kafkalite.state.groups.member_memory import MEMBER_BYTES
 from kafkalite.state.groups.records import ClassicGroupMetadata
 from tests.kit.weighted_choice import Doings
 from tests.story.groups.consumers import REBALANCE_MAX_MS, Consumer
-from tests.story.groups.incarnations import ONE, assert_finds, live_all, live_through
+from tests.story.groups.incarnations import ONE, Taken, assert_finds, live_all, live_through, replace_action
 from tests.story.groups.simulated_shard import Shard
 
 MINUTES = 10  # of a life with a planted bug
@@ -31,7 +33,6 @@ GROUPS = ("g", "h")
 PARTITIONS = 3
 INSTANCES = ("i", "j", "k")
 
-Rows = set[tuple[ClassicState, ClassicEvent]]
 ROWS = {
     row for row in TRANSITIONS if row[1] not in (ClassicEvent.UPGRADED, ClassicEvent.DOWNGRADED)
 }  # those: test_mixed_simulation
@@ -40,9 +41,8 @@ ROWS = {
 class History:
     """One random history of a shard."""
 
-    def __init__(self, seed: int, rows: Rows) -> None:
+    def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.rows = rows
         self.members_max = 6
         self.shard = Shard(self._make)
         self.consumers: list[Consumer] = []
@@ -58,13 +58,8 @@ class History:
                 new_member_join_ms=NEW_MEMBER_JOIN_MS,
                 topics_of=lambda _: frozenset({"orders"}),
                 partitions_of=lambda assignment: frozenset({("orders", sum(assignment) % PARTITIONS)}),
-                trace=self._trace,
             )
         )
-
-    def _trace(self, _: str, state: ClassicState, event: ClassicEvent, after: ClassicState) -> None:
-        assert TRANSITIONS[state, event].state is after
-        self.rows.add((state, event))
 
     def run(self, minutes: int) -> None:
         doings: Doings[None] = {
@@ -179,7 +174,7 @@ class History:
 
     def _judge_group(self, group: ClassicGroup) -> None:
         members = group.members
-        ids = sum(MEMBER_BYTES + len(member_id) for member_id in members.pending)
+        ids = sum(MEMBER_BYTES + len(member_id) for member_id in members.reserved_ids)
         assert members.charged == ids + sum(member.memory() for member in members.all.values())
         assert group.generation >= self.generations.get(group.name, 0), "a generation went back"
         self.generations[group.name] = group.generation
@@ -194,12 +189,12 @@ class History:
             self.fencings[group.name] = ahead
         if group.state is ClassicState.PREPARING:
             assert ("classic", group.name, "join") in self.shard.timers
-        parked = sum(member.join is not None for member in group.members.all.values())
-        assert group.members.awaiting == parked
+        parked = sum(member.delayed_join is not None for member in group.members.all.values())
+        assert group.members.delayed_joins == parked
         assert (group.members.leader in group.members.all) == bool(group.members)
         watched = {
-            name for name, member in group.members.all.items() if not member.waits
-        } | group.members.pending.keys()
+            name for name, member in group.members.all.items() if not member.has_delayed_request
+        } | group.members.reserved_ids.keys()
         for name in watched:
             assert ("classic", group.name, "session", name) in self.shard.timers, f"nobody watches {name}"
 
@@ -215,15 +210,18 @@ class History:
 
 
 @pytest.mark.torture
-def test_random_histories_keep_the_laws_and_take_every_transition(simulations: int, minutes: int) -> None:
-    rows: Rows = set()
-    live_all(lambda seed, minutes: History(seed, rows).run(minutes), simulations, minutes)
-    assert ONE or rows == ROWS, f"never taken: {ROWS - rows}"
+def test_random_histories_keep_the_laws_and_take_every_transition(
+    simulations: int, minutes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = Taken(TRANSITIONS)
+    monkeypatch.setattr(groups, "TRANSITIONS", taken)
+    live_all(lambda seed, minutes: History(seed).run(minutes), simulations, minutes)
+    assert ONE or taken.rows == ROWS, f"never taken: {ROWS - taken.rows}"
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart nobody is watched."""
-    monkeypatch.setattr(ClassicGroup, "loaded", lambda group, now: iter(()))
+    monkeypatch.setattr(commands, "loaded", lambda group, now: iter(()))
 
 
 def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,26 +229,24 @@ def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def begin(group: Any, step: Any) -> None:
         group.generation -= 1
-        begin_generation(group, step)
+        rebalance.begin_generation(group, step)
 
-    begin_generation = ClassicGroup.begin_generation
-    monkeypatch.setattr(ClassicGroup, "begin_generation", begin)
+    replace_action(monkeypatch, TRANSITIONS, rebalance.begin_generation, begin)
 
 
 def forget_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits for its assignment is never answered."""
-    monkeypatch.setattr(ClassicGroupCore, "_answer_syncs", lambda *_: None)
+    monkeypatch.setattr(rebalance, "_complete_sync", lambda *_: None)
 
 
 def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """A static member that was replaced is there after a restart."""
 
     def replace(group: Any, step: Any) -> None:
-        store_replacement(group, step)
+        rebalance.replace_static_member(group, step)
         step.effects.records.clear()
 
-    store_replacement = ClassicGroup.store_replacement
-    monkeypatch.setattr(ClassicGroup, "store_replacement", replace)
+    replace_action(monkeypatch, TRANSITIONS, rebalance.replace_static_member, replace)
 
 
 def overlook_generations(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,12 +260,12 @@ def overlook_generations(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    assert_finds(plant, lambda seed, minutes: History(seed, set()).run(minutes), MINUTES)
+    assert_finds(plant, lambda seed, minutes: History(seed).run(minutes), MINUTES)
 
 
 def test_what_is_settled_is_a_whole_group() -> None:
     """The histories do settle: a guard against a simulation in which nothing happens."""
-    history = History(1, set())
+    history = History(1)
     history.run(MINUTES)
     stable = [record for record in history.shard.log if isinstance(record, ClassicGroupMetadata) and record.members]
     assert len(stable) > 5

@@ -6,7 +6,6 @@ import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.effects import Token
-from kafkalite.state.groups.classic.core import ClassicSettings
 from kafkalite.state.groups.classic.groups import ClassicGroups
 from kafkalite.state.groups.classic.requests import (
     ErrorOnly,
@@ -19,6 +18,7 @@ from kafkalite.state.groups.classic.requests import (
     Sync,
     Synced,
 )
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.records import ClassicGroupMetadata, GroupDeleted
 from tests.story.groups.simulated_shard import Shard
 

@@ -8,8 +8,8 @@ import pytest
 
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.groups.classic.core import ClassicSettings
 from kafkalite.state.groups.classic.requests import ErrorOnly, Join, Joined, Leave, LeaveOf, Left
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, HeartbeatResult
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, OffsetSettings, PartitionCommit

@@ -19,8 +19,8 @@ from kafkalite.protocol.stored.consumer_protocol import (
     write,
 )
 from kafkalite.state.effects import Token
-from kafkalite.state.groups.classic.core import ClassicSettings
 from kafkalite.state.groups.classic.requests import Heartbeat, Join, Sync
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupHeartbeat, ConsumerGroupSettings, MigrationPolicy
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, OffsetSettings, PartitionCommit

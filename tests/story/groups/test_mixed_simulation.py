@@ -15,11 +15,12 @@ from kafkalite.coordinators.group.consumer_protocol_serde import ConsumerProtoco
 from kafkalite.coordinators.group.settings import held_of, partitions_of, topics_of
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.groups import registry
-from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.classic import commands, groups, rebalance
 from kafkalite.state.groups.classic.group import ClassicGroup
 from kafkalite.state.groups.classic.groups import ClassicCommitValidation, ClassicGroups
+from kafkalite.state.groups.classic.settings import ClassicSettings
+from kafkalite.state.groups.classic.states import ClassicEvent
 from kafkalite.state.groups.classic.table import TRANSITIONS as CLASSIC_ROWS
-from kafkalite.state.groups.classic.table import ClassicEvent
 from kafkalite.state.groups.consumer import (
     classic_members,
     core,
@@ -37,7 +38,7 @@ from tests.kit.consumer_groups import FakeTopics, durable
 from tests.kit.weighted_choice import Doings
 from tests.story.groups.classic_reader import REBALANCE_MAX_MS, SESSION_MAX_MS, ClassicReader
 from tests.story.groups.consumer_reader import ConsumerReader
-from tests.story.groups.incarnations import ONE, Taken, assert_finds, at_once, live_all, live_through
+from tests.story.groups.incarnations import ONE, Taken, assert_finds, at_once, live_all, live_through, replace_action
 from tests.story.groups.readers import Reader, World
 from tests.story.groups.simulated_shard import Shard
 
@@ -60,7 +61,6 @@ class Simulation:
     def __init__(self, seed: int, face: str) -> None:
         self.dice = random.Random(seed)
         self.spoken = SPOKEN[face]
-        self.rows: set[Any] = set()
         self.topics = FakeTopics(orders=4, clicks=2)
         self.policy = self.dice.choice([MigrationPolicy.BIDIRECTIONAL] * 5 + list(MigrationPolicy))
         self.interval_ms = self.dice.choice([0, 1_000, 15_000])
@@ -82,7 +82,6 @@ class Simulation:
             topics_of=topics_of,
             partitions_of=partitions_of,
             held_of=held_of,
-            trace=lambda _, state, event, __: self.rows.add((state, event)),
         )
         settings = ConsumerGroupSettings(
             session_timeout_ms=SESSION_MS,
@@ -215,7 +214,9 @@ class Simulation:
             self._judge_consumers(group)
         elif classic is not None:
             for name, member in classic.members.all.items():
-                assert member.waits or (CLASSIC, "g", "session", name) in self.shard.timers, f"nobody watches {name}"
+                assert member.has_delayed_request or (CLASSIC, "g", "session", name) in self.shard.timers, (
+                    f"nobody watches {name}"
+                )
         self.judge_step()
 
     def judge_step(self) -> None:
@@ -286,10 +287,8 @@ class Simulation:
         assert set(owned) == wanted, "a partition has no owner"
 
 
-def live(seed: int, minutes: int, face: str) -> Simulation:
-    simulation = Simulation(seed, face)
-    simulation.run(minutes)
-    return simulation
+def live(seed: int, minutes: int, face: str) -> None:
+    Simulation(seed, face).run(minutes)
 
 
 @pytest.mark.torture
@@ -304,9 +303,10 @@ def test_no_life_breaks_a_law_and_every_transition_is_taken(
 ) -> None:
     mixed = Taken(MIXED_ROWS)
     monkeypatch.setattr(classic_members, "TRANSITIONS", mixed)
-    rows: set[Any] = set()
-    live_all(lambda seed, minutes: rows.update(live(seed, minutes, "mixed").rows), simulations, minutes)
-    assert ONE or rows >= CONVERSIONS, f"never taken: {CONVERSIONS - rows}"
+    classic = Taken(CLASSIC_ROWS)
+    monkeypatch.setattr(groups, "TRANSITIONS", classic)
+    live_all(lambda seed, minutes: live(seed, minutes, "mixed"), simulations, minutes)
+    assert ONE or classic.rows >= CONVERSIONS, f"never taken: {CONVERSIONS - classic.rows}"
     mixed.assert_all()
 
 
@@ -345,16 +345,15 @@ def give_all_to_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
     def spread(group: ClassicGroup, step: Any) -> None:
         first = next(iter(step.assignments.values()), b"")
         step.assignments = dict.fromkeys(step.assignments, first)
-        spread_assignment(group, step)
+        rebalance.distribute_assignment(group, step)
 
-    spread_assignment = ClassicGroup.spread_assignment
-    monkeypatch.setattr(ClassicGroup, "spread_assignment", spread)
+    replace_action(monkeypatch, CLASSIC_ROWS, rebalance.distribute_assignment, spread)
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart nobody is watched."""
     monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: iter(()))
-    monkeypatch.setattr(ClassicGroup, "loaded", lambda machine, now: iter(()))
+    monkeypatch.setattr(commands, "loaded", lambda group, now: iter(()))
 
 
 def forget_to_watch_the_converted(monkeypatch: pytest.MonkeyPatch) -> None:

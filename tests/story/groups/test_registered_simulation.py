@@ -13,8 +13,8 @@ import pytest
 
 from kafkalite.coordinators.group.serde import GroupRecordSerde
 from kafkalite.state.effects import Effects
-from kafkalite.state.groups.classic.core import ClassicSettings
 from kafkalite.state.groups.classic.requests import ErrorOnly
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
 from kafkalite.state.groups.offsets.manager import CommitResult, OffsetSettings, PartitionCommit

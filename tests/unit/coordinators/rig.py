@@ -19,7 +19,7 @@ from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.slicing import Slicer
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, Topic
 from kafkalite.state.groups.offsets.manager import Commit, OffsetSettings, PartitionCommit

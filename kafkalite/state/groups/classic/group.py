@@ -1,248 +1,306 @@
-"""One classic group: members join, the broker waits for all of them, the leader assigns, all get their part.
+"""One classic group: its members, its generation and its state.
 
-Pure: a request becomes an event of `groups/classic/table`, the table says the next state and the action. Laws:
-1. A generation grows when its joins are complete, by one unless members were fenced; requests of another generation
-   are refused.
-2. Every token is answered once: a parked join when its generation begins, a parked sync when the leader has assigned or
-   the rebalance starts anew, at the latest when the timer of the rebalance or of the member runs out.
-3. A record is written when a group is founded, when the leader has assigned, when a static member is replaced in a
-   Stable group, when the last member has gone, when members are fenced and when a consumer group becomes this one. Only
-   what it holds survives a restart.
-4. A member that is fenced is unknown from then on, also after a restart: nothing that it did before can be committed.
-   Of a partition that is rewound while members rejoin nothing is committed until the next generation (`rewound`).
-Differences from Kafka: a second join or sync of a member answers the first one (REBALANCE_IN_PROGRESS), where Kafka
-lets it hang; a member that is refused because the group is full no longer holds up the rebalance.
+Pure. A request becomes an event (`join`, `commands`), the transition table gives the next state and the action
+(`table`, `rebalance`), and the action changes the group. Laws:
+1. The generation increases when all joins of a rebalance are complete; by one, unless members were fenced. Requests of
+   another generation are rejected.
+2. Every token is answered once: a delayed join when its generation begins, a delayed sync when the leader has sent the
+   assignment or the rebalance restarts, at the latest when the timer of the rebalance or of the member fires.
+3. A record is written when a group is created, when the leader has sent the assignment, when a static member is
+   replaced in a Stable group, when the last member has left, when members are fenced and when a consumer group is
+   downgraded. Only its contents survive a restart.
+4. A fenced member is unknown from then on, also after a restart: its earlier commits are rejected. Commits of a
+   partition that is rewound during a rebalance are rejected until the next generation (`rewound`).
+Differences from Kafka: a second join or sync of a member completes the first one with REBALANCE_IN_PROGRESS, Kafka
+never answers it; a member that is rejected because the group is full no longer delays the rebalance.
 Source: GroupMetadataManager.java, ClassicGroup.java of Apache Kafka; KIP-394, KIP-345, KIP-814.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.groups.classic.core import CONSUMER_PROTOCOL, ClassicCommand
-from kafkalite.state.groups.classic.join import ClassicJoin
-from kafkalite.state.groups.classic.members import ClassicMember
-from kafkalite.state.groups.classic.requests import ErrorOnly, Heartbeat, Leave, LeaveOf, Left, LeftMember, Sync, Synced
-from kafkalite.state.groups.classic.table import ClassicEvent, ClassicState
-from kafkalite.state.groups.records import ClassicGroupMetadata
-from kafkalite.state.groups.sessions import SESSIONS_AT_ONCE
+from kafkalite.state.effects import Effects, Now, TimerName, Token
+from kafkalite.state.groups.classic.members import ClassicMember, ClassicMembers
+from kafkalite.state.groups.classic.requests import Joined, Synced
+from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL, ClassicSettings
+from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
+from kafkalite.state.groups.member_memory import ShardMemory
+from kafkalite.state.groups.records import CLASSIC, ClassicGroupMetadata
+from kafkalite.state.groups.sessions import look_at_ms
 
-__all__ = ["ClassicGroup"]
-
-STABLE = ClassicState.STABLE
+__all__ = ["ClassicAction", "ClassicCommand", "ClassicGroup", "ClassicTransition"]
 
 
-class ClassicGroup(ClassicJoin):
-    """One classic group: what can be asked of it, and what its timers do."""
+@dataclass(slots=True)
+class ClassicCommand:
+    """One command while it is executed.
 
-    __slots__ = ()
+    Arguments:
+        now: the time of the command.
+        effects: what it has led to so far.
+        token: of its response; None = it has no response.
+        member: the sender.
+        assignments: by member id, from a leader's sync.
+        can_skip_assignment: the sender of a join understands that it need not assign.
+        replaced_id: the former member id of a static member that joins.
+    """
 
-    def sync(self, request: Sync, token: Token, now: Now) -> Effects:
-        """Bring or fetch the assignment. The answer (`Synced`) waits for the leader."""
-        step = ClassicCommand(now, token=token)
-        if error := self._sync_refusal(request):
-            step.effects.answer(token, Synced(error))
-            return step.effects
-        step.member = self.members.all[request.member_id]
-        if self.state is not ClassicState.PREPARING:
-            self._synced(request.member_id, step)
-        if request.member_id == self.members.leader:
-            step.assignments = dict(request.assignments)
-            self.transition(ClassicEvent.LEADER_SYNCED, step)
-        else:
-            self.transition(ClassicEvent.MEMBER_SYNCED, step)
-        return step.effects
+    now: Now
+    effects: Effects = field(default_factory=Effects)
+    token: Token = None
+    member: ClassicMember | None = None
+    assignments: Mapping[str, bytes] = field(default_factory=dict)
+    can_skip_assignment: bool = True
+    replaced_id: str = ""
 
-    def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
-        """A member is alive; the answer (`Done`) says whether it must rejoin."""
-        step = ClassicCommand(now, token=token)
-        error = self.members.validate_member(request.member_id, request.group_instance_id)
-        if not error and request.generation != self.generation:
-            error = KafkaErrorCode.ILLEGAL_GENERATION
-        if error:
-            step.effects.answer(token, ErrorOnly(error))
-            return step.effects
-        step.member = self.members.all[request.member_id]
-        self._keep_alive(step.member, step)
-        self.transition(ClassicEvent.HEARTBEAT, step)
-        return step.effects
 
-    def fast_heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> bool:
-        """Take note of a heartbeat for which `heartbeat` would do nothing else: the group is Stable, the member is one,
-        and its timer is set. False = it is another one, and nothing has happened.
+ClassicAction = Callable[["ClassicGroup", ClassicCommand], ClassicEvent | None]
+"""Changes a group that has changed its state; the event that it returns follows at once."""
+
+
+class ClassicTransition(NamedTuple):
+    """A row of the transition table: the next state, and the action that runs in it."""
+
+    state: ClassicState
+    action: ClassicAction
+
+
+class ClassicGroup:
+    """State and members of one group.
+
+    Arguments:
+        name: of the group.
+        transitions: the transition table.
+        settings: the broker's settings.
+        state_since_wall_ms: wall time of the last change of the state.
+        account: counts the memory of the members.
+
+    Attributes:
+        reserved_generation: written to the log by `record_of_unknown_generation`; no member has it.
+        rewound: partitions that were rewound in this generation; their commits are rejected.
+        topics: topics to which members subscribe, None = unknown.
+        is_initial: the current rebalance is the first one since the group was Empty.
+        joined_in_delay: a member joined during the initial delay.
+        delay: the current initial delay, and by how much it may be extended (ms).
+        stored: the last applied record.
+    """
+
+    __slots__ = (
+        "delay",
+        "generation",
+        "is_initial",
+        "joined_in_delay",
+        "members",
+        "name",
+        "protocol",
+        "protocol_type",
+        "reserved_generation",
+        "rewound",
+        "settings",
+        "state",
+        "state_since_wall_ms",
+        "stored",
+        "topics",
+        "transitions",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        transitions: Mapping[tuple[ClassicState, ClassicEvent], ClassicTransition],
+        settings: ClassicSettings,
+        state_since_wall_ms: int,
+        account: ShardMemory,
+    ) -> None:
+        self.name = name
+        self.transitions = transitions
+        self.settings = settings
+        self.state = ClassicState.EMPTY
+        self.state_since_wall_ms = state_since_wall_ms
+        self.generation = 0
+        self.reserved_generation = 0
+        self.rewound: frozenset[tuple[str, int]] = frozenset()
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.members = ClassicMembers(account)
+        self.topics: frozenset[str] | None = None
+        self.is_initial = False
+        self.joined_in_delay = False
+        self.delay = (0, 0)
+        self.stored: ClassicGroupMetadata | None = None
+
+    def transition(self, event: ClassicEvent, command: ClassicCommand) -> None:
+        """Enter the state that the table gives, run its action, and handle the event that follows from it, if any."""
+        following: ClassicEvent | None = event
+        while following is not None:
+            row = self.transitions[self.state, following]
+            if self.state is not row.state:
+                self.state = row.state
+                self.state_since_wall_ms = command.now.wall_ms
+            following = row.action(self, command)
+
+    # records
+
+    def metadata_record(self) -> ClassicGroupMetadata:
+        """The record of the group as it is."""
+        return ClassicGroupMetadata(
+            self.name,
+            self.protocol_type or "",
+            self.generation,
+            self.protocol,
+            self.members.leader,
+            self.state_since_wall_ms,
+            tuple(member.stored(self.protocol) for member in self.members.all.values()),
+        )
+
+    def creation_record(self) -> ClassicGroupMetadata:
+        """The record of a new group before its first generation, as Kafka writes it."""
+        return ClassicGroupMetadata(self.name, "", self.generation, None, None, self.state_since_wall_ms, ())
+
+    def record_of_unknown_generation(self) -> ClassicGroupMetadata:
+        """A record whose generation no member has: after a restart all members rejoin, and the partitions of removed
+        members are assigned. It has the members that were assigned something.
         """
-        members = self.members
-        member = members.all.get(member_id)
-        if member is None or self.state is not STABLE or generation != self.generation:
-            return False
-        if instance_id is not None and members.static.get(instance_id) != member_id:
-            return False
-        over_ms, timer_ms = now_ms + member.session_timeout_ms, member.timer_ms
-        if timer_ms is None or over_ms < timer_ms:
-            return False
-        member.session_over_ms = over_ms
-        return True
-
-    def leave(self, request: Leave, token: Token, now: Now) -> Effects:
-        """Members leave, or are removed by their instance ids; answers `Left`."""
-        step = ClassicCommand(now, token=token)
-        left = tuple(self._leave_one(leaver, step) for leaver in request.members)
-        if any(not member.error for member in left):
-            self.transition(ClassicEvent.MEMBERS_LEFT, step)
-        step.effects.answer(token, Left(members=left))
-        return step.effects
-
-    def fence_owners(self, partitions: Collection[tuple[str, int]], now: Now) -> Effects:
-        """Remove the members that own any of these partitions, as if their sessions had run out (law 4).
-
-        They drop all that they have as lost, join as new members and read the committed offsets. A rebalance alone
-        would not do: who keeps a partition through it keeps his position, too. While members rejoin, the partition may
-        be nobody's already, and a commit of who had it may come late: in this generation none is taken any more, and
-        what is stored is a generation that nobody knows. That leaves out members that have gone since the last record,
-        which would be members again after a restart.
-        """
-        step = ClassicCommand(now)
-        owners = [name for name, member in self.members.all.items() if self._owns(member, partitions)]
-        for name in owners:
-            self._remove(name, step)
-        if owners or self.state is ClassicState.PREPARING:
-            self.rewound |= frozenset(partitions)
-            if owners or (self.stored is not None and self.stored.members):
-                step.effects.records.append(self._unknown_record())
-        if owners:
-            self.transition(ClassicEvent.MEMBERS_LEFT, step)
-        return step.effects
-
-    def delete(self, now: Now) -> Effects:
-        """Write the tombstone of an empty group, and forget the ids given out."""
-        step = ClassicCommand(now)
-        for member_id in self.members.pending:
-            step.effects.cancel_timer(self._session_timer(member_id))
-        self.transition(ClassicEvent.DELETED, step)
-        return step.effects
-
-    def upgrade(self, now: Now) -> Effects:
-        """Give the name to a consumer group, which has taken over the members."""
-        step = ClassicCommand(now)
-        self.transition(ClassicEvent.UPGRADED, step)
-        return step.effects
-
-    def take_over(self, generation: int, members: Collection[ClassicMember], now: Now) -> Effects:
-        """Be the classic group that a consumer group becomes, in the generation that its members know. They are asked
-        to rejoin: nobody has assigned what the others left behind. After a restart they are, too (`_unknown_record`).
-        """
-        step = ClassicCommand(now)
-        self.state, self.generation, self.protocol_type = ClassicState.STABLE, generation, CONSUMER_PROTOCOL
-        for member in members:
-            self.members.add(member)
-            self._keep_alive(member, step)
-        self.protocol = self.members.chosen_protocol()
-        self.topics = self.subscribed_topics()
-        step.effects.records.append(self._unknown_record())
-        self.transition(ClassicEvent.DOWNGRADED, step)
-        return step.effects
-
-    def session_expired(self, member_id: str, now: Now) -> Effects:
-        """A member was silent for its session timeout, or an id that was given out was not used."""
-        step = ClassicCommand(now)
-        member = self.members.all.get(member_id)
-        if member_id in self.members.pending:
-            self.members.remove(member_id)
-            self.transition(ClassicEvent.PENDING_GONE, step)
-        elif member is not None:
-            member.timer_ms = None
-            if member.session_over_ms > now.ms:
-                self._watch(member, step)
-            elif not member.waits:
-                self._remove(member_id, step)
-                self.transition(ClassicEvent.MEMBER_SILENT, step)
-        return step.effects
-
-    def rebalance_timeout_expired(self, now: Now) -> Effects:
-        """The initial delay is over, or the time that members have to rejoin."""
-        step = ClassicCommand(now)
-        extended = self.initial and self.grew and self.delay[1] > 0
-        self.transition(ClassicEvent.DELAY_EXTENDED if extended else ClassicEvent.JOIN_TIME_OVER, step)
-        return step.effects
-
-    def sync_timeout_expired(self, now: Now) -> Effects:
-        """Members that did not ask for their assignment in time are removed."""
-        step = ClassicCommand(now)
-        for member_id in list(self.members.pending_sync):
-            self._remove(member_id, step)
-        self.transition(ClassicEvent.SYNC_TIME_OVER, step)
-        return step.effects
-
-    def loaded(self, now: Now) -> Iterator[Effects]:
-        """Start the members' sessions after replay, some at a time; a group above its limit rebalances, so that it can
-        shrink.
-        """
-        step = ClassicCommand(now)
-        for at, member in enumerate(self.members.all.values()):
-            if at % SESSIONS_AT_ONCE == SESSIONS_AT_ONCE - 1:
-                yield step.effects
-                step = ClassicCommand(now)
-            self._keep_alive(member, step)
-        if len(self.members) > self.settings.members_max:
-            self.transition(ClassicEvent.OVERSIZED, step)
-        yield step.effects
-
-    def offsets_committed(self, member_id: str, now: Now) -> Effects:
-        """A commit counts as a heartbeat, while the group is Stable or waits for its members."""
-        step = ClassicCommand(now)
-        member = self.members.all.get(member_id)
-        if member is not None and self.state in (ClassicState.STABLE, ClassicState.PREPARING):
-            self._keep_alive(member, step)
-        return step.effects
-
-    def _leave_one(self, leaver: LeaveOf, step: ClassicCommand) -> LeftMember:
-        member_id, instance = leaver
-        if not member_id:
-            found = self.members.static.get(instance) if instance is not None else None
-            error = KafkaErrorCode.NONE if found is not None else KafkaErrorCode.UNKNOWN_MEMBER_ID
-        elif member_id in self.members.pending:
-            found, error = member_id, KafkaErrorCode.NONE
-        else:
-            found, error = member_id, KafkaErrorCode(self.members.validate_member(member_id, instance))
-        if not error and found is not None:
-            step.effects.cancel_timer(self._session_timer(found))
-            self._remove(found, step)
-        return LeftMember(member_id, instance, error)
-
-    def _sync_refusal(self, request: Sync) -> int:
-        if error := self.members.validate_member(request.member_id, request.group_instance_id):
-            return error
-        if request.generation != self.generation:
-            return KafkaErrorCode.ILLEGAL_GENERATION
-        if request.protocol_type not in (None, self.protocol_type) or request.protocol not in (None, self.protocol):
-            return KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return KafkaErrorCode.NONE
-
-    def _unknown_record(self) -> ClassicGroupMetadata:
-        """What a restart finds: the members that were assigned something, in a generation that they do not know. They
-        join anew, and what was taken from others is assigned.
-        """
-        assigned = tuple(one.stored(self.protocol) for one in self.members.all.values() if not one.is_new)
-        names = [one.member_id for one in assigned]
+        assigned = tuple(member.stored(self.protocol) for member in self.members.all.values() if not member.is_new)
+        names = [member.member_id for member in assigned]
         leader = self.members.leader if self.members.leader in names else next(iter(names), None)
-        self.reserved = self.generation + 1
-        return self.metadata_record()._replace(generation=self.reserved, leader=leader, members=assigned)
+        self.reserved_generation = self.generation + 1
+        return self.metadata_record()._replace(generation=self.reserved_generation, leader=leader, members=assigned)
 
-    def _owns(self, member: ClassicMember, partitions: Collection[tuple[str, int]]) -> bool:
-        """Whether it may have one of these partitions; True where nobody can tell."""
+    @property
+    def last_generation(self) -> int:
+        """The highest generation that a member or a record may have."""
+        return max(self.generation, self.reserved_generation)
+
+    def restore(self, record: ClassicGroupMetadata) -> None:
+        """Take over a record at replay: the group is Stable with members, Empty without."""
+        self.members = ClassicMembers(self.members.account)
+        for stored in record.members:
+            self.members.remove(stored.member_id)  # a damaged record may contain a member twice
+            self.members.remove(self.members.static.get(stored.group_instance_id or "", ""))
+            self.members.add(ClassicMember.restored(stored, record.protocol or ""))
+        self.members.leader = record.leader if record.leader in self.members.all else self.members.leader
+        self.state = ClassicState.STABLE if self.members else ClassicState.EMPTY
+        self.state_since_wall_ms = record.state_timestamp_ms
+        self.generation = record.generation
+        self.protocol_type = record.protocol_type or None
+        self.protocol = record.protocol
+        self.topics = self.subscribed_topics()
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """The topics to which the members subscribe; None if a subscription cannot be read."""
+        if self.protocol_type != CONSUMER_PROTOCOL:
+            return None
+        topics: set[str] = set()
+        for member in self.members.all.values():
+            of_member = self.settings.topics_of(member.metadata(self.protocol))
+            if of_member is None:
+                return None
+            topics |= of_member
+        return frozenset(topics)
+
+    # members
+
+    def keep_alive(self, member: ClassicMember, command: ClassicCommand, for_ms: int | None = None) -> None:
+        """Extend the session of a member by its session timeout, or by `for_ms`."""
+        over_ms = command.now.ms + (member.session_timeout_ms if for_ms is None else for_ms)
+        member.session_over_ms = over_ms
+        if member.timer_ms is None or over_ms < member.timer_ms:
+            self.set_session_timer(member, command)
+
+    def set_session_timer(self, member: ClassicMember, command: ClassicCommand) -> None:
+        """Set the timer that checks the session of a member."""
+        member.timer_ms = look_at_ms(member.session_over_ms, command.now.ms)
+        command.effects.set_timer(self.session_timer(member.member_id), member.timer_ms)
+
+    def remove_member(self, member_id: str, command: ClassicCommand) -> None:
+        """Remove a member or a reserved id; its delayed requests fail with UNKNOWN_MEMBER_ID."""
+        member = self.members.all.get(member_id)
+        if member is not None:
+            self.fail_delayed_requests(member, KafkaErrorCode.UNKNOWN_MEMBER_ID, "", command)
+        command.effects.cancel_timer(self.session_timer(member_id))
+        self.members.remove(member_id)
+
+    def fail_delayed_requests(
+        self, member: ClassicMember, error: int, sent_member_id: str, command: ClassicCommand
+    ) -> None:
+        """Complete the delayed join and sync of a member with an error.
+
+        Arguments:
+            member: whose requests fail.
+            error: a Kafka error code.
+            sent_member_id: the member id in the response to the join.
+            command: receives the responses.
+        """
+        join = self.members.take_delayed_join(member)
+        if join is not None:
+            command.effects.answer(join, Joined(error, sent_member_id))
+        sync, member.delayed_sync = member.delayed_sync, None
+        if sync is not None:
+            command.effects.answer(sync, Synced(error))
+
+    def may_own(self, member: ClassicMember, partitions: Collection[tuple[str, int]]) -> bool:
+        """Whether a member may own any of these partitions; True if that is unknown."""
         if member.is_new:
             return False
         if self.state is ClassicState.COMPLETING or self.protocol_type != CONSUMER_PROTOCOL:
             return True
         if self.state is ClassicState.PREPARING and not member.assignment:
-            return True  # that of the generation before was dropped, but the member may have kept it
+            return True  # the previous assignment was dropped here, but the member may have kept it
         owned = self.settings.partitions_of(member.assignment)
-        # a cooperative member that has to give a partition up does so, and may commit it, after it has been assigned
+        # a cooperative member revokes a partition, and may commit it, after it has received its assignment
         held = self.settings.held_of(member.metadata(self.protocol))
         return owned is None or held is None or not (owned | held).isdisjoint(partitions)
 
-    def _synced(self, member_id: str, step: ClassicCommand) -> None:
-        if member_id in self.members.pending_sync:
-            del self.members.pending_sync[member_id]
-            if not self.members.pending_sync:
-                step.effects.cancel_timer(self._sync_timer())
+    def offsets_committed(self, member_id: str, now: Now) -> Effects:
+        """A commit counts as a heartbeat while the group is Stable or waits for its members."""
+        command = ClassicCommand(now)
+        member = self.members.all.get(member_id)
+        if member is not None and self.state in (ClassicState.STABLE, ClassicState.PREPARING):
+            self.keep_alive(member, command)
+        return command.effects
+
+    def fence_owners(self, partitions: Collection[tuple[str, int]], now: Now) -> Effects:
+        """Remove the members that own any of these rewound partitions, as if their sessions had expired (law 4).
+
+        They drop all their partitions as lost, join as new members and read the committed offsets. A rebalance is not
+        enough: a member that keeps a partition also keeps its position. During a rebalance the partition may have no
+        owner, and a commit of its previous owner may be late: such commits are rejected in this generation, and the
+        stored generation is unknown to all members. The record also drops members that have left since the last one,
+        which a restart would restore.
+        """
+        command = ClassicCommand(now)
+        owners = [name for name, member in self.members.all.items() if self.may_own(member, partitions)]
+        for name in owners:
+            self.remove_member(name, command)
+        if owners or self.state is ClassicState.PREPARING:
+            self.rewound |= frozenset(partitions)
+            if owners or (self.stored is not None and self.stored.members):
+                command.effects.records.append(self.record_of_unknown_generation())
+        if owners:
+            self.transition(ClassicEvent.MEMBERS_LEFT, command)
+        return command.effects
+
+    def delete(self, now: Now) -> Effects:
+        """The tombstone of an empty group; reserved member ids are dropped."""
+        command = ClassicCommand(now)
+        for member_id in self.members.reserved_ids:
+            command.effects.cancel_timer(self.session_timer(member_id))
+        self.transition(ClassicEvent.DELETED, command)
+        return command.effects
+
+    # names of timers
+
+    def session_timer(self, member_id: str) -> TimerName:
+        """The timer of a member's session, or of a reserved member id."""
+        return (CLASSIC, self.name, "session", member_id)
+
+    def join_timer(self) -> TimerName:
+        """The timer of the initial delay or of the rebalance timeout."""
+        return (CLASSIC, self.name, "join")
+
+    def sync_timer(self) -> TimerName:
+        """The timer until which the members must fetch their assignment."""
+        return (CLASSIC, self.name, "sync")

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
-from kafkalite.state.groups.classic.core import CONSUMER_PROTOCOL, ClassicSettings
+from kafkalite.state.groups.classic import commands
 from kafkalite.state.groups.classic.group import ClassicGroup
+from kafkalite.state.groups.classic.join import join
 from kafkalite.state.groups.classic.members import ClassicMember
 from kafkalite.state.groups.classic.requests import (
     Described,
@@ -28,7 +29,9 @@ from kafkalite.state.groups.classic.requests import (
     left_nobody,
     unknown_in,
 )
-from kafkalite.state.groups.classic.table import ClassicState
+from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL, ClassicSettings
+from kafkalite.state.groups.classic.states import ClassicState
+from kafkalite.state.groups.classic.table import TRANSITIONS
 from kafkalite.state.groups.groups_by_topic import EVERYTHING, NO_TOPICS
 from kafkalite.state.groups.member_memory import ShardMemory
 from kafkalite.state.groups.records import CLASSIC, ClassicGroupMetadata, GroupDeleted
@@ -102,13 +105,13 @@ class ClassicGroups:
             return answered(token, Joined(error, request.member_id))
         group = self._groups.get(request.group)
         if group is not None:
-            return group.join(request, token, now)
-        group = ClassicGroup(request.group, self.settings, now.wall_ms, self.memory)
+            return join(group, request, token, now)
+        group = self._create(request.group, now.wall_ms)
         group.generation = since
-        effects = group.join(request, token, now)
-        if group.members or group.members.pending:
+        effects = join(group, request, token, now)
+        if group.members or group.members.reserved_ids:
             self._groups[request.group] = group
-            effects.records.append(group.founding_record())
+            effects.records.append(group.creation_record())
         return effects
 
     def sync(self, request: Sync, token: Token, now: Now) -> Effects:
@@ -120,7 +123,7 @@ class ClassicGroups:
         group = self._groups.get(request.group)
         if group is None:
             return answered(token, Synced(unknown_in(request.group)))
-        return group.sync(request, token, now)
+        return commands.sync(group, request, token, now)
 
     def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
         """Say that a member is alive; answers `Done`: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
@@ -128,18 +131,18 @@ class ClassicGroups:
         group = self._groups.get(request.group)
         if group is None:
             return answered(token, ErrorOnly(unknown_in(request.group)))
-        return group.heartbeat(request, token, now)
+        return commands.heartbeat(group, request, token, now)
 
     def fast_heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> bool:
         """A heartbeat that leads nowhere; False = it is not one, and nothing has happened."""
         group = self._groups.get(name)
-        return group is not None and group.fast_heartbeat(member_id, instance_id, generation, now_ms)
+        return group is not None and commands.fast_heartbeat(group, member_id, instance_id, generation, now_ms)
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
         """Leave, or remove static members; answers `Left` with an error per member."""
         group = self._groups.get(request.group)
         if group is not None:
-            return group.leave(request, token, now)
+            return commands.leave(group, request, token, now)
         return answered(token, left_nobody(request))
 
     # administration
@@ -173,12 +176,12 @@ class ClassicGroups:
 
     def upgrade(self, name: str, now: Now) -> Effects:
         """Give the name of a group with members to the consumer group that takes them over."""
-        return self._groups[name].upgrade(now)
+        return commands.upgrade(self._groups[name], now)
 
-    def take_over(self, name: str, generation: int, members: Collection[ClassicMember], now: Now) -> Effects:
+    def downgrade(self, name: str, generation: int, members: Collection[ClassicMember], now: Now) -> Effects:
         """Make a classic group of a consumer group's members, who know `generation`."""
-        group = self._groups[name] = ClassicGroup(name, self.settings, now.wall_ms, self.memory)
-        return group.take_over(generation, members, now)
+        group = self._groups[name] = self._create(name, now.wall_ms)
+        return commands.downgrade(group, generation, members, now)
 
     def fence_owners(self, name: str, partitions: Collection[tuple[str, int]], now: Now) -> Effects:
         """Offsets of these partitions are being set anew: their owners must read them, and commit none of old."""
@@ -252,8 +255,10 @@ class ClassicGroups:
         if group is None:
             return Effects()
         if name[2] == "session":
-            return group.session_expired(name[3], now)
-        return group.rebalance_timeout_expired(now) if name[2] == "join" else group.sync_timeout_expired(now)
+            return commands.session_expired(group, name[3], now)
+        if name[2] == "join":
+            return commands.rebalance_timeout_expired(group, now)
+        return commands.sync_timeout_expired(group, now)
 
     def apply(self, record: ClassicGroupMetadata | GroupDeleted) -> None:
         """Take a record of the log into the durable state (law 1)."""
@@ -264,8 +269,7 @@ class ClassicGroups:
         group = self._groups.get(record.group)
         if group is None or not self._loaded:
             self._drop(record.group)
-            group = ClassicGroup(record.group, self.settings, record.state_timestamp_ms, self.memory)
-            self._groups[record.group] = group
+            group = self._groups[record.group] = self._create(record.group, record.state_timestamp_ms)
             group.restore(record)
         group.stored = record
 
@@ -273,12 +277,15 @@ class ClassicGroups:
         """The log has been replayed: members have their whole session timeout to show that they live."""
         self._loaded = True
         for group in self:
-            yield from group.loaded(now)
+            yield from commands.loaded(group, now)
         self.memory.attach()
 
     def ended(self) -> None:
         """The machine of the shard is dropped."""
         self.memory.detach()
+
+    def _create(self, name: str, wall_ms: int) -> ClassicGroup:
+        return ClassicGroup(name, TRANSITIONS, self.settings, wall_ms, self.memory)
 
     def _drop(self, name: str) -> None:
         group = self._groups.pop(name, None)

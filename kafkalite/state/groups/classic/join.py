@@ -1,107 +1,108 @@
-"""How a request to join a classic group is judged, and which event of `groups/classic/table` it becomes."""
+"""JoinGroup in a classic group: validates a join and turns it into an event of `groups/classic/table`."""
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.groups.classic.core import ClassicCommand
+from kafkalite.state.groups.classic.group import ClassicCommand, ClassicGroup
 from kafkalite.state.groups.classic.members import ClassicMember
-from kafkalite.state.groups.classic.rebalance import ClassicRebalance
 from kafkalite.state.groups.classic.requests import Join, Joined, fresh_member_id
-from kafkalite.state.groups.classic.table import ClassicEvent, ClassicState
+from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
 
-__all__ = ["ClassicJoin"]
+__all__ = ["join"]
 
 
-class ClassicJoin(ClassicRebalance):
-    """New, known and static members that join."""
+def join(group: ClassicGroup, request: Join, token: Token, now: Now) -> Effects:
+    """Join or rejoin. The result is a `Joined`, which may be delayed until the generation begins."""
+    command = ClassicCommand(now, token=token, can_skip_assignment=request.can_skip_assignment)
+    if not _has_capacity(group, request.member_id):
+        _reject_for_size(group, request.member_id, command)
+    elif not _is_compatible(group, request):
+        rejected = Joined(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
+        command.effects.answer(token, rejected)
+    elif not group.members.accepts(request):
+        _reject_for_size(group, request.member_id, command)
+    elif not request.member_id:
+        _join_without_id(group, request, command)
+    elif request.member_id in group.members.reserved_ids and request.group_instance_id is None:
+        _add(group, request.member_id, request, command)
+    else:
+        _rejoin(group, request, command)
+    return command.effects
 
-    __slots__ = ()
 
-    def join(self, request: Join, token: Token, now: Now) -> Effects:
-        """Join or rejoin. The answer (`Joined`) may come much later."""
-        step = ClassicCommand(now, token=token, can_skip_assignment=request.can_skip_assignment)
-        if not self._has_room(request.member_id):
-            self._reject(request.member_id, step)
-        elif not self._can_speak(request):
-            refused = Joined(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-            step.effects.answer(token, refused)
-        elif not self.members.accepts(request):
-            self._reject(request.member_id, step)
-        elif not request.member_id:
-            self._join_new(request, step)
-        elif request.member_id in self.members.pending and request.group_instance_id is None:
-            self._add(request.member_id, request, step)
-        else:
-            self._join_known(request, step)
-        return step.effects
+def _has_capacity(group: ClassicGroup, member_id: str) -> bool:
+    # During a rebalance the members that rejoin first may stay: the limit counts joins, not members.
+    limit, member = group.settings.members_max, group.members.all.get(member_id)
+    if group.state is ClassicState.PREPARING:
+        return (member is not None and member.delayed_join is not None) or group.members.delayed_joins < limit
+    return group.state is ClassicState.EMPTY or member is not None or len(group.members) < limit
 
-    def _has_room(self, member_id: str) -> bool:
-        # While members rejoin, those that came first may stay: the number is of joins, not of members.
-        limit, member = self.settings.members_max, self.members.all.get(member_id)
-        if self.state is ClassicState.PREPARING:
-            return (member is not None and member.join is not None) or self.members.awaiting < limit
-        return self.state is ClassicState.EMPTY or member is not None or len(self.members) < limit
 
-    def _reject(self, member_id: str, step: ClassicCommand) -> None:
-        step.effects.answer(step.token, Joined(KafkaErrorCode.GROUP_MAX_SIZE_REACHED))
-        was_member = member_id in self.members.all
-        if was_member or member_id in self.members.pending:
-            step.effects.cancel_timer(self._session_timer(member_id))
-            self._remove(member_id, step)
-            self.transition(ClassicEvent.MEMBERS_LEFT if was_member else ClassicEvent.PENDING_GONE, step)
+def _reject_for_size(group: ClassicGroup, member_id: str, command: ClassicCommand) -> None:
+    command.effects.answer(command.token, Joined(KafkaErrorCode.GROUP_MAX_SIZE_REACHED))
+    was_member = member_id in group.members.all
+    if was_member or member_id in group.members.reserved_ids:
+        group.remove_member(member_id, command)
+        group.transition(ClassicEvent.MEMBERS_LEFT if was_member else ClassicEvent.RESERVED_ID_EXPIRED, command)
 
-    def _can_speak(self, request: Join) -> bool:
-        if self.state is ClassicState.EMPTY:
-            return bool(request.protocol_type) and bool(request.protocols)
-        return request.protocol_type == self.protocol_type and self.members.agree_on(request.protocols)
 
-    def _join_new(self, request: Join, step: ClassicCommand) -> None:
-        instance = request.group_instance_id
-        member_id = fresh_member_id(request)
-        if instance is not None and instance in self.members.static:
-            self._replace_static(self.members.static[instance], member_id, request, step)
-        elif instance is None and request.member_id_required:
-            self.members.reserve_member_id(member_id, request.session_timeout_ms)
-            step.effects.set_timer(self._session_timer(member_id), step.now.ms + request.session_timeout_ms)
-            step.effects.answer(step.token, Joined(KafkaErrorCode.MEMBER_ID_REQUIRED, member_id))
-        else:
-            self._add(member_id, request, step)
+def _is_compatible(group: ClassicGroup, request: Join) -> bool:
+    if group.state is ClassicState.EMPTY:
+        return bool(request.protocol_type) and bool(request.protocols)
+    return request.protocol_type == group.protocol_type and group.members.support_any(request.protocols)
 
-    def _add(self, member_id: str, request: Join, step: ClassicCommand) -> None:
-        member = ClassicMember(member_id, request)
-        member.is_new = True
-        if not self.members:
-            self.protocol_type = request.protocol_type
-        self.grew = True
-        self.members.add(member)
-        self.members.park_join(member, step.token)
-        self._keep_alive(member, step, self.settings.new_member_join_ms)
-        self.transition(ClassicEvent.MEMBER_ADDED, step)
 
-    def _join_known(self, request: Join, step: ClassicCommand) -> None:
-        if error := self.members.validate_member(request.member_id, request.group_instance_id):
-            step.effects.answer(step.token, Joined(error, request.member_id))
-            return
-        member = step.member = self.members.all[request.member_id]
-        must_assign = self.state is ClassicState.STABLE and request.member_id == self.members.leader
-        if self.state is not ClassicState.PREPARING and not must_assign and member.speaks_as(request):
-            self.transition(ClassicEvent.MEMBER_REPEATED, step)
-            return
-        self._update(member, request, step)
-        self.transition(ClassicEvent.MEMBER_UPDATED, step)
+def _join_without_id(group: ClassicGroup, request: Join, command: ClassicCommand) -> None:
+    instance = request.group_instance_id
+    member_id = fresh_member_id(request)
+    if instance is not None and instance in group.members.static:
+        _replace_static(group, group.members.static[instance], member_id, request, command)
+    elif instance is None and request.member_id_required:
+        group.members.reserve_member_id(member_id, request.session_timeout_ms)
+        command.effects.set_timer(group.session_timer(member_id), command.now.ms + request.session_timeout_ms)
+        command.effects.answer(command.token, Joined(KafkaErrorCode.MEMBER_ID_REQUIRED, member_id))
+    else:
+        _add(group, member_id, request, command)
 
-    def _update(self, member: ClassicMember, request: Join, step: ClassicCommand) -> None:
-        self.members.update(member, request)
-        replaced = self.members.park_join(member, step.token)
-        if replaced is not None:
-            step.effects.answer(replaced, Joined(KafkaErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
 
-    def _replace_static(self, old_id: str, new_id: str, request: Join, step: ClassicCommand) -> None:
-        step.replaced_id = old_id
-        self._answer_parked(self.members.all[old_id], KafkaErrorCode.FENCED_INSTANCE_ID, old_id, step)
-        step.effects.cancel_timer(self._session_timer(old_id))
-        member = step.member = self.members.replace(old_id, new_id)
-        member.is_new = False
-        self._update(member, request, step)
-        self._keep_alive(member, step)
-        changed = self.state is ClassicState.STABLE and self.members.chosen_protocol() != self.protocol
-        self.transition(ClassicEvent.PROTOCOL_CHANGED if changed else ClassicEvent.STATIC_REPLACED, step)
+def _add(group: ClassicGroup, member_id: str, request: Join, command: ClassicCommand) -> None:
+    member = ClassicMember(member_id, request)
+    member.is_new = True
+    if not group.members:
+        group.protocol_type = request.protocol_type
+    group.joined_in_delay = True
+    group.members.add(member)
+    group.members.delay_join(member, command.token)
+    group.keep_alive(member, command, group.settings.new_member_join_ms)
+    group.transition(ClassicEvent.MEMBER_ADDED, command)
+
+
+def _rejoin(group: ClassicGroup, request: Join, command: ClassicCommand) -> None:
+    if error := group.members.validate_member(request.member_id, request.group_instance_id):
+        command.effects.answer(command.token, Joined(error, request.member_id))
+        return
+    member = command.member = group.members.all[request.member_id]
+    must_assign = group.state is ClassicState.STABLE and request.member_id == group.members.leader
+    if group.state is not ClassicState.PREPARING and not must_assign and member.has_protocols_of(request):
+        group.transition(ClassicEvent.MEMBER_UNCHANGED, command)
+        return
+    _update(group, member, request, command)
+    group.transition(ClassicEvent.MEMBER_REJOINED, command)
+
+
+def _update(group: ClassicGroup, member: ClassicMember, request: Join, command: ClassicCommand) -> None:
+    group.members.update(member, request)
+    replaced = group.members.delay_join(member, command.token)
+    if replaced is not None:
+        command.effects.answer(replaced, Joined(KafkaErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+
+
+def _replace_static(group: ClassicGroup, old_id: str, new_id: str, request: Join, command: ClassicCommand) -> None:
+    command.replaced_id = old_id
+    group.fail_delayed_requests(group.members.all[old_id], KafkaErrorCode.FENCED_INSTANCE_ID, old_id, command)
+    command.effects.cancel_timer(group.session_timer(old_id))
+    member = command.member = group.members.replace(old_id, new_id)
+    member.is_new = False
+    _update(group, member, request, command)
+    group.keep_alive(member, command)
+    changed = group.state is ClassicState.STABLE and group.members.chosen_protocol() != group.protocol
+    group.transition(ClassicEvent.PROTOCOL_CHANGED if changed else ClassicEvent.STATIC_REPLACED, command)

@@ -1,7 +1,7 @@
-"""The members of a classic group: who is in, who leads, who waits, and which protocol they agree on.
+"""The members of a classic group: their leader, their delayed requests and the protocols that they support.
 
-Laws: `awaiting` counts the members with a parked join; `votes` counts the members that speak each protocol; a leader is
-always a member; an instance id belongs to one member. Source: ClassicGroup.java and ClassicGroupMember.java.
+Laws: `delayed_joins` counts the members with a delayed join; `votes` counts the members that support each protocol; the
+leader is a member; an instance id belongs to one member. Source: ClassicGroup.java and ClassicGroupMember.java.
 """
 
 from collections import Counter
@@ -16,22 +16,34 @@ __all__ = ["ClassicMember", "ClassicMembers", "memory_of_join"]
 
 
 def memory_of(protocols: Protocols) -> int:
-    """Bytes of the names and metadata of protocols."""
+    """Size of the names and metadata of protocols, in bytes."""
     return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def memory_of_join(request: Join) -> int:
-    """Bytes that a member holds by a join (`groups/member_memory`)."""
+    """Memory of a member that joins with this request, in bytes (`groups/member_memory`)."""
     names = (request.member_id or request.fresh_id, request.client_id, request.client_host, request.group_instance_id)
     return MEMBER_BYTES + sum(len(name) for name in names if name) + memory_of(request.protocols)
 
 
 class ClassicMember:
-    """One member. `join` and `sync` are the tokens of its parked requests, None = none is parked.
+    """One member.
 
-    `is_new` holds until its first generation begins: only then can it send heartbeats. The session ends at
-    `session_over_ms`; a timer is set for `timer_ms`, often earlier, and looks then: a heartbeat need not set one.
-    `seen` are its protocols as the leader of this generation got them; a static member may have been away then.
+    Arguments:
+        member_id: of the member.
+        request: its join.
+        assignment: that it has.
+
+    Attributes:
+        delayed_join: the token of its delayed join, None = none.
+        delayed_sync: the token of its delayed sync, None = none.
+        generation_protocols: its protocols as the leader of the current generation received them. A static member may
+            have been away then.
+        is_new: no generation with this member has begun. It cannot send heartbeats yet.
+        session_over_ms: monotonic time at which the session expires.
+        timer_ms: the session timer, None = not set. It often fires earlier than the session expires, and is set again:
+            a heartbeat sets no timer.
+        charged: memory that is counted for it, in bytes (`groups/member_memory`).
     """
 
     __slots__ = (
@@ -39,16 +51,16 @@ class ClassicMember:
         "charged",
         "client_host",
         "client_id",
+        "delayed_join",
+        "delayed_sync",
+        "generation_protocols",
         "group_instance_id",
         "is_new",
-        "join",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
-        "seen",
         "session_over_ms",
         "session_timeout_ms",
-        "sync",
         "timer_ms",
     )
 
@@ -58,20 +70,20 @@ class ClassicMember:
         self.client_id = request.client_id
         self.client_host = request.client_host
         self.protocols = without_repeats(request.protocols)
-        self.seen: Protocols = ()
+        self.generation_protocols: Protocols = ()
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms
         self.assignment = assignment
-        self.charged = 0  # bytes, see `groups/member_memory`
+        self.charged = 0
         self.is_new = False
         self.session_over_ms = 0
         self.timer_ms: int | None = None
-        self.join: Token | None = None
-        self.sync: Token | None = None
+        self.delayed_join: Token | None = None
+        self.delayed_sync: Token | None = None
 
     @classmethod
     def restored(cls, stored: ClassicMemberRecord, protocol: str) -> "ClassicMember":
-        """A member as the group's record has it: it speaks the one protocol that is stored."""
+        """A member from the group's record, with the one protocol that is stored."""
         timeout_ms = stored.session_timeout_ms
         rebalance_ms = timeout_ms if stored.rebalance_timeout_ms == -1 else stored.rebalance_timeout_ms
         request = Join(
@@ -87,30 +99,31 @@ class ClassicMember:
             group_instance_id=stored.group_instance_id,
         )
         member = cls(stored.member_id, request, stored.assignment)
-        member.seen = member.protocols
+        member.generation_protocols = member.protocols
         return member
 
     @property
-    def waits(self) -> bool:
-        """Whether a parked request stands for its heartbeats; a new member's join times out all the same."""
-        return not self.is_new and (self.join is not None or self.sync is not None)
+    def has_delayed_request(self) -> bool:
+        """Whether a delayed request keeps its session from expiring. The join of a new member expires nevertheless."""
+        return not self.is_new and (self.delayed_join is not None or self.delayed_sync is not None)
 
-    def speaks_as(self, request: Join) -> bool:
-        """Whether a join says nothing new."""
+    def has_protocols_of(self, request: Join) -> bool:
+        """Whether a join has the protocols that the member has."""
         return self.protocols == without_repeats(request.protocols)
 
     def memory(self) -> int:
-        """Bytes that the member holds. Old metadata counts while the generation refers to it."""
+        """Memory of the member in bytes; with the metadata of the current generation, while it refers to it."""
         names = (self.member_id, self.client_id, self.client_host, self.group_instance_id)
-        metadata = max(memory_of(self.protocols), memory_of(self.seen) if self.seen is not self.protocols else 0)
+        before = self.generation_protocols
+        metadata = max(memory_of(self.protocols), memory_of(before) if before is not self.protocols else 0)
         return MEMBER_BYTES + sum(len(name) for name in names if name) + metadata
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Its metadata under a protocol, b"" where it does not speak it."""
+        """Its metadata for a protocol, b"" if it does not support it."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def stored(self, protocol: str | None) -> ClassicMemberRecord:
-        """The member as the group's record has it."""
+        """The member for the group's record."""
         return ClassicMemberRecord(
             self.member_id,
             self.group_instance_id,
@@ -124,30 +137,51 @@ class ClassicMember:
 
 
 class ClassicMembers:
-    """All members of a group, in the order in which they came.
+    """All members of a group, in the order in which they joined.
 
     Arguments:
-        account: counts the memory of the members; `charged` is the part of this group.
+        account: counts the memory of the members.
+
+    Attributes:
+        all: by member id.
+        static: member ids by instance id.
+        votes: how many members support each protocol.
+        leader: a member id, None = there is no member.
+        delayed_joins: how many members have a delayed join.
+        reserved_ids: member ids that were sent to clients that have not joined with them yet, with their session
+            timeouts in ms (KIP-394).
+        pending_sync: members that have not fetched their assignment; a dict is smaller than an empty set.
+        charged: memory that is counted for this group, in bytes.
     """
 
-    __slots__ = ("account", "all", "awaiting", "charged", "leader", "pending", "pending_sync", "static", "votes")
+    __slots__ = (
+        "account",
+        "all",
+        "charged",
+        "delayed_joins",
+        "leader",
+        "pending_sync",
+        "reserved_ids",
+        "static",
+        "votes",
+    )
 
     def __init__(self, account: ShardMemory) -> None:
         self.account = account
         self.charged = 0
         self.all: dict[str, ClassicMember] = {}
-        self.static: dict[str, str] = {}  # instance id -> member id
-        self.votes: dict[str, int] = {}  # protocol -> members that speak it
-        self.awaiting = 0
+        self.static: dict[str, str] = {}
+        self.votes: dict[str, int] = {}
         self.leader: str | None = None
-        self.pending: dict[str, int] = {}  # ids given out that have not joined yet -> session timeout
-        self.pending_sync: dict[str, None] = {}  # members that have not synced; a dict is smaller than an empty set
+        self.delayed_joins = 0
+        self.reserved_ids: dict[str, int] = {}
+        self.pending_sync: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self.all)
 
     def add(self, member: ClassicMember) -> None:
-        """Take in a member; the first leads."""
+        """Add a member; the first one is the leader."""
         assert member.group_instance_id is None or member.group_instance_id not in self.static
         self.all[member.member_id] = member
         if member.group_instance_id is not None:
@@ -155,32 +189,34 @@ class ClassicMembers:
         self._vote(member, 1)
         if self.leader is None:
             self.leader = member.member_id
-        self._drop_pending(member.member_id)
+        self._drop_reserved_id(member.member_id)
         self.recount(member)
 
     def reserve_member_id(self, member_id: str, session_timeout_ms: int) -> None:
-        """Keep an id that a new member is to join with (KIP-394)."""
-        self.pending[member_id] = session_timeout_ms
+        """Reserve a member id with which a new member is to join (KIP-394)."""
+        self.reserved_ids[member_id] = session_timeout_ms
         self._charge(MEMBER_BYTES + len(member_id))
 
     def remove(self, member_id: str) -> None:
-        """Let go of a member or of an id given out; the oldest member leads on. Its tokens must be answered before."""
+        """Remove a member or a reserved id; delayed requests must be completed before. The next leader is the oldest
+        member.
+        """
         member = self.all.pop(member_id, None)
         if member is not None:
-            assert member.join is None and member.sync is None, "a parked request would never be answered"
+            assert member.delayed_join is None and member.delayed_sync is None, "a delayed request would never complete"
             self._vote(member, -1)
             self._charge(-member.charged)
             if member.group_instance_id is not None:
                 del self.static[member.group_instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.all), None)
-        self._drop_pending(member_id)
+        self._drop_reserved_id(member_id)
         self.pending_sync.pop(member_id, None)
 
     def replace(self, old_id: str, new_id: str) -> ClassicMember:
-        """Give a static member a new id in the old one's place; tokens and timer of the old id must be gone before."""
+        """Replace the id of a static member; delayed requests must be completed, the timer must be cancelled before."""
         member = self.all.pop(old_id)
-        assert member.join is None and member.sync is None, "a parked request would never be answered"
+        assert member.delayed_join is None and member.delayed_sync is None, "a delayed request would never complete"
         member.member_id = new_id
         member.timer_ms = None
         self.all[new_id] = member
@@ -194,7 +230,7 @@ class ClassicMembers:
         return member
 
     def update(self, member: ClassicMember, request: Join) -> None:
-        """Take over what a join says of a member."""
+        """Update a member from its join."""
         self._vote(member, -1)
         member.protocols = without_repeats(request.protocols)
         self._vote(member, 1)
@@ -206,7 +242,7 @@ class ClassicMembers:
         """Return whether the memory that a join adds is within the broker's limit."""
         known = self.all.get(request.member_id) or self.all.get(self.static.get(request.group_instance_id or "", ""))
         before = 0 if known is None else known.charged
-        if request.member_id in self.pending:
+        if request.member_id in self.reserved_ids:
             before = MEMBER_BYTES + len(request.member_id)
         return self.account.accepts(memory_of_join(request) - before)
 
@@ -220,34 +256,35 @@ class ClassicMembers:
         """The group is dropped: its memory is no longer counted."""
         self._charge(-self.charged)
 
-    def park_join(self, member: ClassicMember, token: Token) -> Token | None:
-        """Keep a join until the generation begins; answer the token that it takes the place of."""
-        replaced, member.join = member.join, token
-        self.awaiting += replaced is None
+    def delay_join(self, member: ClassicMember, token: Token) -> Token | None:
+        """Delay a join until the generation begins; returns the token of the join that it replaces, if any."""
+        replaced, member.delayed_join = member.delayed_join, token
+        self.delayed_joins += replaced is None
         return replaced
 
-    def unpark_join(self, member: ClassicMember) -> Token | None:
-        token, member.join = member.join, None
-        self.awaiting -= token is not None
+    def take_delayed_join(self, member: ClassicMember) -> Token | None:
+        """The token of a delayed join that is completed now, None = none is delayed."""
+        token, member.delayed_join = member.delayed_join, None
+        self.delayed_joins -= token is not None
         return token
 
     def all_joined(self) -> bool:
-        """Whether nobody has to be waited for: neither a member nor an id given out."""
-        return self.awaiting == len(self.all) and not self.pending
+        """Whether all members have joined, and no reserved id is left."""
+        return self.delayed_joins == len(self.all) and not self.reserved_ids
 
     def elect_joined_leader(self) -> bool:
-        """See to it that the leader is one that has joined; False when nobody has."""
+        """Make a member that has joined the leader, unless the leader has joined; False if no member has joined."""
         if self.leader is None:
             return False
-        if self.all[self.leader].join is None:
-            joined = next((member for member in self.all.values() if member.join is not None), None)
+        if self.all[self.leader].delayed_join is None:
+            joined = next((member for member in self.all.values() if member.delayed_join is not None), None)
             if joined is None:
                 return False
             self.leader = joined.member_id
         return True
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> int:
-        """The error for a request of somebody who is not (any more) this member, or 0."""
+        """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or 0: the sender of a request is a member."""
         if group_instance_id is not None:
             current = self.static.get(group_instance_id)
             if current is None:
@@ -256,23 +293,25 @@ class ClassicMembers:
                 return KafkaErrorCode.FENCED_INSTANCE_ID
         return KafkaErrorCode.NONE if member_id in self.all else KafkaErrorCode.UNKNOWN_MEMBER_ID
 
-    def agree_on(self, protocols: Protocols) -> bool:
-        """Whether all members speak one of the protocols."""
+    def support_any(self, protocols: Protocols) -> bool:
+        """Whether all members support one of the protocols."""
         return any(self.votes.get(name, 0) == len(self.all) for name, _ in protocols)
 
     def chosen_protocol(self) -> str:
-        """The protocol that all speak and most prefer; of equals the one that the oldest member prefers."""
+        """The protocol that all members support and most prefer; of equals the one that the oldest member prefers."""
         common = {name for name, count in self.votes.items() if count == len(self.all)}
-        wishes = Counter(next(name for name, _ in member.protocols if name in common) for member in self.all.values())
+        preferences = Counter(
+            next(name for name, _ in member.protocols if name in common) for member in self.all.values()
+        )
         oldest = next(iter(self.all.values()))
-        return max((name for name, _ in oldest.protocols if name in wishes), key=lambda name: wishes[name])
+        return max((name for name, _ in oldest.protocols if name in preferences), key=lambda name: preferences[name])
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member may take to rejoin; a negative one is none."""
+        """The longest rebalance timeout of the members in ms; a negative one counts as 0."""
         return max(0, max((member.rebalance_timeout_ms for member in self.all.values()), default=0))
 
-    def _drop_pending(self, member_id: str) -> None:
-        if self.pending.pop(member_id, None) is not None:
+    def _drop_reserved_id(self, member_id: str) -> None:
+        if self.reserved_ids.pop(member_id, None) is not None:
             self._charge(-MEMBER_BYTES - len(member_id))
 
     def _charge(self, growth: int) -> None:

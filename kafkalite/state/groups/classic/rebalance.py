@@ -1,164 +1,253 @@
-"""The actions of `groups/classic/table`: what a classic group does once an event has moved it."""
+"""The actions of `groups/classic/table`: what a classic group does after an event has changed its state.
+
+An action returns the event that follows from it at once, or None.
+"""
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.groups.classic.core import ClassicCommand, ClassicGroupCore
+from kafkalite.state.groups.classic.group import ClassicCommand, ClassicGroup
 from kafkalite.state.groups.classic.members import ClassicMember
-from kafkalite.state.groups.classic.requests import ErrorOnly, Synced
-from kafkalite.state.groups.classic.table import ClassicEvent
+from kafkalite.state.groups.classic.requests import ErrorOnly, Joined, JoinedMember, Synced
+from kafkalite.state.groups.classic.states import ClassicEvent
 from kafkalite.state.groups.records import CLASSIC, GroupDeleted
 
-__all__ = ["ClassicRebalance"]
+__all__ = [
+    "acknowledge_heartbeat",
+    "begin_generation",
+    "complete_if_all_joined",
+    "complete_joins",
+    "complete_unless_initial_delay",
+    "convert_to_consumer_group",
+    "delay_sync",
+    "distribute_assignment",
+    "do_nothing",
+    "extend_initial_delay",
+    "reject_sync",
+    "replace_static_member",
+    "request_rejoin",
+    "restart_rebalance",
+    "return_assignment",
+    "return_generation",
+    "start_initial_rebalance",
+    "start_rebalance",
+    "store_empty_group",
+    "store_tombstone",
+    "wait_for_static_members",
+]
 
-WAIT_AGAIN_MIN_MS = 1_000
+STATIC_WAIT_MIN_MS = 1_000
 
 
-class ClassicRebalance(ClassicGroupCore):
-    """The way from one generation to the next."""
+def do_nothing(group: ClassicGroup, command: ClassicCommand) -> None:
+    """The event has no effect."""
 
-    __slots__ = ()
 
-    def stay(self, step: ClassicCommand) -> None:
-        """Nothing is to be done."""
+# members join
 
-    def start_initial_rebalance(self, step: ClassicCommand) -> None:
-        """Give others time to join too, before the first generation begins."""
-        delay = self.settings.initial_delay_ms
-        self.initial, self.grew = True, False
-        self.delay = (delay, max(self.members.rebalance_timeout_ms() - delay, 0))
-        self._forget_syncs(step)
-        step.effects.set_timer(self._join_timer(), step.now.ms + delay)
 
-    def start_rebalance(self, step: ClassicCommand) -> None:
-        """Wait until all members have rejoined, for the longest of their rebalance timeouts."""
-        self.initial = False
-        self._forget_syncs(step)
-        if self.members.all_joined():
-            self.complete_joins(step)
-        else:
-            step.effects.set_timer(self._join_timer(), step.now.ms + self.members.rebalance_timeout_ms())
+def start_initial_rebalance(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Wait for further members before the first generation begins."""
+    delay = group.settings.initial_delay_ms
+    group.is_initial, group.joined_in_delay = True, False
+    group.delay = (delay, max(group.members.rebalance_timeout_ms() - delay, 0))
+    _end_syncs(group, command)
+    command.effects.set_timer(group.join_timer(), command.now.ms + delay)
 
-    def wait_again(self, step: ClassicCommand) -> None:
-        """Until somebody joins, or the sessions are over; a rebalance timeout of 0 must not make the timer spin."""
-        wait_ms = max(WAIT_AGAIN_MIN_MS, self.members.rebalance_timeout_ms())
-        step.effects.set_timer(self._join_timer(), step.now.ms + wait_ms)
 
-    def extend_delay(self, step: ClassicCommand) -> None:
-        """Members came during the initial delay: wait once more, up to the rebalance timeout in all."""
-        delay, remaining = self.delay
-        self.grew = False
-        self.delay = (min(self.settings.initial_delay_ms, remaining), max(remaining - delay, 0))
-        step.effects.set_timer(self._join_timer(), step.now.ms + self.delay[0])
+def start_rebalance(group: ClassicGroup, command: ClassicCommand) -> ClassicEvent | None:
+    """Wait until all members have rejoined, at most for the longest of their rebalance timeouts."""
+    group.is_initial = False
+    _end_syncs(group, command)
+    if group.members.all_joined():
+        return complete_joins(group, command)
+    command.effects.set_timer(group.join_timer(), command.now.ms + group.members.rebalance_timeout_ms())
+    return None
 
-    def complete_unless_initial(self, step: ClassicCommand) -> None:
-        """Go on when nobody has to be waited for; the initial delay is waited for in any case."""
-        if not self.initial:
-            self.complete_if_all_joined(step)
 
-    def complete_if_all_joined(self, step: ClassicCommand) -> None:
-        if self.members.all_joined():
-            self.complete_joins(step)
+def restart_rebalance(group: ClassicGroup, command: ClassicCommand) -> ClassicEvent | None:
+    """Drop the generation whose assignment is not complete: delayed syncs fail, all members must rejoin."""
+    for member in group.members.all.values():
+        member.assignment = b""
+        _complete_sync(group, member, Synced(KafkaErrorCode.REBALANCE_IN_PROGRESS), command)
+    return start_rebalance(group, command)
 
-    def complete_joins(self, step: ClassicCommand) -> None:
-        """The time to join is over: dynamic members that did not are out, static ones may come back later."""
-        step.effects.cancel_timer(self._join_timer())
-        for member in list(self.members.all.values()):
-            if member.join is None and member.group_instance_id is None:
-                self._remove(member.member_id, step)
-        if not self.members:
-            self.transition(ClassicEvent.LAST_LEFT, step)
-        elif self.members.elect_joined_leader():
-            self.transition(ClassicEvent.ALL_JOINED, step)
-        else:
-            self.transition(ClassicEvent.NOBODY_JOINED, step)
 
-    def begin_generation(self, step: ClassicCommand) -> None:
-        """Answer all joins, and wait for the syncs."""
-        self._count_up()
-        self.protocol = self.members.chosen_protocol()
-        self.topics = self.subscribed_topics()
-        self.members.pending_sync = dict.fromkeys(self.members.all)
-        for member in self.members.all.values():
-            member.is_new, member.seen = False, member.protocols
-            self.members.recount(member)
-            parked = self.members.unpark_join(member)
-            if parked is not None:
-                step.effects.answer(parked, self._joined(member))
-            self._keep_alive(member, step)
-        step.effects.set_timer(self._sync_timer(), step.now.ms + self.members.rebalance_timeout_ms())
+def wait_for_static_members(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Wait until a member joins or the sessions expire; a minimum keeps a rebalance timeout of 0 from spinning."""
+    wait_ms = max(STATIC_WAIT_MIN_MS, group.members.rebalance_timeout_ms())
+    command.effects.set_timer(group.join_timer(), command.now.ms + wait_ms)
 
-    def store_empty(self, step: ClassicCommand) -> None:
-        self._count_up()
-        self.protocol = None
-        self.topics = self.subscribed_topics()
-        step.effects.records.append(self.metadata_record())
 
-    def _count_up(self) -> None:
-        """A generation that no member knows, and that was not stored for members that know an older one."""
-        self.generation = self.last_generation + 1
-        self.rewound = frozenset()
+def extend_initial_delay(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Members joined during the initial delay: wait again, at most for the rebalance timeout in total."""
+    delay, remaining = group.delay
+    group.joined_in_delay = False
+    group.delay = (min(group.settings.initial_delay_ms, remaining), max(remaining - delay, 0))
+    command.effects.set_timer(group.join_timer(), command.now.ms + group.delay[0])
 
-    def spread_assignment(self, step: ClassicCommand) -> None:
-        """Keep what the leader assigned, and answer all parked syncs; who was left out gets nothing."""
-        assert step.member is not None
-        self._park_sync(step.member, step)
-        for member in self.members.all.values():
-            member.assignment = step.assignments.get(member.member_id, b"")
-        step.effects.records.append(self.metadata_record())
-        self._answer_syncs(KafkaErrorCode.NONE, step)
 
-    def park_sync(self, step: ClassicCommand) -> None:
-        assert step.member is not None
-        self._park_sync(step.member, step)
+def complete_unless_initial_delay(group: ClassicGroup, command: ClassicCommand) -> ClassicEvent | None:
+    """Complete the joins if all members have joined; the initial delay is never shortened."""
+    return None if group.is_initial else complete_if_all_joined(group, command)
 
-    def answer_synced(self, step: ClassicCommand) -> None:
-        assert step.member is not None
-        step.effects.answer(step.token, Synced(0, self.protocol_type, self.protocol, step.member.assignment))
 
-    def refuse_sync(self, step: ClassicCommand) -> None:
-        step.effects.answer(step.token, Synced(KafkaErrorCode.REBALANCE_IN_PROGRESS))
+def complete_if_all_joined(group: ClassicGroup, command: ClassicCommand) -> ClassicEvent | None:
+    """Complete the joins if all members have joined."""
+    return complete_joins(group, command) if group.members.all_joined() else None
 
-    def answer_joined(self, step: ClassicCommand) -> None:
-        """A member that lost its answer, or has nothing new, goes on in the generation that runs."""
-        assert step.member is not None
-        step.effects.answer(step.token, self._joined(step.member))
 
-    def store_replacement(self, step: ClassicCommand) -> None:
-        """A restarted static member keeps its partitions: nobody rebalances (KIP-345, KIP-814)."""
-        assert step.member is not None
-        parked = self.members.unpark_join(step.member)
-        step.effects.records.append(self.metadata_record())
-        leads = step.member.member_id == self.members.leader
-        answer = self._joined(step.member, include_members=step.can_skip_assignment)
-        if step.can_skip_assignment:
-            answer = answer._replace(skip_assignment=leads)
-        elif leads:  # an old client must not take itself for a leader that has to assign
-            answer = answer._replace(leader=step.replaced_id)
-        step.effects.answer(parked, answer)
+def complete_joins(group: ClassicGroup, command: ClassicCommand) -> ClassicEvent:
+    """End the wait for joins: dynamic members that have not joined are removed, static ones may rejoin later."""
+    command.effects.cancel_timer(group.join_timer())
+    for member in list(group.members.all.values()):
+        if member.delayed_join is None and member.group_instance_id is None:
+            group.remove_member(member.member_id, command)
+    if not group.members:
+        return ClassicEvent.NO_MEMBERS
+    return ClassicEvent.ALL_JOINED if group.members.elect_joined_leader() else ClassicEvent.NONE_JOINED
 
-    def ask_to_rejoin(self, step: ClassicCommand) -> None:
-        step.effects.answer(step.token, ErrorOnly(KafkaErrorCode.REBALANCE_IN_PROGRESS))
 
-    def answer_alive(self, step: ClassicCommand) -> None:
-        step.effects.answer(step.token, ErrorOnly())
+def begin_generation(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Complete all delayed joins, and wait for the syncs."""
+    _increase_generation(group)
+    group.protocol = group.members.chosen_protocol()
+    group.topics = group.subscribed_topics()
+    group.members.pending_sync = dict.fromkeys(group.members.all)
+    for member in group.members.all.values():
+        member.is_new, member.generation_protocols = False, member.protocols
+        group.members.recount(member)
+        join = group.members.take_delayed_join(member)
+        if join is not None:
+            command.effects.answer(join, _joined(group, member))
+        group.keep_alive(member, command)
+    command.effects.set_timer(group.sync_timer(), command.now.ms + group.members.rebalance_timeout_ms())
 
-    def store_deletion(self, step: ClassicCommand) -> None:
-        step.effects.records.append(GroupDeleted(self.name, CLASSIC))
 
-    def hand_over(self, step: ClassicCommand) -> None:
-        """Everybody goes on in the consumer group of this name: who waits is to ask there."""
-        for member in self.members.all.values():
-            self._answer_parked(member, KafkaErrorCode.REBALANCE_IN_PROGRESS, member.member_id, step)
-        for member_id in [*self.members.all, *self.members.pending]:
-            step.effects.cancel_timer(self._session_timer(member_id))
-        step.effects.cancel_timer(self._join_timer())
-        step.effects.cancel_timer(self._sync_timer())
-        self.store_deletion(step)
+def return_generation(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Return the current generation to a member that lost the response, or has no changes."""
+    assert command.member is not None
+    command.effects.answer(command.token, _joined(group, command.member))
 
-    def _park_sync(self, member: ClassicMember, step: ClassicCommand) -> None:
-        replaced, member.sync = member.sync, step.token
-        if replaced is not None:
-            step.effects.answer(replaced, Synced(KafkaErrorCode.REBALANCE_IN_PROGRESS))
 
-    def _forget_syncs(self, step: ClassicCommand) -> None:
-        self.members.pending_sync.clear()
-        step.effects.cancel_timer(self._sync_timer())
+def replace_static_member(group: ClassicGroup, command: ClassicCommand) -> None:
+    """A restarted static member keeps its partitions without a rebalance (KIP-345, KIP-814)."""
+    member = command.member
+    assert member is not None
+    join = group.members.take_delayed_join(member)
+    command.effects.records.append(group.metadata_record())
+    is_leader = member.member_id == group.members.leader
+    response = _joined(group, member, include_members=command.can_skip_assignment)
+    if command.can_skip_assignment:
+        response = response._replace(skip_assignment=is_leader)
+    elif is_leader:  # an old client that finds itself to be the leader would assign
+        response = response._replace(leader=command.replaced_id)
+    command.effects.answer(join, response)
+
+
+# members fetch their assignment
+
+
+def distribute_assignment(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Store the leader's assignment and complete all delayed syncs; a member without a part gets an empty one."""
+    delay_sync(group, command)
+    for member in group.members.all.values():
+        member.assignment = command.assignments.get(member.member_id, b"")
+    command.effects.records.append(group.metadata_record())
+    for member in group.members.all.values():
+        _complete_sync(group, member, Synced(0, group.protocol_type, group.protocol, member.assignment), command)
+
+
+def delay_sync(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Delay the response to a sync until the leader has sent the assignment."""
+    member = command.member
+    assert member is not None
+    replaced, member.delayed_sync = member.delayed_sync, command.token
+    if replaced is not None:
+        command.effects.answer(replaced, Synced(KafkaErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def return_assignment(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Return the member's part of the assignment."""
+    assert command.member is not None
+    synced = Synced(0, group.protocol_type, group.protocol, command.member.assignment)
+    command.effects.answer(command.token, synced)
+
+
+def reject_sync(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Reject a sync: the member must rejoin."""
+    command.effects.answer(command.token, Synced(KafkaErrorCode.REBALANCE_IN_PROGRESS))
+
+
+# heartbeats
+
+
+def request_rejoin(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Respond to a heartbeat with REBALANCE_IN_PROGRESS: the member must rejoin."""
+    command.effects.answer(command.token, ErrorOnly(KafkaErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def acknowledge_heartbeat(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Respond to a heartbeat without an error."""
+    command.effects.answer(command.token, ErrorOnly())
+
+
+# the group itself
+
+
+def store_empty_group(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Store a generation without members."""
+    _increase_generation(group)
+    group.protocol = None
+    group.topics = group.subscribed_topics()
+    command.effects.records.append(group.metadata_record())
+
+
+def store_tombstone(group: ClassicGroup, command: ClassicCommand) -> None:
+    """Delete the group from the log."""
+    command.effects.records.append(GroupDeleted(group.name, CLASSIC))
+
+
+def convert_to_consumer_group(group: ClassicGroup, command: ClassicCommand) -> None:
+    """End the group: the consumer group of the same name has its members; delayed requests fail, members rejoin."""
+    for member in group.members.all.values():
+        group.fail_delayed_requests(member, KafkaErrorCode.REBALANCE_IN_PROGRESS, member.member_id, command)
+    for member_id in [*group.members.all, *group.members.reserved_ids]:
+        command.effects.cancel_timer(group.session_timer(member_id))
+    command.effects.cancel_timer(group.join_timer())
+    command.effects.cancel_timer(group.sync_timer())
+    store_tombstone(group, command)
+
+
+# parts of the above
+
+
+def _increase_generation(group: ClassicGroup) -> None:
+    """Begin a generation that neither a member nor a record has."""
+    group.generation = group.last_generation + 1
+    group.rewound = frozenset()
+
+
+def _joined(group: ClassicGroup, member: ClassicMember, *, include_members: bool = True) -> Joined:
+    leads = include_members and member.member_id == group.members.leader
+    included = group.members.all.values() if leads else ()
+    protocol = group.protocol
+    return Joined(
+        0,
+        member.member_id,
+        group.generation,
+        group.protocol_type,
+        protocol,
+        group.members.leader or "",
+        members=tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(protocol)) for m in included),
+    )
+
+
+def _complete_sync(group: ClassicGroup, member: ClassicMember, result: Synced, command: ClassicCommand) -> None:
+    token, member.delayed_sync = member.delayed_sync, None
+    if token is not None:
+        command.effects.answer(token, result)
+        group.keep_alive(member, command)  # its session could not expire during the wait
+
+
+def _end_syncs(group: ClassicGroup, command: ClassicCommand) -> None:
+    group.members.pending_sync.clear()
+    command.effects.cancel_timer(group.sync_timer())

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, Token, answered
 from kafkalite.state.groups.assignors import Assignment
-from kafkalite.state.groups.classic.core import CONSUMER_PROTOCOL
 from kafkalite.state.groups.classic.requests import (
     ErrorOnly,
     Heartbeat,
@@ -29,6 +28,7 @@ from kafkalite.state.groups.classic.requests import (
     fresh_member_id,
     without_repeats,
 )
+from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
 from kafkalite.state.groups.consumer import membership
 from kafkalite.state.groups.consumer.classic_member_memory import memory_of_member
 from kafkalite.state.groups.consumer.classic_table import TRANSITIONS, ClassicMemberRequest, standing

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.groups.classic.core import ClassicSettings
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import (

@@ -14,7 +14,6 @@ from kafkalite.protocol.stored.consumer_protocol import (
     read_assignment,
     write,
 )
-from kafkalite.state.groups.classic.core import ClassicSettings
 from kafkalite.state.groups.classic.requests import (
     ErrorOnly,
     Heartbeat,
@@ -26,7 +25,8 @@ from kafkalite.state.groups.classic.requests import (
     Sync,
     Synced,
 )
-from kafkalite.state.groups.classic.table import ClassicState
+from kafkalite.state.groups.classic.settings import ClassicSettings
+from kafkalite.state.groups.classic.states import ClassicState
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import (
     JOIN_EPOCH,

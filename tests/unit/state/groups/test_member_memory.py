@@ -3,9 +3,9 @@
 from typing import cast
 
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.groups.classic.core import ClassicSettings
 from kafkalite.state.groups.classic.groups import ClassicGroups
 from kafkalite.state.groups.classic.requests import Join, Joined, Sync
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.member_memory import MEMBER_BYTES, MemberMemory, ShardMemory
 from tests.story.groups.simulated_shard import Shard
 

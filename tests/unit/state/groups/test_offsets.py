@@ -9,9 +9,9 @@ import pytest
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.model import ZERO_UUID
 from kafkalite.state.effects import Effects, Now, SetTimer
-from kafkalite.state.groups.classic.core import ClassicSettings
 from kafkalite.state.groups.classic.groups import ClassicGroups
 from kafkalite.state.groups.classic.requests import Join, Leave, LeaveOf, Sync
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.offsets.manager import (
     Commit,
     CommitResult,

@@ -2,8 +2,8 @@
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.effects import Effects, Now
-from kafkalite.state.groups.classic.core import ClassicSettings
 from kafkalite.state.groups.classic.requests import Described, Join, Joined, ListedGroup
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import (
     ConsumerGroupHeartbeat,
