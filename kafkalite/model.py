@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 ZERO_UUID = bytes(16)
 UUID_TEXT_LENGTH = 22
+ACKS_ALL = -1  # `acks` of Produce: once all in-sync replicas have the records
+READ_COMMITTED = 1  # isolation level of Fetch and ListOffsets: without open and aborted transactions
 
 
 class TopicPartition(NamedTuple):

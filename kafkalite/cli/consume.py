@@ -13,11 +13,11 @@ import click
 
 from kafkalite.cli.client_options import bootstrap_option, command_runner
 from kafkalite.cli.failure import fail
-from kafkalite.cli.leader_connections import EARLIEST, LATEST, READ_COMMITTED, LeaderConnections
+from kafkalite.cli.leader_connections import EARLIEST, LATEST, LeaderConnections
 from kafkalite.cli.record_lines import BASE64_HELP, described
 from kafkalite.cli.retry import Retry, require
 from kafkalite.errors import KafkaError
-from kafkalite.model import TopicPartition
+from kafkalite.model import READ_COMMITTED, TopicPartition
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.records import Batch, Record, batches

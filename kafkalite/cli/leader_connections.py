@@ -14,7 +14,7 @@ from kafkalite.cli.connection import connect_when_started, first_that_answers
 from kafkalite.cli.failure import fail
 from kafkalite.cli.retry import require
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode, RetriableError
-from kafkalite.model import TopicPartition
+from kafkalite.model import READ_COMMITTED, TopicPartition
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -29,7 +29,6 @@ PAUSE_S = 0.1
 CLOSE_S = 1.0  # for a connection whose broker takes no more bytes
 EARLIEST, LATEST = -2, -1
 NO_REPLICA = -1
-READ_COMMITTED = 1
 Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponseTopic.MetadataResponsePartition
 ListTopic = ListOffsetsRequest.ListOffsetsTopic

@@ -28,6 +28,7 @@ from kafkalite.cli.record_lines import BASE64_HELP, RecordLine, blocks, json_lin
 from kafkalite.cli.retry import Retry, require
 from kafkalite.cli.standard_streams import InputFile
 from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
+from kafkalite.model import ACKS_ALL
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite.protocol.messages.produce import ProduceRequest
@@ -40,7 +41,6 @@ STICKY_BYTES = 4096  # of records without a key that go to one partition before 
 RECORD_BYTES = 8  # about what a record takes beside its value
 REFRESH_S = 30.0  # how often new partitions are looked for
 TIMEOUT_MS = 30_000
-ACKS_ALL = -1
 TERMINATED = 143  # what a shell reports of a process that SIGTERM ended
 SEQUENCE_MASK = 0x7FFFFFFF
 

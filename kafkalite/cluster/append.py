@@ -7,10 +7,10 @@ leave the loop (decompression of a large batch, the first opening of a log) or w
 from collections.abc import Callable, Sequence
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import ACKS_ALL
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
-ACKS_ALL = -1
 
 
 class Append:

@@ -26,12 +26,12 @@ from kafkalite.cluster.purgatory import DelayedFetch
 from kafkalite.cluster.validation import BatchRules, LoopBudget, append_validated, validate_now, validate_on_loop
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import ACKS_ALL
 from kafkalite.records import BatchError, Inspection
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 
 WRITE_EARLY_BYTES = 256 * 1024  # beyond this, gathering more makes the received bytes go cold (measured)
-ACKS_ALL = -1
 ACKS_NONE = 0
 NEVER = 2**63 - 1
 

@@ -8,11 +8,10 @@ from kafkalite.cluster.append import Append
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import BatchError, Inspection
+from kafkalite.records.batch_header import ATTRIBUTES_AT, CODEC_MASK, TRANSACTIONAL_BIT
 from kafkalite.storage.log.log import Log
 
-ATTRIBUTES_AT = 22  # the low byte of the batch's attributes; bits 0-2 are the codec
-CODEC_MASK = 0x07
-TRANSACTIONAL = 0x10
+CODEC_AT = ATTRIBUTES_AT + 1  # the low byte of the attributes
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NONE, GZIP, LZ4, ZSTD = CODECS["uncompressed"], CODECS["gzip"], CODECS["lz4"], CODECS["zstd"]
 AS_SENT = -1  # compression.type=producer
@@ -82,7 +81,7 @@ def validate_on_loop(
     that grows large, and for all compressed ones once the iteration's budget is used up.
     """
     batch = append.batch
-    codec = batch[ATTRIBUTES_AT] & CODEC_MASK if len(batch) > ATTRIBUTES_AT else NONE
+    codec = batch[CODEC_AT] & CODEC_MASK if len(batch) > CODEC_AT else NONE
     if codec == NONE and rules.codec <= NONE:
         return validate_now(append, rules, now_ms)  # nothing to compress or decompress
     rewrites = rules.rewrites(codec)
@@ -156,7 +155,7 @@ def append_validated(append: Append, inspection: Inspection | BatchError | None,
             append.record_errors = inspection.record_errors
             append.reject(inspection.error, inspection.message)
             return False
-        if inspection.attributes & TRANSACTIONAL and not append.transactional:
+        if inspection.attributes & TRANSACTIONAL_BIT and not append.transactional:
             append.reject(KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return False
     base_offset = log.append(append.batch, inspection, leader_epoch)

@@ -18,12 +18,10 @@ from typing import NamedTuple, Protocol
 
 from kafkalite._speedups.records.validator import BatchError
 from kafkalite._speedups.wire.concat import gathered
+from kafkalite.errors import KafkaErrorCode
 
 Data = bytes | bytearray | memoryview
 
-MESSAGE_TOO_LARGE = 10
-UNSUPPORTED_COMPRESSION_TYPE = 76
-INVALID_RECORD = 87
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 LEVEL_DEFAULTS = {GZIP: -1, LZ4: 9, ZSTD: 3}  # TopicConfig.java: compression.<name>.level
@@ -88,7 +86,7 @@ def decompress(codec: int, data: Data, size_max: int) -> bytes:
         return _decompress_snappy(data, size_max)
     framed = framed_codec(codec)
     if framed is None:
-        raise BatchError(UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {codec}")
+        raise BatchError(KafkaErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {codec}")
     try:
         return _decompress_frames(framed.name, framed.new_stream, data, size_max)
     except framed.errors as error:
@@ -199,7 +197,7 @@ def compress(codec: int, data: Data, level: int | None = None) -> bytes:
         return _compress_lz4(data, LZ4_LEVEL_FAST if level is None else level)
     if codec == ZSTD:
         return _compress_zstd(data, LEVEL_DEFAULTS[ZSTD] if level is None else level)
-    raise BatchError(UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {codec}")
+    raise BatchError(KafkaErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {codec}")
 
 
 def _compress_snappy(data: memoryview) -> bytes:
@@ -235,8 +233,8 @@ def _compress_zstd(data: Data, level: int) -> bytes:
 
 
 def too_large(size_max: int) -> BatchError:
-    return BatchError(MESSAGE_TOO_LARGE, f"the records decompress to more than {size_max} bytes")
+    return BatchError(KafkaErrorCode.MESSAGE_TOO_LARGE, f"the records decompress to more than {size_max} bytes")
 
 
 def malformed(name: str, why: object) -> BatchError:
-    return BatchError(INVALID_RECORD, f"the {name} data is malformed: {why}")
+    return BatchError(KafkaErrorCode.INVALID_RECORD, f"the {name} data is malformed: {why}")

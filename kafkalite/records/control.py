@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from kafkalite._speedups.records.batches import Builder, Record
 from kafkalite._speedups.records.validator import BatchError
+from kafkalite.errors import KafkaErrorCode
 
 KEY = struct.Struct(">hh")
 MARKER = struct.Struct(">hi")
 VERSION = 0
-INVALID_RECORD = 87
 
 
 class ControlType(IntEnum):
@@ -46,10 +46,10 @@ def build_marker(marker: Marker, producer_id: int, producer_epoch: int, timestam
 def control_type(record: Record) -> int:
     """The type of a control record, whatever it is. Raises: BatchError when the key is malformed."""
     if record.key is None or len(record.key) < KEY.size:
-        raise BatchError(INVALID_RECORD, "a control record's key needs a version and a type")
+        raise BatchError(KafkaErrorCode.INVALID_RECORD, "a control record's key needs a version and a type")
     version, kind = KEY.unpack_from(record.key)
     if version < VERSION:
-        raise BatchError(INVALID_RECORD, f"a control record's key has the version {version}")
+        raise BatchError(KafkaErrorCode.INVALID_RECORD, f"a control record's key has the version {version}")
     return int(kind)
 
 
@@ -63,8 +63,8 @@ def read_marker(record: Record) -> Marker | None:
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return None
     if record.value is None or len(record.value) < MARKER.size:
-        raise BatchError(INVALID_RECORD, "a transaction marker needs a version and a coordinator epoch")
+        raise BatchError(KafkaErrorCode.INVALID_RECORD, "a transaction marker needs a version and a coordinator epoch")
     version, coordinator_epoch = MARKER.unpack_from(record.value)
     if version < VERSION:
-        raise BatchError(INVALID_RECORD, f"a transaction marker has the version {version}")
+        raise BatchError(KafkaErrorCode.INVALID_RECORD, f"a transaction marker has the version {version}")
     return Marker(ControlType(kind), coordinator_epoch)

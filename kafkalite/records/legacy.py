@@ -12,17 +12,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkalite._speedups.records.validator import BatchError
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import compression
+from kafkalite.records.batch_header import BATCH_LENGTH_AT, CODEC_MASK, LENGTH_OVERHEAD, LOG_APPEND_TIME_BIT, MAGIC_AT
 from kafkalite.records.compression import Data
 
 FRAME = struct.Struct(">qiIbb")  # offset, size, CRC, magic, attributes
 TIMESTAMP = struct.Struct(">q")
 SIZE = struct.Struct(">i")
-MAGIC_AT = 16
-SIZE_OVERHEAD = 12  # bytes that the size does not count: offset and itself
-CORRUPT_MESSAGE = 2
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 0x08
 NO_TIMESTAMP = -1
 DECOMPRESSED_MAX = 64 << 20
 
@@ -49,15 +46,17 @@ class LegacyEntry:
     def __init__(self, buffer: Data, position: int = 0, decompressed_max: int = DECOMPRESSED_MAX) -> None:
         view = memoryview(buffer)
         if position < 0 or len(view) - position < FRAME.size:
-            raise BatchError(CORRUPT_MESSAGE, f"no entry begins at {position} of {len(view)} bytes")
+            raise BatchError(KafkaErrorCode.CORRUPT_MESSAGE, f"no entry begins at {position} of {len(view)} bytes")
         self.offset, size, self.crc, self.magic, self.attributes = FRAME.unpack_from(view, position)
-        self.size = size + SIZE_OVERHEAD
+        self.size = size + LENGTH_OVERHEAD
         if self.magic not in (0, 1):
-            raise BatchError(CORRUPT_MESSAGE, f"the entry has magic {self.magic}, not 0 or 1")
+            raise BatchError(KafkaErrorCode.CORRUPT_MESSAGE, f"the entry has magic {self.magic}, not 0 or 1")
         if not FRAME.size <= self.size <= len(view) - position:
-            raise BatchError(CORRUPT_MESSAGE, f"the entry claims {self.size} bytes, {len(view) - position} are here")
+            raise BatchError(
+                KafkaErrorCode.CORRUPT_MESSAGE, f"the entry claims {self.size} bytes, {len(view) - position} are here"
+            )
         self.codec = self.attributes & CODEC_MASK
-        self.log_append_time = bool(self.attributes & LOG_APPEND_TIME) and self.magic == 1
+        self.log_append_time = bool(self.attributes & LOG_APPEND_TIME_BIT) and self.magic == 1
         self.decompressed_max = decompressed_max
         self._data = bytes(view[position : position + self.size])
         self.timestamp, self.key, self.value = self._fields()
@@ -67,30 +66,30 @@ class LegacyEntry:
         timestamp = NO_TIMESTAMP
         if self.magic == 1:
             if self.size < at + TIMESTAMP.size:
-                raise BatchError(CORRUPT_MESSAGE, "the entry ends within its timestamp")
+                raise BatchError(KafkaErrorCode.CORRUPT_MESSAGE, "the entry ends within its timestamp")
             (timestamp,) = TIMESTAMP.unpack_from(self._data, at)
             at += TIMESTAMP.size
         key, at = self._nullable(at)
         value, at = self._nullable(at)
         if at != self.size:
-            raise BatchError(CORRUPT_MESSAGE, f"{self.size - at} bytes are left in the entry")
+            raise BatchError(KafkaErrorCode.CORRUPT_MESSAGE, f"{self.size - at} bytes are left in the entry")
         return timestamp, key, value
 
     def _nullable(self, at: int) -> tuple[bytes | None, int]:
         if at + SIZE.size > self.size:
-            raise BatchError(CORRUPT_MESSAGE, "the entry ends within a size")
+            raise BatchError(KafkaErrorCode.CORRUPT_MESSAGE, "the entry ends within a size")
         (size,) = SIZE.unpack_from(self._data, at)
         at += SIZE.size
         if size == -1:
             return None, at
         if not 0 <= size <= self.size - at:
-            raise BatchError(CORRUPT_MESSAGE, f"a field claims {size} bytes, {self.size - at} are left")
+            raise BatchError(KafkaErrorCode.CORRUPT_MESSAGE, f"a field claims {size} bytes, {self.size - at} are left")
         return self._data[at : at + size], at + size
 
     def check_crc(self) -> None:
         """Raise BatchError unless the CRC-32 is right."""
         if zlib.crc32(self._data[MAGIC_AT:]) != self.crc:
-            raise BatchError(CORRUPT_MESSAGE, f"the entry is corrupt: its CRC is not {self.crc:#010x}")
+            raise BatchError(KafkaErrorCode.CORRUPT_MESSAGE, f"the entry is corrupt: its CRC is not {self.crc:#010x}")
 
     def records(self) -> list[LegacyRecord]:
         """The messages in this entry, with absolute offsets."""
@@ -110,13 +109,15 @@ class LegacyEntry:
 
     def _inner(self) -> list["LegacyEntry"]:
         if self.value is None:
-            raise BatchError(CORRUPT_MESSAGE, "a compressed entry has no value")
+            raise BatchError(KafkaErrorCode.CORRUPT_MESSAGE, "a compressed entry has no value")
         data = self.value
         if self.magic == 0 and self.codec == compression.LZ4:
             data = with_right_lz4_checksum(data)
         inner = list(entries(compression.decompress(self.codec, data, self.decompressed_max)))
         if not inner or any(entry.codec or entry.magic != self.magic for entry in inner):
-            raise BatchError(CORRUPT_MESSAGE, "a compressed entry holds none, or such as cannot be in it")
+            raise BatchError(
+                KafkaErrorCode.CORRUPT_MESSAGE, "a compressed entry holds none, or such as cannot be in it"
+            )
         return inner
 
 
@@ -124,9 +125,9 @@ def entries(buffer: Data, decompressed_max: int = DECOMPRESSED_MAX) -> Iterator[
     """The whole entries in `buffer`, one after another; one cut off at the end is left out. Raises: BatchError."""
     view = memoryview(buffer)
     position = 0
-    while len(view) - position >= SIZE_OVERHEAD:
-        (size,) = SIZE.unpack_from(view, position + 8)
-        if size > len(view) - position - SIZE_OVERHEAD:
+    while len(view) - position >= LENGTH_OVERHEAD:
+        (size,) = SIZE.unpack_from(view, position + BATCH_LENGTH_AT)
+        if size > len(view) - position - LENGTH_OVERHEAD:
             return
         entry = LegacyEntry(view, position, decompressed_max)
         yield entry

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
+from kafkalite.records.batch_header import MAGIC_AT
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.dirs.log_directory import DirectoryError
 from kafkalite.storage.dirs.stray_partitions import Stray
@@ -26,7 +27,6 @@ from kafkalite.storage.recovery.recover_log import PartitionDirectory, RecoveryE
 FETCHING = ".fetching"
 ADOPTING = names.ADOPTING
 CHUNK_BYTES = 1 << 20
-MAGIC_AT = 16
 NOT_FETCHED = (names.DELETED, names.CLEANED, names.WORK)
 LEFT_OUT = ("__cluster_metadata", "__share_group_state")
 

@@ -13,18 +13,19 @@ from crc32c import crc32c
 
 from kafkalite._speedups.records.validator import BatchError
 from kafkalite.records import compression as codecs
+from kafkalite.records.batch_header import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_AT,
+    DELETE_HORIZON_BIT,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+)
 from kafkalite.records.compression import Data
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-CRC_AT = 17
-ATTRIBUTES_AT = 21
-LENGTH_OVERHEAD = 12  # base offset and the length itself
-
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
 
 SIZE_MAX = 2**31 - 1
 DECOMPRESSED_MAX = 1 << 30
@@ -162,10 +163,10 @@ class Batch:
         self.data = whole[position : position + self.size]
         self.last_offset = wrapped(header.base_offset + header.last_offset_delta, 64)
         self.codec = header.attributes & CODEC_MASK
-        self.log_append_time = bool(header.attributes & LOG_APPEND_TIME)
-        self.transactional = bool(header.attributes & TRANSACTIONAL)
-        self.control = bool(header.attributes & CONTROL)
-        self.delete_horizon = bool(header.attributes & DELETE_HORIZON)
+        self.log_append_time = bool(header.attributes & LOG_APPEND_TIME_BIT)
+        self.transactional = bool(header.attributes & TRANSACTIONAL_BIT)
+        self.control = bool(header.attributes & CONTROL_BIT)
+        self.delete_horizon = bool(header.attributes & DELETE_HORIZON_BIT)
 
     def __getattr__(self, name: str) -> int:
         if name not in Header._fields:
@@ -319,7 +320,7 @@ class Builder:
         records = b"".join(self.parts)
         if codec:
             records = codecs.compress(codec, records, level)
-        attributes = codec | TRANSACTIONAL * transactional | CONTROL * control
+        attributes = codec | TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control
         last = len(self.parts) - 1
         producer = (producer_id, producer_epoch, base_sequence)
         times = (self.base_timestamp, self.max_timestamp)

@@ -13,15 +13,22 @@ from crc32c import crc32c
 
 from kafkalite._speedups.records.batch_scan import BatchLocation
 from kafkalite._speedups.records.validator import BatchError
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import compression
-from kafkalite.records.compression import Data
-from tests.oracles.batches import (
+from kafkalite.records.batch_header import (
     ATTRIBUTES_AT,
     CODEC_MASK,
-    CONTROL,
-    HEADER,
+    CONTROL_BIT,
+    HEADER_SIZE_TO_MAGIC,
+    LEADER_EPOCH_AT,
+    LEGACY_OVERHEAD,
     LENGTH_OVERHEAD,
-    LOG_APPEND_TIME,
+    LOG_APPEND_TIME_BIT,
+    MAX_TIMESTAMP_AT,
+)
+from kafkalite.records.compression import Data
+from tests.oracles.batches import (
+    HEADER,
     Fault,
     Header,
     read_record,
@@ -29,21 +36,10 @@ from tests.oracles.batches import (
     wrapped,
 )
 
-CORRUPT_MESSAGE = 2
-MESSAGE_TOO_LARGE = 10
-INVALID_TIMESTAMP = 32
-UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
-UNSUPPORTED_COMPRESSION_TYPE = 76
-INVALID_RECORD = 87
-
 NO_TIMESTAMP = -1
 TIMESTAMP_MIN, TIMESTAMP_MAX = -(2**63), 2**63 - 1
-LEGACY_OVERHEAD = 14  # smallest length of magic 0
-HEADER_SIZE_TO_MAGIC = 17
 RECORD_ERRORS_MAX = 1000
 DECOMPRESSED_RATIO, DECOMPRESSED_FLOOR = 16, 16 << 20
-LEADER_EPOCH_AT = 12
-MAX_TIMESTAMP_AT = 35
 
 
 class Rules(NamedTuple):
@@ -104,7 +100,7 @@ class Inspection:
         header = Header(*HEADER.unpack_from(bytes(batch)))
         self.fill(header)
         self.size = len(batch)
-        if self.walked and not header.attributes & LOG_APPEND_TIME:
+        if self.walked and not header.attributes & LOG_APPEND_TIME_BIT:
             self.offset_of_max_timestamp = walked_to
 
 
@@ -125,7 +121,7 @@ def _inspect(found: Inspection, data: bytes, rules: Rules) -> None:
     found.fill(header)
     _check_header(header, found.codec, len(data), rules)
     if crc32c(data[ATTRIBUTES_AT:]) != header.crc:
-        raise Refused(CORRUPT_MESSAGE, "wrong CRC")
+        raise Refused(KafkaErrorCode.CORRUPT_MESSAGE, "wrong CRC")
     _check_counts(header, rules)
     records = data[HEADER.size :]
     if found.codec and not rules.walk_compressed:
@@ -141,35 +137,35 @@ def _inspect(found: Inspection, data: bytes, rules: Rules) -> None:
 
 def _check_framing(data: bytes) -> None:
     if len(data) < HEADER_SIZE_TO_MAGIC:
-        raise Refused(INVALID_RECORD, "no batch")
+        raise Refused(KafkaErrorCode.INVALID_RECORD, "no batch")
     length, magic = struct.unpack_from(">i", data, 8)[0], data[16]
     if length < LEGACY_OVERHEAD or magic > 2:
-        raise Refused(CORRUPT_MESSAGE, "impossible length or magic")
+        raise Refused(KafkaErrorCode.CORRUPT_MESSAGE, "impossible length or magic")
     if magic < 2 or length + LENGTH_OVERHEAD != len(data):
-        raise Refused(INVALID_RECORD, "old magic, or not exactly one batch")
+        raise Refused(KafkaErrorCode.INVALID_RECORD, "old magic, or not exactly one batch")
     if len(data) < HEADER.size:
-        raise Refused(CORRUPT_MESSAGE, "smaller than a header")
+        raise Refused(KafkaErrorCode.CORRUPT_MESSAGE, "smaller than a header")
 
 
 def _check_header(header: Header, codec: int, size: int, rules: Rules) -> None:
     if codec > compression.ZSTD or (codec == compression.ZSTD and not rules.zstd_allowed):
-        raise Refused(UNSUPPORTED_COMPRESSION_TYPE, "compression type")
+        raise Refused(KafkaErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "compression type")
     if header.base_offset != 0:
-        raise Refused(INVALID_RECORD, "base offset")
+        raise Refused(KafkaErrorCode.INVALID_RECORD, "base offset")
     if size > rules.size_max:
-        raise Refused(MESSAGE_TOO_LARGE, "batch size")
+        raise Refused(KafkaErrorCode.MESSAGE_TOO_LARGE, "batch size")
 
 
 def _check_counts(header: Header, rules: Rules) -> None:
     count = header.records_count
     if header.last_offset_delta < 0 or count <= 0 or header.last_offset_delta + 1 != count:
-        raise Refused(INVALID_RECORD, "counts")
-    if header.attributes & CONTROL and not rules.control_allowed:
-        raise Refused(INVALID_RECORD, "control batch")
-    if header.producer_id >= 0 and header.base_sequence < 0 and not header.attributes & CONTROL:
-        raise Refused(INVALID_RECORD, "sequence")
-    if header.attributes & LOG_APPEND_TIME:
-        raise Refused(INVALID_TIMESTAMP, "timestamp type")
+        raise Refused(KafkaErrorCode.INVALID_RECORD, "counts")
+    if header.attributes & CONTROL_BIT and not rules.control_allowed:
+        raise Refused(KafkaErrorCode.INVALID_RECORD, "control batch")
+    if header.producer_id >= 0 and header.base_sequence < 0 and not header.attributes & CONTROL_BIT:
+        raise Refused(KafkaErrorCode.INVALID_RECORD, "sequence")
+    if header.attributes & LOG_APPEND_TIME_BIT:
+        raise Refused(KafkaErrorCode.INVALID_TIMESTAMP, "timestamp type")
 
 
 def _walk(found: Inspection, data: bytes, header: Header, rules: Rules) -> None:
@@ -200,7 +196,9 @@ def _walk(found: Inspection, data: bytes, header: Header, rules: Rules) -> None:
         if position != len(data):
             found.record_errors.append((header.records_count - 1, "trailing bytes"))
     if found.record_errors:
-        raise Refused(INVALID_TIMESTAMP if late else INVALID_RECORD, "records were refused")
+        raise Refused(
+            KafkaErrorCode.INVALID_TIMESTAMP if late else KafkaErrorCode.INVALID_RECORD, "records were refused"
+        )
     found.walked = True
     found.max_timestamp, found.offset_of_max_timestamp = largest, largest_at
 
@@ -218,13 +216,13 @@ def set_max_timestamp(batch: bytearray, timestamp: int) -> bool:
 
 
 def set_log_append_time(batch: bytearray, timestamp: int) -> bool:
-    return _set_timestamp(batch, timestamp, LOG_APPEND_TIME)
+    return _set_timestamp(batch, timestamp, LOG_APPEND_TIME_BIT)
 
 
 def _set_timestamp(batch: bytearray, timestamp: int, kind: int) -> bool:
     before = bytes(batch)
     (attributes,) = struct.unpack_from(">H", batch, ATTRIBUTES_AT)
-    struct.pack_into(">H", batch, ATTRIBUTES_AT, attributes & ~LOG_APPEND_TIME | kind)
+    struct.pack_into(">H", batch, ATTRIBUTES_AT, attributes & ~LOG_APPEND_TIME_BIT | kind)
     struct.pack_into(">q", batch, MAX_TIMESTAMP_AT, timestamp)
     if batch == before:
         return False
@@ -288,7 +286,7 @@ def scan_batches(buffer: Data, position: int = 0, batches_max: int = 2**63 - 1) 
             break
         header = Header(*HEADER.unpack_from(data, found.end))
         if crc32c(data[found.end + ATTRIBUTES_AT : found.end + size]) != header.crc:
-            found.error = CORRUPT_MESSAGE
+            found.error = KafkaErrorCode.CORRUPT_MESSAGE
             break
         found.locations.append(_location(found.end, size, header))
         found.end += size
@@ -297,9 +295,9 @@ def scan_batches(buffer: Data, position: int = 0, batches_max: int = 2**63 - 1) 
 
 def _scan_error(length: int, magic: int) -> int:
     if magic < 2 and length >= LEGACY_OVERHEAD:
-        return UNSUPPORTED_FOR_MESSAGE_FORMAT
+        return KafkaErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
     if magic != 2 or length < HEADER.size - LENGTH_OVERHEAD:
-        return CORRUPT_MESSAGE
+        return KafkaErrorCode.CORRUPT_MESSAGE
     return 0
 
 

@@ -10,9 +10,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
 from kafkalite._speedups.records.validator cimport crc_of
+from kafkalite._speedups.wire.error_codes cimport CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT
 from kafkalite._speedups.wire.wire cimport (
     BATCH_LENGTH_AT,
     HEADER_SIZE,
+    HEADER_SIZE_TO_MAGIC,
+    LEGACY_OVERHEAD,
     LENGTH_OVERHEAD,
     MAGIC_AT,
     BatchHeader,
@@ -24,12 +27,6 @@ from collections import namedtuple
 
 cdef extern from "Python.h":
     Py_ssize_t PY_SSIZE_T_MAX
-
-cdef enum:
-    CORRUPT_MESSAGE = 2
-    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
-    LEGACY_OVERHEAD = 14          # smallest length of magic 0: crc, magic, attributes, two sizes
-    HEADER_SIZE_TO_MAGIC = 17
 
 BatchLocation = namedtuple(
     "BatchLocation",

@@ -25,6 +25,12 @@ from kafkalite._speedups.records.record_walk cimport (
     read_record,
     short_varint,
 )
+from kafkalite._speedups.wire.error_codes cimport (
+    CORRUPT_MESSAGE,
+    INVALID_RECORD,
+    MESSAGE_TOO_LARGE,
+    UNSUPPORTED_COMPRESSION_TYPE,
+)
 from kafkalite._speedups.wire.wire cimport (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
@@ -60,10 +66,6 @@ from kafkalite._speedups.wire.wire cimport (
 from kafkalite._speedups.records.validator import BatchError, codecs_in_use
 
 cdef enum:
-    CORRUPT_MESSAGE = 2
-    MESSAGE_TOO_LARGE = 10
-    UNSUPPORTED_COMPRESSION_TYPE = 76
-    INVALID_RECORD = 87
     SIZE_MAX_DEFAULT = 2147483647
     FIRST_ROOM = 4096
     DECOMPRESSED_MAX = 1073741824

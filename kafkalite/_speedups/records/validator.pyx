@@ -30,6 +30,13 @@ from kafkalite._speedups.records.record_walk cimport (
     walk,
     walk_begin,
 )
+from kafkalite._speedups.wire.error_codes cimport (
+    CORRUPT_MESSAGE,
+    INVALID_RECORD,
+    INVALID_TIMESTAMP,
+    MESSAGE_TOO_LARGE,
+    UNSUPPORTED_COMPRESSION_TYPE,
+)
 from kafkalite._speedups.wire.wire cimport (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
@@ -38,7 +45,9 @@ from kafkalite._speedups.wire.wire cimport (
     CONTROL_BIT,
     CRC_AT,
     HEADER_SIZE,
+    HEADER_SIZE_TO_MAGIC,
     LEADER_EPOCH_AT,
+    LEGACY_OVERHEAD,
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC_AT,
@@ -62,18 +71,9 @@ from kafkalite._speedups.wire.concat import gathered
 cdef extern from "Python.h":
     int PyBUF_READ
 
-# Kafka's codes (Errors.java) of what can be wrong with a batch.
 cdef enum:
-    CORRUPT_MESSAGE = 2
-    MESSAGE_TOO_LARGE = 10
-    INVALID_TIMESTAMP = 32
-    UNSUPPORTED_COMPRESSION_TYPE = 76
-    INVALID_RECORD = 87
-
     CODEC_NONE = 0
     CODEC_ZSTD = 4
-    LEGACY_OVERHEAD = 14          # smallest length of magic 0: crc, magic, attributes, two sizes
-    HEADER_SIZE_TO_MAGIC = 17
     RECORD_ERRORS_MAX = 1000      # told per batch; the rest share the batch's error
     WALK_WITHOUT_GIL = 262144     # bytes: beyond it the walk takes long enough for others to run meanwhile
     CRC_WITHOUT_GIL = 1048576     # likewise

@@ -26,6 +26,13 @@ from kafkalite._speedups.storage.segment_reader cimport (
     cold_at,
 )
 from kafkalite._speedups.storage.header_window cimport COLD, Window, header_at
+from kafkalite._speedups.wire.error_codes cimport (
+    CORRUPT_MESSAGE,
+    INVALID_RECORD,
+    KAFKA_STORAGE_ERROR,
+    OFFSET_OUT_OF_RANGE,
+    RECORD_LIST_TOO_LARGE,
+)
 from kafkalite._speedups.wire.wire cimport (
     BASE_OFFSET_AT,
     CONTROL_BIT,
@@ -38,11 +45,6 @@ from kafkalite._speedups.wire.wire cimport (
 )
 
 cdef enum:
-    OFFSET_OUT_OF_RANGE = 1
-    CORRUPT_MESSAGE = 2
-    RECORD_LIST_TOO_LARGE = 18
-    KAFKA_STORAGE_ERROR = 56
-    INVALID_RECORD = 87
     QUEUE_FIRST = 16
 cdef int64_t INT32_MAX = 0x7fffffff
 cdef int64_t INT64_MAX = 0x7fffffffffffffff

@@ -20,6 +20,12 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
+from kafkalite._speedups.wire.error_codes cimport (
+    INVALID_PRODUCER_EPOCH,
+    INVALID_TXN_STATE,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    TRANSACTION_COORDINATOR_FENCED,
+)
 from kafkalite._speedups.wire.wire cimport (
     CODEC_MASK,
     CONTROL_BIT,
@@ -39,10 +45,6 @@ from kafkalite._speedups.wire.wire cimport (
 )
 
 cdef enum:
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-    INVALID_PRODUCER_EPOCH = 47
-    INVALID_TXN_STATE = 48
-    TRANSACTION_COORDINATOR_FENCED = 52
     NO_SEQUENCE = -1
     ABORT = 0
     COMMIT = 1

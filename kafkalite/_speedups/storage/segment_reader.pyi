@@ -3,6 +3,8 @@ from typing import Any, Self
 from kafkalite._speedups.storage.file import File
 from kafkalite._speedups.storage.index import OffsetIndex, TimeIndex
 
+ATTEMPTS_MAX: int
+
 class SegmentCore:
     base_offset: int
     file: File | None

@@ -21,6 +21,8 @@ cdef enum:
     BROUGHT_BYTES = 16 << 20     # what a reader came past, it need not ask for again where nobody can tell
     COLD_ATTEMPTS = 8            # a machine that drops pages as fast as they come stalls in any case: then read
 
+ATTEMPTS_MAX = COLD_ATTEMPTS
+
 
 cdef class PageCacheMiss:
     """Bytes that are to be brought into memory before the loop may read on.

@@ -48,7 +48,9 @@ cdef enum:
     BASE_SEQUENCE_AT = 53
     RECORDS_COUNT_AT = 57
     HEADER_SIZE = 61          # of a whole v2 batch header
+    HEADER_SIZE_TO_MAGIC = 17
     LENGTH_OVERHEAD = 12      # bytes that batch_length does not count: base offset and itself
+    LEGACY_OVERHEAD = 14      # smallest length of magic 0: crc, magic, attributes, two sizes
 
     CODEC_MASK = 0x07
     LOG_APPEND_TIME_BIT = 0x08

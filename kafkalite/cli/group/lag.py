@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.cli.group.client import CommittedOffset, DescribedGroup, GroupMember
-from kafkalite.cli.leader_connections import EARLIEST, LATEST, READ_COMMITTED, LeaderConnections
+from kafkalite.cli.leader_connections import EARLIEST, LATEST, LeaderConnections
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.model import READ_COMMITTED, TopicPartition
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.records import batches
 

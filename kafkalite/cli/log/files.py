@@ -15,17 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk, File
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import Batch, BatchError, BatchLocation, Record, inspect, scan_batches, set_base_offset
+from kafkalite.records.batch_header import BATCH_LENGTH_AT, HEADER_SIZE, LENGTH_OVERHEAD, LOG_APPEND_TIME_BIT
 from kafkalite.records.legacy import LegacyEntry, LegacyRecord
 from kafkalite.storage import names
 
 CHUNK_BYTES = 4 << 20
 SIZE_MAX = 2**31 - 1
 DECOMPRESSED_MAX = 1 << 30
-FRAME_BYTES = 12  # base offset and length: what tells where the next batch begins
-BATCH_BYTES_MIN = 61
-LOG_APPEND_TIME = 0x08
-UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 RECORD_ERRORS_MAX = 3  # faulty records of one batch that are told one by one
 LENGTH = struct.Struct(">i")
 
@@ -167,12 +165,12 @@ class LogReader:
     ) -> Generator[Event, None, int]:
         """Tell a batch that is not good; answers by how much to go on, to the end where that cannot be told."""
         left = size - position
-        length = LENGTH.unpack_from(data, 8)[0] + FRAME_BYTES if len(data) >= FRAME_BYTES else 0
-        if error == UNSUPPORTED_FOR_MESSAGE_FORMAT and FRAME_BYTES < length <= len(data):
+        length = LENGTH.unpack_from(data, BATCH_LENGTH_AT)[0] + LENGTH_OVERHEAD if len(data) >= LENGTH_OVERHEAD else 0
+        if error == KafkaErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT and LENGTH_OVERHEAD < length <= len(data):
             yield from self._legacy(path, position, data)
             return length
         yield Defect(path, position, message)
-        if BATCH_BYTES_MIN <= length < left:
+        if HEADER_SIZE <= length < left:
             return length
         if left > length:
             yield Defect(path, position, f"the remaining {left} bytes cannot be read")
@@ -214,7 +212,7 @@ class LogReader:
             yield Defect(path, location.position, found.message or "invalid batch")
             for index, text in found.record_errors[:RECORD_ERRORS_MAX]:
                 yield Defect(path, location.position, f"record {index}: {text}")
-        elif found.max_timestamp != found.header_max_timestamp and not location.attributes & LOG_APPEND_TIME:
+        elif found.max_timestamp != found.header_max_timestamp and not location.attributes & LOG_APPEND_TIME_BIT:
             text = f"max timestamp is {found.header_max_timestamp}, the records' highest is {found.max_timestamp}"
             yield Defect(path, location.position, text)
 

@@ -12,10 +12,9 @@ from kafkalite.cli.log.files import BatchPositions, Defect, EntrySeen, Event, Fi
 from kafkalite.model import uuid_text
 from kafkalite.storage import names
 from kafkalite.storage.checkpoints import BadCheckpoint, read_epochs, read_topic_id
+from kafkalite.storage.log.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from kafkalite.storage.log.producer_snapshots import BadSnapshot, read_snapshot
 
-OFFSET_ENTRY = struct.Struct(">ii")
-TIME_ENTRY = struct.Struct(">qi")
 ABORTED_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first offset, last offset, last stable offset
 
 Reader = Callable[[Disk, Path, BatchPositions | None], Iterator[Event]]

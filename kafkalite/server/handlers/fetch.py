@@ -21,6 +21,7 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.partition_reads import PartitionRead, ends_early, read
 from kafkalite.cluster.purgatory import DelayedFetch
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import READ_COMMITTED
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.server.call import OBJECTS_MAX, PartitionCall
 from kafkalite.server.fetch_context import (
@@ -34,7 +35,6 @@ from kafkalite.server.fetch_context import (
 from kafkalite.state.fetch_sessions import SessionPartition
 
 LOGGER = logging.getLogger("kafkalite.server")
-READ_COMMITTED = 1
 
 TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionData = TopicResponse.PartitionData

@@ -13,6 +13,7 @@ from collections.abc import Generator
 
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import READ_COMMITTED
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafkalite.server.call import PartitionCall
 from kafkalite.server.offset_lookup import (
@@ -28,7 +29,6 @@ from kafkalite.server.offset_lookup import (
 )
 
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-READ_COMMITTED = 1
 
 
 PartitionRequest = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition

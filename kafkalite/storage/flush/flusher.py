@@ -23,13 +23,13 @@ from functools import partial
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.callbacks import call_all, call_each
 from kafkalite.clock import Clock, Outcome
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.dirs_in_use import DirectoriesInUse
 from kafkalite.storage.disk_errors import lacks_descriptors
 from kafkalite.storage.flush.flushes_in_progress import FlushesInProgress
 from kafkalite.storage.log.flush_job import FlushPlan, SyncAtOnce, Syncer
 from kafkalite.storage.log.log import Log
 
-KAFKA_STORAGE_ERROR = 56
 RETRY_S = 0.1
 
 FlushDone = Callable[[int], object]
@@ -83,7 +83,7 @@ class Flusher:
         """
         if log.failed:
             if done_callback is not None:
-                done_callback(KAFKA_STORAGE_ERROR)
+                done_callback(KafkaErrorCode.KAFKA_STORAGE_ERROR)
             return
         asked = self.waiting.setdefault(log.root, {}).setdefault(log, {})
         if done_callback is not None:
@@ -119,7 +119,7 @@ class Flusher:
             if asked:
                 self._run(FsyncBatch(root, asked))
         finally:
-            complete_requests(failed, KAFKA_STORAGE_ERROR)
+            complete_requests(failed, KafkaErrorCode.KAFKA_STORAGE_ERROR)
 
     def _take(self, root: str) -> Asked:
         """Those who wait there for logs that are in no round."""
@@ -186,7 +186,7 @@ class Flusher:
         if self._retried is not None:
             self._retried(root, error)
         if self._finishing:  # there is no later
-            complete_requests(self.waiting.pop(root), KAFKA_STORAGE_ERROR)
+            complete_requests(self.waiting.pop(root), KafkaErrorCode.KAFKA_STORAGE_ERROR)
         else:
             self._paused.add(root)
             self._clock.call_at(self._clock.monotonic() + RETRY_S, self._resume, root)
@@ -204,7 +204,8 @@ class Flusher:
         finally:
             all_asked = {log: {**asked.get(log, {}), **late.get(log, {})} for log in (*asked, *late)}
             call_all(
-                partial(complete_requests, all_asked, KAFKA_STORAGE_ERROR), partial(self._exclusion.look_again, root)
+                partial(complete_requests, all_asked, KafkaErrorCode.KAFKA_STORAGE_ERROR),
+                partial(self._exclusion.look_again, root),
             )
         if not isinstance(error, OSError):
             raise error

@@ -15,9 +15,10 @@ from collections.abc import Callable
 
 from kafkalite._speedups.storage.file import Disk, FileRegion
 from kafkalite._speedups.storage.log_core import LogCore
-from kafkalite._speedups.storage.segment_reader import PageCacheMiss
+from kafkalite._speedups.storage.segment_reader import ATTEMPTS_MAX, PageCacheMiss
 from kafkalite.clock import Random
 from kafkalite.config.topic import TopicConfig
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.disk_errors import is_transient, lacks_descriptors
 from kafkalite.storage.log import flush_plan, producer_state_loader, timestamp_lookup
 from kafkalite.storage.log.flush_job import FlushPlan, sync
@@ -27,10 +28,7 @@ from kafkalite.storage.log.segment_cache import SegmentCache
 from kafkalite.storage.log.timestamp_lookup import Found
 from kafkalite.storage.log.transaction_index import AbortedTransaction
 
-OFFSET_OUT_OF_RANGE = 1
-KAFKA_STORAGE_ERROR = 56
 OFFSET_MAX = 2**63 - 1
-COLD_ATTEMPTS = 8  # as with the batches: a machine that drops pages as fast as they come stalls in any case
 logger = logging.getLogger(__name__)
 
 
@@ -233,7 +231,7 @@ class Log(LogCore):
             if first is None or segment.base_offset >= first.base_offset:
                 if not (wait or segment.transactions.in_memory):
                     attempts = 0 if brought is None or brought.segment is not segment else brought.attempts + 1
-                    if attempts < COLD_ATTEMPTS:
+                    if attempts < ATTEMPTS_MAX:
                         return PageCacheMiss(segment, None, segment.base_offset, -1, 1, attempts)
                 entries, more = segment.transactions.collect(start, end)
                 found += entries
@@ -300,13 +298,13 @@ class Log(LogCore):
     def delete_records_before(self, offset: int) -> int:
         """Move the log start up to `offset`; 0 or a Kafka error code. The files go with the next retention check."""
         if not 0 <= offset <= self.log_end_offset:
-            return OFFSET_OUT_OF_RANGE
+            return KafkaErrorCode.OFFSET_OUT_OF_RANGE
         if offset > self.log_start_offset:
             try:
                 self.epochs.truncate_from_start(offset)
             except OSError as error:
                 self.write_failed(error)
-                return KAFKA_STORAGE_ERROR
+                return KafkaErrorCode.KAFKA_STORAGE_ERROR
             self.log_start_offset = offset
             self.recovery_point = max(self.recovery_point, offset)
         return 0

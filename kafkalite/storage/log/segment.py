@@ -9,20 +9,20 @@ Laws:
 
 import itertools
 import logging
-import struct
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite._speedups.storage.index import CorruptIndexError, OffsetIndex, TimeIndex
 from kafkalite._speedups.storage.recovery_scan import scan
 from kafkalite._speedups.storage.segment_reader import SegmentCore
 from kafkalite.config.topic import TopicConfig
+from kafkalite.records.batch_header import MAX_TIMESTAMP_AT
 from kafkalite.storage import names
 from kafkalite.storage.disk_errors import is_transient
+from kafkalite.storage.log.index_entries import OFFSET_ENTRY
 from kafkalite.storage.log.segment_cache import SegmentCache
 from kafkalite.storage.log.transaction_index import BadTransactionIndex, TransactionIndex
 
 DAMAGE_REPORTS_MAX = 1_000
-INDEX_ENTRY = struct.Struct(">ii")  # last offset of a batch, relative to the base offset, and its position
 WORK_NUMBERS = itertools.count()
 logger = logging.getLogger(__name__)
 
@@ -309,7 +309,7 @@ class Segment(SegmentCore):
         return (
             -1
             if not isinstance(found, tuple)
-            else int.from_bytes(self.opened.pread(8, found[0] + 35), "big", signed=True)
+            else int.from_bytes(self.opened.pread(8, found[0] + MAX_TIMESTAMP_AT), "big", signed=True)
         )
 
     def truncate(self, offset: int) -> None:
@@ -351,10 +351,10 @@ class Segment(SegmentCore):
     def _last_index_entry(self) -> tuple[int | None, int]:
         """Last offset and position of the batch that the file of the offset index names last; (None, 0) without one."""
         index = self.disk.open(self.path(names.INDEX), read_only=True)
-        entry = index.pread(INDEX_ENTRY.size, max(index.size() - INDEX_ENTRY.size, 0))
-        if len(entry) < INDEX_ENTRY.size:
+        entry = index.pread(OFFSET_ENTRY.size, max(index.size() - OFFSET_ENTRY.size, 0))
+        if len(entry) < OFFSET_ENTRY.size:
             return None, 0
-        relative, position = INDEX_ENTRY.unpack(entry)
+        relative, position = OFFSET_ENTRY.unpack(entry)
         return self.base_offset + relative, position
 
     def files(self) -> list[str]:

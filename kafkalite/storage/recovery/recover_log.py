@@ -28,6 +28,7 @@ from kafkalite.storage.checkpoints import LOG_STARTS, BadCheckpoint
 from kafkalite.storage.disk_errors import is_transient
 from kafkalite.storage.log import producer_state_loader as producer_states
 from kafkalite.storage.log import segment_swap
+from kafkalite.storage.log.index_entries import TIME_ENTRY
 from kafkalite.storage.log.leader_epoch_cache import LeaderEpochCache
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment import Segment
@@ -445,10 +446,11 @@ def _complete_times(segment: Segment) -> None:
 def _last_time(segment: Segment) -> tuple[int, int]:
     """The last entry of a time index file. Raises InsaneIndex, OSError."""
     file = segment.disk.open(segment.path(names.TIME_INDEX), read_only=True)
-    entry = file.pread(12, file.size() - 12) if file.size() >= 12 else b""
-    if file.size() % 12 or (not entry and segment.size):
+    size = TIME_ENTRY.size
+    entry = file.pread(size, file.size() - size) if file.size() >= size else b""
+    if file.size() % size or (not entry and segment.size):
         raise CorruptIndexError("no whole entries")
     if not entry:
         return -1, segment.base_offset
-    timestamp = int.from_bytes(entry[:8], "big", signed=True)
-    return timestamp, segment.base_offset + int.from_bytes(entry[8:], "big")
+    timestamp, relative_offset = TIME_ENTRY.unpack(entry)
+    return timestamp, segment.base_offset + relative_offset

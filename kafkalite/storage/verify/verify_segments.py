@@ -16,12 +16,11 @@ from typing import NamedTuple
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite._speedups.storage.verify_batches import VerifiedRun, find_batch, run
 from kafkalite.records import BatchLocation, Scan, scan_batches
+from kafkalite.records.batch_header import BATCH_LENGTH_AT, HEADER_SIZE, LENGTH_OVERHEAD
 from kafkalite.storage import names
 
 CHUNK_BYTES = 4 << 20
 BATCH_BYTES_MAX = 256 << 20
-FRAME_BYTES = 12  # base offset and length: what tells where the next batch begins
-BATCH_BYTES_MIN = 61
 
 WHOLE_BATCHES = 2
 OFFSETS_GROW = 3
@@ -151,7 +150,7 @@ class SegmentReader:
                 if not scan.error:
                     message = f"a batch of {scan.needs} bytes is cut off: {batches.size - position} are here"
                 yield Violation(WHOLE_BATCHES, batches.path, position, message)
-                position, wanted = _behind(file, position, data[scan.end : scan.end + FRAME_BYTES], batches), 0
+                position, wanted = _behind(file, position, data[scan.end : scan.end + LENGTH_OVERHEAD], batches), 0
             else:
                 wanted = scan.needs
             self._advance(position - begin)
@@ -203,9 +202,13 @@ class SegmentReader:
 
 def _behind(file: File, position: int, frame: bytes, batches: Batches) -> int:
     """Where the next batch begins behind a bad one: where its own length says, or else where one is found."""
-    length = FRAME_BYTES + int.from_bytes(frame[8:12], "big", signed=True) if len(frame) == FRAME_BYTES else 0
+    length = (
+        LENGTH_OVERHEAD + int.from_bytes(frame[BATCH_LENGTH_AT:], "big", signed=True)
+        if len(frame) == LENGTH_OVERHEAD
+        else 0
+    )
     end = position + length
-    if length >= BATCH_BYTES_MIN and end < batches.size:
+    if length >= HEADER_SIZE and end < batches.size:
         scan = scan_batches(file.pread(CHUNK_BYTES, end), 0, 1)
         if len(scan) or CHUNK_BYTES < scan.needs <= batches.size - end:
             return end
@@ -214,7 +217,7 @@ def _behind(file: File, position: int, frame: bytes, batches: Batches) -> int:
         data = file.pread(CHUNK_BYTES, position)
         if (found := find_batch(data, batches.base_offset)) >= 0:
             return position + found
-        position += max(len(data) - BATCH_BYTES_MIN + 1, 1)
+        position += max(len(data) - HEADER_SIZE + 1, 1)
     return batches.size
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from kafkalite.errors import KafkaErrorCode
 from tests.unit.records.engines import build, with_fields
 
 CORRUPT_MESSAGE = 2
-UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 BATCHES = [build((i, b"k", b"v" * i), codec=i % 5, base_offset=10 * i, leader_epoch=i) for i in range(1, 9)]
 FILE = b"".join(BATCHES)
 LAST_AT = len(FILE) - len(BATCHES[-1])
@@ -53,8 +53,8 @@ def test_every_flipped_bit_is_found(engine: Any) -> None:
 
 BAD = {
     "zeros, as a file extended before a crash": (bytes(100), CORRUPT_MESSAGE),
-    "magic 1": (with_fields(BATCHES[0], magic=1), UNSUPPORTED_FOR_MESSAGE_FORMAT),
-    "magic 0": (with_fields(BATCHES[0], magic=0), UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "magic 1": (with_fields(BATCHES[0], magic=1), KafkaErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "magic 0": (with_fields(BATCHES[0], magic=0), KafkaErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     "magic 9": (with_fields(BATCHES[0], magic=9), CORRUPT_MESSAGE),
     "negative length": (with_fields(BATCHES[0], batch_length=-5), CORRUPT_MESSAGE),
     "length below the header": (with_fields(BATCHES[0], batch_length=48), CORRUPT_MESSAGE),
