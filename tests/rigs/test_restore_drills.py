@@ -130,16 +130,16 @@ def drills_of(copies: list[dict[str, bytes]]) -> Iterator[tuple[str, Files]]:
 
 @pytest.mark.parametrize("number", range(HISTORIES))
 async def test_no_restored_or_lost_file_costs_a_record(
-    number: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    number: int, ram: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     print(f"KAFKALITE_SEED={SEED}")
-    chance, data = random.Random(SEED + number), tmp_path / "data"
+    chance, data = random.Random(SEED + number), ram / "data"
     copies = await history(data, chance)
     assert len(epochs_of(data)) > 1 and copies[0][CLEANER] != copies[-1][CLEANER]
     assert any(copies[1][path] != copies[2][path] for path in copies[1] if path.endswith(EPOCHS))
     caplog.clear()
     for at, (what, files) in enumerate(drills_of(copies)):
-        copy = tmp_path / f"drill-{at}"
+        copy = ram / f"drill-{at}"
         shutil.copytree(data, copy)
         for name, content in files.items():
             if content is None:
@@ -150,7 +150,7 @@ async def test_no_restored_or_lost_file_costs_a_record(
     partitions = sorted(path.name for path in data.glob("t*-*") if path.is_dir())
     if len(partitions) > 1:
         first, second = chance.sample(partitions, 2)
-        copy = tmp_path / "swapped"
+        copy = ram / "swapped"
         shutil.copytree(data, copy)
         (copy / first).rename(copy / "x")
         (copy / second).rename(copy / first)
