@@ -7,6 +7,7 @@ Laws:
 4. The index of aborted transactions is written with each abort; without aborts there is none.
 """
 
+import contextlib
 import itertools
 import logging
 
@@ -342,9 +343,12 @@ class Segment(SegmentCore):
         """
         last_offset, position = self._last_index_entry()
         self.file = self.disk.open(self.path(names.LOG))
-        found = self.batches(position)
+        found = self.batches(position) if 0 <= position < self.size else []
         if last_offset is None or (found and found[0][3] == last_offset):
             return found[-1][3] + 1 if found else self.base_offset
+        # Where a batch is damaged, not the index, the index of the file is the better one: it leads around the damage.
+        with contextlib.suppress(CorruptIndexError, FileNotFoundError):
+            self.read_indexes(self.size)
         self.index_again()
         return self.next_offset()
 
