@@ -149,6 +149,15 @@ def virtual_ports(seed: int, network: MemoryNetwork, disk: FaultyDisk) -> Ports:
     )
 
 
+async def pass_time(seconds: float) -> None:
+    """Let virtual time pass; never use it in real time."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    passed = loop.create_future()
+    loop.call_later(seconds, passed.set_result, None)
+    await passed
+
+
 def run_virtually(main: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:
     """Run a coroutine in a loop of its own; its result, and the seconds of virtual time that it took."""
     loop = VirtualLoop()

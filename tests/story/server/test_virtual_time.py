@@ -18,7 +18,7 @@ from kafkalite.server.broker import Broker
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit.members import codes, commit, fetch, offsets_of
 from tests.kit.server import batch, fetch_request, fetched, outcomes, produce_request, values_of
-from tests.kit.virtual_loop import MemoryNetwork, run_virtually, virtual_ports
+from tests.kit.virtual_loop import MemoryNetwork, pass_time, run_virtually, virtual_ports
 
 WAIT_MS = 30_000
 LATE_S = 12.0
@@ -38,7 +38,7 @@ class VirtualClient:
 
     async def receive(self, request: Request, version: int) -> Any:
         while len(self._bytes) < 4 or len(self._bytes) < 4 + int.from_bytes(self._bytes[:4], "big"):
-            await asyncio.sleep(0.001)
+            await pass_time(0.001)
             self._bytes += self._client.received()
         end = 4 + int.from_bytes(self._bytes[:4], "big")
         answer = response_class(type(request))
@@ -66,7 +66,7 @@ async def scenario(data: Path, seed: int) -> list[object]:
         assert (await client.call(create("orders", 3), 5)).topics[0].error_code == 0
         waiting = fetch_request("orders", (1, 0), max_wait_ms=WAIT_MS)
         reader.send(waiting, 12)
-        await asyncio.sleep(LATE_S)
+        await pass_time(LATE_S)
         produced = await client.call(produce_request("orders", (1, batch(b"late"))), 9)
         seen.append((loop.time(), [part.base_offset for part in outcomes(produced)]))
         part = fetched(await reader.receive(waiting, 12))["orders", 1]
@@ -74,7 +74,7 @@ async def scenario(data: Path, seed: int) -> list[object]:
         empty = await reader.call(fetch_request("orders", (2, 0), max_wait_ms=WAIT_MS), 12)
         seen.append((loop.time(), fetched(empty)["orders", 2].error_code))
         while codes(await client.call(commit("g", "orders", {1: 1}), 8)) != [0]:
-            await asyncio.sleep(0.1)
+            await pass_time(0.1)
         disk.fail("write", errno.ENOSPC, path="orders-1")
         (refused,) = outcomes(await client.call(produce_request("orders", (1, batch(b"refused"))), 9))
         seen.append(refused.error_code)
