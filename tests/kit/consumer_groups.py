@@ -48,7 +48,7 @@ class FakeTopics:
 
 def durable(groups: ConsumerGroups) -> dict[str, dict[str, Any]]:
     """All that is durable of a machine, to be compared."""
-    return {group_id: vars(group) for group_id, group in groups.groups.items()}
+    return {group_id: {**vars(group), "context": None} for group_id, group in groups.groups.items()}
 
 
 class Shard:

@@ -4,11 +4,12 @@
 Members send any bytes: what cannot be read is None. Topics come in any order and may come twice.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from kafkalite.errors import DecodeError
 from kafkalite.protocol.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
     read_assignment,
     read_subscription,
     version_of,
@@ -53,3 +54,7 @@ class ConsumerProtocolSerde:
             version = OLDEST
         topics = [TopicPartition(topic=name, partitions=sorted(partitions[name])) for name in sorted(partitions)]
         return write(ConsumerProtocolAssignment(assigned_partitions=topics), version)
+
+    def subscription_to(self, topics: Sequence[str]) -> bytes:
+        """The subscription of a member that reads these topics, in the newest version."""
+        return write(ConsumerProtocolSubscription(topics=list(topics)))

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from kafkalite.cluster.internal_topics import OFFSETS
-from kafkalite.coordinators.group.group_metrics import KINDS, GroupMetrics, GroupMetricsHost
+from kafkalite.coordinators.group.group_metrics import GroupMetrics, GroupMetricsHost
 from kafkalite.coordinators.group.offset_expiration import OffsetExpiration
 from kafkalite.coordinators.group.regex_resolver import RegexHost, RegexResolver
 from kafkalite.coordinators.group.serde import GroupRecordSerde
@@ -21,6 +21,7 @@ from kafkalite.metrics import Registry
 from kafkalite.slicing import Slicer
 from kafkalite.state.groups.counts import GroupCounts
 from kafkalite.state.groups.member_memory import MemberMemory
+from kafkalite.state.groups.registry import GROUP_TYPES
 
 __all__ = ["CoordinatorHost", "GroupCoordinator"]
 
@@ -90,13 +91,11 @@ class GroupCoordinator:
 def register(host: CoordinatorHost) -> None:
     """Put the totals into the broker's registry. A broker that is started again has other groups: each read asks it."""
     gauge = host.metrics.gauge
-    for kind in KINDS:
-        count, members = (
-            partial(of_kind, host, GroupMetrics.count, kind),
-            partial(of_kind, host, GroupMetrics.members, kind),
-        )
-        gauge("kafkalite_groups", "Groups that are coordinated here.", count, kind=kind)
-        gauge("kafkalite_group_members", "Members of these groups.", members, kind=kind)
+    for group_type in GROUP_TYPES:
+        count = partial(total_of_type, host, GroupMetrics.count, group_type)
+        members = partial(total_of_type, host, GroupMetrics.members, group_type)
+        gauge("kafkalite_groups", "Groups that this broker coordinates.", count, type=group_type)
+        gauge("kafkalite_group_members", "Members of these groups.", members, type=group_type)
     gauge(
         "kafkalite_group_rebalances",
         "Generations and epochs that groups have begun since the start.",
@@ -114,6 +113,6 @@ def register(host: CoordinatorHost) -> None:
     )
 
 
-def of_kind(host: CoordinatorHost, read: Callable[[GroupMetrics, str], int], kind: str) -> int:
-    """A total of one kind of group, now."""
-    return read(host.group_coordinator.numbers, kind)
+def total_of_type(host: CoordinatorHost, read: Callable[[GroupMetrics, str], int], group_type: str) -> int:
+    """A current total of one group type."""
+    return read(host.group_coordinator.numbers, group_type)

@@ -18,13 +18,12 @@ from kafkalite.cluster.image import UNASSIGNED_ID
 from kafkalite.cluster.replicas import Replicas
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.state.groups.counts import GroupCounts
-from kafkalite.state.groups.records import CLASSIC, CONSUMER, REGISTERED
-from kafkalite.state.groups.shard import GroupShard
+from kafkalite.state.groups.group import NO_GENERATION
+from kafkalite.state.groups.records import CLASSIC
+from kafkalite.state.groups.shard import SIMPLE_GROUP, GroupShard
 
-__all__ = ["KINDS", "GroupMetrics", "GroupMetricsHost", "PartitionLag", "Rate", "SingleGroupMetrics"]
+__all__ = ["GroupMetrics", "GroupMetricsHost", "PartitionLag", "Rate", "SingleGroupMetrics"]
 
-KINDS = (CLASSIC, CONSUMER, REGISTERED)
-NO_GENERATION = -1
 RATE_WINDOW_S = 60.0
 RATE_STEP_S = 1.0
 
@@ -52,7 +51,7 @@ class SingleGroupMetrics(NamedTuple):
     """One group now. `generation` is the epoch of a consumer group, -1 = there has been none."""
 
     name: str
-    kind: str
+    group_type: str
     state: str
     members: int
     generation: int
@@ -109,13 +108,16 @@ class GroupMetrics:
         """Offsets committed per second, over the last minute of looks."""
         return self._rate.per_second(self._host.clock.monotonic(), self._counts.commits)
 
-    def count(self, kind: str) -> int:
-        """How many groups of a kind there are; those that only have offsets are classic."""
-        return sum(len(sizes(machine, kind)) for machine in self._machines())
+    def count(self, group_type: str) -> int:
+        """The number of groups of a type; groups that have only offsets are classic."""
+        groups = sum(len(machine.registry.types[group_type].groups) for machine in self._machines())
+        simple = sum(len(machine.simple()) for machine in self._machines()) if group_type == CLASSIC else 0
+        return groups + simple
 
-    def members(self, kind: str) -> int:
-        """How many members all groups of a kind have."""
-        return sum(sum(sizes(machine, kind)) for machine in self._machines())
+    def members(self, group_type: str) -> int:
+        """The number of members of all groups of a type."""
+        by_name = (machine.registry.types[group_type].groups for machine in self._machines())
+        return sum(group.member_count for groups in by_name for group in groups.values())
 
     def groups(self) -> Iterator[SingleGroupMetrics]:
         """Each group, one at a time: whoever has thousands may pause between them."""
@@ -137,19 +139,13 @@ class GroupMetrics:
 
     def _of(self, machine: GroupShard, name: str) -> SingleGroupMetrics:
         lags = tuple(self._lags(machine, name))
-        consumers = machine.consumers.groups.get(name)
-        if consumers is not None:
-            members = len(consumers.members)
-            return SingleGroupMetrics(name, CONSUMER, consumers.state.value, members, consumers.epoch, lags)
-        registered = machine.registered.describe(name)
-        if registered is not None:
-            members = len(registered.members)
-            return SingleGroupMetrics(name, REGISTERED, registered.state, members, registered.generation, lags)
-        classic = machine.classic.get(name)
-        if classic is not None:
-            members = len(classic.members.all)
-            return SingleGroupMetrics(name, CLASSIC, classic.state.value, members, classic.generation, lags)
-        return SingleGroupMetrics(name, CLASSIC, "Empty", 0, NO_GENERATION, lags)
+        group_type = machine.registry.type_of(name)
+        if group_type is None:
+            return SingleGroupMetrics(name, CLASSIC, SIMPLE_GROUP.state, 0, NO_GENERATION, lags)
+        group = group_type.groups[name]
+        return SingleGroupMetrics(
+            name, group_type.name, group.state.value, group.member_count, group.generation_id, lags
+        )
 
     def _lags(self, machine: GroupShard, name: str) -> Iterator[PartitionLag]:
         for found in machine.offsets.fetch(name, None, require_stable=False):
@@ -157,12 +153,3 @@ class GroupMetrics:
             if not isinstance(partition, int):
                 log_end = partition.high_watermark
                 yield PartitionLag(found.topic, found.partition, found.offset, log_end, max(0, log_end - found.offset))
-
-
-def sizes(machine: GroupShard, kind: str) -> list[int]:
-    """The numbers of members of all groups of a kind in a shard."""
-    if kind == CONSUMER:
-        return [len(group.members) for group in machine.consumers.groups.values()]
-    if kind == REGISTERED:
-        return [len(group.members) for group in machine.registered.groups.values()]
-    return [len(group.members.all) for group in machine.classic] + [0] * len(machine.simple())

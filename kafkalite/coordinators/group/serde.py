@@ -144,9 +144,9 @@ def _encode_classic(record: ClassicGroupMetadata) -> tuple[StoredKey, StoredValu
 
 
 def _encode_group_deleted(record: GroupDeleted) -> tuple[StoredKey, None]:
-    if record.kind == CLASSIC:
+    if record.group_type == CLASSIC:
         return GroupMetadataKey(group=record.group), None
-    if record.kind == REGISTERED:
+    if record.group_type == REGISTERED:
         return GroupDefinitionKey(group_id=record.group), None
     return ConsumerGroupKey(group_id=record.group), None
 

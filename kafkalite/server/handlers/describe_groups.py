@@ -10,17 +10,10 @@ from functools import partial
 
 from kafkalite.errors import KafkaErrorCode, shortened
 from kafkalite.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from kafkalite.protocol.stored.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    write,
-)
 from kafkalite.server.authorized_operations import GROUP_OPERATIONS, if_asked
 from kafkalite.server.call import GroupCall
 from kafkalite.server.group_responses import answer_each
-from kafkalite.state.groups.classic.requests import Described
-from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
-from kafkalite.state.groups.registered.requests import RegisteredGroupDescription, RegisteredMemberDescription
+from kafkalite.state.groups.group import DescribedGroup
 from kafkalite.state.groups.shard import GroupShard
 
 NOT_FOUND_SINCE = 6
@@ -47,9 +40,6 @@ def describe(version: int, operations: int, name: str, shard: GroupShard) -> Gro
 
 def found(version: int, name: str, shard: GroupShard) -> Group:
     """One group as its shard knows it."""
-    registered = shard.registered.describe(name)
-    if registered is not None:
-        return shown_registered(registered)
     described = shard.describe(name)
     if described is not None:
         return shown(name, described)
@@ -60,7 +50,7 @@ def found(version: int, name: str, shard: GroupShard) -> Group:
     return group
 
 
-def shown(name: str, described: Described) -> Group:
+def shown(name: str, described: DescribedGroup) -> Group:
     """A group in the words of the answer."""
     members = [
         Member(
@@ -92,32 +82,3 @@ def refused(name: str, error: int) -> Group:
         protocol_data="",
         members=[],
     )
-
-
-def shown_registered(group: RegisteredGroupDescription) -> Group:
-    """A registered group in the words of the answer."""
-    subscription = write(ConsumerProtocolSubscription(topics=list(group.topics)))
-    members = [
-        Member(
-            member_id=member.consumer_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            member_metadata=subscription,
-            member_assignment=assigned(member),
-        )
-        for member in group.members
-    ]
-    return Group(
-        group_id=group.group,
-        group_state=group.state,
-        protocol_type=CONSUMER_PROTOCOL,
-        protocol_data=group.assignor,
-        members=members,
-    )
-
-
-def assigned(member: RegisteredMemberDescription) -> bytes:
-    """What a registered member owns, as a leader would have told it."""
-    topic = ConsumerProtocolAssignment.TopicPartition
-    owned = [topic(topic=name, partitions=list(partitions)) for name, partitions in member.owned.items()]
-    return write(ConsumerProtocolAssignment(assigned_partitions=owned))

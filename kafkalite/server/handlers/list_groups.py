@@ -12,7 +12,7 @@ from kafkalite.coordinators.group.service import Machines
 from kafkalite.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from kafkalite.server.call import GroupCall
 from kafkalite.server.group_responses import encoded
-from kafkalite.state.groups.classic.requests import ListedGroup
+from kafkalite.state.groups.group import ListedGroup
 from kafkalite.state.groups.shard import GroupShard
 
 Group = ListGroupsResponse.ListedGroup
@@ -22,14 +22,14 @@ def list_groups(call: GroupCall, request: ListGroupsRequest) -> None:
     """Ask every shard; where one is still being loaded the list would not be whole, and is refused."""
     groups = call.context.groups
     states = {state.lower() for state in request.states_filter}
-    kinds = {kind.lower() for kind in request.types_filter}
-    call.in_slices(encoded(call, partial(wanted, states, kinds)), groups.group_count(), partial(answer, call))
+    types = {group_type.lower() for group_type in request.types_filter}
+    call.in_slices(encoded(call, partial(wanted, states, types)), groups.group_count(), partial(answer, call))
 
 
-def wanted(states: set[str], kinds: set[str], shard: GroupShard) -> Iterator[Group | None]:
+def wanted(states: set[str], types: set[str], shard: GroupShard) -> Iterator[Group | None]:
     """The groups of a shard; None for each that the filters leave out."""
     for each in shard.listed():
-        matches = (not states or each.state.lower() in states) and (not kinds or each.group_type in kinds)
+        matches = (not states or each.state.lower() in states) and (not types or each.group_type in types)
         yield shown(each) if matches else None
 
 

@@ -141,7 +141,7 @@ def by_name(call: GroupCall, name: str, partitions: Sequence[int]) -> TopicFetch
 
 def look(require_stable: bool, asked: RequestedGroup, shard: GroupShard) -> FetchedGroup:
     """What the group has committed, if the sender may know."""
-    error = shard.registry.validate_offset_fetch(asked.group, asked.member_id, asked.member_epoch)
+    error = shard.offsets.validate_fetch(asked.group, asked.member_id, asked.member_epoch)
     if error:
         return FetchedGroup(asked, error)
     wanted = shard.offsets.committed_partitions(asked.group) if asked.wanted is None else asked.wanted

@@ -5,7 +5,7 @@ read. The bytes are read and written outside (`coordinators/group/settings`): th
 Source: ConsumerProtocol.java of Apache Kafka (the "embedded consumer protocol").
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 __all__ = ["UNREADABLE", "ConsumerAssignment", "ConsumerProtocol", "Subscription", "TopicPartition"]
@@ -47,6 +47,9 @@ class ConsumerProtocol(Protocol):
     def assignment(self, partitions: Mapping[str, Collection[int]], metadata: bytes) -> bytes:
         """The assignment for the member with this subscription, in the version that it speaks."""
 
+    def subscription_to(self, topics: Sequence[str]) -> bytes:
+        """The subscription of a member that reads these topics, in the newest version."""
+
 
 class NoConsumerProtocol:
     """Nothing can be read: no group is converted, and no classic member is served by a consumer group."""
@@ -59,6 +62,9 @@ class NoConsumerProtocol:
 
     def assignment(self, partitions: Mapping[str, Collection[int]], metadata: bytes) -> bytes:
         raise NotImplementedError("members with malformed subscriptions are rejected at join")
+
+    def subscription_to(self, topics: Sequence[str]) -> bytes:
+        raise NotImplementedError("subscriptions are not written")
 
 
 UNREADABLE = NoConsumerProtocol()

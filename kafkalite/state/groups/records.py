@@ -172,10 +172,10 @@ class ClassicGroupMetadata(NamedTuple):
 
 
 class GroupDeleted(NamedTuple):
-    """A tombstone of the group itself. `kind` is "classic", "consumer" or "registered": which record it deletes."""
+    """The tombstone of a group itself. `group_type` says which record it deletes."""
 
     group: str
-    kind: str
+    group_type: str
 
 
 PartitionEpochs = Mapping[bytes, Mapping[int, int]]

@@ -1,60 +1,38 @@
-"""The groups of one shard of `__consumer_offsets`, whole: classic, consumer and registered ones, and all offsets.
+"""The state machine of one shard of `__consumer_offsets`: its groups of all types and their offsets.
 
-The machine that the runtime drives. It gives each record, timer and command to the part that it belongs to, and does
-what concerns several parts: deleting groups, expiring offsets, and groups that exist by their offsets alone (simple
-groups: Empty, without a protocol type). Pure, as its parts are.
+The coordinator runtime drives it. It passes each record and timer to its group type, or to the offsets, and does what
+concerns several parts: it deletes groups, expires offsets, and knows the groups that exist by their offsets alone
+(simple groups: Empty, without a protocol type).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ZERO_UUID
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.groups.classic.groups import ClassicGroups
-from kafkalite.state.groups.classic.requests import Described, ListedGroup
-from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL, ClassicSettings
-from kafkalite.state.groups.classic.states import ClassicState
+from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.counts import GroupCounts
+from kafkalite.state.groups.group import DescribedGroup, GroupType, ListedGroup, TopicIdPartition
 from kafkalite.state.groups.member_memory import MemberMemory, ShardMemory
 from kafkalite.state.groups.offsets.manager import CommitResult, OffsetManager, OffsetSettings, PartitionCommit
 from kafkalite.state.groups.records import (
     CLASSIC,
-    CONSUMER,
-    REGISTERED,
-    ClassicGroupMetadata,
-    ConsumerGroupMetadata,
-    GroupDefinition,
     GroupDeleted,
-    GroupGeneration,
-    GroupGenerationDeleted,
     OffsetCommitted,
-    OffsetDeleted,
     OffsetsCommitted,
-    RewindMark,
-    RewindMarkDeleted,
-    StaticClaim,
-    StaticClaimDeleted,
     TransactionalOffset,
-    TransactionEnded,
 )
 from kafkalite.state.groups.registered.core import RegisteredSettings
 from kafkalite.state.groups.registered.groups import RegisteredGroups
 from kafkalite.state.groups.registry import GroupRegistry
 
-__all__ = ["GroupShard", "GroupsDeleted"]
+__all__ = ["SIMPLE_GROUP", "GroupShard", "GroupsDeleted"]
 
-OFFSET_RECORDS = (OffsetCommitted, OffsetDeleted, TransactionalOffset, TransactionEnded)
-REGISTERED_RECORDS = (
-    GroupDefinition,
-    GroupGeneration,
-    GroupGenerationDeleted,
-    StaticClaim,
-    StaticClaimDeleted,
-    RewindMark,
-    RewindMarkDeleted,
-)
+SIMPLE_GROUP = DescribedGroup("Empty")
+"""A group that exists by its offsets alone."""
 
 
 class GroupsDeleted(NamedTuple):
@@ -64,14 +42,18 @@ class GroupsDeleted(NamedTuple):
 
 
 class GroupShard:
-    """What may found a group, or is asked of groups of several kinds, goes to `kinds`, other requests of members to
-    `classic` and `registered`, those for offsets to `offsets`; the rest is here.
+    """All groups of a shard.
 
     Arguments:
-        classic, offsets: the broker's settings; those for classic groups bound sessions and size of registered ones.
+        classic, offsets: the broker's settings; those of classic groups bound sessions and size of registered groups.
         consumers: the consumer groups of the shard, still empty.
-        counts: grow with what happens from `loaded` on.
+        counts: counts what happens after `loaded`.
         memory: of the members of all shards of the broker, with its limit.
+
+    Attributes:
+        registry: finds groups by name; serves requests that create or convert groups.
+        classic, consumers, registered: the groups of each type; they serve the other requests of members.
+        offsets: serves the requests for offsets.
     """
 
     def __init__(
@@ -85,70 +67,69 @@ class GroupShard:
         self.classic = ClassicGroups(classic, ShardMemory(memory))
         self.consumers = consumers
         consumers.memory = self.classic.memory
-        bounds = RegisteredSettings(classic.session_min_ms, classic.session_max_ms, classic.members_max)
-        self.registered = RegisteredGroups(bounds, consumers.topics, self)
+        registered = RegisteredSettings(
+            classic.session_min_ms, classic.session_max_ms, classic.members_max, consumers.embedded
+        )
+        self.registered = RegisteredGroups(registered, consumers.topics, self)
         self.registry = GroupRegistry(self.classic, consumers, self.registered)
         self.offsets = OffsetManager(offsets, self.registry)
         self._counts = counts or GroupCounts()
         self._is_loaded = False
+        types = self.registry.types.values()
+        self._type_of: dict[type, GroupType] = {record: each for each in types for record in each.record_types}
 
-    def apply(self, record: object) -> None:
-        """Take a record of the log, at replay and in life."""
-        if type(record) is OffsetCommitted:  # nearly all are at replay
+    def apply(self, record: Any) -> None:
+        """Apply a record, in replay and in normal operation."""
+        record_type = type(record)
+        if record_type is OffsetCommitted:  # nearly all records of a replay
             self._counts.commits += self._is_loaded
             self.offsets.put(record)
             return
-        if type(record) is OffsetsCommitted:  # nearly all are in life
+        if record_type is OffsetsCommitted:  # nearly all records of normal operation
             self._counts.commits += len(record.offsets)
             self.offsets.put_all(record)
             return
-        if self._is_loaded:
-            self._count(record)
-        if isinstance(record, OFFSET_RECORDS):
+        group_type = self._type_of.get(record_type)
+        if group_type is None and record_type is GroupDeleted:
+            group_type = self.registry.types[record.group_type]
+        if group_type is None:
+            self._counts.commits += self._is_loaded and record_type is TransactionalOffset
             self.offsets.apply(record)
-        elif isinstance(record, ClassicGroupMetadata) or (isinstance(record, GroupDeleted) and record.kind == CLASSIC):
-            self.classic.apply(record)
-        elif isinstance(record, REGISTERED_RECORDS) or (isinstance(record, GroupDeleted) and record.kind == REGISTERED):
-            self.registered.apply(record)
-        else:
-            self.consumers.apply(record)
+            return
+        if self._is_loaded and group_type.starts_rebalance(record):
+            self._counts.rebalances += 1
+        group_type.apply(record)
 
     def loaded(self, now: Now) -> Iterator[Effects]:
-        """The log has been replayed: what follows, in shares that take well below a millisecond each."""
+        """The log was replayed: start timers, in steps that take well below a millisecond each."""
         self._is_loaded = True
-        yield from self.classic.loaded(now)
-        yield from self.consumers.loaded(now)
-        yield from self.registered.loaded(now)
+        for group_type in self.registry.types.values():
+            yield from group_type.loaded(now)
 
     def expired(self, name: TimerName, now: Now) -> Effects:
-        """A timer has run out; its name begins with the kind of group."""
-        if name[0] == REGISTERED:
-            return self.registered.expired(name, now)
-        return self.classic.expired(name, now) if name[0] == CLASSIC else self.consumers.expired(name, now)
+        """A timer fired; its name begins with the group type."""
+        return self.registry.types[name[0]].expired(name, now)
 
     def ended(self) -> None:
-        """The life of this machine is over."""
-        self.classic.ended()
+        """The machine is dropped."""
+        for group_type in self.registry.types.values():
+            group_type.ended()
 
     def listed(self) -> Iterator[ListedGroup]:
         """All groups of the shard, in no order; commands may run between two of them."""
-        yield from self.classic.listed()
-        for name, group in list(self.consumers.groups.items()):
-            yield ListedGroup(name, CONSUMER_PROTOCOL, group.state.value, CONSUMER)
-        for name, registered in list(self.registered.groups.items()):
-            yield ListedGroup(name, CONSUMER_PROTOCOL, registered.state.value, REGISTERED)
+        for group_type in self.registry.types.values():
+            for name, group in list(group_type.groups.items()):
+                yield ListedGroup(name, group.protocol_type or "", group.state.value, group_type.name)
         for name in list(self.offsets.groups()):
             if name not in self.registry:
-                yield ListedGroup(name, "", ClassicState.EMPTY.value)
+                yield ListedGroup(name, "", SIMPLE_GROUP.state)
 
-    def describe(self, name: str) -> Described | None:
-        """What DescribeGroups shows of a classic group; None when there is none (to clients: state Dead). A registered
-        group is described by `registered`.
-        """
-        described = self.classic.describe(name)
-        if described is None and name in self.offsets and name not in self.registry:
-            return Described(ClassicState.EMPTY.value)
-        return described
+    def describe(self, name: str) -> DescribedGroup | None:
+        """A group for DescribeGroups; None = there is no such group, or its type is shown by another request."""
+        group = self.registry.get(name)
+        if group is not None:
+            return group.describe()
+        return SIMPLE_GROUP if name in self.offsets else None
 
     def rewind(self, name: str, partitions: Sequence[PartitionCommit], token: Token, now: Now) -> Effects:
         """Set where a group goes on reading, also while it has members; answers `CommitsDone`.
@@ -161,7 +142,10 @@ class GroupShard:
         if not error and name not in self.registry and name not in self.offsets:
             error = KafkaErrorCode.GROUP_ID_NOT_FOUND
         if not error and partitions:
-            effects.extend(self.registry.fence_owners(name, partitions, now))
+            group = self.registry.get(name)
+            if group is not None:
+                fenced = [TopicIdPartition(each.topic_id, each.topic, each.partition) for each in partitions]
+                effects.extend(group.fence_owners(fenced, now))
             effects.records += self.offsets.rewind(name, partitions, now)
         effects.answer(token, CommitResult(error, () if error else (0,) * len(partitions)))
         return effects
@@ -175,7 +159,7 @@ class GroupShard:
         errors = []
         gone: set[str] = set()
         for name in names:
-            error = KafkaErrorCode.GROUP_ID_NOT_FOUND if name in gone else self._delete_refusal(name)
+            error = KafkaErrorCode.GROUP_ID_NOT_FOUND if name in gone else self._validate_delete(name)
             errors.append(int(error))
             if not error:
                 gone.add(name)
@@ -204,19 +188,19 @@ class GroupShard:
         """
         effects = Effects()
         for name in names:
+            group = self.registry.get(name)
             tombstones, nothing_left = self.offsets.expire(name, now.wall_ms)
             effects.records += tombstones
-            group = self.classic.get(name)
-            awaited = group is not None and bool(group.members.reserved_ids)
-            kept = awaited or self.registered.is_defined(name)
-            if nothing_left and not kept and not self.registry.validate_delete(name):
-                self._delete(name, effects, now)
+            if group is not None and nothing_left and not group.is_retained and not group.validate_delete():
+                effects.extend(group.delete(now))
         return effects
 
     def readers(self, topic: str) -> list[str]:
         """The groups that have to forget a topic when it is deleted: by offsets, or by what registered groups keep."""
-        readers, others = self.offsets.readers(topic), self.registered.readers(topic)
-        return list(dict.fromkeys(readers + others)) if others else readers
+        readers = dict.fromkeys(self.offsets.readers(topic))
+        for group_type in self.registry.types.values():
+            readers.update(dict.fromkeys(group_type.groups_of_topic(topic)))
+        return list(readers)
 
     def topics_deleted(self, group: str, topics: Sequence[str], at_most: int | None = None) -> Effects:
         """Forget topics that are gone, in one group; topics of the same names may have been created meanwhile.
@@ -232,19 +216,19 @@ class GroupShard:
             created = self.consumers.topics.by_name(topic)
             but = ZERO_UUID if created is None else created.topic_id
             effects.records += self.offsets.topic_deleted(group, topic, left, but)
-        effects.records += self.registered.topics_deleted(group, topics)
+        for group_type in self.registry.types.values():
+            effects.records += group_type.topics_deleted(group, topics)
         return effects
 
     def patterns_resolved(self, name: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
-        """The answer to `ResolvePatterns`: names of topics by pattern, in the metadata of `version`."""
-        if name in self.registered:
-            return self.registered.patterns_resolved(name, found, now)
-        return self.consumers.patterns_resolved(name, found, version, now)
+        """The result of `ResolvePatterns`: names of topics by pattern, in the metadata of `version`."""
+        group_type = self.registry.type_of(name)
+        return Effects() if group_type is None else group_type.patterns_resolved(name, found, version, now)
 
     def patterns_failed(self, name: str) -> None:
-        """The question could not be answered; it is asked again."""
-        self.registered.patterns_failed(name)
-        self.consumers.patterns_failed(name)
+        """`ResolvePatterns` failed; a later request asks again."""
+        for group_type in self.registry.types.values():
+            group_type.patterns_failed(name)
 
     def committed_offset(self, group: str, topic: str, partition: int) -> int:
         """`groups/registered/core.Committed`: the offset, -1 = nothing is committed."""
@@ -254,27 +238,15 @@ class GroupShard:
         """`groups/registered/core.Committed`: tombstones for all offsets of a group."""
         return self.offsets.delete_all(group)
 
-    def _count(self, record: object) -> None:
-        """A record that is about to be applied."""
-        if isinstance(record, TransactionalOffset):
-            self._counts.commits += 1
-        elif isinstance(record, ConsumerGroupMetadata):
-            self._counts.rebalances += 1
-        elif isinstance(record, GroupGeneration) and record.members:
-            known = self.registered.groups.get(record.group)
-            last = None if known is None else known.stored
-            self._counts.rebalances += last is None or last.generation != record.generation
-        elif isinstance(record, ClassicGroupMetadata) and record.members:
-            group = self.classic.get(record.group)
-            before = None if group is None else group.stored
-            self._counts.rebalances += before is None or before.generation != record.generation
-
-    def _delete_refusal(self, name: str) -> int:
-        simple = name in self.offsets and name not in self.registry
-        return KafkaErrorCode.NONE if simple else self.registry.validate_delete(name)
+    def _validate_delete(self, name: str) -> int:
+        group = self.registry.get(name)
+        if group is not None:
+            return group.validate_delete()
+        return KafkaErrorCode.NONE if name in self.offsets else KafkaErrorCode.GROUP_ID_NOT_FOUND
 
     def _delete(self, name: str, effects: Effects, now: Now) -> None:
-        if name in self.registry:
-            effects.extend(self.registry.delete(name, now))
-        else:
+        group = self.registry.get(name)
+        if group is None:
             effects.records.append(GroupDeleted(name, CLASSIC))
+        else:
+            effects.extend(group.delete(now))

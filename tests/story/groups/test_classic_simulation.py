@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
+from kafkalite.model import ZERO_UUID
 from kafkalite.state.groups.classic import commands, groups, rebalance
+from kafkalite.state.groups.classic.commit_validation import ClassicCommitValidation
 from kafkalite.state.groups.classic.group import ClassicGroup
-from kafkalite.state.groups.classic.groups import ClassicCommitValidation, ClassicGroups
+from kafkalite.state.groups.classic.groups import ClassicGroups
 from kafkalite.state.groups.classic.requests import Joined
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
 from kafkalite.state.groups.classic.table import TRANSITIONS
+from kafkalite.state.groups.group import TopicIdPartition
 from kafkalite.state.groups.member_memory import MEMBER_BYTES
 from kafkalite.state.groups.records import ClassicGroupMetadata
 from tests.kit.weighted_choice import Doings
@@ -129,8 +132,9 @@ class History:
 
     def delete(self) -> None:
         name = self.dice.choice(GROUPS)
-        if not self.shard.machine.validate_delete(name):
-            self.shard.do(self.shard.machine.delete(name, self.shard.now))
+        group = self.shard.machine.get(name)
+        if group is not None and not group.validate_delete():
+            self.shard.do(group.delete(self.shard.now))
             self.shard.incarnations += 1  # generations of the name begin anew; late answers speak of the old ones
             self.generations.pop(name, None)
             self.leaders = {key: leader for key, leader in self.leaders.items() if key[0] != name}
@@ -142,7 +146,7 @@ class History:
         if group is None:
             return
         before, state, generation = dict(group.members.all), group.state, group.generation
-        fenced = self.shard.machine.fence_owners(name, {("orders", index)}, self.shard.now)
+        fenced = group.fence_owners([TopicIdPartition(ZERO_UUID, "orders", index)], self.shard.now)
         self.fencings[name] += bool(fenced.records)
         self.shard.do(fenced)
         for consumer in self.consumers:
@@ -165,10 +169,11 @@ class History:
         assert self.shard.machine.memory.held == sum(group.members.charged for group in self.shard.machine)
         for consumer in self.consumers:
             if consumer.stale:
-                judged = self.shard.machine.validate_offset_commit(
-                    consumer.group, consumer.member_id, consumer.instance, consumer.known_generation
+                group = self.shard.machine.groups.get(consumer.group)
+                validation = group and group.validate_offset_commit(
+                    consumer.member_id, consumer.instance, consumer.known_generation
                 )
-                assert judged.code, "a commit of before the rewind is taken"
+                assert validation is None or validation.code, "a commit of before the rewind is taken"
         for since in self.shard.waiting.values():
             assert self.shard.ms - since <= PARKED_MAX_MS, "somebody waits for ever"
 
@@ -251,7 +256,7 @@ def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def overlook_generations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is a member may commit."""
-    monkeypatch.setattr(ClassicGroups, "validate_offset_commit", lambda *_, **__: ClassicCommitValidation(0))
+    monkeypatch.setattr(ClassicGroup, "validate_offset_commit", lambda *_, **__: ClassicCommitValidation(0))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.model import ZERO_UUID
 from kafkalite.state.effects import Token
 from kafkalite.state.groups.classic.groups import ClassicGroups
 from kafkalite.state.groups.classic.requests import (
@@ -19,6 +20,7 @@ from kafkalite.state.groups.classic.requests import (
     Synced,
 )
 from kafkalite.state.groups.classic.settings import ClassicSettings
+from kafkalite.state.groups.group import TopicIdPartition
 from kafkalite.state.groups.records import ClassicGroupMetadata, GroupDeleted
 from tests.story.groups.simulated_shard import Shard
 
@@ -80,8 +82,8 @@ class Story:
 
     @property
     def state(self) -> str:
-        described = self.shard.machine.describe("g")
-        return "Dead" if described is None else described.state
+        group = self.shard.machine.get("g")
+        return "Dead" if group is None else group.describe().state
 
     def stable(self, count: int = 1, **changes: Any) -> list[str]:
         """Members of generation 1 of a group that is Stable; the first leads."""
@@ -178,15 +180,15 @@ def test_the_last_one_leaves_an_empty_group_that_can_be_deleted() -> None:
     story = Story()
     (one,) = story.stable()
     machine = story.shard.machine
-    assert machine.validate_delete("g") == Error.NON_EMPTY_GROUP
+    assert machine.groups["g"].validate_delete() == Error.NON_EMPTY_GROUP
     assert story.leave(LeaveOf(one)).members[0].error == Error.NONE
     emptied = story.shard.log[-1]
     assert isinstance(emptied, ClassicGroupMetadata)
     assert (emptied.generation, emptied.protocol_type, emptied.protocol, emptied.members) == (2, "consumer", None, ())
-    assert machine.validate_delete("g") == Error.NONE
-    story.shard.do(machine.delete("g", story.shard.now))
+    assert machine.groups["g"].validate_delete() == Error.NONE
+    story.shard.do(machine.groups["g"].delete(story.shard.now))
     assert story.shard.log[-1] == GroupDeleted("g", "classic")
-    assert story.state == "Dead" and machine.validate_delete("g") == Error.GROUP_ID_NOT_FOUND
+    assert story.state == "Dead" and "g" not in machine
 
 
 def test_the_leader_must_assign_anew_after_it_rejoins_but_a_follower_need_not() -> None:
@@ -252,7 +254,8 @@ def owns_its_name() -> Story:
 
 
 def fence(story: Story, *owners: str) -> None:
-    story.shard.do(story.shard.machine.fence_owners("g", {(owner, 0) for owner in owners}, story.shard.now))
+    fenced = [TopicIdPartition(ZERO_UUID, owner, 0) for owner in owners]
+    story.shard.do(story.shard.machine.groups["g"].fence_owners(fenced, story.shard.now))
 
 
 def test_who_was_gone_when_its_partitions_were_fenced_does_not_come_back_with_the_broker() -> None:

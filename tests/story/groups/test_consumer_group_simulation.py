@@ -16,9 +16,9 @@ from kafkalite.state.effects import Effects
 from kafkalite.state.groups.consumer import reconciliation
 from kafkalite.state.groups.consumer.group import ConsumerGroupState
 from kafkalite.state.groups.consumer.groups import SESSION, ConsumerGroups
-from kafkalite.state.groups.consumer.queries import deletion, fence_owners, validate_offset_commit
 from kafkalite.state.groups.consumer.reconciliation import TRANSITIONS
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
+from kafkalite.state.groups.group import TopicIdPartition
 from tests.kit.consumer_groups import Client, FakeTopics, Shard, durable
 from tests.kit.weighted_choice import Doings
 from tests.story.groups.incarnations import Taken, assert_finds, at_once, live_all, live_through
@@ -137,7 +137,9 @@ class Simulation:
     def rewind(self) -> None:
         group = self.shard.machine.groups.get("g")
         if group and group.owners:
-            self.shard.append(fence_owners(group, [self.random.choice(sorted(group.owners))]))
+            topic_id, partition = self.random.choice(sorted(group.owners))
+            fenced = group.fence_owners([TopicIdPartition(topic_id, "", partition)], self.shard.now)
+            self.shard.append(fenced.records)
 
     def resolve(self) -> None:
         self.shard.answer_questions()
@@ -155,9 +157,7 @@ class Simulation:
     def delete_group(self) -> None:
         group = self.shard.machine.groups.get("g")
         if group and group.state is ConsumerGroupState.EMPTY:
-            records = deletion(group)
-            assert isinstance(records, list)
-            self.shard.append(records)
+            self.shard.append(group.delete(self.shard.now).records)
             self.epoch = 0
 
     def check(self) -> None:
@@ -183,7 +183,7 @@ class Simulation:
             for client in self.clients
             for topic_partition in client.topic_partitions
             # by epochs alone: that a late commit is refused must not hide that somebody was not asked first
-            if validate_offset_commit(group, client.member_id, client.epoch)
+            if group.validate_offset_commit(client.member_id, None, client.epoch)
             ._replace(owners={}, behind=False)
             .of_partition(*topic_partition)
             == KafkaErrorCode.NONE

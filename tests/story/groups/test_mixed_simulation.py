@@ -14,22 +14,21 @@ import pytest
 from kafkalite.coordinators.group.consumer_protocol_serde import ConsumerProtocolSerde
 from kafkalite.coordinators.group.settings import held_of, partitions_of, topics_of
 from kafkalite.errors import KafkaErrorCode as Error
-from kafkalite.state.groups import registry
 from kafkalite.state.groups.classic import commands, groups, rebalance
+from kafkalite.state.groups.classic.commit_validation import ClassicCommitValidation
 from kafkalite.state.groups.classic.group import ClassicGroup
-from kafkalite.state.groups.classic.groups import ClassicCommitValidation, ClassicGroups
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.classic.states import ClassicEvent
 from kafkalite.state.groups.classic.table import TRANSITIONS as CLASSIC_ROWS
 from kafkalite.state.groups.consumer import (
     classic_members,
     core,
-    queries,
     reconciliation,
 )
 from kafkalite.state.groups.consumer.classic_table import TRANSITIONS as MIXED_ROWS
+from kafkalite.state.groups.consumer.commit_validation import ConsumerCommitValidation
+from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.groups import SESSION, ConsumerGroups
-from kafkalite.state.groups.consumer.queries import ConsumerCommitValidation
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, MigrationPolicy
 from kafkalite.state.groups.offsets.manager import OffsetSettings
 from kafkalite.state.groups.records import CLASSIC, CONSUMER
@@ -246,9 +245,10 @@ class Simulation:
         for reader in self.readers + self.zombies[-5:]:
             if not reader.positions:
                 continue
-            judged = self.shard.machine.registry.validate_offset_commit(
-                "g", reader.member_id, reader.instance, reader.owns_in
-            )
+            group = self.shard.machine.registry.get("g")
+            if group is None:
+                continue
+            judged = group.validate_offset_commit(reader.member_id, reader.instance, reader.owns_in)
             if isinstance(judged, ConsumerCommitValidation):
                 # that a late commit is refused must not hide a second owner
                 judged = judged._replace(owners={}, behind=False)
@@ -312,24 +312,26 @@ def test_no_life_breaks_a_law_and_every_transition_is_taken(
 
 def zombies_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is a member may commit, in whatever generation he owned what he commits."""
-    check, check_classic = queries.validate_offset_commit, ClassicGroups.validate_offset_commit
+    check, check_classic = ConsumerGroup.validate_offset_commit, ClassicGroup.validate_offset_commit
 
-    def lenient(group: Any, member_id: str, epoch: int) -> Any:
-        return ConsumerCommitValidation(Error.NONE) if member_id in group.members else check(group, member_id, epoch)
+    def lenient(group: ConsumerGroup, member_id: str, *more: Any, **named: Any) -> Any:
+        known = member_id in group.members
+        return ConsumerCommitValidation(Error.NONE) if known else check(group, member_id, *more, **named)
 
-    def lenient_to_classic(machine: Any, name: str, member_id: str, *more: Any, **named: Any) -> Any:
-        group = machine.get(name)
-        known = group is not None and member_id in group.members.all
-        return ClassicCommitValidation(0) if known else check_classic(machine, name, member_id, *more, **named)
+    def lenient_to_classic(group: ClassicGroup, member_id: str, *more: Any, **named: Any) -> Any:
+        known = member_id in group.members.all
+        return ClassicCommitValidation(0) if known else check_classic(group, member_id, *more, **named)
 
-    monkeypatch.setattr(registry, "validate_offset_commit", lenient)
-    monkeypatch.setattr(ClassicGroups, "validate_offset_commit", lenient_to_classic)
+    monkeypatch.setattr(ConsumerGroup, "validate_offset_commit", lenient)
+    monkeypatch.setattr(ClassicGroup, "validate_offset_commit", lenient_to_classic)
 
 
 def forget_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing tells a commit of before a rewind from one of after it, unless somebody is fenced."""
-    check = queries.validate_offset_commit
-    monkeypatch.setattr(registry, "validate_offset_commit", lambda *of: check(*of)._replace(behind=False))
+    check = ConsumerGroup.validate_offset_commit
+    monkeypatch.setattr(
+        ConsumerGroup, "validate_offset_commit", lambda *of, **named: check(*of, **named)._replace(behind=False)
+    )
     monkeypatch.setattr(ClassicCommitValidation, "of_partition", lambda judged, *_: judged.code)
 
 

@@ -24,7 +24,7 @@ from kafkalite.state.groups.registered import (
     table,
 )
 from kafkalite.state.groups.registered import (
-    groups as registered_groups,
+    group as registered_group,
 )
 from kafkalite.state.groups.registered.assignment import assign
 from kafkalite.state.groups.registered.barrier import RegisteredRebalance
@@ -393,18 +393,18 @@ def test_random_histories_keep_the_laws_and_take_every_transition(
 
 def take_every_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is a member may commit everything."""
-    monkeypatch.setattr(registered_groups.RegisteredCommitValidation, "of_partition", lambda *_: 0)
+    monkeypatch.setattr(registered_group.RegisteredCommitValidation, "of_partition", lambda *_: 0)
 
 
 def overlook_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rewind does not void what was read before."""
-    judged = registered_groups.RegisteredCommitValidation
+    judged = registered_group.RegisteredCommitValidation
 
     def blind(code: int, generation: int, member: Any, _: Any) -> Any:
         return judged(code, generation, member)
 
     monkeypatch.setattr(
-        registered_groups, "RegisteredCommitValidation", lambda *of: judged(*of) if len(of) < 4 else blind(*of)
+        registered_group, "RegisteredCommitValidation", lambda *of: judged(*of) if len(of) < 4 else blind(*of)
     )
 
 

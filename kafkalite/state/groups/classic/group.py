@@ -16,16 +16,19 @@ never answers it; a member that is rejected because the group is full no longer 
 Source: GroupMetadataManager.java, ClassicGroup.java of Apache Kafka; KIP-394, KIP-345, KIP-814.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, TimerName, Token
+from kafkalite.state.groups.classic.commit_validation import COMMIT_ACCEPTED, ClassicCommitValidation
 from kafkalite.state.groups.classic.members import ClassicMember, ClassicMembers
 from kafkalite.state.groups.classic.requests import Joined, Synced
 from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL, ClassicSettings
 from kafkalite.state.groups.classic.states import ClassicEvent, ClassicState
+from kafkalite.state.groups.group import DescribedGroup, GroupOverview, MemberOverview, TopicIdPartition
+from kafkalite.state.groups.groups_by_topic import EVERYTHING, NO_TOPICS
 from kafkalite.state.groups.member_memory import ShardMemory
 from kafkalite.state.groups.records import CLASSIC, ClassicGroupMetadata
 from kafkalite.state.groups.sessions import look_at_ms
@@ -254,6 +257,89 @@ class ClassicGroup:
         held = self.settings.held_of(member.metadata(self.protocol))
         return owned is None or held is None or not (owned | held).isdisjoint(partitions)
 
+    # the interface of every group (`groups/group`)
+
+    @property
+    def generation_id(self) -> int:
+        """The generation."""
+        return self.generation
+
+    @property
+    def member_count(self) -> int:
+        """The number of members."""
+        return len(self.members.all)
+
+    @property
+    def is_retained(self) -> bool:
+        """Whether a member id was given out and is not used yet: the member is about to join."""
+        return bool(self.members.reserved_ids)
+
+    def validate_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
+    ) -> ClassicCommitValidation:
+        """Whether a commit is accepted. A commit without a generation comes from a consumer that is no member.
+
+        Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        """
+        if generation < 0 and self.state is ClassicState.EMPTY:
+            return COMMIT_ACCEPTED
+        if generation >= 0 or member_id or group_instance_id is not None:
+            if error := self.members.validate_member(member_id, group_instance_id):
+                return ClassicCommitValidation(error)
+            if generation != self.generation:
+                return ClassicCommitValidation(KafkaErrorCode.ILLEGAL_GENERATION)
+        elif not transactional:
+            return ClassicCommitValidation(KafkaErrorCode.UNKNOWN_MEMBER_ID)
+        rebalancing = self.state is ClassicState.COMPLETING and not transactional
+        return ClassicCommitValidation(
+            KafkaErrorCode.REBALANCE_IN_PROGRESS if rebalancing else KafkaErrorCode.NONE, self.rewound
+        )
+
+    def validate_offset_fetch(self, member_id: str | None, generation: int) -> int:
+        """Every sender may fetch."""
+        return KafkaErrorCode.NONE
+
+    def validate_offset_delete(self) -> int:
+        """NON_EMPTY_GROUP where the broker does not know which topics the members read."""
+        known = self.state is ClassicState.EMPTY or self.protocol_type == CONSUMER_PROTOCOL
+        return KafkaErrorCode.NONE if known else KafkaErrorCode.NON_EMPTY_GROUP
+
+    def topics_read(self) -> Container[str]:
+        """The topics that members read; all topics if the subscription of a consumer cannot be read."""
+        if self.topics is None:
+            return EVERYTHING if self.protocol_type == CONSUMER_PROTOCOL else NO_TOPICS
+        return self.topics
+
+    def expire_since(self) -> int | None:
+        """The wall time in ms from which the retention of offsets counts; -1 = from each commit, None = no offset
+        expires now.
+        """
+        if self.protocol_type is None:
+            return -1
+        if self.state is ClassicState.EMPTY:
+            return self.state_since_wall_ms
+        stable_consumers = self.state is ClassicState.STABLE and self.topics is not None
+        return -1 if stable_consumers else None
+
+    def validate_delete(self) -> int:
+        """NON_EMPTY_GROUP, or 0: the group may be deleted."""
+        return KafkaErrorCode.NONE if self.state is ClassicState.EMPTY else KafkaErrorCode.NON_EMPTY_GROUP
+
+    def describe(self) -> DescribedGroup:
+        """The group for DescribeGroups."""
+        record = self.metadata_record()
+        if self.state is ClassicState.STABLE:
+            return DescribedGroup(self.state.value, record.protocol_type, record.protocol or "", record.members)
+        bare = tuple(member._replace(subscription=b"", assignment=b"") for member in record.members)
+        return DescribedGroup(self.state.value, record.protocol_type, "", bare)
+
+    def overview(self) -> GroupOverview:
+        """The group for ListGroups+. The partitions of a member are those of its assignment, if that can be read."""
+        members = list(self.members.all.values())
+        longest_ms = max((member.session_timeout_ms for member in members), default=-1)
+        shown = [MemberOverview(member.member_id, self._assigned(member)) for member in members]
+        return GroupOverview(sorted(self.topics or ()), longest_ms, shown)
+
     def offsets_committed(self, member_id: str, now: Now) -> Effects:
         """A commit counts as a heartbeat while the group is Stable or waits for its members."""
         command = ClassicCommand(now)
@@ -262,7 +348,7 @@ class ClassicGroup:
             self.keep_alive(member, command)
         return command.effects
 
-    def fence_owners(self, partitions: Collection[tuple[str, int]], now: Now) -> Effects:
+    def fence_owners(self, partitions: Collection[TopicIdPartition], now: Now) -> Effects:
         """Remove the members that own any of these rewound partitions, as if their sessions had expired (law 4).
 
         They drop all their partitions as lost, join as new members and read the committed offsets. A rebalance is not
@@ -272,11 +358,12 @@ class ClassicGroup:
         which a restart would restore.
         """
         command = ClassicCommand(now)
-        owners = [name for name, member in self.members.all.items() if self.may_own(member, partitions)]
+        rewound = frozenset((each.topic, each.partition) for each in partitions)
+        owners = [name for name, member in self.members.all.items() if self.may_own(member, rewound)]
         for name in owners:
             self.remove_member(name, command)
         if owners or self.state is ClassicState.PREPARING:
-            self.rewound |= frozenset(partitions)
+            self.rewound |= rewound
             if owners or (self.stored is not None and self.stored.members):
                 command.effects.records.append(self.record_of_unknown_generation())
         if owners:
@@ -290,6 +377,12 @@ class ClassicGroup:
             command.effects.cancel_timer(self.session_timer(member_id))
         self.transition(ClassicEvent.DELETED, command)
         return command.effects
+
+    def _assigned(self, member: ClassicMember) -> dict[str, list[int]]:
+        owned: dict[str, list[int]] = {}
+        for topic, partition in sorted(self.settings.partitions_of(member.assignment) or ()):
+            owned.setdefault(topic, []).append(partition)
+        return owned
 
     # names of timers
 

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.groups.records import CLASSIC, ClassicMemberRecord
 
 __all__ = [
-    "Described",
     "ErrorOnly",
     "Heartbeat",
     "Join",
@@ -20,7 +18,6 @@ __all__ = [
     "LeaveOf",
     "Left",
     "LeftMember",
-    "ListedGroup",
     "Sync",
     "Synced",
     "fresh_member_id",
@@ -139,24 +136,6 @@ class Left(NamedTuple):
 
     error: int = 0
     members: tuple[LeftMember, ...] = ()
-
-
-class ListedGroup(NamedTuple):
-    """A group in a list; `kind` is "classic" or "consumer"."""
-
-    group: str
-    protocol_type: str
-    state: str
-    group_type: str = CLASSIC
-
-
-class Described(NamedTuple):
-    """A group as DescribeGroups shows it: protocol, subscriptions and assignments only while it is Stable."""
-
-    state: str
-    protocol_type: str = ""
-    protocol: str = ""
-    members: tuple[ClassicMemberRecord, ...] = ()
 
 
 def unknown_in(group: str) -> int:

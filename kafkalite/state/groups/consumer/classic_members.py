@@ -33,7 +33,8 @@ from kafkalite.state.groups.consumer import membership
 from kafkalite.state.groups.consumer.classic_member_memory import memory_of_member
 from kafkalite.state.groups.consumer.classic_table import TRANSITIONS, ClassicMemberRequest, standing
 from kafkalite.state.groups.consumer.core import JOIN, REBALANCE, SYNC, ConsumerGroupsCore, MemberReport
-from kafkalite.state.groups.consumer.group import ConsumerGroup, Draft
+from kafkalite.state.groups.consumer.draft import Draft
+from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.requests import CommandRejected, MigrationPolicy
 from kafkalite.state.groups.consumer.subscribed_regex import RegexWatch
 from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
@@ -144,7 +145,7 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
             topic = self.topics.by_id(topic_id)
             if topic is not None:
                 partitions[topic.name] = sorted(epochs)
-        assignment = self._embedded.assignment(partitions, _spoken(member)[1])
+        assignment = self.embedded.assignment(partitions, _spoken(member)[1])
         served.effects.cancel_timer((CONSUMER, SYNC, group.group_id, member.member_id))
         self._stay(served.effects, member, served.now)
         served.effects.answer(served.token, Synced(0, CONSUMER_PROTOCOL, _protocol(member), assignment))
@@ -189,7 +190,7 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
         settings, instance = self._settings(group.group_id), request.group_instance_id
         holder = group.static_members.get(instance) if instance is not None else None
         known = holder is not None or request.member_id in group.members
-        subscriptions = [self._embedded.subscription(metadata) for _, metadata in request.protocols]
+        subscriptions = [self.embedded.subscription(metadata) for _, metadata in request.protocols]
         understood = request.protocol_type == CONSUMER_PROTOCOL and None not in subscriptions
         if settings.migration is MigrationPolicy.DISABLED:
             raise CommandRejected(

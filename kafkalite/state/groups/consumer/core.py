@@ -12,7 +12,8 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, ResolvePatterns
 from kafkalite.state.groups.assignors import Assignment
 from kafkalite.state.groups.consumer import membership
-from kafkalite.state.groups.consumer.group import INITIAL_EPOCH, ConsumerGroup, Draft
+from kafkalite.state.groups.consumer.draft import Draft
+from kafkalite.state.groups.consumer.group import INITIAL_EPOCH, ConsumerGroup
 from kafkalite.state.groups.consumer.reconciliation import MemberState, Situation, reconcile
 from kafkalite.state.groups.consumer.requests import CommandRejected, ConsumerGroupSettings, TopicLookup
 from kafkalite.state.groups.consumer.sessions import MemberSession
@@ -96,7 +97,7 @@ class ConsumerGroupsCore:
         self.to_classic: ToClassic | None = None
         self.topics = topics
         self._settings = settings
-        self._embedded = embedded
+        self.embedded = embedded
         self._topics_at_once = topics_at_once
         self._sessions: dict[tuple[str, str], MemberSession] = {}
         self._rejoining: set[tuple[str, str]] = set()  # members of the classic protocol that were told to join anew

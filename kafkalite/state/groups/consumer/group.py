@@ -1,18 +1,32 @@
-"""What is durable of one consumer group: the records themselves, by member, and what follows from them.
+"""One consumer group: its durable state and what others need of it, such as the validation of commits.
 
-Laws: `apply` alone changes it, in life and in replay. A command that needs to see what its own records lead to works on
-a `Draft`. Replay is lenient where Kafka's is: records of a compacted log may speak of members that are gone.
+Invariants:
+1. `apply` alone changes the group, in replay and in normal operation. A command that needs the result of its own
+   records works on a `Draft`.
+2. Replay is as lenient as Kafka's: records of a compacted log may name members that are deleted.
+Source: ConsumerGroup.java of Apache Kafka (validateOffsetCommit with KIP-1251, createGroupTombstoneRecords).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Container
 from copy import copy
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.effects import Effects, Now
 from kafkalite.state.groups.assignors import Assignment
+from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
+from kafkalite.state.groups.consumer.commit_validation import COMMIT_ACCEPTED, ConsumerCommitValidation
 from kafkalite.state.groups.consumer.reconciliation import MemberState
-from kafkalite.state.groups.consumer.requests import JOIN_EPOCH
+from kafkalite.state.groups.consumer.requests import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroupSettings,
+    TopicLookup,
+)
+from kafkalite.state.groups.group import GroupOverview, MemberOverview, TopicIdPartition
 from kafkalite.state.groups.records import (
+    CONSUMER,
     ConsumerGroupCurrentMemberAssignment,
     ConsumerGroupMemberMetadata,
     ConsumerGroupMetadata,
@@ -21,15 +35,21 @@ from kafkalite.state.groups.records import (
     ConsumerGroupTargetAssignmentMember,
     ConsumerGroupTargetAssignmentMetadata,
     ConsumerGroupTombstone,
+    GroupDeleted,
 )
 
-__all__ = ["INITIAL_EPOCH", "ConsumerGroup", "ConsumerGroupState", "Draft"]
+__all__ = ["INITIAL_EPOCH", "ConsumerGroup", "ConsumerGroupContext", "ConsumerGroupState"]
 
 INITIAL_EPOCH = 1
 """Group epoch and target epoch of a group without records, so that whoever joins gets an epoch that is not 0."""
 
 
 STABLE = int(MemberState.STABLE)
+MEMBER_RECORDS = (
+    ConsumerGroupCurrentMemberAssignment,
+    ConsumerGroupTargetAssignmentMember,
+    ConsumerGroupMemberMetadata,
+)
 
 
 class ConsumerGroupState(Enum):
@@ -41,11 +61,32 @@ class ConsumerGroupState(Enum):
     STABLE = "Stable"
 
 
-class ConsumerGroup:
-    """One group. Everything here is the outcome of `apply`; nobody else writes to it."""
+class ConsumerGroupContext(Protocol):
+    """The shard of a group: settings and topics, which are not part of its durable state."""
 
-    def __init__(self, group_id: str) -> None:
+    topics: TopicLookup
+
+    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
+        """The settings of a group."""
+
+    def topics_read(self, group_id: str) -> Container[str]:
+        """The topics that members of a group read."""
+
+
+class ConsumerGroup:
+    """One group. All other attributes are the result of `apply`.
+
+    Arguments:
+        group_id: its name.
+        context: its shard.
+    """
+
+    protocol_type = CONSUMER_PROTOCOL
+    is_retained = False
+
+    def __init__(self, group_id: str, context: ConsumerGroupContext) -> None:
         self.group_id = group_id
+        self.context = context
         self.epoch = INITIAL_EPOCH
         self.metadata_hash = 0
         self.assignment_epoch = INITIAL_EPOCH
@@ -128,6 +169,147 @@ class ConsumerGroup:
     def apply(self, record: object) -> None:
         """Take over one record of this group."""
         _APPLY[type(record)](self, record)
+
+    # the interface of every group (`groups/group`)
+
+    @property
+    def generation_id(self) -> int:
+        """The group epoch."""
+        return self.epoch
+
+    @property
+    def member_count(self) -> int:
+        """The number of members."""
+        return len(self.members)
+
+    def validate_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
+    ) -> ConsumerCommitValidation:
+        """Whether the sender of a commit may commit. While the group has no members, a commit without an epoch is
+        accepted. `generation` is the member epoch, or the generation of a member of the classic protocol.
+
+        Errors: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION (a member of the classic protocol).
+        """
+        if generation < 0 and not self.members:
+            return COMMIT_ACCEPTED
+        if member_id not in self.members:
+            return ConsumerCommitValidation(KafkaErrorCode.UNKNOWN_MEMBER_ID)
+        current = self.current(member_id)
+        classic = self.speaks_classic(member_id)
+        late = KafkaErrorCode.ILLEGAL_GENERATION if classic else KafkaErrorCode.STALE_MEMBER_EPOCH
+        if generation == current.member_epoch:
+            behind = generation < self.assignment_epoch
+            return ConsumerCommitValidation(KafkaErrorCode.NONE, generation, None, member_id, self.owners, late, behind)
+        if classic:
+            return ConsumerCommitValidation(late)
+        if generation < 0 or generation > current.member_epoch:
+            return ConsumerCommitValidation(KafkaErrorCode.STALE_MEMBER_EPOCH)
+        return ConsumerCommitValidation(KafkaErrorCode.NONE, generation, current)
+
+    def offsets_committed(self, member_id: str, now: Now) -> Effects:
+        """A commit does not extend a session: only heartbeats do."""
+        return Effects()
+
+    def validate_offset_fetch(self, member_id: str | None, generation: int) -> KafkaErrorCode:
+        """Whether the sender may fetch offsets; without a member id and an epoch, as tools send it, it may."""
+        if member_id is None and generation < 0:
+            return KafkaErrorCode.NONE
+        if member_id is None or member_id not in self.members:
+            return KafkaErrorCode.UNKNOWN_MEMBER_ID
+        if generation == self.current(member_id).member_epoch:
+            return KafkaErrorCode.NONE
+        classic = self.speaks_classic(member_id)
+        return KafkaErrorCode.ILLEGAL_GENERATION if classic else KafkaErrorCode.STALE_MEMBER_EPOCH
+
+    def validate_offset_delete(self) -> int:
+        """Single offsets may be deleted: the broker knows what the members read."""
+        return KafkaErrorCode.NONE
+
+    def topics_read(self) -> Container[str]:
+        """The topics that members read."""
+        return self.context.topics_read(self.group_id)
+
+    def expire_since(self) -> int:
+        """The retention of offsets counts from each commit, for topics that no member reads."""
+        return -1
+
+    def fence_owners(self, partitions: Collection[TopicIdPartition], now: Now) -> Effects:
+        """Make the owners of `partitions` drop all their partitions, rejoin and read the new offsets.
+
+        The target assignment stays and gets a new epoch. The owners get that epoch, without partitions. Their
+        heartbeats with the old epoch fail with FENCED_MEMBER_EPOCH, their commits with STALE_MEMBER_EPOCH; they join
+        with epoch 0 and are assigned their target again. A target assignment that is due stays due.
+        Owners of the classic protocol are removed, which makes a target assignment due: a rejoin has no epoch that
+        would show what the member has missed. The target gets a new epoch also if no member owns the partitions: a
+        member that gave one up may still have the epoch of the target, and is `behind` then.
+        """
+        if not self.members:
+            return Effects()
+        keys = {(each.topic_id, each.partition) for each in partitions}
+        owners = sorted({self.owners[key] for key in keys if key in self.owners})
+        removed = [member_id for member_id in owners if self.speaks_classic(member_id)]
+        stable = self.epoch == self.assignment_epoch
+        epoch = self.epoch + 1 if stable else self.epoch
+        group_epoch = epoch if stable and not removed else epoch + 1
+        records: list[object] = [
+            ConsumerGroupTombstone(self.group_id, of, member_id) for member_id in removed for of in MEMBER_RECORDS
+        ]
+        records.append(ConsumerGroupMetadata(self.group_id, group_epoch, self.metadata_hash))
+        timestamp_ms = self.assignment_timestamp_ms
+        records.append(ConsumerGroupTargetAssignmentMetadata(self.group_id, epoch, timestamp_ms))
+        fenced = [member_id for member_id in owners if member_id not in removed]
+        return Effects(records=records + [_emptied(self.current(member_id), epoch) for member_id in fenced])
+
+    def validate_delete(self) -> int:
+        """NON_EMPTY_GROUP, or 0: the group may be deleted."""
+        return KafkaErrorCode.NON_EMPTY_GROUP if self.members else KafkaErrorCode.NONE
+
+    def delete(self, now: Now) -> Effects:
+        """The tombstones of an empty group."""
+        assert not self.members, self.group_id
+        return Effects(records=self.tombstones())
+
+    def tombstones(self) -> list[object]:
+        """The records that delete the group with all its members."""
+        records: list[object] = []
+        for of, keys in (
+            (ConsumerGroupCurrentMemberAssignment, self.currents),
+            (ConsumerGroupTargetAssignmentMember, self.targets),
+            (ConsumerGroupTargetAssignmentMetadata, [""]),
+            (ConsumerGroupMemberMetadata, self.members),
+            (ConsumerGroupRegularExpression, self.patterns),
+            (ConsumerGroupPartitionMetadata, [""] if self.has_partition_metadata else []),
+        ):
+            records += [ConsumerGroupTombstone(self.group_id, of, key) for key in sorted(keys)]
+        return [*records, GroupDeleted(self.group_id, CONSUMER)]
+
+    def describe(self) -> None:
+        """DescribeGroups reports consumer groups as Dead; ConsumerGroupDescribe shows them."""
+        return
+
+    def overview(self) -> GroupOverview:
+        """The group for ListGroups+."""
+        members = []
+        for member_id in sorted(self.members):
+            owned = {}
+            for topic_id, epochs in self.current(member_id).assigned.items():
+                topic = self.context.topics.by_id(topic_id)
+                if topic is not None:
+                    owned[topic.name] = sorted(epochs)
+            members.append(MemberOverview(member_id, owned))
+        session_timeout_ms = self.context.settings_of(self.group_id).session_timeout_ms
+        return GroupOverview(sorted(self.subscribed_topics()), session_timeout_ms, members)
+
+
+def _emptied(current: ConsumerGroupCurrentMemberAssignment, epoch: int) -> ConsumerGroupCurrentMemberAssignment:
+    away = current.member_epoch == STATIC_LEAVE_EPOCH
+    return current._replace(
+        member_epoch=STATIC_LEAVE_EPOCH if away else epoch,
+        previous_member_epoch=epoch,
+        state=int(MemberState.UNRELEASED_PARTITIONS),
+        assigned={},
+        pending_revocation={},
+    )
 
 
 def _metadata(group: ConsumerGroup, record: ConsumerGroupMetadata) -> None:
@@ -228,20 +410,3 @@ _DELETE: dict[type, Callable[[ConsumerGroup, str], None]] = {
     ConsumerGroupCurrentMemberAssignment: _release,
     ConsumerGroupRegularExpression: _delete_pattern,
 }
-
-
-class Draft:
-    """A group as the records of the command at hand will leave it. The group itself stays as it is until `apply`."""
-
-    def __init__(self, group: ConsumerGroup) -> None:
-        self.group = group
-        self.records: list[object] = []
-
-    def add(self, record: object) -> None:
-        if not self.records:
-            self.group = self.group.copy()
-        self.records.append(record)
-        self.group.apply(record)
-
-    def delete(self, of: type, key: str = "") -> None:
-        self.add(ConsumerGroupTombstone(self.group.group_id, of, key))

@@ -14,11 +14,13 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.groups.classic.group import ClassicGroup as ClassicGroup
 from kafkalite.state.groups.classic.members import ClassicMember as ClassicMember
-from kafkalite.state.groups.consumer import membership, queries
+from kafkalite.state.groups.consumer import membership
 from kafkalite.state.groups.consumer.classic_member_memory import growth_by, memory_of_group
 from kafkalite.state.groups.consumer.classic_members import ClassicProtocolMembers
 from kafkalite.state.groups.consumer.core import JOIN, REBALANCE, SESSION, SYNC, TARGET, TARGET_CALLED, MemberReport
-from kafkalite.state.groups.consumer.group import ConsumerGroup, Draft
+from kafkalite.state.groups.consumer.description import describe
+from kafkalite.state.groups.consumer.draft import Draft
+from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 from kafkalite.state.groups.consumer.requests import (
     STATIC_LEAVE_EPOCH,
@@ -31,14 +33,39 @@ from kafkalite.state.groups.consumer.requests import (
 )
 from kafkalite.state.groups.consumer.subscribed_regex import NEVER, RegexWatch, take_over
 from kafkalite.state.groups.conversion import downgraded, upgraded
-from kafkalite.state.groups.records import CONSUMER, ConsumerGroupTombstone, GroupDeleted
+from kafkalite.state.groups.group import GroupType
+from kafkalite.state.groups.records import (
+    CONSUMER,
+    ConsumerGroupCurrentMemberAssignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupPartitionMetadata,
+    ConsumerGroupRegularExpression,
+    ConsumerGroupTargetAssignmentMember,
+    ConsumerGroupTargetAssignmentMetadata,
+    ConsumerGroupTombstone,
+    GroupDeleted,
+)
 from kafkalite.state.groups.sessions import SESSIONS_AT_ONCE
 
 __all__ = ["REBALANCE", "SESSION", "ConsumerGroups"]
 
 
-class ConsumerGroups(ClassicProtocolMembers):
+class ConsumerGroups(ClassicProtocolMembers, GroupType):
     """All consumer groups of a shard."""
+
+    name = CONSUMER
+    groups: dict[str, ConsumerGroup]
+    record_types = (
+        ConsumerGroupMetadata,
+        ConsumerGroupPartitionMetadata,
+        ConsumerGroupMemberMetadata,
+        ConsumerGroupTargetAssignmentMetadata,
+        ConsumerGroupTargetAssignmentMember,
+        ConsumerGroupCurrentMemberAssignment,
+        ConsumerGroupRegularExpression,
+        ConsumerGroupTombstone,
+    )
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeat, token: Token, now: Now, founding: Sequence[object] = ()
@@ -80,11 +107,11 @@ class ConsumerGroups(ClassicProtocolMembers):
 
     def founding(self, group: ClassicGroup) -> list[object]:
         """The records that make a consumer group of a classic one. Raises: Refused, GROUP_ID_NOT_FOUND."""
-        return upgraded(group, self._settings(group.name), self.topics, self._embedded)
+        return upgraded(group, self._settings(group.name), self.topics, self.embedded)
 
     def as_classic(self, group: ConsumerGroup) -> list[ClassicMember] | None:
         """The members of the classic group that a group becomes; None where they have no protocol in common."""
-        return downgraded(group, self.topics, self._embedded)
+        return downgraded(group, self.topics, self.embedded)
 
     def _beat(
         self,
@@ -126,7 +153,7 @@ class ConsumerGroups(ClassicProtocolMembers):
         group = self.groups.get(request.group)
         if group is None and request.member_epoch != 0:
             raise CommandRejected(KafkaErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group} not found.")
-        return group or ConsumerGroup(request.group)
+        return group or ConsumerGroup(request.group, self)
 
     def _leave(self, effects: Effects, request: ConsumerGroupHeartbeat, now: Now) -> HeartbeatResult:
         before = self._group(request)
@@ -160,6 +187,10 @@ class ConsumerGroups(ClassicProtocolMembers):
         elif kind in (SESSION, JOIN, SYNC) or _is_revoking(group, member_id):
             self._remove(effects, group, [member_id], now)
         return effects
+
+    def starts_rebalance(self, record: object) -> bool:
+        """Whether the record begins a group epoch."""
+        return isinstance(record, ConsumerGroupMetadata)
 
     def loaded(self, now: Now) -> Iterator[Effects]:
         """The shard has been replayed: every member has a whole session, or rebalance timeout, from now on."""
@@ -210,18 +241,13 @@ class ConsumerGroups(ClassicProtocolMembers):
     def describe(self, group_id: str) -> GroupDescription | None:
         """What ConsumerGroupDescribe shows; None where there is no such group."""
         group = self.groups.get(group_id)
-        return None if group is None else queries.describe(group, self._settings(group_id))
-
-    def validate_offset_fetch(self, name: str, member_id: str | None, member_epoch: int) -> KafkaErrorCode:
-        """Whether this sender may fetch offsets; of a group that is not there nothing is to be protected."""
-        group = self.groups.get(name)
-        return KafkaErrorCode.NONE if group is None else queries.validate_offset_fetch(group, member_id, member_epoch)
+        return None if group is None else describe(group, self._settings(group_id))
 
     def apply(self, record: object) -> None:
         """Take over one record, in replay and in life alike."""
         group_id: str = record.group  # type: ignore[attr-defined]
         if isinstance(record, GroupDeleted):
-            assert record.kind == CONSUMER, "the caller gives each machine its own records"
+            assert record.group_type == CONSUMER, "the shard passes each group type its own records"
             deleted = self.groups.pop(group_id, None)
             if deleted is not None:
                 self._readers.forget(deleted)
@@ -232,7 +258,7 @@ class ConsumerGroups(ClassicProtocolMembers):
         if group is None:
             if isinstance(record, ConsumerGroupTombstone):
                 return
-            group = self.groups[group_id] = ConsumerGroup(group_id)
+            group = self.groups[group_id] = ConsumerGroup(group_id, self)
         self.memory.charge(growth_by(group, record))
         group.apply(self._readers.follow(group, record))
 

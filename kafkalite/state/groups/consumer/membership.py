@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.groups.assignors import Assignment
-from kafkalite.state.groups.consumer.group import ConsumerGroup, Draft
+from kafkalite.state.groups.consumer.draft import Draft
+from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.requests import (
     JOIN_EPOCH,
     STATIC_LEAVE_EPOCH,

@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kafkalite.state.effects import Now
-from kafkalite.state.groups.consumer.group import ConsumerGroup, Draft
+from kafkalite.state.groups.consumer.draft import Draft
+from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, TopicLookup
 from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
 from kafkalite.state.groups.consumer.target_assignment import refresh_epoch

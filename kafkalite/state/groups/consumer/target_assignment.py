@@ -9,7 +9,8 @@ from collections import Counter
 
 from kafkalite.state.effects import Now
 from kafkalite.state.groups.assignors import ASSIGNORS, Assignment, MemberSpec
-from kafkalite.state.groups.consumer.group import ConsumerGroup, Draft
+from kafkalite.state.groups.consumer.draft import Draft
+from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
 from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
 from kafkalite.state.groups.records import (

@@ -9,7 +9,7 @@ Pure. What a group may do is asked of `GroupsOfOffsets`; here is what was commit
 Source: OffsetMetadataManager.java of Apache Kafka, KIP-211, KIP-447.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
@@ -18,6 +18,8 @@ from typing import NamedTuple, Protocol
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ZERO_UUID
 from kafkalite.state.effects import Effects, Now, Token
+from kafkalite.state.groups.group import CommitValidation, Group
+from kafkalite.state.groups.groups_by_topic import NO_TOPICS
 from kafkalite.state.groups.offsets.pending import PendingOffsets
 from kafkalite.state.groups.offsets.store import OffsetStore, StoredOffset
 from kafkalite.state.groups.records import (
@@ -32,10 +34,9 @@ from kafkalite.state.groups.records import (
 __all__ = [
     "Commit",
     "CommitResult",
-    "CommitValidation",
     "FetchedOffset",
+    "GroupLookup",
     "OffsetDeleteResult",
-    "OffsetGroups",
     "OffsetManager",
     "OffsetSettings",
     "PartitionCommit",
@@ -62,39 +63,28 @@ class OffsetSettings:
     metadata_max: int = 4_096
 
 
-class CommitValidation(Protocol):
-    """A judgement on a commit: of the whole request, and of each partition where that one is 0."""
+class GroupLookup(Protocol):
+    """The groups of the shard by name."""
 
-    @property
-    def code(self) -> int: ...
+    def get(self, name: str, /) -> Group | None:
+        """The group, None = there is none."""
+
+
+class NoGroupValidation(NamedTuple):
+    """The validation of a commit to a group that does not exist: the same for all partitions."""
+
+    code: int
 
     @property
     def uniform(self) -> bool:
-        """Whether `of_partition` is `code` for all there are."""
+        return True
 
     def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> int:
-        """The judgement on one partition; groups own by the id or by the name of a topic."""
+        return self.code
 
 
-class OffsetGroups(Protocol):
-    """What the offsets must know of the groups, of whatever kind. Errors are codes, 0 = none."""
-
-    def validate_offset_commit(
-        self, name: str, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
-    ) -> CommitValidation:
-        """Whether this sender may commit; GROUP_ID_NOT_FOUND when a member speaks of a group that is not there."""
-
-    def offsets_committed(self, name: str, member_id: str, now: Now) -> Effects:
-        """A commit was taken, which may keep a session alive."""
-
-    def validate_offset_delete(self, name: str) -> int:
-        """Whether offsets of the group may be deleted one by one; GROUP_ID_NOT_FOUND when there is no group."""
-
-    def topics_read(self, name: str) -> Container[str]:
-        """The topics that members of the group read."""
-
-    def expire_since(self, name: str) -> int | None:
-        """Wall time (ms) from which retention counts, -1 = from each commit, None = nothing expires now."""
+SIMPLE_COMMIT = NoGroupValidation(KafkaErrorCode.NONE)
+NO_SUCH_GROUP = NoGroupValidation(KafkaErrorCode.GROUP_ID_NOT_FOUND)
 
 
 class PartitionCommit(NamedTuple):
@@ -170,7 +160,7 @@ class OffsetManager:
         groups: who may commit, and who reads what.
     """
 
-    def __init__(self, settings: OffsetSettings, groups: OffsetGroups) -> None:
+    def __init__(self, settings: OffsetSettings, groups: GroupLookup) -> None:
         self.settings = settings
         self._groups = groups
         self._store = OffsetStore()
@@ -200,18 +190,21 @@ class OffsetManager:
         OFFSET_METADATA_TOO_LARGE.
         """
         effects = Effects()
-        check = self._groups.validate_offset_commit(
-            request.group,
-            request.member_id,
-            request.group_instance_id,
-            request.generation,
-            transactional=request.producer_id >= 0,
-        )
+        group = self._groups.get(request.group)
+        if group is None:
+            check: CommitValidation = SIMPLE_COMMIT if request.generation < 0 else NO_SUCH_GROUP
+        else:
+            check = group.validate_offset_commit(
+                request.member_id,
+                request.group_instance_id,
+                request.generation,
+                transactional=request.producer_id >= 0,
+            )
         if (check.code or request.producer_id >= 0) and (error := self._commit_refusal(request, check.code)):
             effects.answer(token, CommitResult(error))
             return effects
-        if request.producer_id < 0 and request.member_id:  # who is no member has no session
-            effects.extend(self._groups.offsets_committed(request.group, request.member_id, now))
+        if group is not None and request.producer_id < 0 and request.member_id:
+            effects.extend(group.offsets_committed(request.member_id, now))
         packed = request.packed
         if packed is not None:
             plain = len(packed) > 0 and packed.metadata_longest <= self.settings.metadata_max
@@ -249,6 +242,11 @@ class OffsetManager:
             for part in partitions
         ]
 
+    def validate_fetch(self, group: str, member_id: str | None, member_epoch: int) -> int:
+        """Whether the sender of OffsetFetch may fetch the offsets of a group."""
+        found = self._groups.get(group)
+        return KafkaErrorCode.NONE if found is None else found.validate_offset_fetch(member_id, member_epoch)
+
     def fetch(self, group: str, wanted: Sequence[TopicFetch] | None, *, require_stable: bool) -> list[FetchedOffset]:
         """What the group has committed; a group that nobody knows has committed nothing.
 
@@ -282,12 +280,16 @@ class OffsetManager:
     def delete(self, group: str, partitions: Sequence[tuple[str, int]], token: Token) -> Effects:
         """Delete offsets that no member needs; answers `OffsetsDeleted`, per partition GROUP_SUBSCRIBED_TO_TOPIC."""
         effects = Effects()
-        error = self._groups.validate_offset_delete(group)
-        if error and not (error == KafkaErrorCode.GROUP_ID_NOT_FOUND and group in self):
+        found = self._groups.get(group)
+        if found is not None:
+            error = found.validate_offset_delete()
+        else:
+            error = KafkaErrorCode.NONE if group in self else KafkaErrorCode.GROUP_ID_NOT_FOUND
+        if error:
             effects.answer(token, OffsetDeleteResult(error))
             return effects
         errors = []
-        read = self._groups.topics_read(group)
+        read = NO_TOPICS if found is None else found.topics_read()
         for topic, partition in partitions:
             in_use = topic in read
             errors.append(int(KafkaErrorCode.GROUP_SUBSCRIBED_TO_TOPIC) if in_use else 0)
@@ -336,12 +338,13 @@ class OffsetManager:
         Returns: the tombstones, and whether nothing is left then, so that an Empty group may go too.
         """
         stored = self._store.of_group(group)
-        since = self._groups.expire_since(group)
+        found = self._groups.get(group)
+        since = -1 if found is None else found.expire_since()
         if not stored or since is None:
             return [], not stored and group not in self._pending
         pending = self._pending.partitions(group)
         gone = []
-        read = self._groups.topics_read(group)
+        read = NO_TOPICS if found is None else found.topics_read()
         for topic, partitions in stored.items():
             if topic in read:
                 continue

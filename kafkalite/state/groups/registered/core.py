@@ -10,6 +10,7 @@ from typing import Protocol
 
 from kafkalite.state.effects import Effects, Now, ResolvePatterns, TimerName, Token
 from kafkalite.state.groups.consumer.requests import TopicLookup
+from kafkalite.state.groups.consumer_protocol import UNREADABLE, ConsumerProtocol
 from kafkalite.state.groups.records import (
     REGISTERED,
     GroupDefinition,
@@ -32,6 +33,7 @@ from kafkalite.state.groups.sessions import look_at_ms
 
 __all__ = [
     "NOTHING",
+    "NOT_DEFINED",
     "NO_EPOCH",
     "PATTERN_INTERVAL_MS",
     "CommittedOffsets",
@@ -42,6 +44,9 @@ __all__ = [
 ]
 
 NO_EPOCH = -1
+NOT_DEFINED = -1
+"""The session timeout in the definition of a group that was not created: its first member founded it."""
+
 PATTERN_INTERVAL_MS = 1_000
 """At least this lies between two resolutions of a pattern, however many topics come."""
 
@@ -50,11 +55,18 @@ NOTHING: frozenset[TopicPartition] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSettings:
-    """The broker's settings for registered groups: bounds of session timeouts in ms, and how many members may be."""
+    """The broker's settings for registered groups.
+
+    Arguments:
+        session_min_ms, session_max_ms: bounds of session timeouts in ms.
+        members_max: of a group.
+        consumer_protocol: writes subscriptions and assignments for DescribeGroups.
+    """
 
     session_min_ms: int = 6_000
     session_max_ms: int = 1_800_000
     members_max: int = 2**31 - 1
+    consumer_protocol: ConsumerProtocol = UNREADABLE
 
 
 class CommittedOffsets(Protocol):
@@ -129,6 +141,13 @@ class RegisteredGroupMember:
     @property
     def owned(self) -> frozenset[TopicPartition]:
         return NOTHING if self.stored is None else self.stored.owned
+
+    def owned_by_topic(self) -> dict[str, tuple[int, ...]]:
+        """The partitions that the member owns, by topic; both in order."""
+        owned: dict[str, tuple[int, ...]] = {}
+        for topic, partition in sorted(self.owned):
+            owned[topic] = (*owned.get(topic, ()), partition)
+        return owned
 
     @property
     def epoch(self) -> int:

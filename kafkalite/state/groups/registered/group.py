@@ -11,12 +11,23 @@ Pure: a request becomes an event of `groups/registered/table`, the table says th
 5. Members are durable from their first generation until they are gone. After a restart they have their whole session.
 """
 
+from collections.abc import Collection, Container
+
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.classic.requests import Leave, LeaveOf, Left, LeftMember
-from kafkalite.state.groups.records import GroupDefinition, GroupGeneration, TopicPartition
+from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
+from kafkalite.state.groups.group import (
+    NO_GENERATION,
+    DescribedGroup,
+    GroupOverview,
+    MemberOverview,
+    TopicIdPartition,
+)
+from kafkalite.state.groups.records import ClassicMemberRecord, GroupDefinition, GroupGeneration, TopicPartition
 from kafkalite.state.groups.registered.barrier import UNKNOWN_MEMBER_ID, RegisteredRebalance
-from kafkalite.state.groups.registered.core import RegisteredCommand, RegisteredGroupMember
+from kafkalite.state.groups.registered.commit_validation import RegisteredCommitValidation
+from kafkalite.state.groups.registered.core import NOT_DEFINED, RegisteredCommand, RegisteredGroupMember
 from kafkalite.state.groups.registered.requests import (
     ConsumerRegistered,
     HeartbeatAnswered,
@@ -32,6 +43,8 @@ class RegisteredGroup(RegisteredRebalance):
     """One registered group: what can be asked of it, and what its timers do."""
 
     __slots__ = ()
+
+    protocol_type = CONSUMER_PROTOCOL
 
     # requests of members
 
@@ -87,10 +100,103 @@ class RegisteredGroup(RegisteredRebalance):
         step.effects.answer(token, Left(members=left))
         return self.finish(step)
 
-    def offsets_committed(self, name: str, now: Now) -> Effects:
+    # the interface of every group (`groups/group`)
+
+    @property
+    def generation_id(self) -> int:
+        """The generation, -1 = the group has had none."""
+        return self.generation or NO_GENERATION
+
+    @property
+    def member_count(self) -> int:
+        """The number of members."""
+        return len(self.members)
+
+    @property
+    def is_retained(self) -> bool:
+        """Whether CreateGroup has created the group: it exists, and keeps its type, until it is deleted."""
+        return self.definition.session_timeout_ms != NOT_DEFINED
+
+    def validate_offset_commit(
+        self, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
+    ) -> RegisteredCommitValidation:
+        """Whether a commit is accepted: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or 0 = each partition is validated. A
+        commit without a generation comes from a consumer that is no member: it is accepted while the group has none.
+        """
+        member = self.members.get(member_id)
+        if generation < 0 and not member_id and (transactional or not self.members):
+            return RegisteredCommitValidation(KafkaErrorCode.NONE)
+        if member is None:
+            return RegisteredCommitValidation(UNKNOWN_MEMBER_ID)
+        if member.stored is None or not 0 <= generation <= self.generation:
+            return RegisteredCommitValidation(KafkaErrorCode.ILLEGAL_GENERATION)
+        return RegisteredCommitValidation(KafkaErrorCode.NONE, generation, member.stored, self.marks)
+
+    def validate_offset_fetch(self, member_id: str | None, generation: int) -> int:
+        """Whether the sender may fetch offsets; without a member id and a generation, as tools send it, it may."""
+        if not member_id and generation < 0:
+            return KafkaErrorCode.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return UNKNOWN_MEMBER_ID
+        known = member.epoch <= generation <= self.generation
+        return KafkaErrorCode.NONE if known else KafkaErrorCode.ILLEGAL_GENERATION
+
+    def validate_offset_delete(self) -> int:
+        """Single offsets may be deleted: the broker knows what the members read."""
+        return KafkaErrorCode.NONE
+
+    def topics_read(self) -> Container[str]:
+        """The topics that members read."""
+        return self.read_topics()
+
+    def expire_since(self) -> int:
+        """The wall time in ms from which the retention of offsets counts; -1 = from each commit."""
+        return -1 if self.members or self.stored is None else self.since_wall_ms
+
+    def fence_owners(self, partitions: Collection[TopicIdPartition], now: Now) -> Effects:
+        """Rewind these partitions: their owners must register and read the new offsets."""
+        if not partitions:
+            return Effects()
+        return self.rewind(tuple((each.topic, each.partition) for each in partitions), now)
+
+    def validate_delete(self) -> int:
+        """NON_EMPTY_GROUP, or 0: the group may be deleted."""
+        return KafkaErrorCode.NON_EMPTY_GROUP if self.members else KafkaErrorCode.NONE
+
+    def describe(self) -> DescribedGroup:
+        """The group for DescribeGroups, as if its members spoke the consumer protocol."""
+        protocol = self.settings.consumer_protocol
+        subscription = protocol.subscription_to(self._topics_shown())
+        members = tuple(
+            ClassicMemberRecord(
+                member.name,
+                None,
+                member.asked.client_id,
+                member.asked.client_host,
+                member.asked.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                subscription,
+                protocol.assignment(member.owned_by_topic(), b""),
+            )
+            for member in self.members.values()
+        )
+        return DescribedGroup(self.state.value, self.protocol_type, self.definition.assignor, members)
+
+    def overview(self) -> GroupOverview:
+        """The group for ListGroups+."""
+        longest_ms = max((member.session_timeout_ms for member in self.members.values()), default=NOT_DEFINED)
+        defined_ms = self.definition.session_timeout_ms
+        return GroupOverview(
+            self._topics_shown(),
+            longest_ms if defined_ms == NOT_DEFINED else defined_ms,
+            [MemberOverview(member.name, member.owned_by_topic()) for member in self.members.values()],
+        )
+
+    def offsets_committed(self, member_id: str, now: Now) -> Effects:
         """A commit counts as a heartbeat."""
         step = RegisteredCommand(now)
-        member = self.members.get(name)
+        member = self.members.get(member_id)
         if member is not None:
             self.keep_alive(member, step)
         return step.effects
@@ -194,6 +300,9 @@ class RegisteredGroup(RegisteredRebalance):
         return request.session_timeout_ms or max(self.definition.session_timeout_ms, 0)
 
     # parts of the above
+
+    def _topics_shown(self) -> tuple[str, ...]:
+        return tuple(sorted(self.read_topics() or self.defined_topics()))
 
     def _refusal(self, request: RegisterConsumer) -> int:
         if error := self._bounds_refusal(request.session_timeout_ms):

@@ -7,27 +7,26 @@ Pure. Laws:
 3. An ephemeral group takes its offsets along.
 """
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
 from kafkalite.state.groups.assignors import ASSIGNORS
 from kafkalite.state.groups.classic.requests import ErrorOnly, Leave, left_nobody, unknown_in
 from kafkalite.state.groups.consumer.requests import TopicLookup
+from kafkalite.state.groups.group import GroupType
 from kafkalite.state.groups.records import (
+    REGISTERED,
     GroupDefinition,
     GroupDeleted,
     GroupGeneration,
     GroupGenerationDeleted,
-    RegisteredMember,
     RewindMark,
     RewindMarkDeleted,
     StaticClaim,
     StaticClaimDeleted,
-    TopicPartition,
 )
-from kafkalite.state.groups.registered.core import CommittedOffsets, RegisteredSettings
+from kafkalite.state.groups.registered.core import NOT_DEFINED, CommittedOffsets, RegisteredSettings
 from kafkalite.state.groups.registered.group import RegisteredGroup
 from kafkalite.state.groups.registered.requests import (
     ConsumerRegistered,
@@ -35,8 +34,6 @@ from kafkalite.state.groups.registered.requests import (
     HeartbeatAnswered,
     HeartbeatPlus,
     RegisterConsumer,
-    RegisteredGroupDescription,
-    RegisteredMemberDescription,
 )
 from kafkalite.state.groups.registered.subscribed_groups import RegisteredReaders
 from kafkalite.state.groups.registered.table import RegisteredState
@@ -54,37 +51,10 @@ RegisteredRecord = (
     | RewindMark
     | RewindMarkDeleted
 )
-UNKNOWN_MEMBER_ID = KafkaErrorCode.UNKNOWN_MEMBER_ID
-NOT_DEFINED = -1
 DEFAULT_ASSIGNOR = "uniform"
-NO_MARKS: Mapping[TopicPartition, int] = {}
 
 
-class RegisteredCommitValidation(NamedTuple):
-    """A judgement on a commit of `generation`. `member` None = nobody is one, so everything may be committed."""
-
-    code: int
-    generation: int = -1
-    member: RegisteredMember | None = None
-    marks: Mapping[TopicPartition, int] = NO_MARKS
-
-    @property
-    def uniform(self) -> bool:
-        """Whether all partitions are judged alike: who is no member owns none."""
-        return self.member is None
-
-    def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> int:
-        """ILLEGAL_GENERATION unless the sender owns the partition, and has not registered since the generation that it
-        names, and nobody has rewound the partition since."""
-        if self.code or self.member is None:
-            return self.code
-        topic_partition = topic, partition
-        oldest = max(self.member.since, self.marks.get(topic_partition, 0))
-        taken = topic_partition in self.member.owned and oldest <= self.generation
-        return KafkaErrorCode.NONE if taken else KafkaErrorCode.ILLEGAL_GENERATION
-
-
-class RegisteredGroups:
+class RegisteredGroups(GroupType):
     """The registered groups of one shard.
 
     Arguments:
@@ -93,8 +63,20 @@ class RegisteredGroups:
         offsets: what is committed.
 
     Attributes:
+        groups: by name.
         topic_readers: which groups a change of a topic concerns.
     """
+
+    name = REGISTERED
+    record_types = (
+        GroupDefinition,
+        GroupGeneration,
+        GroupGenerationDeleted,
+        StaticClaim,
+        StaticClaimDeleted,
+        RewindMark,
+        RewindMarkDeleted,
+    )
 
     def __init__(self, settings: RegisteredSettings, topics: TopicLookup, offsets: CommittedOffsets) -> None:
         self.settings = settings
@@ -173,95 +155,6 @@ class RegisteredGroups:
             return self._with_offsets(group, group.leave(request, token, now))
         return answered(token, left_nobody(request))
 
-    # administration
-
-    def describe(self, name: str) -> RegisteredGroupDescription | None:
-        """The group for an administrator; None when there is no such group."""
-        group = self.groups.get(name)
-        if group is None:
-            return None
-        members = []
-        for member in group.members.values():
-            owned: dict[str, tuple[int, ...]] = {}
-            for topic, number in sorted(member.owned):
-                owned[topic] = (*owned.get(topic, ()), number)
-            members.append(
-                RegisteredMemberDescription(member.name, member.asked.client_id, member.asked.client_host, owned)
-            )
-        longest_ms = max((member.session_timeout_ms for member in group.members.values()), default=NOT_DEFINED)
-        defined_ms = group.definition.session_timeout_ms
-        return RegisteredGroupDescription(
-            name,
-            group.state.value,
-            group.generation or -1,
-            group.definition.assignor,
-            tuple(sorted(group.read_topics() or group.defined_topics())),
-            longest_ms if defined_ms == NOT_DEFINED else defined_ms,
-            tuple(members),
-        )
-
-    def rewind(self, name: str, topic_partitions: Collection[TopicPartition], now: Now) -> Effects:
-        """Offsets of these partitions are being set anew: their owners must read them, and commit none of old."""
-        group = self.groups.get(name)
-        return Effects() if group is None or not topic_partitions else group.rewind(tuple(topic_partitions), now)
-
-    def is_defined(self, name: str) -> bool:
-        """Whether somebody has created the group: it keeps its name until it is deleted."""
-        group = self.groups.get(name)
-        return group is not None and group.definition.session_timeout_ms != NOT_DEFINED
-
-    def validate_delete(self, name: str) -> int:
-        """GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or 0: the group may be deleted."""
-        group = self.groups.get(name)
-        if group is None:
-            return KafkaErrorCode.GROUP_ID_NOT_FOUND
-        return KafkaErrorCode.NON_EMPTY_GROUP if group.members else KafkaErrorCode.NONE
-
-    def delete(self, name: str, now: Now) -> Effects:
-        """The tombstones of a group that `validate_delete` lets go. Its offsets are deleted by `Offsets.delete_all`."""
-        return self.groups[name].delete(now)
-
-    # what the offsets must know
-
-    def validate_offset_commit(
-        self, name: str, member_id: str, generation: int, *, transactional: bool = False
-    ) -> RegisteredCommitValidation:
-        """Whether a commit is taken: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or 0 = ask for each partition. A commit
-        without a generation is one of a consumer that is no member: it is taken while the group has none."""
-        group = self.groups[name]
-        member = group.members.get(member_id)
-        if generation < 0 and not member_id and (transactional or not group.members):
-            return RegisteredCommitValidation(KafkaErrorCode.NONE)
-        if member is None:
-            return RegisteredCommitValidation(UNKNOWN_MEMBER_ID)
-        if member.stored is None or not 0 <= generation <= group.generation:
-            return RegisteredCommitValidation(KafkaErrorCode.ILLEGAL_GENERATION)
-        return RegisteredCommitValidation(KafkaErrorCode.NONE, generation, member.stored, group.marks)
-
-    def validate_offset_fetch(self, name: str, member_id: str | None, generation: int) -> int:
-        """Whether this sender may fetch offsets; who names neither member nor generation, as tools do, may fetch."""
-        group = self.groups[name]
-        if not member_id and generation < 0:
-            return KafkaErrorCode.NONE
-        member = group.members.get(member_id or "")
-        if member is None:
-            return UNKNOWN_MEMBER_ID
-        known = member.epoch <= generation <= group.generation
-        return KafkaErrorCode.NONE if known else KafkaErrorCode.ILLEGAL_GENERATION
-
-    def offsets_committed(self, name: str, member_id: str, now: Now) -> Effects:
-        """A commit was taken: it keeps the member's session alive."""
-        return self.groups[name].offsets_committed(member_id, now)
-
-    def topics_read(self, name: str) -> Container[str]:
-        """The topics that members of the group read."""
-        return self.groups[name].read_topics()
-
-    def expire_since(self, name: str) -> int:
-        """From when on the retention of a group's offsets counts: wall time in ms, -1 = from each offset's commit."""
-        group = self.groups[name]
-        return -1 if group.members or group.stored is None else group.since_wall_ms
-
     # time, topics and the log
 
     def expired(self, name: TimerName, now: Now) -> Effects:
@@ -290,40 +183,40 @@ class RegisteredGroups:
                 effects.extend(group.topics_changed(now))
         return effects
 
-    def readers(self, topic: str) -> list[str]:
+    def groups_of_topic(self, topic: str) -> list[str]:
         """The groups that keep rewind marks of a topic, or began with it."""
         return self._memory.of(topic)
 
-    def topics_deleted(self, name: str, topics: Collection[str]) -> list[object]:
+    def topics_deleted(self, group: str, topics: Collection[str]) -> list[object]:
         """The records by which a group forgets topics: those that are created under the same names are others."""
-        group = self.groups.get(name)
-        if group is None:
+        found = self.groups.get(group)
+        if found is None:
             return []
         gone = frozenset(topics)
         records: list[object] = [
-            RewindMarkDeleted(name, *topic_partition)
-            for topic_partition in sorted(group.marks)
+            RewindMarkDeleted(group, *topic_partition)
+            for topic_partition in sorted(found.marks)
             if topic_partition[0] in gone
         ]
-        first = group.definition.first_topics
+        first = found.definition.first_topics
         if first is not None and not gone.isdisjoint(dict(first)):
             kept = tuple(each for each in first if each[0] not in gone)
-            records.append(group.definition._replace(first_topics=kept))
+            records.append(found.definition._replace(first_topics=kept))
         return records
 
-    def patterns_resolved(self, name: str, found: Mapping[str, Collection[str]], now: Now) -> Effects:
-        """The answer to `ResolvePatterns`: names of topics by pattern; one of a definition of before is nothing."""
-        group = self.groups.get(name)
-        names = None if group is None else found.get(group.definition.pattern or "")
-        if group is None or names is None:
+    def patterns_resolved(self, group: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
+        """The topics that the pattern of a group matches. The result for an earlier definition is ignored."""
+        reader = self.groups.get(group)
+        names = None if reader is None else found.get(reader.definition.pattern or "")
+        if reader is None or names is None:
             return Effects()
-        return group.pattern_resolved(tuple(sorted(set(names))), now)
+        return reader.pattern_resolved(tuple(sorted(set(names))), now)
 
-    def patterns_failed(self, name: str) -> None:
-        """The question could not be answered; the next heartbeat or registration asks again."""
-        group = self.groups.get(name)
-        if group is not None:
-            group.resolving = group.resolved = False
+    def patterns_failed(self, group: str) -> None:
+        """The next heartbeat or registration asks again."""
+        reader = self.groups.get(group)
+        if reader is not None:
+            reader.resolving = reader.resolved = False
 
     def apply(self, record: RegisteredRecord) -> None:
         """Take a record of the log into the durable state (law 1)."""
@@ -341,6 +234,14 @@ class RegisteredGroups:
         self._memory.follow(record)
         self.topic_readers.follow(record)
         _take_in(group, record)
+
+    def starts_rebalance(self, record: object) -> bool:
+        """Whether the record, which is not applied yet, begins a generation with members."""
+        if not isinstance(record, GroupGeneration) or not record.members:
+            return False
+        group = self.groups.get(record.group)
+        stored = None if group is None else group.stored
+        return stored is None or stored.generation != record.generation
 
     def loaded(self, now: Now) -> Iterator[Effects]:
         """The log has been replayed: members have their whole session timeout to show that they live."""

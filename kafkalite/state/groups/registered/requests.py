@@ -16,8 +16,6 @@ __all__ = [
     "HeartbeatAnswered",
     "HeartbeatPlus",
     "RegisterConsumer",
-    "RegisteredGroupDescription",
-    "RegisteredMemberDescription",
     "StartOffsets",
 ]
 
@@ -92,31 +90,3 @@ class HeartbeatAnswered(NamedTuple):
 
     error: int = 0
     generation: int = -1
-
-
-class RegisteredMemberDescription(NamedTuple):
-    """A member as an administrator sees it. `owned`: partitions in order, by topic."""
-
-    consumer_id: str
-    client_id: str
-    client_host: str
-    owned: Mapping[str, tuple[int, ...]]
-
-
-class RegisteredGroupDescription(NamedTuple):
-    """A group as an administrator sees it.
-
-    Arguments:
-        state: Empty, PreparingRebalance or Stable.
-        generation: -1 = there has not been one.
-        topics: all that the members, or for want of them the definition, read; in order.
-        session_timeout_ms: of the definition, else the longest of the members; -1 = there is none.
-    """
-
-    group: str
-    state: str
-    generation: int
-    assignor: str
-    topics: tuple[str, ...]
-    session_timeout_ms: int
-    members: tuple[RegisteredMemberDescription, ...]

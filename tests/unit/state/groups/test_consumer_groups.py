@@ -3,16 +3,11 @@
 import pytest
 
 from kafkalite.errors import KafkaErrorCode as Code
+from kafkalite.state.groups.consumer.description import describe
 from kafkalite.state.groups.consumer.group import ConsumerGroup, ConsumerGroupState
-from kafkalite.state.groups.consumer.queries import (
-    deletion,
-    describe,
-    fence_owners,
-    validate_offset_commit,
-    validate_offset_fetch,
-)
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 from kafkalite.state.groups.consumer.requests import ConsumerGroupHeartbeat, ConsumerGroupSettings
+from kafkalite.state.groups.group import TopicIdPartition
 from kafkalite.state.groups.records import (
     ConsumerGroupCurrentMemberAssignment,
     ConsumerGroupMemberMetadata,
@@ -34,6 +29,12 @@ def shard() -> Shard:
 
 def state_of(shard: Shard, member_id: str) -> MemberState:
     return MemberState(shard.group().current(member_id).state)
+
+
+def rewind(shard: Shard, topic_partitions: list[tuple[bytes, int]]) -> None:
+    """Fence the owners of partitions, as a rewind does."""
+    fenced = [TopicIdPartition(topic_id, "", partition) for topic_id, partition in topic_partitions]
+    shard.append(shard.group().fence_owners(fenced, shard.now).records)
 
 
 def shape(records: list[object]) -> list[object]:
@@ -303,59 +304,58 @@ def test_commits_are_judged_by_member_epoch_and_by_when_the_partition_came(shard
     bob.fast_heartbeat()
     alice.fast_heartbeat()
     gone = before - alice.topic_partitions
-    still_to_give_up = validate_offset_commit(shard.group(), "alice", 2)
+    still_to_give_up = shard.group().validate_offset_commit("alice", None, 2)
     assert {still_to_give_up.of_partition(*topic_partition) for topic_partition in before} == {Code.NONE}
     stabilize(alice, bob)
-    late = validate_offset_commit(shard.group(), "alice", 2)
+    late = shard.group().validate_offset_commit("alice", None, 2)
     assert {late.of_partition(*topic_partition) for topic_partition in alice.topic_partitions} == {Code.NONE}
     assert {late.of_partition(*topic_partition) for topic_partition in gone} == {Code.STALE_MEMBER_EPOCH}
     assert (
-        validate_offset_commit(shard.group(), "bob", 2).of_partition(*min(bob.topic_partitions))
+        shard.group().validate_offset_commit("bob", None, 2).of_partition(*min(bob.topic_partitions))
         == Code.STALE_MEMBER_EPOCH
     )
     assert {
-        validate_offset_commit(shard.group(), "bob", 3).of_partition(*topic_partition)
+        shard.group().validate_offset_commit("bob", None, 3).of_partition(*topic_partition)
         for topic_partition in bob.topic_partitions
     } == {Code.NONE}
-    assert validate_offset_commit(shard.group(), "bob", 3).of_partition(flights, 99) == Code.NONE, "nobody has it"
+    assert shard.group().validate_offset_commit("bob", None, 3).of_partition(flights, 99) == Code.NONE, "nobody has it"
     assert (
-        validate_offset_commit(shard.group(), "bob", 3).of_partition(*min(alice.topic_partitions))
+        shard.group().validate_offset_commit("bob", None, 3).of_partition(*min(alice.topic_partitions))
         == Code.STALE_MEMBER_EPOCH
     )
-    assert validate_offset_commit(shard.group(), "alice", 4).code == Code.STALE_MEMBER_EPOCH
-    assert validate_offset_commit(shard.group(), "alice", -1).code == Code.STALE_MEMBER_EPOCH
-    assert validate_offset_commit(shard.group(), "eve", 3).of_partition(flights, 0) == Code.UNKNOWN_MEMBER_ID
+    assert shard.group().validate_offset_commit("alice", None, 4).code == Code.STALE_MEMBER_EPOCH
+    assert shard.group().validate_offset_commit("alice", None, -1).code == Code.STALE_MEMBER_EPOCH
+    assert shard.group().validate_offset_commit("eve", None, 3).of_partition(flights, 0) == Code.UNKNOWN_MEMBER_ID
     alice.leave()
     bob.leave()
-    assert validate_offset_commit(shard.group(), "", -1).of_partition(flights, 0) == Code.NONE
+    assert shard.group().validate_offset_commit("", None, -1).of_partition(flights, 0) == Code.NONE
 
 
 def test_fetches_of_offsets_are_judged_by_member_epoch(shard: Shard) -> None:
     alice = Client(shard, "alice", "flights")
     stabilize(alice)
-    assert validate_offset_fetch(shard.group(), None, -1) == Code.NONE
-    assert validate_offset_fetch(shard.group(), "alice", 2) == Code.NONE
-    assert validate_offset_fetch(shard.group(), "alice", 1) == Code.STALE_MEMBER_EPOCH
-    assert validate_offset_fetch(shard.group(), "eve", 2) == Code.UNKNOWN_MEMBER_ID
+    assert shard.group().validate_offset_fetch(None, -1) == Code.NONE
+    assert shard.group().validate_offset_fetch("alice", 2) == Code.NONE
+    assert shard.group().validate_offset_fetch("alice", 1) == Code.STALE_MEMBER_EPOCH
+    assert shard.group().validate_offset_fetch("eve", 2) == Code.UNKNOWN_MEMBER_ID
 
 
 def test_a_group_with_members_is_not_deleted(shard: Shard) -> None:
     alice = Client(shard, "alice", "flights")
     stabilize(alice)
-    assert deletion(shard.group()) == Code.NON_EMPTY_GROUP
+    assert shard.group().validate_delete() == Code.NON_EMPTY_GROUP
     alice.leave()
-    records = deletion(shard.group())
-    assert isinstance(records, list)
+    assert shard.group().validate_delete() == Code.NONE
+    records = shard.group().delete(shard.now).records
     assert shape(records) == [(ConsumerGroupTombstone, ConsumerGroupTargetAssignmentMetadata), GroupDeleted]
     shard.append(records)
     assert not shard.machine.groups and not shard.replayed().groups
 
 
 def test_a_group_that_is_not_there_has_nothing_to_protect(shard: Shard) -> None:
-    assert shard.machine.validate_offset_fetch("g", "alice", 2) == Code.NONE
     assert shard.machine.describe("g") is None
     stabilize(Client(shard, "alice", "flights"))
-    assert shard.machine.validate_offset_fetch("g", "alice", 1) == Code.STALE_MEMBER_EPOCH
+    assert shard.group().validate_offset_fetch("alice", 1) == Code.STALE_MEMBER_EPOCH
     shown = shard.machine.describe("g")
     assert shown is not None and shown.state == "Stable"
 
@@ -365,14 +365,18 @@ def test_owners_of_rewound_partitions_are_fenced_and_get_them_anew(shard: Shard)
     stabilize(alice, bob)
     owned, old = bob.owned, bob.epoch
     topic_partition = min(bob.topic_partitions)
-    shard.append(fence_owners(shard.group(), [topic_partition]))
-    assert validate_offset_commit(shard.group(), "bob", old).of_partition(*topic_partition) == Code.STALE_MEMBER_EPOCH
+    rewind(shard, [topic_partition])
+    assert (
+        shard.group().validate_offset_commit("bob", None, old).of_partition(*topic_partition) == Code.STALE_MEMBER_EPOCH
+    )
     assert alice.fast_heartbeat().error == Code.NONE and len(alice.topic_partitions) == 2
     assert bob.fast_heartbeat().error == Code.FENCED_MEMBER_EPOCH
     stabilize(alice, bob)
     assert bob.owned == owned and bob.epoch == old + 1
-    assert validate_offset_commit(shard.group(), "bob", old).of_partition(*topic_partition) == Code.STALE_MEMBER_EPOCH
-    shard.append(fence_owners(shard.group(), [(bytes(16), 0)]))
+    assert (
+        shard.group().validate_offset_commit("bob", None, old).of_partition(*topic_partition) == Code.STALE_MEMBER_EPOCH
+    )
+    rewind(shard, [(bytes(16), 0)])
     assert (alice.fast_heartbeat().error, bob.fast_heartbeat().error) == (Code.NONE, Code.NONE), (
         "nobody owns what is rewound"
     )
@@ -380,7 +384,9 @@ def test_owners_of_rewound_partitions_are_fenced_and_get_them_anew(shard: Shard)
 
 
 def test_a_rewind_of_a_group_without_members_writes_offsets_alone() -> None:
-    assert fence_owners(ConsumerGroup("g"), [(bytes(16), 0)]) == []
+    shard = Shard(FakeTopics())
+    group = ConsumerGroup("g", shard.machine)
+    assert group.fence_owners([TopicIdPartition(bytes(16), "", 0)], shard.now).records == []
 
 
 def test_a_rewind_does_not_swallow_an_assignment_that_is_due() -> None:
@@ -388,7 +394,7 @@ def test_a_rewind_does_not_swallow_an_assignment_that_is_due() -> None:
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
     alice.fast_heartbeat()
     bob.fast_heartbeat()
-    shard.append(fence_owners(shard.group(), list(alice.topic_partitions)))
+    rewind(shard, list(alice.topic_partitions))
     assert shard.group().state is ConsumerGroupState.ASSIGNING
     shard.advance(1_000)
     assert alice.fast_heartbeat().error == Code.FENCED_MEMBER_EPOCH

@@ -5,7 +5,6 @@ import pytest
 from kafkalite.state.effects import Effects, SetTimer
 from kafkalite.state.groups.consumer.core import TARGET, TARGET_CALLED, TOPICS_AT_ONCE
 from kafkalite.state.groups.consumer.group import ConsumerGroupState
-from kafkalite.state.groups.consumer.queries import deletion
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
 from kafkalite.state.groups.records import (
@@ -146,8 +145,7 @@ def test_a_group_that_is_deleted_and_founded_while_the_timer_is_set(shard: Shard
     alice = client(shard, "alice")
     alice.fast_heartbeat()
     alice.leave()
-    records = deletion(shard.group())
-    assert isinstance(records, list)
+    records = shard.group().delete(shard.now).records
     shard.append(records)
     shard.timers[TIMER] += 5
     shard.advance(1)
@@ -161,8 +159,7 @@ def test_the_timer_of_a_deleted_group_does_nothing(shard: Shard) -> None:
     alice = client(shard, "alice")
     alice.fast_heartbeat()
     alice.leave()
-    records = deletion(shard.group())
-    assert isinstance(records, list)
+    records = shard.group().delete(shard.now).records
     shard.append(records)
     written = len(shard.log)
     shard.advance(0)

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
+from kafkalite.state.groups.consumer.description import describe
 from kafkalite.state.groups.consumer.group import ConsumerGroupState
-from kafkalite.state.groups.consumer.queries import describe
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings, Topic
 from kafkalite.state.groups.records import (

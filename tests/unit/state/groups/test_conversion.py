@@ -258,7 +258,7 @@ def test_what_others_were_assigned_meanwhile_is_not_taken_from_them() -> None:
     assert story.fast_heartbeat("m").error == Error.NONE
     assert (story.owned("a"), story.owned("b")) == ({0}, {1})
     assert story.heartbeat("b", GENERATION) == Error.REBALANCE_IN_PROGRESS
-    late = story.machine.registry.validate_offset_commit("g", "a", "i", GENERATION)
+    late = story.machine.registry["g"].validate_offset_commit("a", "i", GENERATION)
     codes = [late.of_partition(story.topic_id, partition) for partition in range(3)]
     assert codes == [Error.NONE, Error.ILLEGAL_GENERATION, Error.ILLEGAL_GENERATION]
 
@@ -295,7 +295,7 @@ def test_generations_go_on_when_a_group_without_members_changes_its_kind() -> No
     story.leave("a", "b")
     assert story.fast_heartbeat("m").member_epoch > GENERATION + 1
     assert story.join("a").generation > GENERATION + 1
-    late = story.machine.registry.validate_offset_commit("g", "a", None, GENERATION)
+    late = story.machine.registry["g"].validate_offset_commit("a", None, GENERATION)
     assert late.code == Error.ILLEGAL_GENERATION
     epoch = story.machine.consumers.groups["g"].epoch
     story.leave("a", "m")
@@ -343,14 +343,14 @@ def test_a_late_commit_cannot_set_back_what_somebody_else_owns() -> None:
     story = mixed()
     (moved,) = {0, 1} - set(story.machine.consumers.groups["g"].targets["a"].get(story.topic_id, frozenset()))
     story.join("a", owned=[0, 1])
-    check = story.machine.registry.validate_offset_commit("g", "a", None, GENERATION)
+    check = story.machine.registry["g"].validate_offset_commit("a", None, GENERATION)
     assert check.of_partition(story.topic_id, moved) == Error.NONE, "it may commit what it is to give up"
     story.join("a", owned=[1 - moved])
     story.fast_heartbeat("m", GENERATION + 1)
-    late = story.machine.registry.validate_offset_commit("g", "a", None, GENERATION + 1)
+    late = story.machine.registry["g"].validate_offset_commit("a", None, GENERATION + 1)
     assert late.of_partition(story.topic_id, moved) == Error.ILLEGAL_GENERATION
     assert late.of_partition(story.topic_id, 1 - moved) == Error.NONE
-    assert story.machine.registry.validate_offset_commit("g", "a", None, GENERATION).code == Error.ILLEGAL_GENERATION
+    assert story.machine.registry["g"].validate_offset_commit("a", None, GENERATION).code == Error.ILLEGAL_GENERATION
 
 
 @pytest.mark.parametrize("kind", ["join", "sync"])
@@ -457,7 +457,7 @@ def test_a_rewind_removes_classic_owners() -> None:
     assert story.heartbeat("a", GENERATION) == Error.UNKNOWN_MEMBER_ID
     assert story.heartbeat("b", GENERATION) == Error.REBALANCE_IN_PROGRESS
     assert story.join("a", owned=[0]).error == Error.UNKNOWN_MEMBER_ID
-    assert story.machine.registry.validate_offset_commit("g", "a", None, GENERATION).code == Error.UNKNOWN_MEMBER_ID
+    assert story.machine.registry["g"].validate_offset_commit("a", None, GENERATION).code == Error.UNKNOWN_MEMBER_ID
     assert story.fast_heartbeat("m", GENERATION + 1).error == Error.NONE
     targets = story.machine.consumers.groups["g"].targets
     assert set(targets) == {"b", "m"}

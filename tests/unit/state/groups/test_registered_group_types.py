@@ -6,8 +6,9 @@ import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.effects import Token
-from kafkalite.state.groups.classic.requests import Join, Joined, ListedGroup
+from kafkalite.state.groups.classic.requests import Join, Joined
 from kafkalite.state.groups.consumer.requests import ConsumerGroupHeartbeat, HeartbeatResult
+from kafkalite.state.groups.group import GroupOverview, ListedGroup, MemberOverview
 from kafkalite.state.groups.records import (
     GroupDefinition,
     GroupDeleted,
@@ -17,7 +18,6 @@ from kafkalite.state.groups.records import (
     RewindMark,
     RewindMarkDeleted,
 )
-from kafkalite.state.groups.registered.requests import RegisteredGroupDescription, RegisteredMemberDescription
 from tests.unit.state.groups.registered_rig import REBALANCE_MS, SESSION_MS, Rig
 
 ALL = {("a", number) for number in range(4)}
@@ -30,13 +30,15 @@ def rig() -> Rig:
 
 
 def test_a_group_as_an_administrator_sees_it(rig: Rig) -> None:
-    describe = rig.shard.machine.registered.describe
-    assert describe("g") is None
+    registry = rig.shard.machine.registry
+    assert registry.get("g") is None
     rig.create(topics=("b",), session_timeout_ms=8_000, assignor="range")
-    assert describe("g") == RegisteredGroupDescription("g", "Empty", -1, "range", ("b",), 8_000, ())
+    group = registry["g"]
+    assert (group.state.value, group.generation_id, group.member_count) == ("Empty", -1, 0)
+    assert group.overview() == GroupOverview(("b",), 8_000, [])
     rig.register("x")
-    seen = RegisteredMemberDescription("x", "client", "host", {"b": (0, 1)})
-    assert describe("g") == RegisteredGroupDescription("g", "Stable", 1, "range", ("b",), 8_000, (seen,))
+    assert (group.state.value, group.generation_id, group.member_count) == ("Stable", 1, 1)
+    assert group.overview() == GroupOverview(("b",), 8_000, [MemberOverview("x", {"b": (0, 1)})])
     assert [*rig.shard.machine.listed()] == [ListedGroup("g", "consumer", "Stable", "registered")]
 
 

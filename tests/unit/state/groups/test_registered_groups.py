@@ -380,8 +380,8 @@ def test_commits_of_those_who_are_no_members(rig: Rig) -> None:
     assert rig.commit("", -1, ("a", 0)) == rig.commit("y", 1, ("a", 0)) == [Error.UNKNOWN_MEMBER_ID]
     assert rig.commit("x", -1, ("a", 0)) == rig.commit("x", 2, ("a", 0)) == [Error.ILLEGAL_GENERATION]
     assert rig.commit("x", 1, ("b", 0)) == [Error.ILLEGAL_GENERATION]
-    check = rig.shard.machine.registry.validate_offset_commit
-    assert check("g", "", None, -1, transactional=True).code == 0
+    check = rig.shard.machine.registry["g"].validate_offset_commit
+    assert check("", None, -1, transactional=True).code == 0
     rig.leave("x")
     assert rig.commit("", -1, ("a", 0)) == [0]
 
@@ -395,7 +395,7 @@ def test_who_waits_for_its_first_generation_commits_nothing(rig: Rig) -> None:
 
 def test_who_may_fetch_offsets(rig: Rig) -> None:
     rig.begin("x", "y")
-    fetch = rig.shard.machine.registry.validate_offset_fetch
+    fetch = rig.shard.machine.offsets.validate_fetch
     assert fetch("g", None, -1) == fetch("g", "", -1) == fetch("g", "x", 2) == fetch("nobody", None, -1) == 0
     assert fetch("g", "z", 2) == Error.UNKNOWN_MEMBER_ID
     assert fetch("g", "x", 1) == fetch("g", "x", 3) == Error.ILLEGAL_GENERATION

@@ -2,7 +2,7 @@
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.effects import Effects, Now
-from kafkalite.state.groups.classic.requests import Described, Join, Joined, ListedGroup
+from kafkalite.state.groups.classic.requests import Join, Joined
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import (
@@ -11,6 +11,7 @@ from kafkalite.state.groups.consumer.requests import (
     HeartbeatResult,
     Topic,
 )
+from kafkalite.state.groups.group import DescribedGroup, ListedGroup
 from kafkalite.state.groups.offsets.manager import OffsetSettings
 from kafkalite.state.groups.records import (
     ClassicGroupMetadata,
@@ -64,7 +65,7 @@ def run(machine: GroupShard, effects: Effects) -> list[object]:
 def test_a_group_of_offsets_alone_is_listed_as_empty() -> None:
     machine = shard(emptied("g"), committed("g"), committed("simple"))
     assert [*machine.listed()] == [ListedGroup("g", "consumer", "Empty"), ListedGroup("simple", "", "Empty")]
-    assert machine.describe("simple") == Described("Empty")
+    assert machine.describe("simple") == DescribedGroup("Empty")
     assert machine.describe("nobody") is None
     assert machine.names() == ["g", "simple"]
 
@@ -145,8 +146,8 @@ def test_an_empty_group_changes_its_kind_with_who_joins_and_one_with_members_doe
     assert result.error == Error.NONE and records[0] == GroupDeleted("g", "classic")
     assert [(listed.group, listed.group_type) for listed in machine.listed()] == [("g", "consumer")]
     assert machine.describe("g") is None, "a consumer group is described by its own request"
-    assert machine.registry.validate_offset_commit("g", "m", None, result.member_epoch).code == Error.NONE
-    assert machine.registry.validate_offset_commit("g", "", None, -1).code == Error.UNKNOWN_MEMBER_ID
+    assert machine.registry["g"].validate_offset_commit("m", None, result.member_epoch).code == Error.NONE
+    assert machine.registry["g"].validate_offset_commit("", None, -1).code == Error.UNKNOWN_MEMBER_ID
     records, joined = classic_join(machine)
     assert (records, joined.error) == ([], Error.INCONSISTENT_GROUP_PROTOCOL)
     assert machine.delete_groups(["g"], "t", NOW).answers == [("t", GroupsDeleted((Error.NON_EMPTY_GROUP,)))]

@@ -1,0 +1,38 @@
+"""Whether a member of a registered group may commit the partitions of a request."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkalite.errors import KafkaErrorCode
+from kafkalite.state.groups.records import RegisteredMember, TopicPartition
+
+__all__ = ["RegisteredCommitValidation"]
+
+NO_MARKS: Mapping[TopicPartition, int] = {}
+
+
+class RegisteredCommitValidation(NamedTuple):
+    """The validation of a commit of `generation`. Without an error and without a `member` every partition may be
+    committed: the group has no members.
+    """
+
+    code: int
+    generation: int = -1
+    member: RegisteredMember | None = None
+    marks: Mapping[TopicPartition, int] = NO_MARKS
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all partitions have the same result: the sender is no member."""
+        return self.member is None
+
+    def of_partition(self, topic_id: bytes, partition: int, topic: str = "") -> int:
+        """ILLEGAL_GENERATION unless the sender owns the partition, has not registered after the generation of the
+        commit, and the partition was not rewound after it.
+        """
+        if self.code or self.member is None:
+            return self.code
+        topic_partition = topic, partition
+        oldest = max(self.member.since, self.marks.get(topic_partition, 0))
+        accepted = topic_partition in self.member.owned and oldest <= self.generation
+        return KafkaErrorCode.NONE if accepted else KafkaErrorCode.ILLEGAL_GENERATION
