@@ -98,7 +98,7 @@ class FetchContext:
                 yield part, found
 
 
-def resumed(call: PartitionCall, request: FetchRequest) -> FetchSession | int | None:
+def resumed(call: PartitionCall, request: FetchRequest) -> FetchSession | KafkaErrorCode | None:
     """The session that an incremental request continues, an error code, or None for a request without one."""
     if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
         return None
@@ -106,7 +106,9 @@ def resumed(call: PartitionCall, request: FetchRequest) -> FetchSession | int | 
     return call.context.fetch_sessions.resume(request.session_id, request.session_epoch, by_id, now_ms(call))
 
 
-def open_context(call: PartitionCall, request: FetchRequest, session: FetchSession | None) -> FetchContext | int:
+def open_context(
+    call: PartitionCall, request: FetchRequest, session: FetchSession | None
+) -> FetchContext | KafkaErrorCode:
     """The partitions of a request with few of them, or the error code of its session.
 
     Arguments:
@@ -126,7 +128,7 @@ def open_context(call: PartitionCall, request: FetchRequest, session: FetchSessi
 
 def open_in_steps(
     call: PartitionCall, request: FetchRequest, session: FetchSession | None
-) -> Generator[None, None, FetchContext | int]:
+) -> Generator[None, None, FetchContext | KafkaErrorCode]:
     """As `open_context`, for a request with many partitions."""
     by_id = call.version >= TOPIC_ID_SINCE
     named: list[Named] = []
@@ -166,7 +168,7 @@ def full_context(call: PartitionCall, request: FetchRequest, named: list[Named],
     return FetchContext(call.context.replicas, by_id, [part for _key, part in named], None, session_id)
 
 
-def resumed_context(call: PartitionCall, session: FetchSession) -> FetchContext | int:
+def resumed_context(call: PartitionCall, session: FetchSession) -> FetchContext | KafkaErrorCode:
     """The partitions of a session after its changes; an error code if the session was closed, now or meanwhile."""
     sessions = call.context.fetch_sessions
     if not sessions.recount(session):

@@ -136,7 +136,7 @@ class FetchSessions:
     def __iter__(self) -> Iterator[FetchSession]:
         return iter(self._sessions.values())
 
-    def resume(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession | int:
+    def resume(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession | KafkaErrorCode:
         """Find the session that an incremental request continues, or the error code that the client must get."""
         session = self._sessions.get(session_id)
         if session is None:

@@ -1,5 +1,6 @@
-"""AlterConfigs, key 33, v0-2. Sets a resource to exactly the configs given; older clients use it (KIP-133, superseded
-by KIP-339).
+"""AlterConfigs, key 33, v0-2: sets a resource to exactly the given configs (KIP-133).
+
+Older clients use it; IncrementalAlterConfigs supersedes it (KIP-339).
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from kafkalite.server.config_changes import alter_each
 
 
 def alter_configs(call: ConfigCall, request: AlterConfigsRequest) -> None:
-    """Replace every resource's configs by itself; the answer leaves when all changes are durable."""
+    """Replace the configs of each resource; the response is sent when all changes are durable."""
 
     def alter(resource: Any, then: Callable[[Refusal | None], None]) -> None:
         wrong = complaint(resource.configs)
@@ -28,7 +29,7 @@ def alter_configs(call: ConfigCall, request: AlterConfigsRequest) -> None:
 
 
 def complaint(configs: list[AlterConfigsRequest.AlterConfigsResource.AlterableConfig]) -> str | None:
-    """Why no resource can have these configs, whatever they mean."""
+    """Return why these configs are invalid for any resource, None where they are valid."""
     names = [config.name for config in configs]
     if len(set(names)) < len(names):
         return "Error due to duplicate config keys"

@@ -1,9 +1,9 @@
-"""ApiVersions, key 18, v0-4. Which requests this broker serves, in which versions; derived from the dispatch table.
+"""ApiVersions, key 18, v0-4: returns the served API keys and versions, which come from the dispatch table.
 
-An unknown version is answered in v0 with error 35 and the range of this key alone (KIP-511); `dispatch` sees to that.
-In v0-3 features whose minimum is 0 are left out (KAFKA-17492); we announce none.
-From v3 on a client names its software and that one's version; names that Kafka would not take (metrics are named
-after them) are INVALID_REQUEST (KIP-511, ApiVersionsRequest.isValid).
+- An unknown version is answered in v0 with UNSUPPORTED_VERSION and the range of this key (KIP-511); see `dispatch`.
+- v0-3 omit features whose minimum is 0 (KAFKA-17492); this broker reports no features.
+- From v3 on a client sends the name and version of its software. Characters that Kafka rejects, because metrics are
+  named after them, are rejected with INVALID_REQUEST (KIP-511, ApiVersionsRequest.isValid).
 """
 
 import re
@@ -19,7 +19,7 @@ ApiVersion = ApiVersionsResponse.ApiVersion
 
 
 def api_versions(call: PlainCall, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """List every served key with the range that is advertised for it."""
+    """Return every served key with its advertised versions."""
     if call.version >= SOFTWARE_SINCE and not all(
         map(SOFTWARE.fullmatch, (request.client_software_name, request.client_software_version))
     ):

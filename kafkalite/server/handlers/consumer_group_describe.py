@@ -1,7 +1,7 @@
-"""ConsumerGroupDescribe, key 69, v0-1. Consumer groups with their members (KIP-848).
+"""ConsumerGroupDescribe, key 69, v0-1: describes consumer groups and their members (KIP-848).
 
-Version notes: v1 whether a member speaks the classic or the consumer protocol (KIP-1099). What is not there, and
-what is a classic group, is GROUP_ID_NOT_FOUND.
+Version notes: v1 reports whether a member uses the classic or the consumer protocol (KIP-1099). A group that does not
+exist or is a classic group fails with GROUP_ID_NOT_FOUND.
 """
 
 from functools import partial
@@ -30,8 +30,8 @@ TopicPartitions = AssignmentMessage.TopicPartitions
 def consumer_group_describe(
     call: GroupCall, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | None:
-    """Describe every group by itself."""
-    names = list(dict.fromkeys(request.group_ids))  # each once: an answer may be far longer than a name
+    """Describe each group independently."""
+    names = list(dict.fromkeys(request.group_ids))  # each once: a response may be far longer than a name
     if "consumer" not in call.context.config.group_coordinator_rebalance_protocols:
         return ConsumerGroupDescribeResponse(
             groups=[refused(each, KafkaErrorCode.UNSUPPORTED_VERSION) for each in names]
@@ -43,7 +43,7 @@ def consumer_group_describe(
 
 
 def describe(image: ClusterImage, operations: int, name: str, shard: GroupShard) -> Group:
-    """One group as its shard knows it, with what the client may do with it."""
+    """Describe a group from its shard, with the operations that the client is authorized for."""
     if not name:
         return refused(name, KafkaErrorCode.INVALID_GROUP_ID)
     described = shard.consumers.describe(name)
@@ -57,7 +57,7 @@ def describe(image: ClusterImage, operations: int, name: str, shard: GroupShard)
 
 
 def shown(image: ClusterImage, group: GroupDescription) -> Group:
-    """A group in the words of the answer."""
+    """Convert a group to the response."""
     return Group(
         group_id=group.group,
         group_state=group.state,
@@ -69,7 +69,7 @@ def shown(image: ClusterImage, group: GroupDescription) -> Group:
 
 
 def shown_member(image: ClusterImage, member: MemberDescription) -> Member:
-    """A member in the words of the answer."""
+    """Convert a member to the response."""
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -86,7 +86,7 @@ def shown_member(image: ClusterImage, member: MemberDescription) -> Member:
 
 
 def shown_assignment(image: ClusterImage, assignment: Assignment) -> AssignmentMessage:
-    """Partitions by topic; a topic that has gone meanwhile is left out."""
+    """Group partitions by topic, without topics that were deleted meanwhile."""
     topics = []
     for topic_id, partitions in assignment.items():
         topic = image.topics_by_id.get(topic_id)
@@ -96,7 +96,7 @@ def shown_assignment(image: ClusterImage, assignment: Assignment) -> AssignmentM
 
 
 def refused(name: str, error: int, message: str | None = None) -> Group:
-    """A group that cannot be shown."""
+    """Return the response of a group that cannot be described."""
     return Group(
         error_code=error,
         error_message=None if message is None else shortened(message),

@@ -1,9 +1,10 @@
-"""ConsumerGroupHeartbeat, key 68, v0-1. A member of a consumer group joins, lives, leaves, and hears what to own
+"""ConsumerGroupHeartbeat, key 68, v0-1: a member joins, leaves, keeps its session and receives its assignment
 (KIP-848).
 
-Version notes: v0 the broker may choose the member id; v1 the client does (KIP-1082), and patterns. A pattern that RE2
-does not take is INVALID_REGULAR_EXPRESSION. Where `group.coordinator.rebalance.protocols` leaves "consumer" out, this
-is UNSUPPORTED_VERSION. The machine is `state/groups/consumer/groups.py`.
+Version notes: in v0 the broker may choose the member id; in v1 the client does (KIP-1082) and may subscribe to a
+pattern. A pattern that RE2 rejects fails with INVALID_REGULAR_EXPRESSION. If `group.coordinator.rebalance.protocols`
+does not contain "consumer", the request fails with UNSUPPORTED_VERSION. The machine is
+`state/groups/consumer/groups.py`.
 """
 
 from collections.abc import Collection, Generator
@@ -32,7 +33,7 @@ TopicPartitions = AssignmentMessage.TopicPartitions
 def consumer_group_heartbeat(
     call: GroupCall, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | None:
-    """Take note of the member and move it towards its target."""
+    """Submit the heartbeat to the group's shard."""
     if "consumer" not in call.context.config.group_coordinator_rebalance_protocols:
         return refused(KafkaErrorCode.UNSUPPORTED_VERSION, SWITCHED_OFF)
     pattern = request.subscribed_topic_regex
@@ -50,7 +51,7 @@ def consumer_group_heartbeat(
 
 
 def command_of(call: GroupCall, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeat:
-    """The request in the machine's words."""
+    """Convert the request to the command of the machine."""
     member_id = request.member_id
     if not member_id and call.version < CLIENT_CHOOSES_SINCE and request.member_epoch == JOIN_EPOCH:
         member_id = uuid_text(call.context.random.uuid())
@@ -72,7 +73,7 @@ def command_of(call: GroupCall, request: ConsumerGroupHeartbeatRequest) -> Consu
 
 
 def owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
-    """What the member has; a topic may come in several pieces."""
+    """Return the partitions that the member owns; the request may list a topic several times."""
     if request.topic_partitions is None:
         return None
     found: dict[bytes, frozenset[int]] = {}
@@ -83,7 +84,9 @@ def owned(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
 
 
 def answer(call: GroupCall, result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse | None:
-    """The epoch, and the assignment where it has changed; a large one is encoded in slices, and None is returned."""
+    """Return the member epoch, and the assignment if it has changed; a large one is encoded in slices, and None is
+    returned.
+    """
     if result.error:
         return refused(result.error, result.message)
     if result.assignment is None:
@@ -97,7 +100,7 @@ def answer(call: GroupCall, result: HeartbeatResult) -> ConsumerGroupHeartbeatRe
 def large_response(
     call: GroupCall, result: HeartbeatResult, assignment: Assignment
 ) -> Generator[None, None, ConsumerGroupHeartbeatResponse]:
-    """The response with an assignment of many topics, which are encoded piece by piece."""
+    """Build the response for an assignment of many topics, encoded piece by piece."""
     array = call.elements()
     for each in assignment.items():
         array.add(topic_partitions(*each))
@@ -106,12 +109,12 @@ def large_response(
 
 
 def topic_partitions(topic_id: bytes, partitions: Collection[int]) -> TopicPartitions:
-    """One topic of an assignment."""
+    """Return one topic of an assignment."""
     return TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
 
 
 def response(result: HeartbeatResult, topics: list[Any] | None) -> ConsumerGroupHeartbeatResponse:
-    """The response without an error; `topics` of the assignment, None = as before."""
+    """Return the response without an error; `topics` is the assignment, None = unchanged."""
     return ConsumerGroupHeartbeatResponse(
         member_id=result.member_id,
         member_epoch=result.member_epoch,
@@ -121,7 +124,7 @@ def response(result: HeartbeatResult, topics: list[Any] | None) -> ConsumerGroup
 
 
 def refused(error: int, message: str | None) -> ConsumerGroupHeartbeatResponse:
-    """An error, and why."""
+    """Return the response with an error and its reason."""
     return ConsumerGroupHeartbeatResponse(
         error_code=error,
         error_message=None if message is None else shortened(message),

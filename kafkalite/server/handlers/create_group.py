@@ -1,8 +1,8 @@
-"""CreateGroup, key 10001, v0. Defines a group whose partitions the broker gives to its members.
+"""CreateGroup, key 10001, v0: defines a group whose partitions the broker assigns to its members.
 
-The same definition once more is no error. Errors: INVALID_REGULAR_EXPRESSION for what RE2 does not take,
-INVALID_TOPIC_EXCEPTION for names that no topic can have, INVALID_REQUEST for topics and a pattern at once, those of the
-machine (`state/groups/registered/groups.py`) and of the coordinator. Topics need not be there yet.
+Repeating the same definition succeeds; topics need not exist. Errors: INVALID_REGULAR_EXPRESSION for a pattern that RE2
+rejects, INVALID_TOPIC_EXCEPTION for an invalid topic name, INVALID_REQUEST for topics together with a pattern, the
+errors of the machine (`state/groups/registered/groups.py`) and of the coordinator.
 """
 
 from kafkalite.coordinators.group.regex_resolver import complaint
@@ -14,7 +14,7 @@ from kafkalite.state.topic_names import complaint as complaint_about_topic
 
 
 def create_group(call: GroupCall, request: CreateGroupRequest) -> CreateGroupResponse | None:
-    """Define a group, or say why not; this broker coordinates it in any case."""
+    """Validate the definition and submit it; the response names this broker as the coordinator in any case."""
     error = refusal(request)
     if error:
         return answer(call, error)
@@ -35,7 +35,7 @@ def create_group(call: GroupCall, request: CreateGroupRequest) -> CreateGroupRes
 
 
 def refusal(request: CreateGroupRequest) -> int:
-    """What is wrong with the request, whatever groups there are; 0 = nothing."""
+    """Return the error of a definition that is invalid whatever groups exist, 0 where it is valid."""
     if request.topic_pattern is not None:
         if request.topics:
             return KafkaErrorCode.INVALID_REQUEST
@@ -47,7 +47,7 @@ def refusal(request: CreateGroupRequest) -> int:
 
 
 def answer(call: GroupCall, error: int) -> CreateGroupResponse:
-    """The outcome, and who coordinates the group."""
+    """Return the response: the error and the coordinator of the group."""
     node = call.own_node
     return CreateGroupResponse(
         error_code=error, controller_id=node.broker_id, controller_host=node.host, controller_port=node.port

@@ -1,4 +1,4 @@
-"""CreatePartitions, key 37, v0-3. More partitions for a topic, placed by the broker or by an explicit assignment
+"""CreatePartitions, key 37, v0-3: adds partitions to topics, placed by the broker or by an explicit assignment
 (KIP-195).
 """
 
@@ -13,7 +13,7 @@ Result = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 
 def create_partitions(call: TopicCall, request: CreatePartitionsRequest) -> None:
-    """Grow each topic by itself; the answer leaves when all of them are durable."""
+    """Add partitions to each topic independently; the response is sent when all changes are durable."""
     twice = {name for name, count in Counter(topic.name for topic in request.topics).items() if count > 1}
     asked = [
         NewPartitions(

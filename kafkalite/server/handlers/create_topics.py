@@ -1,7 +1,7 @@
-"""CreateTopics, key 19, v2-7. New topics with a partition count or an explicit assignment, and configs.
+"""CreateTopics, key 19, v2-7: creates topics with a partition count or an explicit assignment, and configs.
 
-Version notes: v4 -1 for partitions and factor takes the broker's defaults; v5 answers what was created with its
-configs; v7 topic ids. A name that is asked for twice in one request is INVALID_REQUEST for all its occurrences, as in
+Version notes: from v4 on, -1 for partitions or replication factor means the broker's default; v5 returns the created
+topics with their configs; v7 returns topic ids. A name that occurs twice in a request fails with INVALID_REQUEST, as in
 Kafka. Sources: KIP-4, ReplicationControlManager.
 """
 
@@ -24,13 +24,13 @@ Config = Result.CreatableTopicConfigs
 
 
 def create_topics(call: TopicCall, request: CreateTopicsRequest) -> None:
-    """Create each topic by itself; the answer leaves when all of them are durable."""
+    """Create each topic independently; the response is sent when all of them are durable."""
     objects = sum(1 + len(topic.assignments) for topic in request.topics)
     call.in_slices(asked_topics(request), objects, partial(create, call, request), changes=True)
 
 
 def asked_topics(request: CreateTopicsRequest) -> Generator[None, None, tuple[list[str], list[NewTopic]]]:
-    """The names that are asked for twice, and the others' topics."""
+    """Return the names that occur twice, and the topics of all other names."""
     times: dict[str, int] = defaultdict(int)
     for topic in request.topics:
         times[topic.name] += 1
@@ -44,7 +44,7 @@ def asked_topics(request: CreateTopicsRequest) -> Generator[None, None, tuple[li
 
 
 def create(call: TopicCall, request: CreateTopicsRequest, found: tuple[list[str], list[NewTopic]]) -> None:
-    """Create the topics; the names that are asked for twice are refused."""
+    """Create the topics, and reject the names that occur twice."""
     twice, asked = found
 
     def created(outcomes: list[Refusal | None]) -> None:
@@ -86,10 +86,13 @@ def refused(name: str, refusal: Refusal) -> Result:
 
 
 def described(call: TopicCall, new: NewTopic, validate_only: bool) -> Result:
-    """What was created (or would have been), with the configs in force."""
+    """Describe a topic that was created, or that would have been, with its effective configs."""
     try:
         image = call.context.topics.validated(new) if validate_only else call.context.tables.topics[new.name]
-    except (KeyError, RefusedError):  # deleted, or created by somebody else, while others of this request were made
+    except (
+        KeyError,
+        RefusedError,
+    ):  # deleted, or created by another request, while the other topics of this one were created
         return Result(name=new.name, error_code=0, error_message=None)
     settings = describe_topic(call.context.config, image.configs)
     return Result(

@@ -1,4 +1,4 @@
-"""DeleteGroup, key 10002, v0. Removes groups without members, with all their offsets, as DeleteGroups does."""
+"""DeleteGroup, key 10002, v0: deletes groups without members, with all their offsets, as DeleteGroups does."""
 
 from kafkalite.protocol.extensions.delete_group import DeleteGroupRequest, DeleteGroupResponse
 from kafkalite.server.call import GroupCall
@@ -8,7 +8,7 @@ Deleted = DeleteGroupResponse.DeletedGroup
 
 
 def delete_group(call: GroupCall, request: DeleteGroupRequest) -> None:
-    """Delete every group by itself."""
+    """Delete each group independently."""
     names = request.groups
 
     def deleted(errors: list[int]) -> None:

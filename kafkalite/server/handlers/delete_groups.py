@@ -1,4 +1,4 @@
-"""DeleteGroups, key 42, v0-2. Removes groups without members, with all their offsets (KIP-229)."""
+"""DeleteGroups, key 42, v0-2: deletes groups without members, with all their offsets (KIP-229)."""
 
 from collections.abc import Generator
 
@@ -10,8 +10,8 @@ Result = DeleteGroupsResponse.DeletableGroupResult
 
 
 def delete_groups(call: GroupCall, request: DeleteGroupsRequest) -> None:
-    """Delete every group by itself; those of one shard in one batch."""
-    names = list(dict.fromkeys(request.groups_names))  # each once, as by Kafka
+    """Delete each group independently; the groups of one shard are deleted by one batch."""
+    names = list(dict.fromkeys(request.groups_names))  # each once, as in Kafka
 
     def deleted(errors: list[int]) -> None:
         call.answer_from(answer(call, names, errors), len(names))
@@ -20,7 +20,7 @@ def delete_groups(call: GroupCall, request: DeleteGroupsRequest) -> None:
 
 
 def answer(call: GroupCall, names: list[str], errors: list[int]) -> Generator[None, None, DeleteGroupsResponse]:
-    """The response, from an error for each group."""
+    """Build the response from one error per group."""
     results = call.elements()
     for name, error in zip(names, errors, strict=True):
         results.add(Result(group_id=name, error_code=error))

@@ -1,4 +1,4 @@
-"""DeleteRecords, key 21, v0-2. Moves a partition's log start forward; -1 means up to the high watermark (KIP-107)."""
+"""DeleteRecords, key 21, v0-2: moves log start offsets forward; -1 means to the high watermark (KIP-107)."""
 
 from collections.abc import Generator
 
@@ -12,7 +12,7 @@ PartitionResult = TopicResult.DeleteRecordsPartitionResult
 
 
 def delete_records(call: PartitionCall, request: DeleteRecordsRequest) -> None:
-    """Move every named partition's log start, and answer where it is now."""
+    """Move the log start offset of each partition, and return the new one."""
     objects = sum(1 + len(topic.partitions) for topic in request.topics)
     call.in_slices(deleted(call, request), objects, call.answer, changes=True)
 

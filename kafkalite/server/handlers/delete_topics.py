@@ -1,8 +1,8 @@
-"""DeleteTopics, key 20, v1-6. Topics by name, from v6 also by id; fetches parked on them are answered at once.
+"""DeleteTopics, key 20, v1-6: deletes topics by name, from v6 on also by id; delayed fetches on them complete at once.
 
-A topic that is asked for twice in one request is INVALID_REQUEST and stays, as in Kafka. Where `delete.topic.enable`
-is off every topic is refused, known or not: TOPIC_DELETION_DISABLED since v3, INVALID_REQUEST before. Source:
-ControllerApis.
+A topic that occurs twice in a request is kept and fails with INVALID_REQUEST, as in Kafka. If `delete.topic.enable` is
+false, every topic fails, also an unknown one: with TOPIC_DELETION_DISABLED from v3 on, with INVALID_REQUEST before.
+Source: ControllerApis.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ Asked = tuple[str | None, bytes]
 
 
 def delete_topics(call: TopicCall, request: DeleteTopicsRequest) -> None:
-    """Delete each topic by itself; the answer leaves when all deletions are durable."""
+    """Delete each topic independently; the response is sent when all deletions are durable."""
     if call.version >= BOTH_FORMS_SINCE:
         asked: list[Asked] = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
@@ -36,7 +36,7 @@ def delete_topics(call: TopicCall, request: DeleteTopicsRequest) -> None:
 
 
 def delete(call: TopicCall, found: dict[Asked, str | Refusal]) -> None:
-    """Delete the topics that were found."""
+    """Delete the topics that exist."""
     names = [outcome for outcome in found.values() if isinstance(outcome, str)]
     ids = {name: call.context.tables.topics[name].topic_id for name in names}
 
@@ -61,14 +61,14 @@ def results(
 
 
 def disabled(version: int) -> Refusal:
-    """What a client of this version is told where topics may not be deleted."""
+    """Return the error for clients of this version where topic deletion is disabled."""
     known = version >= DISABLED_SINCE
     code = KafkaErrorCode.TOPIC_DELETION_DISABLED if known else KafkaErrorCode.INVALID_REQUEST
     return Refusal(code, "Topic deletion is disabled.")
 
 
 def find_each(call: TopicCall, asked: list[Asked]) -> Generator[None, None, dict[Asked, str | Refusal]]:
-    """The topics' names, or what is wrong: also that one is asked for twice, be it by its name and by its id."""
+    """Return the name of each topic, or its error. A topic named once by name and once by id occurs twice."""
     found: dict[Asked, str | Refusal] = {}
     times: dict[Asked, int] = defaultdict(int)
     for each in asked:
@@ -95,7 +95,7 @@ def find_each(call: TopicCall, asked: list[Asked]) -> Generator[None, None, dict
 
 
 def find(call: TopicCall, name: str | None, topic_id: bytes) -> str | Refusal:
-    """The topic's name, or what is wrong with how it was asked for."""
+    """Return the name of a topic, or why it cannot be deleted."""
     tables = call.context.tables
     if name is not None and any(topic_id):
         return Refusal(KafkaErrorCode.INVALID_REQUEST, "Name the topic or give its id, not both.")

@@ -1,5 +1,6 @@
-"""DescribeCluster, key 60, v0-2. The brokers and the controller (KIP-700); v1 endpoint type (brokers only), v2 fenced
-brokers (none).
+"""DescribeCluster, key 60, v0-2: returns the brokers and the controller (KIP-700).
+
+Version notes: v1 endpoint type (only brokers are served); v2 fenced brokers (there are none).
 """
 
 from kafkalite.errors import KafkaErrorCode
@@ -13,7 +14,7 @@ Broker = DescribeClusterResponse.DescribeClusterBroker
 
 
 def describe_cluster(call: ClusterCall, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Name every live broker by the listener that this connection came through."""
+    """Return every live broker with the address of the listener that this connection uses."""
     if request.endpoint_type != ENDPOINT_BROKERS:
         return DescribeClusterResponse(
             error_code=KafkaErrorCode.MISMATCHED_ENDPOINT_TYPE

@@ -1,6 +1,4 @@
-"""DescribeConfigs, key 32, v1-4. The settings of topics and brokers, with where each value comes from (KIP-226,
-KIP-569).
-"""
+"""DescribeConfigs, key 32, v1-4: returns the configs of resources and the source of each value (KIP-226, KIP-569)."""
 
 from collections.abc import Generator
 
@@ -18,12 +16,12 @@ Synonym = Config.DescribeConfigsSynonym
 
 
 def describe_configs(call: ConfigCall, request: DescribeConfigsRequest) -> None:
-    """Describe every resource by itself."""
+    """Describe each resource independently."""
     call.answer_from(described(call, request), objects_of(request))
 
 
 def objects_of(request: DescribeConfigsRequest) -> int:
-    """How many settings are asked for, about."""
+    """Estimate the number of requested configs."""
     return sum(len(resource.configuration_keys or ALL_KEYS) for resource in request.resources)
 
 
@@ -31,20 +29,18 @@ def described(call: ConfigCall, request: DescribeConfigsRequest) -> Generator[No
     results, seen = call.elements(), set()
     for resource in request.resources:
         keys = yield from once(resource.configuration_keys)
-        # Each once: an answer may be thousands of times as long as the name that asks for it.
+        # Each once: a response may be thousands of times as long as the name in the request.
         key = resource.resource_type, resource.resource_name, tuple(keys)
         if key not in seen:
             seen.add(key)
-            result = yield from describe(
-                call, request, resource, keys or None
-            )  # Kafka takes an empty list for all, too
+            result = yield from describe(call, request, resource, keys or None)  # an empty list means all, as in Kafka
             results.add(result, 1 + len(result.configs))
         yield
     return DescribeConfigsResponse(results=results.finish())
 
 
 def once(keys: list[str] | None) -> Generator[None, None, list[str]]:
-    """The keys without repetitions."""
+    """Return the keys without duplicates."""
     found: dict[str, None] = {}
     for key in keys or ():
         found[key] = None

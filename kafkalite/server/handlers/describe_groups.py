@@ -1,8 +1,8 @@
-"""DescribeGroups, key 15, v0-6. Classic and registered groups with their members; anything else is Dead.
+"""DescribeGroups, key 15, v0-6: describes classic and registered groups and their members; other groups are Dead.
 
-Version notes: v4 instance ids; v6 GROUP_ID_NOT_FOUND with a message for what is not there, no error before (KIP-1043).
-Consumer groups are not shown here, but by ConsumerGroupDescribe; registered groups as if their members had said what
-they read, and been assigned what they own, in the consumer protocol: other tools can show it.
+Version notes: v4 instance ids; v6 GROUP_ID_NOT_FOUND with a message for a group that does not exist, before that no
+error (KIP-1043). Consumer groups are described by ConsumerGroupDescribe. A registered group is described as if its
+members used the consumer protocol, so that other tools can display subscriptions and assignments.
 Source: ClassicGroup.asDescribedGroup.
 """
 
@@ -24,14 +24,14 @@ Member = Group.DescribedGroupMember
 
 
 def describe_groups(call: GroupCall, request: DescribeGroupsRequest) -> None:
-    """Describe every group by itself."""
-    names = list(dict.fromkeys(request.groups))  # each once: an answer may be far longer than a name
+    """Describe each group independently."""
+    names = list(dict.fromkeys(request.groups))  # each once: a response may be far longer than a name
     operations = if_asked(request.include_authorized_operations, GROUP_OPERATIONS)
     answer_each(call, names, partial(describe, call.version, operations), refused, DescribeGroupsResponse)
 
 
 def describe(version: int, operations: int, name: str, shard: GroupShard) -> Group:
-    """One group as its shard knows it, with what the client may do with it."""
+    """Describe a group from its shard, with the operations that the client is authorized for."""
     group = found(version, name, shard)
     if not group.error_code:
         group.authorized_operations = operations
@@ -39,7 +39,7 @@ def describe(version: int, operations: int, name: str, shard: GroupShard) -> Gro
 
 
 def found(version: int, name: str, shard: GroupShard) -> Group:
-    """One group as its shard knows it."""
+    """Describe a group from its shard."""
     described = shard.describe(name)
     if described is not None:
         return shown(name, described)
@@ -51,7 +51,7 @@ def found(version: int, name: str, shard: GroupShard) -> Group:
 
 
 def shown(name: str, described: DescribedGroup) -> Group:
-    """A group in the words of the answer."""
+    """Convert a classic group to the response."""
     members = [
         Member(
             member_id=member.member_id,
@@ -73,7 +73,7 @@ def shown(name: str, described: DescribedGroup) -> Group:
 
 
 def refused(name: str, error: int) -> Group:
-    """A group of which nothing is known here."""
+    """Return the response of a group that this broker does not know."""
     return Group(
         error_code=error,
         group_id=name,

@@ -1,4 +1,4 @@
-"""DescribeLogDirs, key 35, v1-5. The log directories with the size of each replica in them (KIP-113, space:
+"""DescribeLogDirs, key 35, v1-5: returns the log directories and the size of each replica (KIP-113; disk space:
 KIP-827).
 """
 
@@ -17,7 +17,7 @@ Replica = Topic.DescribeLogDirsPartition
 
 
 def describe_log_dirs(call: PartitionCall, request: DescribeLogDirsRequest) -> None:
-    """Describe every log directory; a replica without files yet is listed, empty, where its files would go."""
+    """Describe each log directory. A replica without files is listed as empty in the directory that it would get."""
     if request.topics is None:
         objects = sum(len(hosted.partitions) for hosted in call.context.replicas)
     else:
@@ -44,7 +44,7 @@ def described(call: PartitionCall, request: DescribeLogDirsRequest) -> Generator
 
 
 def wanted(call: PartitionCall, request: DescribeLogDirsRequest) -> Iterator[Partition | None]:
-    """The partitions asked for; None for one that is not hosted."""
+    """Yield the requested partitions, None for a partition that is not hosted."""
     if request.topics is None:
         for hosted in list(call.context.replicas):
             yield from hosted.partitions

@@ -1,6 +1,4 @@
-"""DescribeProducers, key 61, v0. The producers that a partition remembers, for finding hanging transactions
-(KIP-664).
-"""
+"""DescribeProducers, key 61, v0: returns the producers of partitions, to find hanging transactions (KIP-664)."""
 
 from collections.abc import Generator
 
@@ -13,14 +11,14 @@ ProducerState = PartitionResponse.ProducerState
 
 
 def describe_producers(call: PartitionCall, request: DescribeProducersRequest) -> None:
-    """List every partition's active producers."""
+    """Return the active producers of each partition."""
     call.answer_from(described(call, request), sum(1 + len(topic.partition_indexes) for topic in request.topics))
 
 
 def described(
     call: PartitionCall, request: DescribeProducersRequest
 ) -> Generator[None, None, DescribeProducersResponse]:
-    # Each once: an answer may be thousands of times as long as the number that asks for it.
+    # Each once: a response may be thousands of times as long as the number in the request.
     asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions, key 75, v0. Topics in name order, a bounded number of partitions per answer, with a cursor
+"""DescribeTopicPartitions, key 75, v0: returns topics in the order of names, with a partition limit and a cursor
 (KIP-966).
 """
 
@@ -25,7 +25,7 @@ Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
 def describe_topic_partitions(call: ClusterCall, request: DescribeTopicPartitionsRequest) -> None:
-    """Describe what is asked (no names = all topics) from the cursor on, up to the partition limit."""
+    """Describe the requested topics (no names = all topics) from the cursor on, up to the partition limit."""
     image = call.context.image
     limit = max(1, min(request.response_partition_limit, call.context.config.max_request_partition_size_limit))
     call.answer_from(steps_of(call, image, request, limit), limit + len(request.topics or image.topics))
@@ -60,7 +60,7 @@ def steps_of(
 def sorted_names(
     request: DescribeTopicPartitionsRequest, image: ClusterImage, start: str
 ) -> Generator[None, None, Iterable[str]]:
-    """The names that are asked for, from `start` on, in order. They are sorted in parts: 100,000 take 50 ms at once."""
+    """Return the requested names from `start` on, sorted. They are sorted in parts: 100,000 at once take 50 ms."""
     asked: dict[str, None] = {}
     for topic in request.topics:
         asked[topic.name] = None
@@ -89,7 +89,7 @@ def describe(call: ClusterCall, topic: TopicImage, first: int, limit: int) -> Ge
     indexes = range(len(topic.partitions))[first : first + limit]
     partitions = []
     for partition in describe_partitions(topic, Partition, indexes, call.context.replicas.offline(topic.topic_id)):
-        # null would be legal, but Java's admin client fails on it
+        # null is valid, but Java's admin client fails on it
         partition.eligible_leader_replicas = partition.last_known_elr = []
         partitions.append(partition)
         yield

@@ -1,13 +1,15 @@
-"""Fetch, key 1, v4-18. Whole batches from many partitions, at once or when `min_bytes` are there or `max_wait_ms` are
-over.
+"""Fetch, key 1, v4-18: returns whole batches of many partitions, when `min_bytes` are available or after `max_wait_ms`.
 
 Version notes: v7 incremental sessions (KIP-227); v9 current leader epoch (KIP-320); v12 last fetched epoch and
-diverging epoch (KIP-595); v13 topics by id; v16 node endpoints. At least one whole batch is answered even above
-max_bytes (KIP-74). `min_bytes` is at most `max_bytes`, and a read that ended before the last record is enough, whatever
-`min_bytes` says. Deviations: no preferred read replica yet; Kafka waits where `min_bytes` is above the sum of the
-partitions' `max_bytes`, which no wait can fill. Sources: FetchRequest.json, KafkaApis.handleFetchRequest, DelayedFetch.
-read_committed (KIP-98): records up to the last stable offset, and the aborted transactions among them, which the client
-skips; the list may name some that begin behind these records, as Kafka's does.
+diverging epoch (KIP-595); v13 topics by id; v16 node endpoints.
+
+- The response has at least one whole batch, even above max_bytes (KIP-74).
+- `min_bytes` is at most `max_bytes`. A read that ended before the last record suffices, whatever `min_bytes` is.
+- read_committed (KIP-98): records up to the last stable offset, and the aborted transactions among them, which the
+  client skips. As in Kafka, the list may contain transactions that begin after these records.
+
+Deviations: no preferred read replica yet. If `min_bytes` is above the sum of the partitions' `max_bytes`, Kafka waits,
+although no wait can reach it. Sources: FetchRequest.json, KafkaApis.handleFetchRequest, DelayedFetch.
 """
 
 import logging
@@ -43,10 +45,10 @@ AbortedTransaction = PartitionData.AbortedTransaction
 
 
 class PendingFetch:
-    """A fetch from its first look at the partitions until its answer.
+    """A fetch from its first read of the partitions to its response.
 
-    Old bytes that are not in memory are brought there by jobs, then all partitions are read again: as in Kafka they are
-    answered together, with what is true at that moment.
+    Bytes that are not in memory are read by jobs, then all partitions are read again: as in Kafka, the response has the
+    state of all partitions at one moment.
     """
 
     __slots__ = ("_bringing", "_brought", "_bytes_max", "_bytes_min", "_call", "_cold", "_context", "_request")
@@ -62,7 +64,7 @@ class PendingFetch:
         self._bringing: dict[SessionPartition, Callable[[], None]] = {}
 
     def start(self) -> None:
-        """Answer now if there is enough, an error, or no time to wait; park otherwise."""
+        """Answer now if there are enough bytes, an error or no time to wait; delay the fetch otherwise."""
         self._serve(hurried=self._request.max_wait_ms <= 0)
 
     def _serve(self, *, hurried: bool) -> None:
@@ -88,20 +90,22 @@ class PendingFetch:
     def _go_on_in_steps(self, missing: int, reads: list[PartitionRead]) -> None:
         if missing <= 0:
             self._call.answer_from(self._response_in_steps(reads), len(reads))
-        elif self._context.has_moved(reads):  # no waiter was parked when the records were appended
+        elif self._context.has_moved(reads):  # no fetch was delayed yet when the records were appended
             self._serve(hurried=True)
         else:
             self._park(missing)
 
     def _bytes_missing(self, reads: list[PartitionRead]) -> int:
-        """How many bytes the answer lacks; 0 or less where it need not wait, also for an error or a diverging epoch."""
+        """Return how many bytes the response lacks; 0 or less if it need not wait, as with an error or a diverging
+        epoch.
+        """
         size = sum(found.size for found in reads)
         if size >= self._bytes_min or any(found.error or found.diverging for found in reads):
             return 0
         return 0 if size and self._stopped(reads) else self._bytes_min - size
 
     def _stopped(self, reads: list[PartitionRead]) -> bool:
-        """Whether bounds on the bytes, a segment's end or a piece of old bytes ended a read before the last record."""
+        """Return whether a byte limit, the end of a segment or a cold region ended a read before the last record."""
         for part, found in zip(self._context.partitions, reads, strict=True):
             if not isinstance(part.handle, Partition):
                 continue
@@ -128,9 +132,9 @@ class PendingFetch:
         return self._request.isolation_level == READ_COMMITTED
 
     def _missing(self) -> int:
-        """How many bytes it still has to wait for, none where there is something else to tell."""
+        """Return how many bytes the delayed fetch still lacks, 0 if there is something else to return."""
         reads = self._read_all()
-        cold, self._cold = self._cold, []  # what has to be brought in is found again by who is woken
+        cold, self._cold = self._cold, []  # the read after the wait finds the cold regions again
         return 0 if cold else self._bytes_missing(reads)
 
     def _wake(self) -> None:
@@ -144,7 +148,7 @@ class PendingFetch:
             self._call.fail(error)
 
     def _bring(self, hurried: bool) -> None:
-        """Have everything cold brought in, then go on."""
+        """Have jobs read everything that is not in memory, then continue."""
         cold, self._cold = self._cold, []
         self._call.reply.on_gone = self._give_up
         for part, missing in cold:
@@ -158,7 +162,7 @@ class PendingFetch:
             self._resume(hurried=hurried)
 
     def _give_up(self) -> None:
-        """The client is gone: what nobody else waits for is not read."""
+        """Cancel the reads of a client that disconnected, unless other requests wait for them."""
         for take_back in self._bringing.values():
             take_back()
 
@@ -181,17 +185,18 @@ class PendingFetch:
         """Read some of the partitions.
 
         Arguments:
+            parts: the partitions.
             reads: the results are appended to it.
-            left: how many bytes the partitions before these have left of the bound of the request.
+            left: bytes that the request's limit leaves after the partitions before these.
             empty: no partition before these has records.
 
-        Returns `left` and `empty` for the partitions behind these.
+        Returns `left` and `empty` for the partitions after these.
         """
         for part in parts:
             found = self._read(part, left, empty)
             if found.cold is not None:
                 self._cold.append((part, found.cold))
-                left -= found.cold.size  # no more is brought in than can be answered
+                left -= found.cold.size  # no more is read than the response can hold
                 empty = False
             left -= found.size
             empty = empty and not found.size
@@ -228,7 +233,7 @@ class PendingFetch:
         self._call.answer(FetchResponse(session_id=self._context.session_id, responses=responses))
 
     def _response_in_steps(self, reads: list[PartitionRead]) -> Generator[None, None, FetchResponse]:
-        """The response that `_answer` sends, whose arrays are encoded piece by piece."""
+        """Build the response of `_answer`, with arrays that are encoded piece by piece."""
         topics = self._call.elements()
         for (name, topic_id), news in groupby(self._context.news(reads), topic_of):
             partitions = self._call.elements()
@@ -241,19 +246,19 @@ class PendingFetch:
 
 
 def topic_of(news: tuple[SessionPartition, PartitionRead]) -> tuple[str, bytes]:
-    """The topic under which a response lists a partition: its name and its id."""
+    """Return the topic under which a response lists a partition: its name and its id."""
     return news[0].topic, news[0].topic_id
 
 
 def failed(partition: Partition, fetch_offset: int, error: BaseException) -> int:
-    """What the client is told of bytes that a job could not read."""
+    """Log that a job could not read, and return the error for the client."""
     LOGGER.error("%s-%d: cannot read at offset %d: %s", partition.topic, partition.index, fetch_offset, error)
     known = isinstance(error, OSError)
     return KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def partition_data(part: SessionPartition, found: PartitionRead) -> PartitionData:
-    """Put what was read into the wire's words."""
+    """Convert a read to the response."""
     data = PartitionData(
         partition_index=part.partition,
         error_code=found.error,
@@ -275,9 +280,9 @@ def partition_data(part: SessionPartition, found: PartitionRead) -> PartitionDat
 
 
 def fetch(call: PartitionCall, request: FetchRequest) -> FetchResponse | None:
-    """Open or resume the session, then read."""
+    """Open or resume the fetch session, then read."""
     session = resumed(call, request)
-    if isinstance(session, int):
+    if isinstance(session, KafkaErrorCode):
         return FetchResponse(error_code=session, session_id=0, responses=[])
     objects = 0
     for topic in request.topics:
@@ -292,9 +297,9 @@ def fetch(call: PartitionCall, request: FetchRequest) -> FetchResponse | None:
     return None
 
 
-def serve(call: PartitionCall, request: FetchRequest, context: FetchContext | int) -> None:
-    """Serve a fetch whose partitions are known; an int is the error code of its session."""
-    if isinstance(context, int):
+def serve(call: PartitionCall, request: FetchRequest, context: FetchContext | KafkaErrorCode) -> None:
+    """Serve a fetch whose partitions are known, or answer the error of its session."""
+    if isinstance(context, KafkaErrorCode):
         call.answer(FetchResponse(error_code=context, session_id=0, responses=[]))
     else:
         PendingFetch(call, request, context).start()

@@ -1,9 +1,9 @@
-"""FindCoordinator, key 10, v0-6. The broker that coordinates a group or a transactional id.
+"""FindCoordinator, key 10, v0-6: returns the broker that coordinates a group or a transactional id.
 
-Version notes: v1 key type, before that a group; v4 several keys at once (KIP-699); v6 share groups (KIP-932), which
-are not served: INVALID_REQUEST, as from an Apache Kafka without them. The topic of the groups is made when somebody
-asks for the first one; unlike Kafka, which lets him ask again, the answer waits for it. Transactional ids are
-rejected until transactions are served: see `server.no_transactions`.
+Version notes: v1 key type, before that always a group; v4 several keys (KIP-699); v6 share groups (KIP-932), which are
+not served and fail with INVALID_REQUEST, as in an Apache Kafka without them. The first request for a group creates the
+offsets topic. Unlike Kafka, where the client retries, the response waits for the topic. Transactional ids are rejected
+until transactions are served: see `server.no_transactions`.
 """
 
 from collections.abc import Generator
@@ -23,7 +23,7 @@ Coordinator = FindCoordinatorResponse.Coordinator
 
 
 def find_coordinator(call: CoordinatorCall, request: FindCoordinatorRequest) -> None:
-    """Say for every key who coordinates it."""
+    """Return the coordinator of each key."""
     if request.key_type == TRANSACTION:
         call.context.transactional_clients.warn(
             call.client_id, call.connection.peer_host, transactional_id(call, request)
@@ -42,21 +42,21 @@ def find_coordinator(call: CoordinatorCall, request: FindCoordinatorRequest) -> 
 
 
 def transactional_id(call: CoordinatorCall, request: FindCoordinatorRequest) -> str:
-    """The transactional id of the request, the first one of several."""
+    """Return the transactional id of the request, the first of several."""
     if call.version < SEVERAL_KEYS_SINCE:
         return request.key
     return request.coordinator_keys[0] if request.coordinator_keys else ""
 
 
 def answer(call: CoordinatorCall, request: FindCoordinatorRequest, error: int, reason: str | None) -> None:
-    """Answer the same for every key, in slices where they are many."""
+    """Return the same result for every key, in slices if there are many."""
     call.answer_from(described(call, request, error, reason), len(request.coordinator_keys))
 
 
 def described(
     call: CoordinatorCall, request: FindCoordinatorRequest, error: int, reason: str | None
 ) -> Generator[None, None, FindCoordinatorResponse]:
-    """The response: this broker, or why there is none."""
+    """Build the response: this broker, or the error."""
     node_id, host, port = NO_NODE, "", NO_NODE
     if not error:
         own = call.own_node

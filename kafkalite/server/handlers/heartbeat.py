@@ -1,7 +1,7 @@
-"""Heartbeat, key 12, v0-4. A member of a classic group is alive, and hears whether it must rejoin.
+"""Heartbeat, key 12, v0-4: extends the session of a classic group member; an error code tells the member to rejoin.
 
-Version notes: v3 static members (KIP-345). While the group is loaded, every heartbeat is good, as in Kafka: sessions
-begin anew when it has been.
+Version notes: v3 static members (KIP-345). While the group is loading, every heartbeat succeeds, as in Kafka: sessions
+start again when the group is loaded.
 """
 
 from kafkalite.errors import KafkaErrorCode
@@ -13,7 +13,7 @@ LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def heartbeat(call: GroupCall, request: HeartbeatRequest) -> None:
-    """Keep a member's session."""
+    """Submit the heartbeat to the group's shard."""
     fast_heartbeat = Heartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
     call.context.groups.submit(
         request.group_id,
@@ -23,10 +23,10 @@ def heartbeat(call: GroupCall, request: HeartbeatRequest) -> None:
 
 
 def answer(done: ErrorOnly) -> HeartbeatResponse:
-    """What the member hears."""
+    """Convert the result to the response."""
     return HeartbeatResponse(error_code=done.error)
 
 
 def refused(error: int) -> HeartbeatResponse:
-    """What it hears when the group cannot be asked."""
+    """Return the response where the shard is not available."""
     return HeartbeatResponse(error_code=0 if error == LOADING else error)

@@ -1,6 +1,6 @@
-"""Heartbeat+, key 10004, v0. A registered consumer is alive, and hears whether it must register again.
+"""Heartbeat+, key 10004, v0: extends the session of a registered consumer; an error code tells it to register again.
 
-While the group is loaded, every heartbeat is good, as for classic groups: sessions begin anew when it has been.
+While the group is loading, every heartbeat succeeds, as for classic groups: sessions start again when it is loaded.
 """
 
 from kafkalite.errors import KafkaErrorCode
@@ -12,7 +12,7 @@ LOADING = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def heartbeat_plus(call: GroupCall, request: HeartbeatPlusRequest) -> None:
-    """Keep a consumer's session."""
+    """Submit the heartbeat to the group's shard."""
     fast_heartbeat = HeartbeatPlus(
         request.group_id, request.consumer_id, request.generation_id, request.session_timeout_ms
     )
@@ -29,5 +29,5 @@ def heartbeat_plus(call: GroupCall, request: HeartbeatPlusRequest) -> None:
 
 
 def answer(result: HeartbeatAnswered) -> HeartbeatPlusResponse:
-    """The generation to go on with, or the refusal."""
+    """Return the response: the generation, or the error."""
     return HeartbeatPlusResponse(error_code=result.error, generation_id=result.generation)

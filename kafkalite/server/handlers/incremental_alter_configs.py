@@ -1,4 +1,6 @@
-"""IncrementalAlterConfigs, key 44, v0-1. Sets, deletes, appends to and subtracts from single configs (KIP-339)."""
+"""IncrementalAlterConfigs, key 44, v0-1: sets and deletes single configs, appends to and removes from list configs
+(KIP-339).
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +16,7 @@ from kafkalite.server.config_changes import alter_each
 
 
 def incremental_alter_configs(call: ConfigCall, request: IncrementalAlterConfigsRequest) -> None:
-    """Change every resource's configs by itself; the answer leaves when all changes are durable."""
+    """Change the configs of each resource; the response is sent when all changes are durable."""
 
     def alter(resource: Any, then: Callable[[Refusal | None], None]) -> None:
         alterations = [Alteration(config.name, config.config_operation, config.value) for config in resource.configs]

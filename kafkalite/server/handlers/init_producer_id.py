@@ -1,7 +1,7 @@
-"""InitProducerId, key 22, v0-5. A fresh producer id for an idempotent producer (KIP-98); ids never repeat.
+"""InitProducerId, key 22, v0-5: returns a new producer id for an idempotent producer (KIP-98); ids never repeat.
 
-Version notes: v3 a producer may name its old id and epoch (KIP-360); without a transactional id it simply gets a new
-id. A transactional id is rejected until transactions are served: see `server.no_transactions`.
+Version notes: from v3 on a producer may send its old id and epoch (KIP-360); without a transactional id it gets a new
+id all the same. A transactional id is rejected until transactions are served: see `server.no_transactions`.
 """
 
 from kafkalite.errors import KafkaErrorCode
@@ -11,7 +11,7 @@ from kafkalite.server.no_transactions import NO_TRANSACTIONS_ERROR
 
 
 def init_producer_id(call: ProducerCall, request: InitProducerIdRequest) -> InitProducerIdResponse | None:
-    """Answer the next id of this broker's block; the block was made durable before its first use."""
+    """Return the next id of this broker's block; the block is durable before its first use."""
     if request.transactional_id is not None:
         return InitProducerIdResponse(
             error_code=transactional_error(call, request.transactional_id), producer_id=-1, producer_epoch=-1
@@ -26,7 +26,7 @@ def init_producer_id(call: ProducerCall, request: InitProducerIdRequest) -> Init
 
 
 def transactional_error(call: ProducerCall, transactional_id: str) -> KafkaErrorCode:
-    """The error for a producer with a transactional id; an empty id is INVALID_REQUEST, as in Kafka."""
+    """Return the error for a transactional id; an empty id fails with INVALID_REQUEST, as in Kafka."""
     if not transactional_id:
         return KafkaErrorCode.INVALID_REQUEST
     call.context.transactional_clients.warn(call.client_id, call.connection.peer_host, transactional_id)

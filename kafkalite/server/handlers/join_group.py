@@ -1,10 +1,10 @@
-"""JoinGroup, key 11, v0-9. A member of a classic group registers for the next generation; the answer waits for the
-others.
+"""JoinGroup, key 11, v0-9: a member of a classic group joins the next generation; the response waits for the others.
 
-Version notes: v0 the rebalance timeout is the session timeout; from v4 on a new member is first told its id (KIP-394);
-v7 protocol type and a protocol that may be null; v9 a leader that need not assign (KIP-814). Member ids are the client
-id, or the instance id, and a random UUID, as Kafka's; where that is too long for a string of the protocol,
-INVALID_REQUEST: no other member, nor the log, could be told of it. The machine is `state/groups/classic/group.py`.
+Version notes: in v0 the rebalance timeout is the session timeout; from v4 on a new member first receives its id
+(KIP-394); v7 protocol type, nullable protocol; v9 a leader that need not assign (KIP-814). A member id is the client id
+or the instance id plus a random UUID, as in Kafka; an id that is too long for a string of the protocol fails with
+INVALID_REQUEST, as neither other members nor the log could represent it. The machine is
+`state/groups/classic/group.py`.
 """
 
 from uuid import UUID
@@ -25,7 +25,7 @@ Member = JoinGroupResponse.JoinGroupResponseMember
 
 
 def join_group(call: GroupCall, request: JoinGroupRequest) -> JoinGroupResponse | None:
-    """Join, or rejoin, a group; ended by the generation, a refusal, or the end of this coordinator."""
+    """Submit the join; the response has the generation, an error, or NOT_COORDINATOR when the coordinator stops."""
     named = call.client_id if request.group_instance_id is None else request.group_instance_id
     if not request.member_id and len(f"{named}{UUID_PART}".encode()) > STRING_BYTES_MAX:
         return answer(call, Joined(KafkaErrorCode.INVALID_REQUEST))
@@ -54,13 +54,13 @@ def join_group(call: GroupCall, request: JoinGroupRequest) -> JoinGroupResponse 
 
 
 def rebalance_timeout_ms(call: GroupCall, request: JoinGroupRequest) -> int:
-    """How long the others wait for this member."""
+    """Return how long the group waits for this member."""
     given = request.rebalance_timeout_ms if call.version >= REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms
     return max(0, min(given, call.context.config.kafkalite_client_timeout_max_ms))
 
 
 def answer(call: GroupCall, joined: Joined) -> JoinGroupResponse:
-    """The generation, or the refusal, in the words of this version."""
+    """Convert the generation, or the error, to this version's response."""
     protocol = joined.protocol
     return JoinGroupResponse(
         error_code=joined.error,

@@ -1,6 +1,7 @@
-"""LeaveGroup, key 13, v0-5. Members leave a classic group; an administrator removes static ones by their instance ids.
+"""LeaveGroup, key 13, v0-5: removes members of a classic group; administrators remove static members by instance id.
 
-Version notes: up to v2 one member, whose error is that of the whole; v3 several, each with its own (KIP-345).
+Version notes: up to v2 one member, whose error is that of the response; from v3 on several, each with an error
+(KIP-345).
 """
 
 from kafkalite.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -13,7 +14,7 @@ Member = LeaveGroupResponse.MemberResponse
 
 
 def leave_group(call: GroupCall, request: LeaveGroupRequest) -> None:
-    """Take members out of a group."""
+    """Submit the removal to the group's shard."""
     if call.version >= SEVERAL_SINCE:
         members = tuple(LeaveOf(member.member_id, member.group_instance_id) for member in request.members)
     else:
@@ -26,7 +27,7 @@ def leave_group(call: GroupCall, request: LeaveGroupRequest) -> None:
 
 
 def answer(call: GroupCall, left: Left) -> LeaveGroupResponse:
-    """What became of each member."""
+    """Return the response with the error of each member."""
     if call.version < SEVERAL_SINCE:
         return LeaveGroupResponse(error_code=left.error or left.members[0].error)
     members = [

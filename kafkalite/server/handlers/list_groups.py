@@ -1,7 +1,7 @@
-"""ListGroups, key 16, v0-5. The groups that this broker coordinates.
+"""ListGroups, key 16, v0-5: returns the groups that this broker coordinates.
 
-Version notes: v4 states, and a filter on them (KIP-518); v5 types, and a filter on them (KIP-848). Filters take any
-case; what they do not know matches nothing.
+Version notes: v4 states, and a filter by state (KIP-518); v5 types, and a filter by type (KIP-848). Filters ignore
+case; an unknown state or type matches nothing.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ Group = ListGroupsResponse.ListedGroup
 
 
 def list_groups(call: GroupCall, request: ListGroupsRequest) -> None:
-    """Ask every shard; where one is still being loaded the list would not be whole, and is refused."""
+    """Query every shard; fails while a shard is loading, as the list would be incomplete."""
     groups = call.context.groups
     states = {state.lower() for state in request.states_filter}
     types = {group_type.lower() for group_type in request.types_filter}
@@ -27,14 +27,14 @@ def list_groups(call: GroupCall, request: ListGroupsRequest) -> None:
 
 
 def wanted(states: set[str], types: set[str], shard: GroupShard) -> Iterator[Group | None]:
-    """The groups of a shard; None for each that the filters leave out."""
+    """Yield the groups of a shard, None for each that the filters exclude."""
     for each in shard.listed():
         matches = (not states or each.state.lower() in states) and (not types or each.group_type in types)
         yield shown(each) if matches else None
 
 
 def answer(call: GroupCall, walked: tuple[list[Any], Machines]) -> None:
-    """Send what was found, once it is committed."""
+    """Send the response when everything that it shows is committed."""
     groups, machines = walked
 
     def committed(error: int) -> None:
@@ -44,7 +44,7 @@ def answer(call: GroupCall, walked: tuple[list[Any], Machines]) -> None:
 
 
 def shown(listed: ListedGroup) -> Group:
-    """A group in the words of the answer."""
+    """Convert a group to the response."""
     return Group(
         group_id=listed.group,
         protocol_type=listed.protocol_type,

@@ -1,6 +1,6 @@
-"""ListGroups+, key 10000, v0. Groups of all types, with their members and what these own.
+"""ListGroups+, key 10000, v0: returns groups of every type with their members and the partitions that these own.
 
-The generation of a consumer group is its epoch. A group that is not there is GROUP_ID_NOT_FOUND, with state Dead.
+The generation of a consumer group is its epoch. A group that does not exist has GROUP_ID_NOT_FOUND and the state Dead.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ OwnedTopic = Member.OwnedTopic
 
 
 def list_groups_plus(call: GroupCall, request: ListGroupsPlusRequest) -> None:
-    """Those that are named, or all."""
+    """Return the named groups, or all groups."""
     node = call.own_node
     if request.groups:
         answer_each(
@@ -42,7 +42,7 @@ def list_groups_plus(call: GroupCall, request: ListGroupsPlusRequest) -> None:
 
 
 def answer_all(call: GroupCall, node: Node, walked: tuple[list[Any], Machines]) -> None:
-    """Send what was found, once it is committed."""
+    """Send the response when everything that it shows is committed."""
     groups, machines = walked
 
     def committed(error: int) -> None:
@@ -54,13 +54,13 @@ def answer_all(call: GroupCall, node: Node, walked: tuple[list[Any], Machines]) 
 
 
 def all_listed(node: Node, shard: GroupShard) -> Iterator[Group]:
-    """Every group of a shard."""
+    """Yield every group of a shard."""
     for name in shard.names():
         yield listed(node, name, shard)
 
 
 def listed(node: Node, name: str, shard: GroupShard) -> Group:
-    """One group as its shard knows it."""
+    """Describe a group from its shard."""
     group = shard.registry.get(name)
     if group is None:
         known = name in shard.offsets
@@ -77,7 +77,7 @@ def listed(node: Node, name: str, shard: GroupShard) -> Group:
 
 
 def bare(node: Node, name: str, error: int = 0, *, state: str) -> Group:
-    """A group without members, coordinated here."""
+    """Return a group without members, coordinated by this broker."""
     return Group(
         error_code=error,
         group_id=name,

@@ -1,11 +1,11 @@
-"""ListOffsets, key 2, v1-11. The offset at a place in a partition: its ends, a time, or the record with the largest
-timestamp. A batch that must be decompressed for that, or that is large, is searched in a job; so is what is not in
-memory brought there.
+"""ListOffsets, key 2, v1-11: returns offsets by timestamp: log start, log end, a time, or the largest timestamp.
 
-Timestamps: -1 latest (last stable offset for read_committed), -2 earliest, -3 largest timestamp (v7), -4 earliest
-local (v8),
--5 latest tiered (v9, none here), -6 earliest pending upload (v11, none here). Sources: KIP-79, KIP-734,
-UnifiedLog.fetchOffsetByTimestamp.
+A batch that must be decompressed for that, or that is large, is searched by a job; bytes that are not in memory are
+read by a job.
+
+Timestamps: -1 latest (last stable offset for read_committed), -2 earliest, -3 largest timestamp (v7), -4 earliest local
+(v8), -5 latest tiered (v9, none here), -6 earliest pending upload (v11, none here).
+Sources: KIP-79, KIP-734, UnifiedLog.fetchOffsetByTimestamp.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ PartitionRequest = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 
 
 def list_offsets(call: PartitionCall, request: ListOffsetsRequest) -> None:
-    """Look every partition up in its own log; one that is asked for twice is refused, as Kafka does."""
+    """Look up each partition in its log; a partition that occurs twice is rejected, as in Kafka."""
     objects = sum(1 + len(topic.partitions) for topic in request.topics)
     look_ups: list[OffsetLookup] = []
 
@@ -46,7 +46,7 @@ def list_offsets(call: PartitionCall, request: ListOffsetsRequest) -> None:
 
 
 def encoded(call: PartitionCall, topics: list[TopicResponse]) -> Generator[None, None, ListOffsetsResponse]:
-    """The response, in pieces where it is large."""
+    """Build the response, in pieces if it is large."""
     answered = call.elements()
     for topic in topics:
         partitions = call.elements()
@@ -61,7 +61,7 @@ def encoded(call: PartitionCall, topics: list[TopicResponse]) -> Generator[None,
 def filled_in(
     call: PartitionCall, request: ListOffsetsRequest, look_ups: list[OffsetLookup]
 ) -> Generator[None, None, list[TopicResponse]]:
-    """The outcomes of all partitions, but for what must be looked up for them: that is added to `look_ups`."""
+    """Build the responses of all partitions; those that need a lookup are added to `look_ups`."""
     committed_only = request.isolation_level == READ_COMMITTED
     times: dict[tuple[str, int], int] = defaultdict(int)
     for topic in request.topics:
@@ -88,7 +88,7 @@ def filled_in(
 
 
 def error_of(partition: Partition | int, asked: PartitionRequest, version: int) -> int:
-    """Why this cannot be answered, or 0."""
+    """Return the error of a partition, 0 if it can be looked up."""
     if isinstance(partition, int):
         return partition
     if asked.timestamp < EARLIEST_PENDING_UPLOAD or version < SINCE.get(asked.timestamp, 0):

@@ -1,10 +1,9 @@
-"""Metadata, key 3, v0-13. Brokers, topics and where their partitions are led; creates a missing topic when that is
-allowed.
+"""Metadata, key 3, v0-13: returns brokers, topics and partition leaders; creates missing topics if that is allowed.
 
-Version notes: v0 empty list = all topics, v1 null = all; v4 allow_auto_topic_creation; v10 topic ids; v12 topics asked
-by id, before that INVALID_REQUEST (MetadataRequest.java), the name beside an id is not looked at (Java sends an empty
-one); v13 top-level error. Brokers are named by the address this connection reached us at unless `advertised.listeners`
-is set. Deviations: an auto-created topic is answered with its partitions at once instead of LEADER_NOT_AVAILABLE first.
+Version notes: in v0 an empty list means all topics, from v1 on null does; v4 allow_auto_topic_creation; v10 topic ids;
+v12 topics by id, before that INVALID_REQUEST (MetadataRequest.java); the name beside an id is ignored, as Java sends an
+empty one; v13 top-level error. A broker has the address that this connection used, unless `advertised.listeners` is
+set. Deviation: an auto-created topic is returned with its partitions at once, not first with LEADER_NOT_AVAILABLE.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -30,13 +29,13 @@ TopicSteps = Generator[None, None, Topic]
 
 
 def metadata(call: TopicCall, request: MetadataRequest) -> None:
-    """Describe the cluster as this broker sees it, after creating what may be created."""
+    """Create missing topics if that is allowed, then describe the cluster."""
     objects = len(request.topics or ())
     call.in_slices(missing_names(call, request), objects, partial(create_missing, call, request))
 
 
 def missing_names(call: TopicCall, request: MetadataRequest) -> Generator[None, None, list[str] | None]:
-    """The topics to create; None where the request is refused."""
+    """Return the topics to create; None if the request is rejected."""
     may_create = request.allow_auto_topic_creation or call.version < AUTO_CREATION_SINCE
     may_create = may_create and call.context.config.auto_create_topics_enable
     ids_refused = call.version < TOPIC_ID_SINCE
@@ -52,7 +51,7 @@ def missing_names(call: TopicCall, request: MetadataRequest) -> Generator[None, 
 
 
 def create_missing(call: TopicCall, request: MetadataRequest, missing: list[str] | None) -> None:
-    """Go on with the topics that the request names and that are not there."""
+    """Create the missing topics, then answer."""
     if missing is None:
         call.answer(refused(request))
     elif missing:
@@ -62,7 +61,7 @@ def create_missing(call: TopicCall, request: MetadataRequest, missing: list[str]
 
 
 def answer_created(call: TopicCall, request: MetadataRequest, missing: list[str], errors: Mapping[str, int]) -> None:
-    """Log which of the missing topics were created, and answer."""
+    """Log the created topics, and answer."""
     topics = call.context.image.topics
     log_created(call, [name for name in dict.fromkeys(missing) if name in topics and name not in errors])
     answer(call, request, errors)
@@ -73,7 +72,9 @@ def by_id_only(wanted: MetadataRequest.MetadataRequestTopic) -> bool:
 
 
 def refused(request: MetadataRequest) -> MetadataResponse:
-    """v10 and v11 have ids in the request, but must not use them; their answer cannot even say a null name."""
+    """Return INVALID_REQUEST: v10 and v11 must not use the ids of the request, and their response cannot hold a null
+    name.
+    """
     error = KafkaErrorCode.INVALID_REQUEST
     return MetadataResponse(
         brokers=[],
@@ -89,7 +90,7 @@ def is_missing(call: TopicCall, name: str) -> bool:
 
 
 def answer(call: TopicCall, request: MetadataRequest, errors: Mapping[str, int]) -> None:
-    """Send the cluster as one image has it, whatever changes meanwhile; `errors`: of topics that were not created."""
+    """Send one image of the cluster, whatever changes meanwhile; `errors`: of topics that were not created."""
     image, asked = call.context.image, request.topics
     if asked is None or (call.version == NAMES_EMPTY_MEANS_ALL and not asked):
         topics = list(image.topics.values())
@@ -102,14 +103,14 @@ def answer(call: TopicCall, request: MetadataRequest, errors: Mapping[str, int])
 
 
 def objects_of(topics: list[TopicImage]) -> int:
-    """How many objects an answer of these topics touches, about."""
+    """Estimate the number of objects in the response for these topics."""
     return len(topics) if len(topics) > OBJECTS_MAX else sum(1 + len(topic.partitions) for topic in topics)
 
 
 def asked_topics(
     call: TopicCall, image: ClusterImage, asked: list[MetadataRequest.MetadataRequestTopic], errors: Mapping[str, int]
 ) -> Iterator[TopicSteps | None]:
-    """Each topic once, then None: an answer may be a thousand times as long as the name that asks for it."""
+    """Yield each topic once, then None: a response may be a thousand times as long as the name in the request."""
     seen = set()
     for wanted in asked:
         name, topic_id = wanted.name, wanted.topic_id
@@ -121,7 +122,7 @@ def asked_topics(
 def described(
     call: TopicCall, request: MetadataRequest, image: ClusterImage, topics: Iterable[TopicSteps | None]
 ) -> Generator[None, None, MetadataResponse]:
-    """The response, from generators of which each returns a topic; None for nothing."""
+    """Build the response from generators that each return a topic; None for a topic that is skipped."""
     answered = call.elements()
     for topic in topics:
         if topic is not None:
@@ -141,7 +142,7 @@ def described(
 
 
 def image_of(image: ClusterImage, name: str | None, topic_id: bytes) -> TopicImage | None:
-    """The topic that is asked for: by its id where there is one."""
+    """Return the requested topic, by id where the request has one."""
     if name is None or topic_id != UNASSIGNED_ID:
         return image.topics_by_id.get(topic_id)
     return image.topics.get(name)

@@ -1,10 +1,10 @@
-"""OffsetCommit, key 8, v2-10. Stores how far a group has read.
+"""OffsetCommit, key 8, v2-10: stores the offsets up to which a group has read.
 
-Version notes: up to v4 a retention time of its own; v6 leader epochs; v7 static members; v9 member epochs, and
-GROUP_ID_NOT_FOUND where older ones say ILLEGAL_GENERATION (KIP-848); v10 topics by id. Members of consumer groups need
-v9: UNSUPPORTED_VERSION before. A commit for partitions that do not exist stores nothing for these. The empty group id
-is a group here, as of old. Deviation: a commit of thousands of partitions is several batches, between which other
-requests of the group may be served. Source: KafkaApis.handleOffsetCommitRequest,
+Version notes: up to v4 a retention time per request; v6 leader epochs; v7 static members; v9 member epochs, and
+GROUP_ID_NOT_FOUND where older versions return ILLEGAL_GENERATION (KIP-848); v10 topics by id. Members of consumer
+groups need v9; older versions fail with UNSUPPORTED_VERSION. A commit stores nothing for partitions that do not exist.
+The empty group id is a valid group, as in older Kafka. Deviation: a commit of thousands of partitions is several
+batches; other requests of the group may be served between them. Sources: KafkaApis.handleOffsetCommitRequest,
 OffsetMetadataManager.validateOffsetCommit.
 """
 
@@ -37,7 +37,7 @@ Topic = OffsetCommitResponse.OffsetCommitResponseTopic
 Partition = Topic.OffsetCommitResponsePartition
 
 
-Refused = dict[tuple[int, int], int]  # errors by the places of topic and partition in the request
+Refused = dict[tuple[int, int], int]  # errors by the indexes of topic and partition in the request
 # Without the Python frame of `CommitOf(...)`: this is done for every partition of a commit, the other for every commit.
 commit_of: Callable[[tuple[str, int, int, int, str | None, bytes]], PartitionCommit] = partial(
     tuple.__new__, PartitionCommit
@@ -51,7 +51,7 @@ decode_request = decode_commit  # for the table of `server.api`
 
 
 def offset_commit(call: GroupCall, request: OffsetCommitRequest | PackedCommit) -> None:
-    """Commit what exists; the answer has every partition of the request, in its order."""
+    """Commit the existing partitions; the response has every partition of the request in its order."""
     if not isinstance(request, PackedCommit):
         commit_each(call, request)
     elif not located(call, request):  # the frame is there until the pass ends
@@ -106,7 +106,7 @@ class PendingCommit:
 
 
 def commit(version: int, wanted: Commit, shard: GroupShard, token: Token, now: Now) -> Effects:
-    """The command, for all partitions of a request or some of them."""
+    """Apply the commit of all partitions of a request, or of a part of them."""
     if version < MEMBER_EPOCH_SINCE and speaks_consumer(shard, wanted):
         effects = Effects()
         effects.answer(token, CommitResult(KafkaErrorCode.UNSUPPORTED_VERSION))
@@ -115,13 +115,13 @@ def commit(version: int, wanted: Commit, shard: GroupShard, token: Token, now: N
 
 
 def commit_each(call: GroupCall, request: OffsetCommitRequest) -> None:
-    """Commit what exists of a request that is not in one piece."""
+    """Commit the existing partitions of a request that is not packed."""
     objects = sum(1 + len(topic.partitions) for topic in request.topics)
     call.append_in_slices(committing(call, request, objects), objects, ended)
 
 
 def committing(call: GroupCall, request: OffsetCommitRequest, objects: int) -> Generator[None, None, None]:
-    """Commit in parts that are small enough for one loop iteration, and answer once all of them are committed."""
+    """Commit in parts that fit into one loop iteration, and answer when all of them are committed."""
     commits, refused = yield from wanted_of(call, request)
     size = OBJECTS_MAX if len(commits) <= OBJECTS_MAX else COMMITS_AT_ONCE
     parts = [commits[at : at + size] for at in range(0, len(commits), size)]
@@ -146,7 +146,7 @@ def committing(call: GroupCall, request: OffsetCommitRequest, objects: int) -> G
 def wanted_of(
     call: GroupCall, request: OffsetCommitRequest
 ) -> Generator[None, None, tuple[list[PartitionCommit], Refused]]:
-    """What is to be committed, and why the rest is not."""
+    """Return the commits of existing partitions, and the errors of the others."""
     commits: list[PartitionCommit] = []
     refused: Refused = {}
     for at, topic in enumerate(request.topics):
@@ -167,12 +167,12 @@ def wanted_of(
 
 
 def of_image(topic: TopicImage) -> tuple[str, bytes, int]:
-    """Name, id and number of partitions."""
+    """Return name, id and number of partitions."""
     return topic.name, topic.topic_id, len(topic.partitions)
 
 
 def topic_of(call: GroupCall, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> tuple[TopicImage | None, int]:
-    """A topic of the request, and the error of partitions that do not exist."""
+    """Return a topic of the request, and the error of its partitions if it does not exist."""
     if call.version >= TOPIC_ID_SINCE:
         found = call.context.image.topics_by_id.get(topic.topic_id)
         return found, KafkaErrorCode.UNKNOWN_TOPIC_ID if found is None else KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -180,7 +180,7 @@ def topic_of(call: GroupCall, topic: OffsetCommitRequest.OffsetCommitRequestTopi
 
 
 def speaks_consumer(shard: GroupShard, request: Commit) -> bool:
-    """Whether the sender is a member that speaks the consumer protocol."""
+    """Return whether the sender is a member that uses the consumer protocol."""
     group = shard.consumers.groups.get(request.group)
     if group is None or request.member_id not in group.members:
         return False
@@ -188,13 +188,13 @@ def speaks_consumer(shard: GroupShard, request: Commit) -> bool:
 
 
 def errors(call: GroupCall, commits: list[PartitionCommit], done: CommitResult) -> Iterator[int]:
-    """The error of each partition that was to be committed."""
+    """Yield the error of each committed partition."""
     error = error_of(call, done)
     return iter([error] * len(commits) if error else done.errors)
 
 
 def error_of(call: GroupCall, done: CommitResult) -> int:
-    """The error of all partitions, in the words of the request's version."""
+    """Return the error of all partitions as this version reports it."""
     if done.error and done.error == KafkaErrorCode.GROUP_ID_NOT_FOUND and call.version < MEMBER_EPOCH_SINCE:
         return KafkaErrorCode.ILLEGAL_GENERATION
     return done.error
@@ -203,7 +203,7 @@ def error_of(call: GroupCall, done: CommitResult) -> int:
 def answer(
     request: OffsetCommitRequest, refused: Refused, outcomes: Iterator[int], elements: Callable[[], ResponseArray]
 ) -> Generator[None, None, OffsetCommitResponse]:
-    """Every partition of the request, with `outcomes` for those that were to be committed."""
+    """Build the response; `outcomes` has the errors of the partitions that were committed."""
     topics = elements()
     for at, topic in enumerate(request.topics):
         partitions = elements()
@@ -218,5 +218,5 @@ def answer(
 
 @lru_cache(maxsize=1_024)
 def outcome(partition_index: int, error: int) -> Partition:
-    """One partition of an answer; shared between answers, which are only written."""
+    """Return one partition of a response; responses share it, as they are only encoded."""
     return Partition(partition_index=partition_index, error_code=error)

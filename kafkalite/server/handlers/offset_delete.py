@@ -1,7 +1,7 @@
-"""OffsetDelete, key 47, v0. Removes single offsets of a group whose members do not read the topic (KIP-496).
+"""OffsetDelete, key 47, v0: deletes single offsets of a group whose members do not read the topic (KIP-496).
 
-An error of the group stands for the whole. Partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. Many
-partitions are deleted in parts, between which other requests of the group may be served.
+An error of the group is the error of the response. Partitions that do not exist have UNKNOWN_TOPIC_OR_PARTITION, as in
+Kafka. Many partitions are deleted in parts; other requests of the group may be served between them.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -22,7 +22,7 @@ DELETED_AT_ONCE = 50  # of a request with more than OBJECTS_MAX partitions
 
 
 def offset_delete(call: GroupCall, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
-    """Delete the offsets of partitions that exist; the answer has every partition of the request, in its order."""
+    """Delete the offsets of existing partitions; the response has every partition of the request in its order."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=KafkaErrorCode.INVALID_GROUP_ID, topics=[])
     objects = sum(1 + len(topic.partitions) for topic in request.topics)
@@ -31,7 +31,7 @@ def offset_delete(call: GroupCall, request: OffsetDeleteRequest) -> OffsetDelete
 
 
 def deletion(call: GroupCall, request: OffsetDeleteRequest, objects: int) -> Generator[None, None, None]:
-    """Delete the offsets, and answer once all of it is committed."""
+    """Delete the offsets, and answer when all deletions are committed."""
     wanted = yield from existing(call, request)
     size = OBJECTS_MAX if len(wanted) <= OBJECTS_MAX else DELETED_AT_ONCE
     commands = [partial(delete, request.group_id, wanted[at : at + size]) for at in range(0, len(wanted) or 1, size)]
@@ -51,12 +51,12 @@ def deletion(call: GroupCall, request: OffsetDeleteRequest, objects: int) -> Gen
 def delete(
     group: str, topic_partitions: Sequence[TopicPartition], shard: GroupShard, token: Token, _now: Now
 ) -> Effects:
-    """The command: delete some of the offsets."""
+    """Apply the deletion of some of the offsets."""
     return shard.offsets.delete(group, topic_partitions, token)
 
 
 def existing(call: GroupCall, request: OffsetDeleteRequest) -> Generator[None, None, list[TopicPartition]]:
-    """The partitions of the request that exist, each once."""
+    """Return the existing partitions of the request, each once."""
     found: dict[TopicPartition, None] = {}
     for topic in request.topics:
         for part in topic.partitions:
@@ -67,7 +67,7 @@ def existing(call: GroupCall, request: OffsetDeleteRequest) -> Generator[None, N
 
 
 def exists(call: GroupCall, name: str, index: int) -> bool:
-    """Whether there is such a partition now."""
+    """Return whether the partition exists now."""
     topic = call.context.tables.topics.get(name)
     return topic is not None and 0 <= index < len(topic.partitions)
 
@@ -75,7 +75,7 @@ def exists(call: GroupCall, name: str, index: int) -> bool:
 def answer(
     call: GroupCall, request: OffsetDeleteRequest, errors: Mapping[TopicPartition, int]
 ) -> Generator[None, None, OffsetDeleteResponse]:
-    """Every partition of the request, with `errors` for those that existed when it came."""
+    """Build the response; `errors` has the partitions that existed when the request came."""
     topics = call.elements()
     for topic in request.topics:
         partitions = call.elements()

@@ -1,9 +1,9 @@
-"""OffsetFetch, key 9, v1-10. How far groups have read; -1 where nothing is committed, and for groups that nobody knows.
+"""OffsetFetch, key 9, v1-10: returns committed offsets of groups; -1 without a commit, also for unknown groups.
 
-Version notes: v1 errors per partition only; v2 an error for the whole, and null for all topics; v7 `require_stable`:
+Version notes: v1 errors per partition only; v2 an error of the response, and null for all topics; v7 `require_stable`:
 UNSTABLE_OFFSET_COMMIT where a transaction may still change the offset (KIP-447); v8 several groups (KIP-709); v9 member
-epochs, STALE_MEMBER_EPOCH where they are not the member's (KIP-848); v10 topics by id. COORDINATOR_NOT_AVAILABLE is
-told as NOT_COORDINATOR, as by Kafka: older consumers do not know it here.
+epochs, with STALE_MEMBER_EPOCH (KIP-848); v10 topics by id. COORDINATOR_NOT_AVAILABLE is returned as NOT_COORDINATOR,
+as by Kafka: older consumers do not know the former here.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ Response = Generator[None, None, OffsetFetchResponse]
 
 
 class RequestedGroup(NamedTuple):
-    """What is wanted of one group; `wanted` None = everything. `unknown`: partitions of topic ids that do not exist."""
+    """The request for one group; `wanted` None = all offsets. `unknown`: partitions of topic ids that do not exist."""
 
     group: str
     wanted: list[TopicFetch] | None
@@ -44,7 +44,7 @@ class RequestedGroup(NamedTuple):
 
 
 class FetchedGroup(NamedTuple):
-    """What was found of one group, or an error for all of it. `many`: it is still to be found, in parts."""
+    """The offsets of one group, or its error. `many`: the offsets are still to be read, in parts."""
 
     asked: RequestedGroup
     error: int
@@ -57,14 +57,14 @@ Fetched = list[FetchedGroup]
 
 
 def offset_fetch(call: GroupCall, request: OffsetFetchRequest) -> None:
-    """Look every group up in its shard."""
+    """Query each group in its shard."""
     steps = asked_of_one(call, request) if call.version < GROUPS_SINCE else asked_of_many(call, request)
     objects = len(request.topics or ()) + sum(1 + len(group.topics or ()) for group in request.groups)
     call.in_slices(steps, objects, partial(look_up, call, request.require_stable))
 
 
 def look_up(call: GroupCall, require_stable: bool, asked: list[RequestedGroup]) -> None:
-    """Go on with what is wanted of each group."""
+    """Query the groups of the request."""
     query = partial(look, require_stable)
     then = call.guarded(partial(found_few, call, query))
     steps = call.context.groups.query_each(asked, group_of, query, FetchedGroup, then)
@@ -72,7 +72,7 @@ def look_up(call: GroupCall, require_stable: bool, asked: list[RequestedGroup]) 
 
 
 def found_few(call: GroupCall, query: Query, fetched: Fetched) -> None:
-    """Go on with the groups of which many offsets are wanted."""
+    """Query the groups of which many offsets are requested."""
     if not any(group.many for group in fetched):
         answer(call, fetched)
         return
@@ -83,7 +83,7 @@ def found_few(call: GroupCall, query: Query, fetched: Fetched) -> None:
 
 
 def found_parts(call: GroupCall, fetched: Fetched, indexes: list[int], parts: Fetched) -> None:
-    """Put the parts of groups together. An error of one part is the error of its group."""
+    """Join the parts of groups. An error of one part is the error of its group."""
     found: dict[int, list[FetchedOffset]] = {at: [] for at in indexes}
     for at, part in zip(indexes, parts, strict=True):
         found[at] += part.found
@@ -98,7 +98,7 @@ def group_of(asked: RequestedGroup) -> str:
 
 
 def asked_of_one(call: GroupCall, request: OffsetFetchRequest) -> Generator[None, None, list[RequestedGroup]]:
-    """The group of a request up to v7."""
+    """Return the group of a request up to v7."""
     if request.topics is None:
         return [RequestedGroup(request.group_id, None)]
     wanted = []
@@ -109,7 +109,7 @@ def asked_of_one(call: GroupCall, request: OffsetFetchRequest) -> Generator[None
 
 
 def asked_of_many(call: GroupCall, request: OffsetFetchRequest) -> Generator[None, None, list[RequestedGroup]]:
-    """The groups of a request of v8 or later. Each once: an answer may be thousands of times as long as a name."""
+    """Return the groups of a request from v8 on, each once: a response may be thousands of times as long as a name."""
     asked = []
     for group in {each.group_id: each for each in request.groups}.values():
         asked.append((yield from asked_of(call, group)))
@@ -118,7 +118,7 @@ def asked_of_many(call: GroupCall, request: OffsetFetchRequest) -> Generator[Non
 
 
 def asked_of(call: GroupCall, group: GroupAsked) -> Generator[None, None, RequestedGroup]:
-    """One group of a request of v8 or later."""
+    """Return one group of a request from v8 on."""
     if group.topics is None:
         return RequestedGroup(group.group_id, None, group.member_id, group.member_epoch)
     wanted, unknown = [], []
@@ -134,13 +134,13 @@ def asked_of(call: GroupCall, group: GroupAsked) -> Generator[None, None, Reques
 
 
 def by_name(call: GroupCall, name: str, partitions: Sequence[int]) -> TopicFetch:
-    """What is wanted of a topic: of the one that has the name now, not of one that was deleted and made anew."""
+    """Return the request for a topic: the current topic of the name, not a deleted one."""
     topic = call.context.tables.topics.get(name)
     return TopicFetch(name, partitions, ZERO_UUID if topic is None else topic.topic_id)
 
 
 def look(require_stable: bool, asked: RequestedGroup, shard: GroupShard) -> FetchedGroup:
-    """What the group has committed, if the sender may know."""
+    """Return the committed offsets of a group, if the sender may read them."""
     error = shard.offsets.validate_fetch(asked.group, asked.member_id, asked.member_epoch)
     if error:
         return FetchedGroup(asked, error)
@@ -151,9 +151,9 @@ def look(require_stable: bool, asked: RequestedGroup, shard: GroupShard) -> Fetc
 
 
 def parts_of(asked: RequestedGroup) -> Iterator[RequestedGroup]:
-    """The offsets of one group that are asked for, in parts of at most PARTITIONS_AT_ONCE topics and partitions."""
+    """Split the requested offsets of one group into parts of at most PARTITIONS_AT_ONCE topics and partitions."""
     part: list[TopicFetch] = []
-    left = PARTITIONS_AT_ONCE  # in this part; a topic counts as one, too
+    left = PARTITIONS_AT_ONCE  # in this part; a topic counts, too
     for topic, partitions, topic_id in asked.wanted or ():
         begin = 0
         while begin < len(partitions):
@@ -168,13 +168,13 @@ def parts_of(asked: RequestedGroup) -> Iterator[RequestedGroup]:
 
 
 def answer(call: GroupCall, fetched: Fetched) -> None:
-    """Answer in slices where there is much to say."""
+    """Build and send the response, in slices if it is large."""
     objects = sum(1 + len(group.found) + len(group.asked.unknown) for group in fetched)
     call.answer_from(one(call, fetched[0]) if call.version < GROUPS_SINCE else many(call, fetched), objects)
 
 
 def one(call: GroupCall, group: FetchedGroup) -> Response:
-    """The answer up to v7."""
+    """Build the response up to v7."""
     error = error_on_wire(group.error)
     found: Iterable[FetchedOffset] = group.found
     if error and call.version < TOP_ERROR_SINCE:
@@ -184,7 +184,7 @@ def one(call: GroupCall, group: FetchedGroup) -> Response:
 
 
 def many(call: GroupCall, fetched: Fetched) -> Response:
-    """The answer from v8 on."""
+    """Build the response from v8 on."""
     groups = []
     for group in fetched:
         found: Iterable[FetchedOffset] = group.found
@@ -197,7 +197,7 @@ def many(call: GroupCall, fetched: Fetched) -> Response:
 
 
 def failed_each(asked: Iterable[TopicFetch], error: int) -> Iterator[FetchedOffset]:
-    """Each partition with this error."""
+    """Yield each partition with this error."""
     return (
         FetchedOffset(each.topic, index, error=error, topic_id=each.topic_id)
         for each in asked
@@ -208,7 +208,7 @@ def failed_each(asked: Iterable[TopicFetch], error: int) -> Iterator[FetchedOffs
 def listed(
     call: GroupCall, found: Iterable[FetchedOffset], topic: type[Any], partition: type[Any]
 ) -> Generator[None, None, list[Any]]:
-    """Offsets as the array of the response. Offsets of a topic that is gone cannot be told by id."""
+    """Convert offsets to an array of the response. Offsets of a deleted topic cannot be returned by id."""
     topics = call.elements()
     by_id = call.version >= TOPIC_ID_SINCE
     for (name, topic_id), of_topic in groupby(found, partial(named, call) if by_id else unnamed):
@@ -235,7 +235,7 @@ def listed(
 
 
 def named(call: GroupCall, found: FetchedOffset) -> tuple[str, bytes]:
-    """The topic by name and id: an offset without an id gets that of its topic."""
+    """Return the topic by name and id; an offset without an id gets the id of its topic."""
     if found.topic_id != ZERO_UUID:
         return found.topic, found.topic_id
     topic = call.context.image.topics.get(found.topic)
@@ -243,10 +243,10 @@ def named(call: GroupCall, found: FetchedOffset) -> tuple[str, bytes]:
 
 
 def unnamed(found: FetchedOffset) -> tuple[str, bytes]:
-    """The topic by name alone: all of a topic in one piece, whether its id is known or not."""
+    """Return the topic by name alone, so that a topic is one element, whether its id is known or not."""
     return found.topic, ZERO_UUID
 
 
 def error_on_wire(error: int) -> int:
-    """The error as it is told to consumers of all ages."""
+    """Return the error as consumers of all versions know it."""
     return KafkaErrorCode.NOT_COORDINATOR if error == KafkaErrorCode.COORDINATOR_NOT_AVAILABLE else error

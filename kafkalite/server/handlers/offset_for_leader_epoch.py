@@ -1,5 +1,4 @@
-"""OffsetForLeaderEpoch, key 23, v2-4. Where a leader epoch ends in this log, so that a reader sees whether its past
-was cut.
+"""OffsetForLeaderEpoch, key 23, v2-4: returns the end offset of a leader epoch, so that readers detect truncation.
 
 Version notes: v2 current leader epoch; v3 replica id; v4 flexible. Sources: KIP-101, KIP-320,
 UnifiedLog.endOffsetForEpoch.
@@ -20,7 +19,7 @@ EpochEndOffset = TopicResult.EpochEndOffset
 
 
 def offset_for_leader_epoch(call: PartitionCall, request: OffsetForLeaderEpochRequest) -> None:
-    """Answer the end offset of the largest epoch not above the one asked for."""
+    """Return the end offset of the largest epoch that is not above the requested one."""
     call.answer_from(ends(call, request), sum(1 + len(topic.partitions) for topic in request.topics))
 
 

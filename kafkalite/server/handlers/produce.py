@@ -1,12 +1,14 @@
-"""Produce, key 0, v3-13 (advertised from 0, KAFKA-18659). Batches into partitions, answered once as many replicas have
-them as asked.
+"""Produce, key 0, v3-13 (advertised from 0, KAFKA-18659): appends batches to partitions and answers according to acks.
 
 Version notes: v3 record batches v2 only; v5 log start offset; v7 zstd; v8 record errors; v13 topics by id.
-acks=0 gets no answer; an error then closes the connection, as there is no other way to tell. v0-2 close it too.
-Transactions: a transactional batch without a transactional id is refused (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), and
-one whose producer has no open transaction in the partition, too (INVALID_TXN_STATE): what opens one is verified with
-the transaction coordinator first (KIP-890), and there is none yet, so no transactional batch of a client is taken.
-Deviations: the first of these two is told per partition, not for the whole request.
+
+- acks=0 gets no response. An error closes the connection, as nothing else can report it. v0-2 close it, too.
+- A transactional batch without a transactional id is rejected (TRANSACTIONAL_ID_AUTHORIZATION_FAILED). A transactional
+  batch whose producer has no open transaction in the partition is rejected, too (INVALID_TXN_STATE): a transaction is
+  opened after verification with the transaction coordinator (KIP-890), which does not exist yet. So every transactional
+  batch of a client is rejected.
+
+Deviation: the first of these two errors is per partition, not per request.
 Sources: ProduceRequest.json, ReplicaManager.appendRecords.
 """
 
@@ -26,7 +28,7 @@ RecordError = PartitionResponse.BatchIndexAndErrorMessage
 
 
 class PendingProduce:
-    """Collects the outcome of every partition of one request, and answers when the last one is known."""
+    """Collects the results of all partitions of a request, and answers after the last one."""
 
     __slots__ = ("_appends", "_call", "_open", "_request")
 
@@ -71,8 +73,8 @@ class PendingProduce:
 
 
 def outcome(index: int, append: Append) -> PartitionResponse:
-    """Put what became of an append into the wire's words."""
-    if not append.error:  # what is not named has its default
+    """Convert the result of an append to the response."""
+    if not append.error:  # other fields have their defaults
         return PartitionResponse(
             index=index,
             base_offset=append.base_offset,
@@ -93,7 +95,7 @@ def outcome(index: int, append: Append) -> PartitionResponse:
 
 
 def produce(call: PartitionCall, request: ProduceRequest) -> None:
-    """Append every partition's batch; the answer leaves when all outcomes are known."""
+    """Append the batch of each partition; the response is sent when all results are known."""
     answer = PendingProduce(call, request)
     refusal = request_error(request)
     replicas, by_id, zstd_allowed = call.context.replicas, call.version >= TOPIC_ID_SINCE, call.version >= ZSTD_SINCE
@@ -114,7 +116,7 @@ def produce(call: PartitionCall, request: ProduceRequest) -> None:
 
 
 def request_error(request: ProduceRequest) -> int:
-    """The error that holds for every partition of the request, or 0."""
+    """Return the error that holds for every partition of the request, or 0."""
     if request.acks not in ACKS:
         return KafkaErrorCode.INVALID_REQUIRED_ACKS
     return 0

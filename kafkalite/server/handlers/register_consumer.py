@@ -1,7 +1,7 @@
-"""RegisterConsumer, key 10003, v0. A member registers for the next generation; the answer waits for the others.
+"""RegisterConsumer, key 10003, v0: a consumer registers for the next generation; the response waits for the others.
 
-A partition that appeared after the group began, and of which nothing is committed, starts at its log start. Errors are
-those of the machine (`state/groups/registered/groups.py`), UNKNOWN_TOPIC_OR_PARTITION for what is claimed, but does not
+A partition that appeared after the group's first generation and has no commit starts at its log start. Errors: those of
+the machine (`state/groups/registered/groups.py`), UNKNOWN_TOPIC_OR_PARTITION for a claimed partition that does not
 exist, and those of the coordinator.
 """
 
@@ -17,7 +17,9 @@ Partition = Topic.OwnedPartition
 
 
 def register_consumer(call: GroupPartitionCall, request: RegisterConsumerRequest) -> RegisterConsumerResponse | None:
-    """Register; ended by the generation, a refusal, or the end of this coordinator."""
+    """Submit the registration; the response has the generation, an error, or NOT_COORDINATOR when the coordinator
+    stops.
+    """
     if any(complaint(name) is not None for name in request.topics):
         return RegisterConsumerResponse(error_code=KafkaErrorCode.INVALID_TOPIC_EXCEPTION, partitions=[])
     registration = RegisterConsumer(
@@ -43,7 +45,7 @@ def register_consumer(call: GroupPartitionCall, request: RegisterConsumerRequest
 
 
 def answer(call: GroupPartitionCall, registered: ConsumerRegistered) -> RegisterConsumerResponse:
-    """The generation and what the consumer owns in it, or the refusal."""
+    """Return the response: the generation with the consumer's partitions, or the error."""
     topics = [
         Topic(
             name=name,
@@ -58,7 +60,7 @@ def answer(call: GroupPartitionCall, registered: ConsumerRegistered) -> Register
 
 
 def start(call: GroupPartitionCall, topic: str, index: int, offset: int) -> int:
-    """Where to begin to read; a partition that is gone by now begins at 0, and fetching it says so."""
+    """Return the start offset of a partition; 0 for one that was deleted meanwhile, whose fetch then fails."""
     if offset != FROM_LOG_START:
         return offset
     partition = call.context.replicas.partition(topic, UNASSIGNED_ID, index, by_id=False)

@@ -1,11 +1,14 @@
-"""RewindConsumer, key 10005, v0. Sets the positions of a group, also while it has members.
+"""RewindConsumer, key 10005, v0: sets the offsets of a group, also while the group has members.
 
-Every partition is looked up first: an offset outside of the log is moved to its nearest end, a time becomes the first
-record of it or later, or the log end where there is none. Then all is one command of the group's shard, and one batch.
-Members that own a rewound partition are fenced, whatever protocol they speak: those of classic groups are unknown from
-then on, those of consumer groups have a member epoch that is over. Both drop what they have as lost, join anew and read
-the new offset. Errors per partition: as ListOffsets, INVALID_REQUEST for one that is named twice; INVALID_GROUP_ID,
-GROUP_ID_NOT_FOUND and those of the coordinator for all.
+1. Every partition is looked up first. An offset outside the log is moved to the nearest end of the log; a time becomes
+   the first record of that time or later, or the log end if there is none.
+2. Then all offsets are one command of the group's shard, and one batch.
+3. Members that own a rewound partition are fenced, whatever their protocol: members of classic groups are removed,
+   members of consumer groups have an old member epoch. Both drop their partitions as lost, rejoin and read the new
+   offsets.
+
+Errors per partition: those of ListOffsets, INVALID_REQUEST for a partition that occurs twice. Errors of all partitions:
+INVALID_GROUP_ID, GROUP_ID_NOT_FOUND and those of the coordinator.
 """
 
 from collections import Counter
@@ -34,7 +37,7 @@ Asked = RewindConsumerRequest.RewoundTopic.RewoundPartition
 
 
 class RequestedRewind(NamedTuple):
-    """One partition of the request: where it is to be, once `found` says so, or why not."""
+    """One partition of the request: its new offset, after `found` is filled in, or its error."""
 
     topic: str
     asked: Asked
@@ -43,7 +46,7 @@ class RequestedRewind(NamedTuple):
 
 
 def rewind_consumer(call: GroupPartitionCall, request: RewindConsumerRequest) -> None:
-    """Look every partition up, then rewind the group."""
+    """Look up every partition, then rewind the group."""
     times = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     wanted, look_ups = [], []
     for topic in request.topics:
@@ -58,7 +61,7 @@ def rewind_consumer(call: GroupPartitionCall, request: RewindConsumerRequest) ->
 def judged(
     call: GroupPartitionCall, topic: str, asked: Asked, *, again: bool
 ) -> tuple[RequestedRewind, OffsetLookup | None]:
-    """Where one partition is to be, as far as that is known without a look into its records."""
+    """Return the new offset of a partition as far as it is known without reading records."""
     found = PartitionResponse(partition_index=asked.partition_index)
     partition = call.context.replicas.partition(topic, b"", asked.partition_index, by_id=False)
     if again or asked.offset < NO_OFFSET or (asked.offset == NO_OFFSET and asked.timestamp < EARLIEST):
@@ -75,7 +78,7 @@ def judged(
 
 
 def rewind(call: GroupPartitionCall, request: RewindConsumerRequest, wanted: list[RequestedRewind]) -> None:
-    """All is found: set the offsets of the group."""
+    """Submit the rewind of all partitions."""
     commits = list(committable(call, wanted))
     call.context.groups.submit(
         request.group_id,
@@ -87,23 +90,23 @@ def rewind(call: GroupPartitionCall, request: RewindConsumerRequest, wanted: lis
 
 
 def committable(call: GroupPartitionCall, wanted: list[RequestedRewind]) -> Iterator[PartitionCommit]:
-    """What can be set; moves every offset into its log."""
+    """Yield the valid offsets, each moved into its log."""
     for one in wanted:
         found, partition = one.found, one.partition
         topic = call.context.tables.topics.get(one.topic)
         if found.error_code or partition is None:
             continue
-        if topic is None:  # it was deleted while others were looked up
+        if topic is None:  # deleted while other partitions were looked up
             found.error_code = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             continue
-        if found.offset == NO_OFFSET:  # no record is as young as that
+        if found.offset == NO_OFFSET:  # no record has that time or a later one
             look_up_offset(found, partition, LATEST, committed_only=False)
         found.offset = min(max(found.offset, partition.log_start_offset), partition.high_watermark)
         yield PartitionCommit(one.topic, found.partition_index, found.offset, topic_id=topic.topic_id)
 
 
 def answer(request: RewindConsumerRequest, wanted: list[RequestedRewind], done: CommitResult) -> RewindConsumerResponse:
-    """Every partition of the request, in its order."""
+    """Build the response with every partition of the request in its order."""
     left = iter(wanted)
     topics = []
     for topic in request.topics:

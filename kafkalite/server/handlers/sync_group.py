@@ -1,7 +1,7 @@
-"""SyncGroup, key 14, v0-5. The leader of a classic group brings the assignment; every member gets its part, once the
-leader has brought it.
+"""SyncGroup, key 14, v0-5: the leader of a classic group sends the assignment; each member then receives its part.
 
-Version notes: v3 static members (KIP-345); v5 protocol type and name, which must be given and be the group's (KIP-559).
+Version notes: v3 static members (KIP-345); v5 protocol type and name, which are required and must be the group's
+(KIP-559).
 """
 
 from kafkalite.errors import KafkaErrorCode
@@ -13,7 +13,7 @@ PROTOCOL_NEEDED_SINCE = 5
 
 
 def sync_group(call: GroupCall, request: SyncGroupRequest) -> SyncGroupResponse | None:
-    """Bring or fetch an assignment; ended by the leader, a rebalance, or the end of this coordinator."""
+    """Submit the request; the response has the assignment, an error, or NOT_COORDINATOR when the coordinator stops."""
     if call.version >= PROTOCOL_NEEDED_SINCE and None in (request.protocol_type, request.protocol_name):
         return answer(Synced(KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     sync = Sync(
@@ -34,7 +34,7 @@ def sync_group(call: GroupCall, request: SyncGroupRequest) -> SyncGroupResponse 
 
 
 def answer(synced: Synced) -> SyncGroupResponse:
-    """The member's part, or the refusal."""
+    """Return the response: the assignment of the member, or the error."""
     return SyncGroupResponse(
         error_code=synced.error,
         protocol_type=synced.protocol_type,
