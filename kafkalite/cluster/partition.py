@@ -27,7 +27,7 @@ from kafkalite.cluster.validation import BatchRules, LoopBudget, append_validate
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import ACKS_ALL
-from kafkalite.records import BatchError, Inspection
+from kafkalite.records import BatchError, ValidationResult
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 
@@ -203,15 +203,15 @@ class Partition:
         elif self.log is None:
             self._open_for(append)
         else:
-            inspection = validate_on_loop(append, self._rules, self._host.clock.wall_ms(), self._host.loop_budget)
-            if inspection is None:
+            validation = validate_on_loop(append, self._rules, self._host.clock.wall_ms(), self._host.loop_budget)
+            if validation is None:
                 self._validate_in_job(append)
             else:
-                self._append_validated(append, inspection)
+                self._append_validated(append, validation)
 
-    def _append_validated(self, append: Append, inspection: Inspection | BatchError | None) -> None:
+    def _append_validated(self, append: Append, validation: ValidationResult | BatchError | None) -> None:
         assert self.log is not None
-        if not append_validated(append, inspection, self.log, self.leader_epoch):
+        if not append_validated(append, validation, self.log, self.leader_epoch):
             return
         if not self._unwritten:
             self._host.mark_dirty(self)
@@ -339,9 +339,9 @@ class Partition:
         try:
             if self.error:
                 append.reject(self.error)
-            inspection = outcome.result()  # what a job should never raise is reported, after everybody was served
+            validation = outcome.result()  # what a job should never raise is reported, after everybody was served
             if not self.error:
-                self._append_validated(append, inspection)
+                self._append_validated(append, validation)
         except Exception:
             append.fail()
             raise

@@ -7,7 +7,7 @@ from kafkalite import records
 from kafkalite.cluster.append import Append
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.records import BatchError, Inspection
+from kafkalite.records import BatchError, ValidationResult
 from kafkalite.records.batch_header import ATTRIBUTES_AT, CODEC_MASK, TRANSACTIONAL_BIT
 from kafkalite.storage.log.log import Log
 
@@ -76,7 +76,7 @@ class BatchRules:
 
 def validate_on_loop(
     append: Append, rules: BatchRules, now_ms: int, budget: LoopBudget
-) -> Inspection | BatchError | None:
+) -> ValidationResult | BatchError | None:
     """As `validate_now`, or None when that would hold the loop for more than a millisecond: for a large batch, for one
     that grows large, and for all compressed ones once the iteration's budget is used up.
     """
@@ -89,7 +89,7 @@ def validate_on_loop(
         return None
     bound = REWRITE_LOOP_BYTES if rewrites else LOOP_BYTES[codec]
     found = validate_now(append, rules, now_ms, bound)
-    if not isinstance(found, Inspection):
+    if not isinstance(found, ValidationResult):
         budget.left -= 1
         return found
     too_large = found.error == KafkaErrorCode.MESSAGE_TOO_LARGE and codec and len(batch) <= rules.size_max
@@ -97,14 +97,16 @@ def validate_on_loop(
     return None if too_large else found
 
 
-def validate_now(append: Append, rules: BatchRules, now_ms: int, decompressed_max: int = 0) -> Inspection | BatchError:
+def validate_now(
+    append: Append, rules: BatchRules, now_ms: int, decompressed_max: int = 0
+) -> ValidationResult | BatchError:
     """Check the batch by itself, and patch or rewrite it as the topic's settings ask.
 
     Runs on the loop or as a job; in both cases nobody else touches `append` meanwhile. Answers a BatchError when the
     batch is good but cannot be stored as the topic wants it. `decompressed_max`: bytes, 0 = the usual bound.
     """
     bounded = not rules.log_append_time  # timestamps are bounded only where they are the client's
-    inspection = records.inspect(
+    validation = records.validate_batch(
         append.batch,
         compacted=rules.compacted,
         size_max=rules.size_max,
@@ -113,10 +115,10 @@ def validate_now(append: Append, rules: BatchRules, now_ms: int, decompressed_ma
         timestamp_min=now_ms - rules.before_ms if bounded else INT64_MIN,
         timestamp_max=now_ms + rules.after_ms if bounded else INT64_MAX,
     )
-    if inspection.error:
-        return inspection
+    if validation.error:
+        return validation
     changed = False
-    if rules.rewrites(inspection.codec):
+    if rules.rewrites(validation.codec):
         try:
             append.batch = rewritten(append.batch, rules)
         except BatchError as error:
@@ -125,11 +127,11 @@ def validate_now(append: Append, rules: BatchRules, now_ms: int, decompressed_ma
     if rules.log_append_time:
         append.log_append_time_ms = now_ms
         changed = records.set_log_append_time(append.batch, now_ms) or changed
-    elif inspection.max_timestamp != inspection.header_max_timestamp:
-        changed = records.set_max_timestamp(append.batch, inspection.max_timestamp) or changed
+    elif validation.max_timestamp != validation.header_max_timestamp:
+        changed = records.set_max_timestamp(append.batch, validation.max_timestamp) or changed
     if changed:
-        inspection.refresh(append.batch)
-    return inspection
+        validation.refresh(append.batch)
+    return validation
 
 
 def rewritten(batch: memoryview, rules: BatchRules) -> memoryview:
@@ -141,24 +143,26 @@ def rewritten(batch: memoryview, rules: BatchRules) -> memoryview:
     return memoryview(bytearray(new))
 
 
-def append_validated(append: Append, inspection: Inspection | BatchError | None, log: Log, leader_epoch: int) -> bool:
-    """Put an inspected batch at the end of the log, or finish the append with what speaks against it.
+def append_validated(
+    append: Append, validation: ValidationResult | BatchError | None, log: Log, leader_epoch: int
+) -> bool:
+    """Put a validated batch at the end of the log, or finish the append with what speaks against it.
 
-    Without an inspection it is one that the broker made itself.
+    Without an validation it is one that the broker made itself.
     A batch that this producer sent before is answered with its first offset and not appended again (KIP-98).
     """
-    if isinstance(inspection, BatchError):
-        append.reject(inspection.code, str(inspection))
+    if isinstance(validation, BatchError):
+        append.reject(validation.code, str(validation))
         return False
-    if inspection is not None:
-        if inspection.error:
-            append.record_errors = inspection.record_errors
-            append.reject(inspection.error, inspection.message)
+    if validation is not None:
+        if validation.error:
+            append.record_errors = validation.record_errors
+            append.reject(validation.error, validation.message)
             return False
-        if inspection.attributes & TRANSACTIONAL_BIT and not append.transactional:
+        if validation.attributes & TRANSACTIONAL_BIT and not append.transactional:
             append.reject(KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return False
-    base_offset = log.append(append.batch, inspection, leader_epoch)
+    base_offset = log.append(append.batch, validation, leader_epoch)
     if base_offset < 0:
         append.reject(-base_offset)
         return False

@@ -1,24 +1,20 @@
-"""Record batches: built, read, inspected, compressed.
+"""Record batches: validate, read, build, compress.
 
-The engine is Cython: `_speedups.records` for what the broker does to whole batches, `_speedups.scan` for many of them
-in a row, `_speedups.batches` for building and reading them. `whole` and `batch` are their readable twins, the oracles
-of the tests; no other room imports them. This package hands the codecs to the engine, and what it names here is what
-other rooms use.
+The implementation is Cython (`_speedups/records`); `tests/oracles` has its pure Python twins. This package registers
+the codecs with it and is the name under which other packages import it.
 """
 
-from kafkalite._speedups.records.batch_scan import BatchLocation, Scan, scan_batches
-from kafkalite._speedups.records.batches import Batch, Builder, Record, batches
-from kafkalite._speedups.records.validator import (
-    BatchError,
-    Inspection,
-    inspect,
+from kafkalite._speedups.records.batch_builder import Builder
+from kafkalite._speedups.records.batch_patches import (
     recompress,
     set_base_offset,
     set_leader_epoch,
     set_log_append_time,
     set_max_timestamp,
-    use_codecs,
 )
+from kafkalite._speedups.records.batch_scan import BatchLocation, Scan, scan_batches
+from kafkalite._speedups.records.batches import Batch, Record, batches
+from kafkalite._speedups.records.validator import BatchError, ValidationResult, use_codecs, validate_batch
 from kafkalite.records import compression
 
 use_codecs(compression.compress, compression.decompress)
@@ -28,15 +24,15 @@ __all__ = [
     "BatchError",
     "BatchLocation",
     "Builder",
-    "Inspection",
     "Record",
     "Scan",
+    "ValidationResult",
     "batches",
-    "inspect",
     "recompress",
     "scan_batches",
     "set_base_offset",
     "set_leader_epoch",
     "set_log_append_time",
     "set_max_timestamp",
+    "validate_batch",
 ]

@@ -8,7 +8,8 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from kafkalite._speedups.records.batches import Builder, Record
+from kafkalite._speedups.records.batch_builder import Builder
+from kafkalite._speedups.records.batches import Record
 from kafkalite._speedups.records.validator import BatchError
 from kafkalite.errors import KafkaErrorCode
 

@@ -15,7 +15,7 @@ import pytest
 from kafkalite._speedups.compaction.compactor import Worker
 from kafkalite._speedups.compaction.input import RetentionRules, Transactions
 from kafkalite._speedups.compaction.offset_map import OffsetMap
-from kafkalite._speedups.records.batches import Builder
+from kafkalite._speedups.records.batch_builder import Builder
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.records import Batch, Builder, inspect, scan_batches, set_log_append_time
+from kafkalite.records import Batch, Builder, scan_batches, set_log_append_time, validate_batch
 from tests.oracles import batches as plain
 from tests.unit.records.clients import aiokafka_records
 
@@ -99,17 +99,17 @@ def test_decode(benchmark: Any, decoder: Callable[[bytes], int], count: int) -> 
 
 @BY_COUNT
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-def test_inspect(benchmark: Any, count: int, codec: int) -> None:
+def test_validate(benchmark: Any, count: int, codec: int) -> None:
     """CRC, decompression and walk of one batch."""
     benchmark.group = f"inspect {count} records of {VALUE_BYTES} B"
     data = bytearray(encode(values(count), codec=codec))
-    assert benchmark(inspect, data, compacted=False, size_max=1 << 20).error == 0
+    assert benchmark(validate_batch, data, compacted=False, size_max=1 << 20).error == 0
     per_record_ns(benchmark, count)
 
 
 def test_inspect_one_record(benchmark: Any) -> None:
     data = bytearray(encode(values(1)))
-    assert benchmark(inspect, data, compacted=False, size_max=1 << 20).error == 0
+    assert benchmark(validate_batch, data, compacted=False, size_max=1 << 20).error == 0
 
 
 def test_scan_small_batches(benchmark: Any) -> None:
@@ -142,7 +142,7 @@ def test_ratios(count: int, record_property: Callable[[str, object], None]) -> N
         "aiokafka encode": lambda: aiokafka_encode(data),
         "decode": lambda: decode(batch),
         "aiokafka decode": lambda: aiokafka_decode(batch),
-        "walk with CRC": lambda: inspect(batch, compacted=False, size_max=1 << 20),
+        "walk with CRC": lambda: validate_batch(batch, compacted=False, size_max=1 << 20),
     }
     best = dict.fromkeys(calls, 1 << 62)
     for _ in range(ROUNDS):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.records.batches import Builder
+from kafkalite._speedups.records.batch_builder import Builder
 from kafkalite._speedups.storage.file import Disk
 from kafkalite._speedups.storage.recovery_scan import scan
 from kafkalite.config.topic import TopicConfig

@@ -14,10 +14,10 @@ from kafkalite.records import (
     BatchError,
     batches,
     compression,
-    inspect,
     recompress,
     scan_batches,
     set_log_append_time,
+    validate_batch,
 )
 from kafkalite.records.legacy import entries
 from tests.kit.leaks import heap_grown
@@ -64,7 +64,7 @@ def try_batch(data: bytes, tally: Tally) -> None:
     }
     if tally.inputs % 5 == 0:
         rules["timestamp_min"] = 1
-    found = inspect(data, **rules)
+    found = validate_batch(data, **rules)
     tally.codes[found.error] += 1
     assert found.error == 0 or found.error in CODES
     assert bool(found.error) == bool(found.message)

@@ -1,20 +1,21 @@
-"""The readable twin of `_speedups.batches`: record batches v2 built and read in plain Python.
+"""The pure Python twin of `_speedups/records/batches`: reads record batches.
 
-It is the oracle of the tests, never a slow mode: no other room imports it. The layout is DefaultRecordBatch.java's, the
-records are DefaultRecord.java's. What is decided here (which fault comes first, what a varint may look like) is what
-the engine must decide too.
+The layout is that of DefaultRecordBatch.java and DefaultRecord.java. The twin
+also decides which fault is reported first.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from kafkalite._speedups.records.validator import BatchError
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import compression as codecs
 from kafkalite.records.batch_header import (
     ATTRIBUTES_AT,
+    BATCH_LENGTH_AT,
     CODEC_MASK,
     CONTROL_BIT,
     CRC_AT,
@@ -27,7 +28,6 @@ from kafkalite.records.compression import Data
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 
-SIZE_MAX = 2**31 - 1
 DECOMPRESSED_MAX = 1 << 30
 
 # What can be wrong with a record's framing; the values are those of `_speedups/records/record_walk.pxd`.
@@ -151,13 +151,15 @@ class Batch:
     def __init__(self, buffer: Data, position: int = 0, decompressed_max: int = DECOMPRESSED_MAX) -> None:
         whole = bytes(buffer)
         if position < 0 or len(whole) - position < HEADER.size:
-            raise BatchError(2, f"no batch begins at {position} of {len(whole)} bytes")
+            raise BatchError(KafkaErrorCode.CORRUPT_MESSAGE, f"no batch begins at {position} of {len(whole)} bytes")
         self.header = header = Header(*HEADER.unpack_from(whole, position))
         if header.magic != 2:
-            raise BatchError(2, f"the batch has magic {header.magic}, not 2")
+            raise BatchError(KafkaErrorCode.CORRUPT_MESSAGE, f"the batch has magic {header.magic}, not 2")
         self.size = header.batch_length + LENGTH_OVERHEAD
         if not HEADER.size <= self.size <= len(whole) - position:
-            raise BatchError(2, f"the batch claims {self.size} bytes, {len(whole) - position} are here")
+            raise BatchError(
+                KafkaErrorCode.CORRUPT_MESSAGE, f"the batch claims {self.size} bytes, {len(whole) - position} are here"
+            )
         self.position = position
         self.decompressed_max = decompressed_max
         self.data = whole[position : position + self.size]
@@ -179,11 +181,13 @@ class Batch:
 
     def check_crc(self) -> None:
         if crc32c(self.data[ATTRIBUTES_AT:]) != self.header.crc:
-            raise BatchError(2, f"the batch is corrupt: its CRC is not {self.header.crc:#010x}")
+            raise BatchError(
+                KafkaErrorCode.CORRUPT_MESSAGE, f"the batch is corrupt: its CRC is not {self.header.crc:#010x}"
+            )
 
     def records_bytes(self) -> bytes:
         if self.header.records_count < 0:
-            raise BatchError(87, f"the batch claims {self.header.records_count} records")
+            raise BatchError(KafkaErrorCode.INVALID_RECORD, f"the batch claims {self.header.records_count} records")
         data = self.data[HEADER.size :]
         return codecs.decompress(self.codec, data, self.decompressed_max) if self.codec else data
 
@@ -196,10 +200,14 @@ class Batch:
             try:
                 fields, position = read_record(data, position)
             except Fault as fault:
-                raise BatchError(87, f"record {index} is malformed (fault {fault.kind})") from fault
+                raise BatchError(
+                    KafkaErrorCode.INVALID_RECORD, f"record {index} is malformed (fault {fault.kind})"
+                ) from fault
             yield self._made(fields)
         if position != len(data):
-            raise BatchError(87, f"{len(data) - position} bytes are left after the last record")
+            raise BatchError(
+                KafkaErrorCode.INVALID_RECORD, f"{len(data) - position} bytes are left after the last record"
+            )
 
     def _made(self, fields: Fields) -> Record:
         timestamp = wrapped(self.header.base_timestamp + fields.timestamp_delta, 64)
@@ -219,7 +227,7 @@ def batches(buffer: Data, decompressed_max: int = DECOMPRESSED_MAX) -> list[Batc
     found = []
     position = 0
     while len(whole) - position >= LENGTH_OVERHEAD:
-        (length,) = struct.unpack_from(">i", whole, position + 8)
+        (length,) = struct.unpack_from(">i", whole, position + BATCH_LENGTH_AT)
         if length > len(whole) - position - LENGTH_OVERHEAD:
             break
         found.append(Batch(whole, position, decompressed_max))
@@ -227,108 +235,6 @@ def batches(buffer: Data, decompressed_max: int = DECOMPRESSED_MAX) -> list[Batc
     return found
 
 
-def varint(value: int, bits: int = 32) -> bytes:
-    """Zig-zag LEB128."""
-    raw = (value << 1 ^ value >> (bits - 1)) % (1 << bits)
-    out = bytearray()
-    while raw >= 0x80:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
-    return bytes(out)
-
-
-def nullable(data: Data | None) -> bytes:
-    return varint(-1) if data is None else varint(len(data)) + bytes(data)
-
-
-def encode_record(
-    offset_delta: int,
-    timestamp_delta: int,
-    key: Data | None,
-    value: Data | None,
-    headers: Sequence[tuple[str | bytes, Data | None]] = (),
-) -> bytes:
-    """One record with its length in front."""
-    body = b"\x00" + varint(timestamp_delta, 64) + varint(offset_delta) + nullable(key) + nullable(value)
-    body += varint(len(headers))
-    for name, content in headers:
-        body += nullable(name.encode() if isinstance(name, str) else name) + nullable(content)
-    return varint(len(body)) + body
-
-
-class Builder:
-    """Collects records; see `_speedups/records/batches.pyi`."""
-
-    def __init__(self, size_max: int = SIZE_MAX) -> None:
-        if not 0 < size_max <= SIZE_MAX:
-            raise ValueError(f"size_max must be 1 to {SIZE_MAX}, not {size_max}")
-        self.size_max = size_max
-        self.clear()
-
-    def clear(self) -> None:
-        self.parts: list[bytes] = []
-        self.size = HEADER.size
-        self.base_timestamp = -1
-        self.max_timestamp = -1
-
-    @property
-    def records_count(self) -> int:
-        return len(self.parts)
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    def append(
-        self,
-        timestamp: int,
-        key: Data | None,
-        value: Data | None,
-        headers: Sequence[tuple[str | bytes, Data | None]] | None = None,
-    ) -> int:
-        for given in (key, value):
-            if isinstance(given, str):
-                raise TypeError("keys and values are bytes or None, not str")
-        timestamp_delta = wrapped(timestamp - self.base_timestamp, 64) if self.parts else 0
-        record = encode_record(len(self.parts), timestamp_delta, key, value, headers or ())
-        if self.size + len(record) > self.size_max and self.parts:
-            return -1
-        if not self.parts:
-            self.base_timestamp = self.max_timestamp = timestamp
-        self.max_timestamp = max(self.max_timestamp, timestamp)
-        self.size += len(record)
-        self.parts.append(record)
-        return len(self.parts) - 1
-
-    def build(
-        self,
-        codec: int = 0,
-        level: int | None = None,
-        *,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        base_sequence: int = -1,
-        transactional: bool = False,
-        control: bool = False,
-        base_offset: int = 0,
-        leader_epoch: int = -1,
-    ) -> bytes:
-        if not self.parts:
-            raise ValueError("a batch needs at least one record")
-        if not 0 <= codec <= CODEC_MASK:
-            raise BatchError(76, f"there is no compression type {codec}")
-        records = b"".join(self.parts)
-        if codec:
-            records = codecs.compress(codec, records, level)
-        attributes = codec | TRANSACTIONAL_BIT * transactional | CONTROL_BIT * control
-        last = len(self.parts) - 1
-        producer = (producer_id, producer_epoch, base_sequence)
-        times = (self.base_timestamp, self.max_timestamp)
-        length = HEADER.size - LENGTH_OVERHEAD + len(records)
-        fields = (base_offset, length, leader_epoch, 2, 0, attributes, last, *times, *producer, last + 1)
-        return sealed(HEADER.pack(*fields) + records)
-
-
 def sealed(batch: bytes) -> bytes:
-    """The batch with its CRC put right."""
+    """The batch with a correct CRC."""
     return batch[:CRC_AT] + struct.pack(">I", crc32c(batch[ATTRIBUTES_AT:])) + batch[ATTRIBUTES_AT:]

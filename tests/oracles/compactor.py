@@ -4,7 +4,8 @@ import random
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kafkalite._speedups.records.batches import Batch, Builder, Record, batches
+from kafkalite._speedups.records.batch_builder import Builder
+from kafkalite._speedups.records.batches import Batch, Record, batches
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
 from kafkalite.records.control import ControlType, Marker, build_marker, control_type

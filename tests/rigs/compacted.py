@@ -13,7 +13,8 @@ import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkalite._speedups.records.batches import Batch, Builder
+from kafkalite._speedups.records.batch_builder import Builder
+from kafkalite._speedups.records.batches import Batch
 from kafkalite.storage.log.log import Log
 from tests.rigs.model import PartitionModel, StoredBatch
 

@@ -1,6 +1,6 @@
 from typing import TypeVar
 
-from kafkalite._speedups.records.batches import Builder
+from kafkalite._speedups.records.batch_builder import Builder
 
 _Commit = TypeVar("_Commit", bound=tuple[str, str, int, int, int, str, int, int, bytes])
 

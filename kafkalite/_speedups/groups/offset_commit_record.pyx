@@ -15,7 +15,7 @@ from kafkalite._speedups.groups.offset_commit_bytes cimport (
     RECORD_TYPE, TOPIC_ID_FIELD, UUID_SIZE, VALUE_VERSION, key_size, put_key, put_partition, put_value, value_size,
 )
 from kafkalite._speedups.groups.partition_offsets cimport PartitionOffset, PartitionOffsets
-from kafkalite._speedups.records.batches cimport Builder, add_record
+from kafkalite._speedups.records.batch_builder cimport Builder, add_record
 from kafkalite._speedups.wire.strings cimport STRING_MAX, Text, decoded, take_text
 from kafkalite._speedups.wire.wire cimport Span, take, take_i16, take_i32, take_i64, take_uvarint
 

@@ -1,6 +1,6 @@
-"""Record batches built and read. Sizes are bytes, timestamps milliseconds; codec ids as in `records.codecs`."""
+"""Record batches and their records. Sizes are bytes, timestamps milliseconds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import final
 
 from typing_extensions import Buffer
@@ -31,9 +31,13 @@ class Records:
 class Batch:
     """One batch of magic 2 inside a buffer, read lazily; iterating gives its records.
 
-    Arguments: the bytes; where the batch begins; how many bytes its records may decompress to.
-    Raises: BatchError, here when no whole batch begins there, and while reading when its records are malformed.
-    The buffer stays exported while the batch lives; records own their bytes.
+    Arguments:
+        buffer: the bytes; they stay exported as long as the batch exists.
+        position: of the batch in them.
+        decompressed_max: largest size of the decompressed records in bytes.
+
+    Raises: BatchError if no whole batch begins at the position, and while reading if its records are malformed.
+    `check_crc` alone checks the CRC.
     """
 
     def __new__(cls, buffer: Buffer, position: int = 0, decompressed_max: int = ...) -> Batch: ...
@@ -87,55 +91,4 @@ class Batch:
         """The bytes of the records, decompressed."""
 
 def batches(buffer: Buffer, decompressed_max: int = ...) -> list[Batch]:
-    """The whole batches in a fetch answer; one cut off at the end is left out. Raises: BatchError."""
-
-@final
-class Builder:
-    """Collects records and builds a batch of them.
-
-    Argument: `size_max`, the largest uncompressed batch in bytes, header included.
-    """
-
-    def __new__(cls, size_max: int = ...) -> Builder: ...
-    @property
-    def size(self) -> int:
-        """Bytes of the uncompressed batch so far, header included."""
-    @property
-    def size_max(self) -> int: ...
-    @property
-    def records_count(self) -> int: ...
-    @property
-    def base_timestamp(self) -> int: ...
-    @property
-    def max_timestamp(self) -> int: ...
-    def __len__(self) -> int: ...
-    def append(
-        self,
-        timestamp: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Sequence[tuple[str | bytes, Buffer | None]] | None = None,
-    ) -> int:
-        """Add a record. Answers its offset delta, or -1 when it does not fit into `size_max` (the first always fits).
-
-        Raises: BatchError (MESSAGE_TOO_LARGE) when no batch at all could hold it; TypeError for a str key or value.
-        """
-    def build(
-        self,
-        codec: int = 0,
-        level: int | None = None,
-        *,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        base_sequence: int = -1,
-        transactional: bool = False,
-        control: bool = False,
-        base_offset: int = 0,
-        leader_epoch: int = -1,
-    ) -> bytes:
-        """The batch's bytes. The builder keeps its records, so a batch can be built again with other producer fields.
-
-        Raises: BatchError (UNSUPPORTED_COMPRESSION_TYPE); ValueError when there are no records.
-        """
-    def clear(self) -> None:
-        """Forget all records, keep the memory."""
+    """The whole batches in a fetch response, without a truncated one at its end. Raises: BatchError."""

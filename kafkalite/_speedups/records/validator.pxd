@@ -1,12 +1,14 @@
-"""What other Cython modules may call of the record room: inspection and patches."""
-
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 
 from kafkalite._speedups.wire.wire cimport BatchHeader
 
 
-cdef struct InspectRules:
-    # What a topic asks of a client's batch; `inspect_rules` fills in the defaults.
+cdef enum:
+    CODEC_NONE = 0
+    CODEC_ZSTD = 4
+
+
+cdef struct ValidationRules:       # of a topic; `default_rules` has the defaults
     int64_t size_max                # bytes of the whole batch
     int64_t decompressed_max        # bytes of its records; 0: see `decompressed_limit`
     int64_t timestamp_min
@@ -17,7 +19,7 @@ cdef struct InspectRules:
     bint control_allowed
 
 
-cdef class Inspection:
+cdef class ValidationResult:
     cdef readonly int error
     cdef readonly str message
     cdef list _record_errors
@@ -39,10 +41,11 @@ cdef class Inspection:
     cdef readonly int64_t decompressed_bytes
 
     cdef void refreshed(self, const BatchHeader *header) noexcept
-    cdef Inspection refuse(self, int error, str message)
+    cdef ValidationResult reject(self, int error, str message)
 
 
-cdef InspectRules inspect_rules(int64_t size_max) noexcept nogil
-cdef Inspection inspect_batch(const uint8_t *p, Py_ssize_t size, const InspectRules *rules)
+cdef ValidationRules default_rules(int64_t size_max) noexcept nogil
+cdef ValidationResult validate_bytes(const uint8_t *p, Py_ssize_t size, const ValidationRules *rules)
 cdef int64_t crc_of(const uint8_t *p, Py_ssize_t size) except -1
-cdef int patch_max_timestamp(uint8_t *p, Py_ssize_t size, int64_t timestamp, bint log_append_time) except -1
+cdef int64_t decompressed_limit(int64_t asked, int64_t size_max) noexcept nogil
+cdef bytes decompressed(int codec, const uint8_t *p, Py_ssize_t size, int64_t size_max)

@@ -1,4 +1,4 @@
-"""Whole record batches: inspected and patched in place. Sizes are bytes, timestamps milliseconds."""
+"""Validation of record batches. Sizes are bytes, timestamps milliseconds."""
 
 from collections.abc import Callable
 from typing import final
@@ -12,13 +12,18 @@ class BatchError(ValueError):
     def __init__(self, code: int, message: str) -> None: ...
 
 @final
-class Inspection:
-    """What `inspect` found; header fields are 0 when the bytes were refused before the header was read.
+class ValidationResult:
+    """The result of `validate_batch`; header fields are 0 if the batch was rejected before its header was read.
 
-    error: Kafka error code, 0 = may be appended; message: for humans, None when good; record_errors: (index, text),
-    at most 1,000. max_timestamp and offset_of_max_timestamp (a delta, of the first record that has it): as found by the
-    walk when `walked`, else the header's word and the last offset delta. header_max_timestamp: what the header says;
-    when it differs, `set_max_timestamp` mends it.
+    Attributes:
+        error: Kafka error code, 0 = the batch may be appended.
+        message: text of the error, None for a valid batch.
+        record_errors: (index, text) of invalid records, at most 1,000.
+        max_timestamp: highest timestamp of the records if `walked`, else of the header.
+        offset_of_max_timestamp: offset delta of the first record with this timestamp if `walked`, else the last one.
+        header_max_timestamp: of the header; `set_max_timestamp` corrects it where `max_timestamp` differs.
+        walked: whether the records were read.
+        decompressed_bytes: size of the decompressed records; 0 if they are not compressed, or too large.
     """
 
     @property
@@ -58,24 +63,21 @@ class Inspection:
     @property
     def walked(self) -> bool: ...
     @property
-    def decompressed_bytes(self) -> int:
-        """Bytes that the records decompressed to; 0 where they did not, or were too many."""
-
+    def decompressed_bytes(self) -> int: ...
     def refresh(self, batch: Buffer) -> None:
-        """Read the header again after our own patches or `recompress`; the verdict and what the walk found stay.
+        """Read the header of the patched or recompressed batch again; error and results of the walk are unchanged.
 
-        With LogAppendTime the last record is the one that has the max timestamp. Raises: BatchError for less than a
-        header.
+        With LogAppendTime the last record has the max timestamp. Raises: BatchError for bytes without a header.
         """
 
 _Compress = Callable[[int, bytes | bytearray | memoryview, int | None], bytes]
 _Decompress = Callable[[int, bytes | bytearray | memoryview, int], bytes]
 
 def use_codecs(compress: _Compress, decompress: _Decompress) -> None:
-    """Hand in the codecs: `compress(codec, data, level)` and `decompress(codec, data, size_max)`."""
+    """Register the codecs: `compress(codec, data, level)` and `decompress(codec, data, size_max)`."""
 
 def codecs_in_use() -> tuple[_Compress, _Decompress]: ...
-def inspect(
+def validate_batch(
     batch: Buffer,
     *,
     compacted: bool,
@@ -86,39 +88,20 @@ def inspect(
     control_allowed: bool = False,
     timestamp_min: int = ...,
     timestamp_max: int = ...,
-) -> Inspection:
-    """Check one client batch completely, in Kafka's order of checks. Changes nothing, raises nothing for bad bytes.
+) -> ValidationResult:
+    """Validate one batch of a client, in the order of Kafka's checks. Invalid bytes are a result, not an exception.
 
     Arguments:
         batch: the bytes of one partition in a produce request.
         compacted: whether the topic is compacted, so that every record needs a key.
         size_max: largest whole batch in bytes (`max.message.bytes`).
         decompressed_max: largest size of decompressed records in bytes; 0 = 16 * size_max, at least 16 MiB.
-        walk_compressed: False leaves compressed records unread; the header's max timestamp is then believed.
+        walk_compressed: False: compressed records are not read, and max_timestamp is that of the header.
         zstd_allowed: False for Produce below version 7.
         control_allowed: True for the broker's own control batches.
         timestamp_min, timestamp_max: allowed record timestamps in ms, both included (-1, no timestamp, always is).
 
-    Error codes: INVALID_RECORD (87) for framing, counts, keys, control batches, undecodable compression;
-    CORRUPT_MESSAGE (2) for size, magic, CRC; MESSAGE_TOO_LARGE (10), also when decompressed; INVALID_TIMESTAMP (32);
-    UNSUPPORTED_COMPRESSION_TYPE (76). Sources: LogValidator.java, UnifiedLog.java, ProduceRequest.java.
-    """
-
-def set_base_offset(batch: Buffer, base_offset: int) -> None:
-    """Patch the base offset of one whole, writable batch; it stands outside the CRC."""
-
-def set_leader_epoch(batch: Buffer, leader_epoch: int) -> None:
-    """Patch the partition leader epoch of one whole, writable batch; it stands outside the CRC."""
-
-def set_max_timestamp(batch: Buffer, timestamp: int) -> bool:
-    """Make a writable batch CreateTime with this max timestamp, CRC included; answers whether anything changed."""
-
-def set_log_append_time(batch: Buffer, timestamp: int) -> bool:
-    """Make a writable batch LogAppendTime at `timestamp`, CRC included; answers whether anything changed."""
-
-def recompress(batch: Buffer, codec: int, level: int | None = None, decompressed_max: int = 0) -> bytes:
-    """The same batch with another codec: length, codec bits and CRC follow, all other header fields stay.
-
-    Arguments: one whole inspected batch; codec id, 0 = none; level (None = Kafka's default); bound as in `inspect`.
-    Raises: BatchError (MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE, CORRUPT_MESSAGE).
+    Error codes: INVALID_RECORD for framing, counts, keys, control batches, undecodable compression;
+    CORRUPT_MESSAGE for size, magic, CRC; MESSAGE_TOO_LARGE, also when decompressed; INVALID_TIMESTAMP;
+    UNSUPPORTED_COMPRESSION_TYPE. Sources: LogValidator.java, UnifiedLog.java, ProduceRequest.java.
     """

@@ -1,28 +1,27 @@
-"""Record batches v2 as the broker meets them: inspected and patched in place; never built or taken apart.
+"""Validates record batches of clients: header, CRC, size, counts and the framing of the records.
 
-1. Batches travel whole. `inspect` reads, it changes nothing; patches touch header fields and the CRC only.
-2. Every byte is bounded before it is read (`wire.pxd`, `records/record_walk.pxd`); a bad batch is an answer, not an
-   exception.
-3. The CRC is the `crc32c` package's, one call per batch. The GIL is kept while the work is short: handing it over and
-   getting it back beside a busy thread costs more than checking a batch. No copy keeps it for a millisecond.
-4. Compressed records are decompressed by the functions that `kafkalite.records` hands in through `use_codecs`.
+1. `validate_batch` changes nothing. An invalid batch is a result, not an exception.
+2. Every byte is bounded before it is read (`wire.pxd`, `records/record_walk.pxd`).
+3. The CRC is computed by the `crc32c` package, one call per batch. The GIL is kept while the work is short: releasing
+   and acquiring it beside a busy thread costs more than validating a batch.
+4. Compressed records are decompressed by the functions that `kafkalite.records` registers with `use_codecs`.
 
 Sources: DefaultRecordBatch.java, DefaultRecord.java, LogValidator.java, UnifiedLog.java, ProduceRequest.java.
 """
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkalite._speedups.records.record_walk cimport (
     FAULT_FRAMING_LAST,
     FAULT_HEADERS,
     FAULT_LENGTH,
     FAULT_MISSING,
-    FAULT_NO_KEY,
     FAULT_NONE,
+    FAULT_NO_KEY,
     FAULT_OFFSET,
     FAULT_TIMESTAMP,
     FAULT_TRAILING,
@@ -39,54 +38,41 @@ from kafkalite._speedups.wire.error_codes cimport (
 )
 from kafkalite._speedups.wire.wire cimport (
     ATTRIBUTES_AT,
-    BASE_OFFSET_AT,
     BATCH_LENGTH_AT,
+    BatchHeader,
     CODEC_MASK,
     CONTROL_BIT,
-    CRC_AT,
     HEADER_SIZE,
     HEADER_SIZE_TO_MAGIC,
-    LEADER_EPOCH_AT,
     LEGACY_OVERHEAD,
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC_AT,
-    MAX_TIMESTAMP_AT,
-    BatchHeader,
-    load_u16,
     load_u32,
-    load_u64,
     read_batch_header,
-    store_u16,
-    store_u32,
-    store_u64,
 )
 
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
-
-from kafkalite._speedups.wire.concat import gathered
 
 
 cdef extern from "Python.h":
     int PyBUF_READ
 
 cdef enum:
-    CODEC_NONE = 0
-    CODEC_ZSTD = 4
-    RECORD_ERRORS_MAX = 1000      # told per batch; the rest share the batch's error
-    WALK_WITHOUT_GIL = 262144     # bytes: beyond it the walk takes long enough for others to run meanwhile
-    CRC_WITHOUT_GIL = 1048576     # likewise
+    RECORD_ERRORS_MAX = 1000      # reported per batch; further faults are not
+    WALK_WITHOUT_GIL = 262144     # bytes: a longer walk releases the GIL
+    CRC_WITHOUT_GIL = 1048576     # bytes: a longer CRC releases the GIL
     DECOMPRESSED_RATIO = 16
     DECOMPRESSED_FLOOR = 16777216
 
 cdef object _decompress = None
 cdef object _compress = None
-cdef object _crc32c = None        # loaded with the first batch
+cdef object _crc32c = None        # imported with the first batch
 
 
 class BatchError(ValueError):
-    """A batch that cannot be read or built: `code` is Kafka's error code, the text is for humans."""
+    """A batch that cannot be read or built; see the .pyi."""
 
     def __init__(self, code, message):
         super().__init__(message)
@@ -94,21 +80,21 @@ class BatchError(ValueError):
 
 
 def use_codecs(compress, decompress):
-    """Hand in `compress(codec, data, level) -> bytes` and `decompress(codec, data, size_max) -> bytes`."""
+    """Register `compress(codec, data, level) -> bytes` and `decompress(codec, data, size_max) -> bytes`."""
     global _compress, _decompress
     _compress = compress
     _decompress = decompress
 
 
 def codecs_in_use():
-    """`(compress, decompress)` as handed in by `use_codecs`."""
+    """The registered `(compress, decompress)`."""
     if _decompress is None:
-        raise RuntimeError("no codecs are known: import kafkalite.records first")
+        raise RuntimeError("no codecs are registered: import kafkalite.records first")
     return _compress, _decompress
 
 
 cdef int64_t decompressed_limit(int64_t asked, int64_t size_max) noexcept nogil:
-    """Bytes that records may decompress to: what was asked for, else 16 times the largest batch, at least 16 MiB."""
+    """Limit of decompressed records in bytes: `asked`, or if 0 16 times the largest batch, at least 16 MiB."""
     if asked > 0:
         return asked
     if size_max > INT64_MAX // DECOMPRESSED_RATIO:
@@ -117,25 +103,25 @@ cdef int64_t decompressed_limit(int64_t asked, int64_t size_max) noexcept nogil:
 
 
 cdef object load_crc32c():
-    """The function of the `crc32c` package, by the package's extension module alone.
+    """Import the function of the `crc32c` package from its extension module, without the package.
 
     Importing the package imports 49 modules (importlib.metadata, argparse) in 23 ms, for its version and its command.
-    The extension module takes 0.7 ms, on the loop with the first batch of a process. A version of the package without
-    this module is imported.
+    The extension module takes 0.7 ms, on the loop, with the first batch of a process. A version of the package that
+    has no such module is imported.
     """
     package = find_spec("crc32c")
     search_path = None if package is None else package.submodule_search_locations
-    found = PathFinder.find_spec("crc32c._crc32c", search_path)
-    if found is None:
+    spec = PathFinder.find_spec("crc32c._crc32c", search_path)
+    if spec is None:
         from crc32c import crc32c
         return crc32c
-    module = module_from_spec(found)
-    found.loader.exec_module(module)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module.crc32c
 
 
 cdef int64_t crc_of(const uint8_t *p, Py_ssize_t size) except -1:
-    """CRC-32C of what the batch's checksum covers: attributes to end. The caller has proven size >= HEADER_SIZE."""
+    """CRC-32C of the batch from its attributes to its end. The caller has checked that size >= HEADER_SIZE."""
     global _crc32c
     if _crc32c is None:
         _crc32c = load_crc32c()
@@ -150,8 +136,8 @@ cdef bytes decompressed(int codec, const uint8_t *p, Py_ssize_t size, int64_t si
 
 @cython.final
 @cython.freelist(64)
-cdef class Inspection:
-    """What `inspect` found. `error` 0 means that the batch may be appended."""
+cdef class ValidationResult:
+    """The result of `validate_batch`; `error` 0 = the batch may be appended. See the .pyi."""
 
     @property
     def record_errors(self):
@@ -159,10 +145,10 @@ cdef class Inspection:
 
     def __repr__(self):
         verdict = f"error {self.error}: {self.message}" if self.error else f"{self.records_count} records"
-        return f"<Inspection {self.size} bytes, {verdict}>"
+        return f"<ValidationResult {self.size} bytes, {verdict}>"
 
     def refresh(self, batch):
-        """Read the header again after our own patches or `recompress`; what the walk found stays. No checks."""
+        """Read the header of the patched or recompressed batch again, without validation. See the .pyi."""
         cdef Py_buffer view
         cdef BatchHeader header
         PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
@@ -180,14 +166,14 @@ cdef class Inspection:
         if self.walked and not header.attributes & LOG_APPEND_TIME_BIT:
             self.offset_of_max_timestamp = offset_of_max_timestamp
 
-    cdef Inspection refuse(self, int error, str message):
+    cdef ValidationResult reject(self, int error, str message):
         self.error = error
         self.message = message
         return self
 
 
-cdef InspectRules inspect_rules(int64_t size_max) noexcept nogil:
-    cdef InspectRules rules
+cdef ValidationRules default_rules(int64_t size_max) noexcept nogil:
+    cdef ValidationRules rules
     rules.size_max = size_max
     rules.decompressed_max = 0
     rules.timestamp_min = INT64_MIN
@@ -199,7 +185,7 @@ cdef InspectRules inspect_rules(int64_t size_max) noexcept nogil:
     return rules
 
 
-def inspect(
+def validate_batch(
     batch,
     *,
     bint compacted,
@@ -211,9 +197,9 @@ def inspect(
     int64_t timestamp_min=INT64_MIN,
     int64_t timestamp_max=INT64_MAX,
 ):
-    """Check one client batch completely (DESIGN law 1), in Kafka's order; see the .pyi for arguments."""
+    """Validate one batch of a client, in the order of Kafka's checks. See the .pyi."""
     cdef Py_buffer view
-    cdef InspectRules rules = inspect_rules(size_max)
+    cdef ValidationRules rules = default_rules(size_max)
     rules.compacted = compacted
     rules.decompressed_max = decompressed_max
     rules.walk_compressed = walk_compressed
@@ -223,127 +209,130 @@ def inspect(
     rules.timestamp_max = timestamp_max
     PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
     try:
-        return inspect_batch(<const uint8_t *> view.buf, view.len, &rules)
+        return validate_bytes(<const uint8_t *> view.buf, view.len, &rules)
     finally:
         PyBuffer_Release(&view)
 
 
-cdef Inspection inspect_batch(const uint8_t *p, Py_ssize_t size, const InspectRules *rules):
-    """`inspect` for callers that hold the bytes already."""
-    cdef Inspection found = Inspection.__new__(Inspection)
+cdef ValidationResult validate_bytes(const uint8_t *p, Py_ssize_t size, const ValidationRules *rules):
+    """`validate_batch` of C callers."""
+    cdef ValidationResult result = ValidationResult.__new__(ValidationResult)
     cdef BatchHeader header
-    if not check_framing(found, p, size):
-        return found
+    if not check_framing(result, p, size):
+        return result
     if read_batch_header(p, size, &header) != 0:
-        return found
-    fill(found, &header)
-    if not check_header(found, &header, size, rules):
-        return found
+        return result
+    fill(result, &header)
+    if not check_header(result, &header, size, rules):
+        return result
     if crc_of(p, size) != header.crc:
-        return found.refuse(CORRUPT_MESSAGE, f"the batch is corrupt: its CRC is not {header.crc:#010x}")
-    if not check_counts(found, &header, rules):
-        return found
-    if found.codec == CODEC_NONE:
-        walk_records(found, p + HEADER_SIZE, size - HEADER_SIZE, rules)
+        return result.reject(CORRUPT_MESSAGE, f"the batch is corrupt: its CRC is not {header.crc:#010x}")
+    if not check_counts(result, &header, rules):
+        return result
+    if result.codec == CODEC_NONE:
+        walk_records(result, p + HEADER_SIZE, size - HEADER_SIZE, rules)
     elif rules.walk_compressed:
-        walk_compressed_records(found, p, size, rules)
-    return found
+        walk_compressed_records(result, p, size, rules)
+    return result
 
 
-cdef bint check_framing(Inspection found, const uint8_t *p, Py_ssize_t size) except -1:
+cdef bint check_framing(ValidationResult result, const uint8_t *p, Py_ssize_t size) except -1:
     """Exactly one whole batch of magic 2 (ByteBufferLogInputStream.java, ProduceRequest.validateRecords)."""
     cdef int64_t length
-    found.size = <int32_t> min(size, 0x7fffffff)
+    result.size = <int32_t> min(size, 0x7fffffff)
     if size < HEADER_SIZE_TO_MAGIC:
-        found.refuse(INVALID_RECORD, "there must be exactly one record batch per partition, and here is none")
+        result.reject(INVALID_RECORD, "there must be exactly one record batch per partition, this request has none")
         return False
     length = <int32_t> load_u32(p + BATCH_LENGTH_AT)
     if length < LEGACY_OVERHEAD:
-        found.refuse(CORRUPT_MESSAGE, f"the batch length {length} is less than the smallest header")
+        result.reject(CORRUPT_MESSAGE, f"the batch length {length} is less than the smallest header")
     elif p[MAGIC_AT] > 2:
-        found.refuse(CORRUPT_MESSAGE, f"the batch has magic {p[MAGIC_AT]}, which does not exist")
+        result.reject(CORRUPT_MESSAGE, f"the batch has magic {p[MAGIC_AT]}, which does not exist")
     elif p[MAGIC_AT] < 2:
-        found.refuse(INVALID_RECORD, f"the batch has magic {p[MAGIC_AT]}, only magic 2 is taken")
+        result.reject(INVALID_RECORD, f"the batch has magic {p[MAGIC_AT]}, only magic 2 is supported")
     elif length + LENGTH_OVERHEAD > size:
-        found.refuse(INVALID_RECORD, f"the batch claims {length + LENGTH_OVERHEAD} bytes, only {size} are here")
+        result.reject(INVALID_RECORD, f"the batch claims {length + LENGTH_OVERHEAD} bytes, the request has {size}")
     elif length + LENGTH_OVERHEAD < size:
-        found.refuse(INVALID_RECORD, "there must be exactly one record batch per partition, and here is more")
+        result.reject(INVALID_RECORD, "there must be exactly one record batch per partition, this request has more")
     elif size < HEADER_SIZE:
-        found.refuse(CORRUPT_MESSAGE, f"the batch length {length} is less than the smallest header")
-    return found.error == 0
+        result.reject(CORRUPT_MESSAGE, f"the batch length {length} is less than the smallest header")
+    return result.error == 0
 
 
-cdef void fill(Inspection found, const BatchHeader *header) noexcept:
-    found.base_offset = header.base_offset
-    found.last_offset_delta = header.last_offset_delta
-    found.records_count = header.records_count
-    found.base_timestamp = header.base_timestamp
-    found.max_timestamp = header.max_timestamp
-    found.header_max_timestamp = header.max_timestamp
-    found.offset_of_max_timestamp = header.last_offset_delta
-    found.attributes = header.attributes
-    found.codec = header.attributes & CODEC_MASK
-    found.producer_id = header.producer_id
-    found.producer_epoch = header.producer_epoch
-    found.base_sequence = header.base_sequence
-    found.leader_epoch = header.leader_epoch
+cdef void fill(ValidationResult result, const BatchHeader *header) noexcept:
+    result.base_offset = header.base_offset
+    result.last_offset_delta = header.last_offset_delta
+    result.records_count = header.records_count
+    result.base_timestamp = header.base_timestamp
+    result.max_timestamp = header.max_timestamp
+    result.header_max_timestamp = header.max_timestamp
+    result.offset_of_max_timestamp = header.last_offset_delta
+    result.attributes = header.attributes
+    result.codec = header.attributes & CODEC_MASK
+    result.producer_id = header.producer_id
+    result.producer_epoch = header.producer_epoch
+    result.base_sequence = header.base_sequence
+    result.leader_epoch = header.leader_epoch
 
 
 cdef bint check_header(
-    Inspection found, const BatchHeader *header, Py_ssize_t size, const InspectRules *rules
+    ValidationResult result, const BatchHeader *header, Py_ssize_t size, const ValidationRules *rules
 ) except -1:
-    """What Kafka checks before the CRC (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords)."""
-    if found.codec > CODEC_ZSTD:
-        found.refuse(UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {found.codec}")
-    elif found.codec == CODEC_ZSTD and not rules.zstd_allowed:
-        found.refuse(UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce")
+    """The checks before the CRC (ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords)."""
+    if result.codec > CODEC_ZSTD:
+        result.reject(UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression type {result.codec}")
+    elif result.codec == CODEC_ZSTD and not rules.zstd_allowed:
+        result.reject(UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce")
     elif header.base_offset != 0:
-        found.refuse(INVALID_RECORD, f"the base offset must be 0, but it is {header.base_offset}")
+        result.reject(INVALID_RECORD, f"the base offset must be 0, but it is {header.base_offset}")
     elif size > rules.size_max:
-        found.refuse(MESSAGE_TOO_LARGE, f"the batch is {size} bytes, the topic takes {rules.size_max}")
-    return found.error == 0
+        result.reject(MESSAGE_TOO_LARGE, f"the batch is {size} bytes, max.message.bytes is {rules.size_max}")
+    return result.error == 0
 
 
-cdef bint check_counts(Inspection found, const BatchHeader *header, const InspectRules *rules) except -1:
+cdef bint check_counts(ValidationResult result, const BatchHeader *header, const ValidationRules *rules) except -1:
     """LogValidator.validateBatch."""
     if header.last_offset_delta < 0:
-        found.refuse(INVALID_RECORD, f"the last offset delta {header.last_offset_delta} is negative")
+        result.reject(INVALID_RECORD, f"the last offset delta {header.last_offset_delta} is negative")
     elif header.records_count <= 0:
-        found.refuse(INVALID_RECORD, f"the batch claims {header.records_count} records")
+        result.reject(INVALID_RECORD, f"the batch claims {header.records_count} records")
     elif <int64_t> header.last_offset_delta + 1 != header.records_count:
-        found.refuse(
+        result.reject(
             INVALID_RECORD,
             f"the last offset delta {header.last_offset_delta} does not fit {header.records_count} records",
         )
     elif header.attributes & CONTROL_BIT and not rules.control_allowed:
-        found.refuse(INVALID_RECORD, "clients may not write control batches")
+        result.reject(INVALID_RECORD, "clients may not write control batches")
     elif header.producer_id >= 0 and header.base_sequence < 0 and not header.attributes & CONTROL_BIT:
-        found.refuse(INVALID_RECORD, f"producer {header.producer_id} sent the sequence {header.base_sequence}")
+        result.reject(INVALID_RECORD, f"producer {header.producer_id} sent the sequence {header.base_sequence}")
     elif header.attributes & LOG_APPEND_TIME_BIT:
-        found.refuse(INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
-    return found.error == 0
+        result.reject(INVALID_TIMESTAMP, "a producer may not set the timestamp type LogAppendTime")
+    return result.error == 0
 
 
 cdef int walk_compressed_records(
-    Inspection found, const uint8_t *p, Py_ssize_t size, const InspectRules *rules
+    ValidationResult result, const uint8_t *p, Py_ssize_t size, const ValidationRules *rules
 ) except -1:
     cdef bytes plain
     try:
         plain = decompressed(
-            found.codec, p + HEADER_SIZE, size - HEADER_SIZE, decompressed_limit(rules.decompressed_max, rules.size_max)
+            result.codec, p + HEADER_SIZE, size - HEADER_SIZE,
+            decompressed_limit(rules.decompressed_max, rules.size_max),
         )
     except BatchError as error:
-        found.refuse(error.code, str(error))
+        result.reject(error.code, str(error))
         return 0
-    found.decompressed_bytes = PyBytes_GET_SIZE(plain)
-    return walk_records(found, <const uint8_t *> PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), rules)
+    result.decompressed_bytes = PyBytes_GET_SIZE(plain)
+    return walk_records(result, <const uint8_t *> PyBytes_AS_STRING(plain), PyBytes_GET_SIZE(plain), rules)
 
 
-cdef int walk_records(Inspection found, const uint8_t *p, Py_ssize_t size, const InspectRules *rules) except -1:
-    """Walk the plain records; record faults become `record_errors`, the first broken framing ends the walk."""
+cdef int walk_records(
+    ValidationResult result, const uint8_t *p, Py_ssize_t size, const ValidationRules *rules
+) except -1:
+    """Walk the decompressed records; faults become `record_errors`, the first framing fault ends the walk."""
     cdef Walk w
     cdef int fault
-    walk_begin(&w, p, size, found.records_count, found.base_timestamp)
+    walk_begin(&w, p, size, result.records_count, result.base_timestamp)
     w.keys_needed = rules.compacted
     w.timestamp_min = rules.timestamp_min
     w.timestamp_max = rules.timestamp_max
@@ -355,26 +344,26 @@ cdef int walk_records(Inspection found, const uint8_t *p, Py_ssize_t size, const
             fault = walk(&w)
         if fault == FAULT_NONE:
             break
-        add_record_error(found, &w, fault)
-        if fault <= FAULT_FRAMING_LAST or len(found._record_errors) >= RECORD_ERRORS_MAX:
+        add_record_error(result, &w, fault)
+        if fault <= FAULT_FRAMING_LAST or len(result._record_errors) >= RECORD_ERRORS_MAX:
             break
-    if not found.error:
-        found.walked = True
-        found.max_timestamp = w.max_timestamp
-        found.offset_of_max_timestamp = w.max_timestamp_at if w.max_timestamp_at >= 0 else found.last_offset_delta
+    if not result.error:
+        result.walked = True
+        result.max_timestamp = w.max_timestamp
+        result.offset_of_max_timestamp = w.max_timestamp_at if w.max_timestamp_at >= 0 else result.last_offset_delta
     return 0
 
 
-cdef int add_record_error(Inspection found, const Walk *w, int fault) except -1:
-    """Timestamps win over all other faults, as in LogValidator.processRecordErrors."""
+cdef int add_record_error(ValidationResult result, const Walk *w, int fault) except -1:
+    """Add a record error. A timestamp fault decides the error of the batch, as in LogValidator.processRecordErrors."""
     cdef str text = fault_text(w, fault)
-    if found._record_errors is None:
-        found._record_errors = []
-    found._record_errors.append((max(w.index - 1, 0), text))
+    if result._record_errors is None:
+        result._record_errors = []
+    result._record_errors.append((max(w.index - 1, 0), text))
     if fault == FAULT_TIMESTAMP:
-        found.refuse(INVALID_TIMESTAMP, "records were refused for their timestamps: " + text)
-    elif not found.error:
-        found.refuse(INVALID_RECORD, "records were refused: " + text)
+        result.reject(INVALID_TIMESTAMP, "records have invalid timestamps: " + text)
+    elif not result.error:
+        result.reject(INVALID_RECORD, "invalid records: " + text)
     return 0
 
 
@@ -394,87 +383,3 @@ cdef str fault_text(const Walk *w, int fault):
     if fault == FAULT_HEADERS:
         return f"a header of record {w.index - 1} is malformed"
     return f"record {w.index - 1} is malformed: its fields do not fill its length"
-
-
-# Patches. All take one whole batch; `size` is its size.
-
-cdef int patch_max_timestamp(uint8_t *p, Py_ssize_t size, int64_t timestamp, bint log_append_time) except -1:
-    """Timestamp type and max timestamp, and the CRC if one of them changed (DefaultRecordBatch.setMaxTimestamp)."""
-    cdef uint16_t attributes = load_u16(p + ATTRIBUTES_AT)
-    cdef uint16_t wanted = attributes | LOG_APPEND_TIME_BIT if log_append_time else attributes & ~LOG_APPEND_TIME_BIT
-    if wanted == attributes and <int64_t> load_u64(p + MAX_TIMESTAMP_AT) == timestamp:
-        return 0
-    store_u16(p + ATTRIBUTES_AT, wanted)
-    store_u64(p + MAX_TIMESTAMP_AT, <uint64_t> timestamp)
-    store_u32(p + CRC_AT, <uint32_t> crc_of(p, size))
-    return 1
-
-
-cdef uint8_t *writable(batch, Py_buffer *view) except NULL:
-    PyObject_GetBuffer(batch, view, PyBUF_WRITABLE)
-    if view.len < HEADER_SIZE:
-        PyBuffer_Release(view)
-        raise BatchError(CORRUPT_MESSAGE, f"{view.len} bytes are no batch")
-    return <uint8_t *> view.buf
-
-
-def set_base_offset(batch, int64_t base_offset):
-    cdef Py_buffer view
-    store_u64(writable(batch, &view) + BASE_OFFSET_AT, <uint64_t> base_offset)
-    PyBuffer_Release(&view)
-
-
-def set_leader_epoch(batch, int32_t leader_epoch):
-    cdef Py_buffer view
-    store_u32(writable(batch, &view) + LEADER_EPOCH_AT, <uint32_t> leader_epoch)
-    PyBuffer_Release(&view)
-
-
-def set_max_timestamp(batch, int64_t timestamp):
-    """CreateTime with this max timestamp; answers whether anything changed."""
-    return _set_timestamp(batch, timestamp, False)
-
-
-def set_log_append_time(batch, int64_t timestamp):
-    """LogAppendTime at `timestamp`; answers whether anything changed."""
-    return _set_timestamp(batch, timestamp, True)
-
-
-cdef bint _set_timestamp(batch, int64_t timestamp, bint log_append_time) except -1:
-    cdef Py_buffer view
-    cdef uint8_t *p = writable(batch, &view)
-    try:
-        return patch_max_timestamp(p, view.len, timestamp, log_append_time)
-    finally:
-        PyBuffer_Release(&view)
-
-
-def recompress(batch, int codec, level=None, int64_t decompressed_max=0):
-    """One whole batch again with another codec; header fields stay, length, attributes and CRC follow."""
-    cdef Py_buffer view
-    cdef bytes out
-    cdef uint8_t *p
-    PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
-    try:
-        p = <uint8_t *> view.buf
-        if view.len < HEADER_SIZE:
-            raise BatchError(CORRUPT_MESSAGE, f"{view.len} bytes are no batch")
-        records = plain_records(p, view.len, decompressed_limit(decompressed_max, 0))
-        if codec != CODEC_NONE:
-            records = codecs_in_use()[0](codec, records, level)
-        out = gathered([PyMemoryView_FromMemory(<char *> p, HEADER_SIZE, PyBUF_READ), records])
-    finally:
-        PyBuffer_Release(&view)
-    p = <uint8_t *> PyBytes_AS_STRING(out)
-    store_u32(p + BATCH_LENGTH_AT, <uint32_t> (PyBytes_GET_SIZE(out) - LENGTH_OVERHEAD))
-    store_u16(p + ATTRIBUTES_AT, (load_u16(p + ATTRIBUTES_AT) & ~CODEC_MASK) | codec)
-    store_u32(p + CRC_AT, <uint32_t> crc_of(p, PyBytes_GET_SIZE(out)))
-    return out
-
-
-cdef object plain_records(const uint8_t *p, Py_ssize_t size, int64_t limit):
-    """The records of a whole batch, decompressed: bytes, or a view that is valid as long as the batch."""
-    cdef int codec = load_u16(p + ATTRIBUTES_AT) & CODEC_MASK
-    if codec == CODEC_NONE:
-        return PyMemoryView_FromMemory(<char *> p + HEADER_SIZE, size - HEADER_SIZE, PyBUF_READ)
-    return decompressed(codec, p + HEADER_SIZE, size - HEADER_SIZE, limit)

@@ -108,12 +108,12 @@ cdef class LogCore:
         """The leader epoch of the last batch, after the end was cut back."""
         self.epoch = leader_epoch
 
-    def append(self, batch, inspection, int32_t leader_epoch):
+    def append(self, batch, validation, int32_t leader_epoch):
         """Queue one inspected v2 batch, patching its base offset and leader epoch in place.
 
         Arguments:
             batch: writable buffer of exactly one batch; valid and untouched until `write`.
-            inspection: what `records.inspect` said of it; None for batches the broker made itself, such as markers.
+            validation: result of `records.validate_batch`; None for batches that the broker builds, such as markers.
             leader_epoch: of this broker's leadership.
 
         Result: the base offset; for a repeated batch of an idempotent producer the first offset it had the first time
@@ -126,14 +126,14 @@ cdef class LogCore:
         cdef int64_t verdict
         if self.failed:
             return -KAFKA_STORAGE_ERROR
-        if inspection is not None and inspection.error:
-            return -inspection.error
+        if validation is not None and validation.error:
+            return -validation.error
         slot = self.slot()
         PyObject_GetBuffer(batch, &slot.view, PyBUF_WRITABLE)
         p = <uint8_t *> slot.view.buf
         verdict = judge_frame(p, slot.view.len, self.segment_bytes, &header)
         if verdict == NEW_BATCH and header.producer_id >= 0:
-            verdict = self.judge_producer(p, slot.view.len, &header, &marker, inspection is not None)
+            verdict = self.judge_producer(p, slot.view.len, &header, &marker, validation is not None)
         if verdict != NEW_BATCH:
             PyBuffer_Release(&slot.view)
             return verdict

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.records import Batch, BatchError, BatchLocation, Record, inspect, scan_batches, set_base_offset
+from kafkalite.records import Batch, BatchError, BatchLocation, Record, scan_batches, set_base_offset, validate_batch
 from kafkalite.records.batch_header import BATCH_LENGTH_AT, HEADER_SIZE, LENGTH_OVERHEAD, LOG_APPEND_TIME_BIT
 from kafkalite.records.legacy import LegacyEntry, LegacyRecord
 from kafkalite.storage import names
@@ -205,7 +205,7 @@ class LogReader:
     def _validated(self, path: Path, location: BatchLocation, data: bytes) -> Iterator[Event]:
         batch = bytearray(data)
         set_base_offset(batch, 0)  # as its producer sent it
-        found = inspect(
+        found = validate_batch(
             batch, compacted=False, size_max=SIZE_MAX, decompressed_max=DECOMPRESSED_MAX, control_allowed=True
         )
         if found.error:

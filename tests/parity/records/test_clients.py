@@ -124,7 +124,7 @@ def test_we_read_theirs(engine: Any, writer: Callable[..., bytes], codec: int) -
         expected = [(i, t, k, v, headers) for i, (t, k, v, headers) in enumerate(records)]
         assert values(batch) == expected
         assert (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.transactional) == producer
-        found = engine.inspect(data, compacted=False, size_max=SIZE_MAX * 64)
+        found = engine.validate_batch(data, compacted=False, size_max=SIZE_MAX * 64)
         ordinary = producer[0] < 0 or producer[2] >= 0
         assert (found.error == 0, found.records_count) == (ordinary, len(records))
 

@@ -18,7 +18,7 @@ FIELDS = (
 
 
 def inspected(engine: Any, data: bytes, rules: dict[str, Any]) -> tuple[Any, ...]:
-    found = engine.inspect(data, **rules)
+    found = engine.validate_batch(data, **rules)
     indexes = [at for at, _ in found.record_errors]
     assert bool(found.message) == bool(found.error)
     return (*(getattr(found, name) for name in FIELDS), indexes)

@@ -18,7 +18,7 @@ from kafkalite.cluster.validation import (
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.records import Inspection, compression
+from kafkalite.records import ValidationResult, compression
 from tests.unit.records.engines import build, with_fields
 
 CONFIG: TopicConfig = BrokerConfig({}).topic_defaults
@@ -40,13 +40,13 @@ def test_a_small_batch_that_grows_large_is_a_job(codec: int) -> None:
     append = appended(zeros(2 * LOOP_BYTES[codec], codec))
     assert validate_on_loop(append, BatchRules(CONFIG), NOW_MS, LoopBudget()) is None
     found = validate_now(append, BatchRules(CONFIG), NOW_MS)
-    assert isinstance(found, Inspection) and found.error == 0
+    assert isinstance(found, ValidationResult) and found.error == 0
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_what_stays_small_is_inspected_at_once(codec: int) -> None:
     found = validate_on_loop(appended(zeros(LOOP_BYTES[codec] // 8, codec)), BatchRules(CONFIG), NOW_MS, LoopBudget())
-    assert isinstance(found, Inspection) and found.error == 0
+    assert isinstance(found, ValidationResult) and found.error == 0
 
 
 def test_a_batch_that_must_be_compressed_anew_leaves_earlier() -> None:
@@ -64,13 +64,13 @@ def test_a_batch_that_is_itself_too_large_is_refused_at_once(codec: int) -> None
     config = dataclasses.replace(CONFIG, max_message_bytes=500)
     batch = build((NOW_MS, None, random.Random(1).randbytes(2000)), codec=codec)
     found = validate_on_loop(appended(batch), BatchRules(config), NOW_MS, LoopBudget())
-    assert isinstance(found, Inspection) and found.error == KafkaErrorCode.MESSAGE_TOO_LARGE
+    assert isinstance(found, ValidationResult) and found.error == KafkaErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("size", [0, 1, 22, 23, 60])
 def test_a_stump_is_refused_at_once(size: int) -> None:
     found = validate_on_loop(appended(zeros(1000, compression.NONE)[:size]), BatchRules(CONFIG), NOW_MS, LoopBudget())
-    assert isinstance(found, Inspection) and found.error == KafkaErrorCode.INVALID_RECORD
+    assert isinstance(found, ValidationResult) and found.error == KafkaErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
@@ -78,7 +78,7 @@ def test_a_codec_that_nobody_knows_is_refused_at_once(codec: int) -> None:
     found = validate_on_loop(
         appended(with_fields(zeros(1000, compression.NONE), attributes=codec)), BatchRules(CONFIG), NOW_MS, LoopBudget()
     )
-    assert isinstance(found, Inspection) and found.error
+    assert isinstance(found, ValidationResult) and found.error
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)

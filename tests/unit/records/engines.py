@@ -1,4 +1,4 @@
-"""Both engines of the record room under one set of names, and batches to try them on."""
+"""The record functions in Cython (C) and in pure Python (PY) under the same names, and batches to test them with."""
 
 import os
 import random
@@ -9,8 +9,7 @@ from typing import Any
 from crc32c import crc32c
 
 import kafkalite.records
-from tests.oracles import batches as batch
-from tests.oracles import validator
+from tests.oracles import batch_builder, batch_patches, batch_scan, batches, validator
 
 SIZE_MAX = 1 << 20
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -29,17 +28,10 @@ FORMATS = {  # where a header field is, and how it is packed
     "base_sequence": (53, ">i"),
     "records_count": (57, ">i"),
 }
-WHOLE = (
-    *("inspect", "recompress", "scan_batches", "set_base_offset", "set_leader_epoch"),
-    *("set_log_append_time", "set_max_timestamp"),
-)
-
 C = SimpleNamespace(**{name: getattr(kafkalite.records, name) for name in kafkalite.records.__all__})
+TWINS = (batch_builder, batch_patches, batch_scan, batches, validator)
 PY = SimpleNamespace(
-    Batch=batch.Batch,
-    Builder=batch.Builder,
-    batches=batch.batches,
-    **{name: getattr(validator, name) for name in WHOLE},
+    **{name: getattr(twin, name) for twin in TWINS for name in kafkalite.records.__all__ if hasattr(twin, name)}
 )
 
 
@@ -76,9 +68,9 @@ def with_fields(data: bytes, **fields: int) -> bytes:
 def with_records(records: bytes, count: int, **fields: int) -> bytes:
     """A batch around raw record bytes."""
     header = build((1, None, b""))[:61]
-    validator = header + records
-    lengths = {"batch_length": len(validator) - 12, "records_count": count, "last_offset_delta": count - 1}
-    return with_fields(validator, **{**lengths, **fields})
+    batch = header + records
+    lengths = {"batch_length": len(batch) - 12, "records_count": count, "last_offset_delta": count - 1}
+    return with_fields(batch, **{**lengths, **fields})
 
 
 def random_records(rng: random.Random, count: int, large: int = 9000) -> list[tuple[Any, ...]]:

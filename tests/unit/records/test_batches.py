@@ -154,7 +154,7 @@ def test_header_names_that_are_not_utf8(engine: Any) -> None:
 
 
 def test_compacted_batches_keep_their_offsets(engine: Any) -> None:
-    from tests.oracles.batches import encode_record
+    from tests.oracles.batch_builder import encode_record
 
     records = encode_record(3, 0, b"a", None) + encode_record(7, 5, b"b", b"")
     batch = engine.Batch(with_fields(with_records(records, 2), base_offset=100, last_offset_delta=9))

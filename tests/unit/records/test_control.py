@@ -42,8 +42,8 @@ def test_clients_read_our_markers(kind: ControlType) -> None:
 
 def test_the_broker_may_append_it_and_a_client_may_not() -> None:
     data = build_marker(Marker(ControlType.ABORT, 1), producer_id=1, producer_epoch=0, timestamp=1)
-    assert C.inspect(data, compacted=False, size_max=SIZE_MAX).error == 87
-    assert C.inspect(data, compacted=True, size_max=SIZE_MAX, control_allowed=True).error == 0
+    assert C.validate_batch(data, compacted=False, size_max=SIZE_MAX).error == 87
+    assert C.validate_batch(data, compacted=True, size_max=SIZE_MAX, control_allowed=True).error == 0
 
 
 def read(key: bytes | None, value: bytes | None) -> Marker | None:

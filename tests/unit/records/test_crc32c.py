@@ -6,15 +6,15 @@ from pathlib import Path
 
 CODE = """
 import sys
-from kafkalite.records import Builder, inspect
+from kafkalite.records import Builder, validate_batch
 
 before = set(sys.modules)
 builder = Builder()
 builder.append(0, b"key", b"value", [])
 batch = bytearray(builder.build(0))
-print(inspect(batch, compacted=False, size_max=1000).error)
+print(validate_batch(batch, compacted=False, size_max=1000).error)
 batch[-2] ^= 1
-print(inspect(batch, compacted=False, size_max=1000).error)
+print(validate_batch(batch, compacted=False, size_max=1000).error)
 print(sorted(set(sys.modules) - before))
 from crc32c import crc32c
 print(crc32c(b"123456789"))

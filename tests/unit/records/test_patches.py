@@ -36,7 +36,7 @@ def test_max_timestamp(engine: Any) -> None:
     batch = bytearray(build(*RECORDS))
     assert not engine.set_max_timestamp(batch, 1049)
     assert engine.set_max_timestamp(batch, 2000)
-    assert engine.inspect(batch, compacted=False, size_max=SIZE_MAX).header_max_timestamp == 2000
+    assert engine.validate_batch(batch, compacted=False, size_max=SIZE_MAX).header_max_timestamp == 2000
     assert engine.set_log_append_time(batch, 2000)
     assert engine.set_max_timestamp(batch, 2000), "the timestamp type goes back to CreateTime"
     read = engine.Batch(batch)
@@ -46,7 +46,7 @@ def test_max_timestamp(engine: Any) -> None:
 
 def test_an_inspection_follows_the_patches(engine: Any) -> None:
     batch = bytearray(build((5, None, b""), (9, None, b""), (7, None, b""), codec=3))
-    found = engine.inspect(batch, compacted=False, size_max=SIZE_MAX)
+    found = engine.validate_batch(batch, compacted=False, size_max=SIZE_MAX)
     engine.set_max_timestamp(batch, 10)
     found.refresh(batch)
     assert (found.max_timestamp, found.header_max_timestamp, found.offset_of_max_timestamp) == (10, 10, 1)
@@ -74,7 +74,7 @@ def test_recompress(engine: Any, codec_from: int, codec_to: int) -> None:
     batch = build(*RECORDS, codec=codec_from, **fields)
     again = engine.recompress(batch, codec_to)
     assert again == build(*RECORDS, codec=codec_to, **fields)
-    assert engine.inspect(again, compacted=True, size_max=SIZE_MAX).error == 0
+    assert engine.validate_batch(again, compacted=True, size_max=SIZE_MAX).error == 0
 
 
 @pytest.mark.parametrize(("codec", "levels"), [(1, (1, 9)), (3, (1, 9)), (3, (9, 17)), (4, (1, 19)), (4, (-5, 1))])

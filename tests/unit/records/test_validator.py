@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracles.batches import encode_record, varint
+from tests.oracles.batch_builder import encode_record, varint
 from tests.unit.records.engines import CODECS, SIZE_MAX, build, sealed, with_fields, with_records
 
 CORRUPT_MESSAGE = 2
@@ -17,8 +17,8 @@ GOOD = build((1000, b"a", b"one"), (1005, b"b", None, [("h", b"x"), ("n", None)]
 KEYLESS = build((1, b"a", b""), (2, None, b""), (3, None, b""), (4, b"d", b""))
 
 
-def inspect(engine: Any, batch: bytes | bytearray, **rules: Any) -> Any:
-    return engine.inspect(batch, **{"compacted": False, "size_max": SIZE_MAX, **rules})
+def validate(engine: Any, batch: bytes | bytearray, **rules: Any) -> Any:
+    return engine.validate_batch(batch, **{"compacted": False, "size_max": SIZE_MAX, **rules})
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
@@ -27,7 +27,7 @@ def test_a_good_batch(engine: Any, codec: int) -> None:
         (1000, b"a", b"one"), (1005, b"b", None), (1002, b"c", b""), codec=codec,
         producer_id=7, producer_epoch=2, base_sequence=40, transactional=True, leader_epoch=9,
     )  # fmt: skip
-    found = inspect(engine, batch, compacted=True)
+    found = validate(engine, batch, compacted=True)
     assert (found.error, found.message, found.record_errors) == (0, None, [])
     assert (found.base_offset, found.last_offset_delta, found.records_count, found.size) == (0, 2, 3, len(batch))
     assert (found.base_timestamp, found.max_timestamp, found.offset_of_max_timestamp) == (1000, 1005, 1)
@@ -72,7 +72,7 @@ REFUSED_BATCHES = {
 
 @pytest.mark.parametrize(("batch", "code"), REFUSED_BATCHES.values(), ids=REFUSED_BATCHES)
 def test_a_batch_is_refused(engine: Any, batch: bytes, code: int) -> None:
-    found = inspect(engine, batch)
+    found = validate(engine, batch)
     assert (found.error, found.record_errors, found.walked) == (code, [], False)
     assert found.message
 
@@ -120,7 +120,7 @@ REFUSED_RECORDS = {
 
 @pytest.mark.parametrize(("records", "count", "index"), REFUSED_RECORDS.values(), ids=REFUSED_RECORDS)
 def test_records_are_refused(engine: Any, records: bytes, count: int, index: int) -> None:
-    found = inspect(engine, with_records(records, count))
+    found = validate(engine, with_records(records, count))
     assert found.error == INVALID_RECORD
     assert [at for at, _ in found.record_errors] == [index]
     assert found.message
@@ -130,87 +130,87 @@ def test_records_are_refused(engine: Any, records: bytes, count: int, index: int
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 def test_records_are_refused_when_compressed_too(engine: Any, codec: int) -> None:
     good = build((1, None, b"x" * 100), (2, None, b"y" * 100), codec=codec)
-    found = inspect(engine, with_fields(good, records_count=3, last_offset_delta=2))
+    found = validate(engine, with_fields(good, records_count=3, last_offset_delta=2))
     assert (found.error, [at for at, _ in found.record_errors]) == (INVALID_RECORD, [2])
 
 
 def test_unread_compressed_records_are_believed(engine: Any) -> None:
     batch = with_fields(build((1, None, b"x"), codec=3), records_count=3, last_offset_delta=2, max_timestamp=77)
-    found = inspect(engine, batch, walk_compressed=False)
+    found = validate(engine, batch, walk_compressed=False)
     assert (found.error, found.walked) == (0, False)
     assert (found.max_timestamp, found.offset_of_max_timestamp) == (77, 2)
-    assert inspect(engine, batch).error == INVALID_RECORD
+    assert validate(engine, batch).error == INVALID_RECORD
 
 
 def test_header_sizes_of_zero_are_fine(engine: Any) -> None:
     body = START + varint(0) + varint(0) + varint(2) + varint(0) + varint(0) + varint(0) + varint(-1)
-    assert inspect(engine, with_records(framed(body), 1), compacted=True).error == 0
+    assert validate(engine, with_records(framed(body), 1), compacted=True).error == 0
 
 
 def test_every_missing_key_is_told(engine: Any) -> None:
-    assert inspect(engine, KEYLESS).error == 0
-    found = inspect(engine, KEYLESS, compacted=True)
+    assert validate(engine, KEYLESS).error == 0
+    found = validate(engine, KEYLESS, compacted=True)
     assert (found.error, [at for at, _ in found.record_errors]) == (INVALID_RECORD, [1, 2])
 
 
 def test_not_more_than_a_thousand_are_told(engine: Any) -> None:
-    found = inspect(engine, build(*[(1, None, b"")] * 1500), compacted=True)
+    found = validate(engine, build(*[(1, None, b"")] * 1500), compacted=True)
     assert (found.error, len(found.record_errors)) == (INVALID_RECORD, 1000)
 
 
 def test_timestamps_out_of_range(engine: Any) -> None:
     batch = build((1000, b"a", b""), (999, b"b", b""), (1002, b"c", b""), (-1, b"d", b""), (1001, None, b""))
-    assert inspect(engine, batch, timestamp_min=999, timestamp_max=1002).error == 0
-    found = inspect(engine, batch, timestamp_min=1000, timestamp_max=1001, compacted=True)
+    assert validate(engine, batch, timestamp_min=999, timestamp_max=1002).error == 0
+    found = validate(engine, batch, timestamp_min=1000, timestamp_max=1001, compacted=True)
     assert (found.error, [at for at, _ in found.record_errors]) == (INVALID_TIMESTAMP, [1, 2, 4])
 
 
 def test_timestamps_wrap_as_in_java(engine: Any) -> None:
     batch = with_records(encode_record(0, 2**63 - 1, None, None), 1, base_timestamp=2)
-    found = inspect(engine, batch)
+    found = validate(engine, batch)
     assert (found.error, found.max_timestamp, found.offset_of_max_timestamp) == (0, -1, 0)
 
 
 def test_the_first_of_equal_max_timestamps_is_reported(engine: Any) -> None:
-    found = inspect(engine, with_fields(build((5, None, b""), (9, None, b""), (9, None, b"")), max_timestamp=1))
+    found = validate(engine, with_fields(build((5, None, b""), (9, None, b""), (9, None, b"")), max_timestamp=1))
     assert (found.max_timestamp, found.header_max_timestamp, found.offset_of_max_timestamp) == (9, 1, 1)
 
 
 def test_no_timestamps_at_all(engine: Any) -> None:
-    found = inspect(engine, build((-1, None, b""), (-1, None, b"")))
+    found = validate(engine, build((-1, None, b""), (-1, None, b"")))
     assert (found.error, found.max_timestamp, found.offset_of_max_timestamp) == (0, -1, 1)
 
 
 def test_size_max(engine: Any) -> None:
-    assert inspect(engine, GOOD, size_max=len(GOOD)).error == 0
-    assert inspect(engine, GOOD, size_max=len(GOOD) - 1).error == MESSAGE_TOO_LARGE
-    assert inspect(engine, GOOD[:-1] + b"\x01", size_max=1).error == MESSAGE_TOO_LARGE, "told before the CRC"
+    assert validate(engine, GOOD, size_max=len(GOOD)).error == 0
+    assert validate(engine, GOOD, size_max=len(GOOD) - 1).error == MESSAGE_TOO_LARGE
+    assert validate(engine, GOOD[:-1] + b"\x01", size_max=1).error == MESSAGE_TOO_LARGE, "told before the CRC"
 
 
 def test_decompressed_max(engine: Any) -> None:
     batch = build((1, None, b"x" * 100_000), codec=1)
-    assert inspect(engine, batch, decompressed_max=100_100).error == 0
-    assert inspect(engine, batch, decompressed_max=100_000).error == MESSAGE_TOO_LARGE
-    assert inspect(engine, batch, size_max=len(batch)).error == 0, "16 MiB are always allowed"
+    assert validate(engine, batch, decompressed_max=100_100).error == 0
+    assert validate(engine, batch, decompressed_max=100_000).error == MESSAGE_TOO_LARGE
+    assert validate(engine, batch, size_max=len(batch)).error == 0, "16 MiB are always allowed"
 
 
 def test_zstd_before_version_7(engine: Any) -> None:
-    assert inspect(engine, build((1, None, b"x"), codec=4), zstd_allowed=False).error == UNSUPPORTED_COMPRESSION_TYPE
-    assert inspect(engine, build((1, None, b"x"), codec=3), zstd_allowed=False).error == 0
+    assert validate(engine, build((1, None, b"x"), codec=4), zstd_allowed=False).error == UNSUPPORTED_COMPRESSION_TYPE
+    assert validate(engine, build((1, None, b"x"), codec=3), zstd_allowed=False).error == 0
 
 
 def test_the_broker_may_write_control_batches(engine: Any) -> None:
-    assert inspect(engine, with_fields(GOOD, attributes=0x20), control_allowed=True).error == 0
+    assert validate(engine, with_fields(GOOD, attributes=0x20), control_allowed=True).error == 0
 
 
 def test_any_object_with_bytes_will_do(engine: Any) -> None:
     for batch in (GOOD, bytearray(GOOD), memoryview(b"12" + GOOD)[2:]):
-        found = engine.inspect(batch, compacted=False, size_max=SIZE_MAX)
+        found = engine.validate_batch(batch, compacted=False, size_max=SIZE_MAX)
         assert (found.error, found.records_count) == (0, 3)
 
 
 def test_nothing_is_changed(engine: Any) -> None:
     batch = bytearray(with_fields(GOOD, max_timestamp=1))
     before = bytes(batch)
-    inspect(engine, batch)
+    validate(engine, batch)
     assert batch == before == sealed(before)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from kafkalite._speedups.records.batches import Builder
+from kafkalite._speedups.records.batch_builder import Builder
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Outcome, outcome_of
 from kafkalite.config.topic import TopicConfig

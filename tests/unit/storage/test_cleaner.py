@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.records.batches import Builder, Record, batches
+from kafkalite._speedups.records.batch_builder import Builder
+from kafkalite._speedups.records.batches import Record, batches
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS

@@ -16,8 +16,9 @@ from kafkalite._speedups.compaction.input import (
     UncleanableSegmentError,
 )
 from kafkalite._speedups.compaction.offset_map import OffsetMap
-from kafkalite._speedups.records.batches import Batch, Builder
-from kafkalite._speedups.records.validator import set_base_offset, set_log_append_time
+from kafkalite._speedups.records.batch_builder import Builder
+from kafkalite._speedups.records.batch_patches import set_base_offset, set_log_append_time
+from kafkalite._speedups.records.batches import Batch
 from kafkalite._speedups.storage.file import Disk
 from kafkalite._speedups.storage.recovery_scan import scan
 from kafkalite.storage import names
