@@ -25,8 +25,8 @@ from kafkalite.state.groups.records import (
     OffsetsCommitted,
     TransactionalOffset,
 )
-from kafkalite.state.groups.registered.core import RegisteredSettings
 from kafkalite.state.groups.registered.groups import RegisteredGroups
+from kafkalite.state.groups.registered.settings import RegisteredSettings
 from kafkalite.state.groups.registry import GroupRegistry
 
 __all__ = ["SIMPLE_GROUP", "GroupShard", "GroupsDeleted"]
@@ -231,11 +231,11 @@ class GroupShard:
             group_type.patterns_failed(name)
 
     def committed_offset(self, group: str, topic: str, partition: int) -> int:
-        """`groups/registered/core.Committed`: the offset, -1 = nothing is committed."""
+        """`groups/registered/settings.CommittedOffsets`: the committed offset of a partition, -1 = none."""
         return self.offsets.committed_offset(group, topic, partition)
 
     def delete_all(self, group: str) -> Sequence[object]:
-        """`groups/registered/core.Committed`: tombstones for all offsets of a group."""
+        """`groups/registered/settings.CommittedOffsets`: tombstones for all offsets of a group."""
         return self.offsets.delete_all(group)
 
     def _validate_delete(self, name: str) -> int:

@@ -19,24 +19,21 @@ from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
 from kafkalite.state.groups.offsets.manager import CommitResult, OffsetSettings, PartitionCommit
 from kafkalite.state.groups.records import GroupGeneration, OffsetCommitted, TopicPartition
-from kafkalite.state.groups.registered import (
-    barrier,
-    table,
-)
+from kafkalite.state.groups.registered import assignment, commands, groups, rebalance
 from kafkalite.state.groups.registered import (
     group as registered_group,
 )
 from kafkalite.state.groups.registered.assignment import assign
-from kafkalite.state.groups.registered.barrier import RegisteredRebalance
-from kafkalite.state.groups.registered.core import RegisteredGroupCore, RegisteredGroupMember
 from kafkalite.state.groups.registered.group import RegisteredGroup
 from kafkalite.state.groups.registered.groups import RegisteredGroups
+from kafkalite.state.groups.registered.member import RegisteredGroupMember
 from kafkalite.state.groups.registered.requests import CreateGroup
-from kafkalite.state.groups.registered.table import TRANSITIONS, RegisteredState
+from kafkalite.state.groups.registered.states import RegisteredState
+from kafkalite.state.groups.registered.table import TRANSITIONS
 from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
 from tests.kit.weighted_choice import Doings
-from tests.story.groups.incarnations import Taken, assert_finds, live_all, live_through
+from tests.story.groups.incarnations import Taken, assert_finds, live_all, live_through, replace_action
 from tests.story.groups.registered_consumers import REBALANCE_MAX_MS, Consumer
 from tests.story.groups.simulated_shard import Shard, delete_topic
 
@@ -307,7 +304,7 @@ class History:
         else:
             assert not group.generation_record().members
         if group.state is RegisteredState.PREPARING:
-            assert group._barrier_timer() in self.shard.timers
+            assert group.barrier_timer() in self.shard.timers
         assert (group.state is RegisteredState.EMPTY) is not bool(group.members)
         if group.members:
             self.occupied.add(group.name)
@@ -315,8 +312,8 @@ class History:
             assert not group.definition.ephemeral or group.name not in self.occupied, "it outlives its last member"
             self.occupied.discard(group.name)
         for name, member in group.members.items():
-            assert member.parked is not None or group._session_timer(name) in self.shard.timers, "nobody watches"
-            assert member.parked is None or group.state is RegisteredState.PREPARING
+            assert member.delayed is not None or group.session_timer(name) in self.shard.timers, "nobody watches"
+            assert member.delayed is None or group.state is RegisteredState.PREPARING
         if group.state is RegisteredState.STABLE:
             self.judge_assignment(group)
 
@@ -332,7 +329,9 @@ class History:
         """All that somebody is to read is owned, and claims by those who claim."""
         owners = {topic_partition: name for name, member in group.members.items() for topic_partition in member.owned}
         claimed = {
-            topic_partition: name for name, member in group.members.items() for topic_partition in member.asked.claims
+            topic_partition: name
+            for name, member in group.members.items()
+            for topic_partition in member.registration.claims
         }
         assert claimed.items() <= owners.items(), "a claim is not granted"
         if group.definition.pattern is not None and (group.resolving or not group.resolved):
@@ -386,7 +385,7 @@ def test_random_histories_keep_the_laws_and_take_every_transition(
     simulations: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = Taken(TRANSITIONS)
-    monkeypatch.setattr(table, "TRANSITIONS", taken)
+    monkeypatch.setattr(groups, "TRANSITIONS", taken)
     live_all(lambda seed, minutes: History(seed).run(minutes), simulations, minutes)
     taken.assert_all()
 
@@ -419,12 +418,12 @@ def assign_what_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     def assign_all(assignor: str, wanted: Any, owned: Any, partitions: Any, _: Any) -> Any:
         return assign(assignor, wanted, owned, partitions, ())
 
-    monkeypatch.setattr(barrier, "assign", assign_all)
+    monkeypatch.setattr(assignment, "assign", assign_all)
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a restart no session is watched."""
-    monkeypatch.setattr(RegisteredGroup, "loaded", lambda group, now: Effects())
+    monkeypatch.setattr(commands, "loaded", lambda group, now: Effects())
 
 
 def keep_quiet_about_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,10 +437,9 @@ def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def begin(group: Any, step: Any) -> None:
         group.generation -= 1
-        begin_generation(group, step)
+        rebalance.begin_generation(group, step)
 
-    begin_generation = RegisteredRebalance.begin_generation
-    monkeypatch.setattr(RegisteredRebalance, "begin_generation", begin)
+    replace_action(monkeypatch, TRANSITIONS, rebalance.begin_generation, begin)
 
 
 def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -452,19 +450,19 @@ def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
         remove(group, name, step, error)
         step.changed = changed
 
-    remove = RegisteredGroupCore.remove
-    monkeypatch.setattr(RegisteredGroupCore, "remove", removed)
+    remove = RegisteredGroup.remove_member
+    monkeypatch.setattr(RegisteredGroup, "remove_member", removed)
 
 
 def take_a_new_process_for_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A consumer that starts again under its id shares the generation with the process before."""
-    give = RegisteredGroupMember.give
+    give = RegisteredGroupMember.assign
 
     def given(member: RegisteredGroupMember, owned: Any, generation: int) -> None:
         give(member, owned, generation)
-        member.answered = False
+        member.knows_epoch = False
 
-    monkeypatch.setattr(RegisteredGroupMember, "give", given)
+    monkeypatch.setattr(RegisteredGroupMember, "assign", given)
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,25 @@
-"""One registered group: members register, the broker waits for all of them, assigns, and answers.
+"""One registered group: its members, its generation and its state.
 
-Pure: a request becomes an event of `groups/registered/table`, the table says the next state and the action. Laws:
-1. A generation grows with every change of what anybody owns and with every rewind, and is stored with all that it says.
-2. A partition has one owner in a generation. Who owned it before has registered since, or is out, or registers as the
-   next thing it does: until then nothing that it commits for the partition is taken.
-3. Each member has an epoch: the last generation that changed what it owns, or where it is to read. Who does not know
-   its epoch is told to register by its heartbeat; all others learn new generations and go on.
-4. A registration that must not wait is answered at once: one that says nothing new, and one of claims alone. All others
-   are answered when the generation begins, at the latest when the longest rebalance timeout ends.
-5. Members are durable from their first generation until they are gone. After a restart they have their whole session.
+Pure. A request becomes an event (`commands`), the transition table gives the next state and the action (`table`,
+`rebalance`), and the action changes the group. Laws:
+1. The generation increases with each change of ownership and with each rewind, and is stored completely.
+2. A partition has one owner in a generation. Its previous owner has registered since, was removed, or must register:
+   until then its commits of the partition are rejected.
+3. Each member has an epoch: the last generation that changed its partitions or positions. The heartbeat of a member
+   with an older generation tells it to register; all others receive new generations by heartbeat and continue.
+4. A registration without changes, or for claims only, is answered at once. All others are answered when the generation
+   begins, at the latest when the longest rebalance timeout ends.
+5. Members are durable from their first generation until they are removed. After a restart their sessions restart.
 """
 
-from collections.abc import Collection, Container
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.effects import Effects, Now, Token
-from kafkalite.state.groups.classic.requests import Leave, LeaveOf, Left, LeftMember
+from kafkalite.state.effects import Effects, Now, ResolvePatterns, TimerName, Token
 from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
+from kafkalite.state.groups.consumer.requests import TopicLookup
 from kafkalite.state.groups.group import (
     NO_GENERATION,
     DescribedGroup,
@@ -24,81 +27,279 @@ from kafkalite.state.groups.group import (
     MemberOverview,
     TopicIdPartition,
 )
-from kafkalite.state.groups.records import ClassicMemberRecord, GroupDefinition, GroupGeneration, TopicPartition
-from kafkalite.state.groups.registered.barrier import UNKNOWN_MEMBER_ID, RegisteredRebalance
-from kafkalite.state.groups.registered.commit_validation import RegisteredCommitValidation
-from kafkalite.state.groups.registered.core import NOT_DEFINED, RegisteredCommand, RegisteredGroupMember
-from kafkalite.state.groups.registered.requests import (
-    ConsumerRegistered,
-    HeartbeatAnswered,
-    HeartbeatPlus,
-    RegisterConsumer,
+from kafkalite.state.groups.records import (
+    REGISTERED,
+    ClassicMemberRecord,
+    GroupDefinition,
+    GroupGeneration,
+    StaticClaim,
+    StaticClaimDeleted,
+    TopicPartition,
 )
-from kafkalite.state.groups.registered.table import RegisteredEvent, RegisteredState
+from kafkalite.state.groups.registered.commit_validation import RegisteredCommitValidation
+from kafkalite.state.groups.registered.member import NO_PARTITIONS, RegisteredGroupMember
+from kafkalite.state.groups.registered.requests import ConsumerRegistered
+from kafkalite.state.groups.registered.settings import (
+    NOT_DEFINED,
+    PATTERN_INTERVAL_MS,
+    CommittedOffsets,
+    RegisteredSettings,
+)
+from kafkalite.state.groups.registered.states import RegisteredEvent, RegisteredState
+from kafkalite.state.groups.registered.subscribed_groups import RegisteredReaders
+from kafkalite.state.groups.sessions import look_at_ms
 
-__all__ = ["RegisteredGroup"]
+__all__ = ["RegisteredAction", "RegisteredCommand", "RegisteredGroup", "RegisteredTransition"]
+
+UNKNOWN_MEMBER_ID = KafkaErrorCode.UNKNOWN_MEMBER_ID
 
 
-class RegisteredGroup(RegisteredRebalance):
-    """One registered group: what can be asked of it, and what its timers do."""
+@dataclass(slots=True)
+class RegisteredCommand:
+    """One command while it is executed.
 
-    __slots__ = ()
+    Arguments:
+        now: the time of the command.
+        effects: what it has led to so far.
+        token: of its response; None = it has no response.
+        member: the sender.
+        generation: that the sender of a heartbeat names.
+        topic_partitions: of a rewind, in order.
+        definition: of CreateGroup.
+        changed: the generation differs from the stored one; `finish` stores it.
+    """
+
+    now: Now
+    effects: Effects = field(default_factory=Effects)
+    token: Token = None
+    member: RegisteredGroupMember | None = None
+    generation: int = 0
+    topic_partitions: tuple[TopicPartition, ...] = ()
+    definition: GroupDefinition | None = None
+    changed: bool = False
+
+
+RegisteredAction = Callable[["RegisteredGroup", RegisteredCommand], RegisteredEvent | None]
+"""Changes a group that has changed its state; the event that it returns follows at once."""
+
+
+class RegisteredTransition(NamedTuple):
+    """A row of the transition table: the next state, and the action that runs in it."""
+
+    state: RegisteredState
+    action: RegisteredAction
+
+
+class RegisteredGroup:
+    """State and members of one group.
+
+    Arguments:
+        definition: of the group.
+        transitions: the transition table.
+        settings: the broker's settings.
+        topics: finds the topics that exist.
+        offsets: the committed offsets of the shard.
+        wall_ms: the time of its creation.
+        readers: the index of the shard, which follows what members read.
+
+    Attributes:
+        unregistered: members of the assignment that have not registered for the next generation.
+        claims: claimed partitions of this generation, by member.
+        marks: by rewound partition, the generation that its last rewind began.
+        stored: the last applied record of a generation.
+        since_wall_ms: since when the stored generation has members, or has none.
+        matched: the topics that the pattern matches, None = unknown.
+        resolving: the pattern is being resolved.
+        resolved: the last resolution takes account of all topics.
+        resolved_at_ms: monotonic time of the last result, None = there was none.
+    """
+
+    __slots__ = (
+        "claims",
+        "definition",
+        "generation",
+        "marks",
+        "matched",
+        "members",
+        "name",
+        "offsets",
+        "readers",
+        "resolved",
+        "resolved_at_ms",
+        "resolving",
+        "settings",
+        "since_wall_ms",
+        "state",
+        "stored",
+        "topics",
+        "transitions",
+        "unregistered",
+    )
 
     protocol_type = CONSUMER_PROTOCOL
 
-    # requests of members
+    def __init__(
+        self,
+        definition: GroupDefinition,
+        transitions: Mapping[tuple[RegisteredState, RegisteredEvent], RegisteredTransition],
+        settings: RegisteredSettings,
+        topics: TopicLookup,
+        offsets: CommittedOffsets,
+        wall_ms: int,
+        readers: RegisteredReaders,
+    ) -> None:
+        self.name = definition.group
+        self.definition = definition
+        self.transitions = transitions
+        self.settings = settings
+        self.topics = topics
+        self.offsets = offsets
+        self.readers = readers
+        self.state = RegisteredState.EMPTY
+        self.since_wall_ms = wall_ms
+        self.generation = 0
+        self.members: dict[str, RegisteredGroupMember] = {}
+        self.unregistered: dict[str, None] = {}
+        self.claims: dict[str, frozenset[TopicPartition]] = {}
+        self.marks: dict[TopicPartition, int] = {}
+        self.stored: GroupGeneration | None = None
+        self.matched: tuple[str, ...] | None = None
+        self.resolving = False
+        self.resolved = False
+        self.resolved_at_ms: int | None = None
 
-    def register(self, request: RegisterConsumer, token: Token, now: Now) -> Effects:
-        """Register for the next generation. The answer (`ConsumerRegistered`) may come much later."""
-        step = RegisteredCommand(now, token=token)
-        request = request._replace(session_timeout_ms=self.session_timeout_ms(request))
-        if error := self._refusal(request):
-            step.effects.answer(token, ConsumerRegistered(error))
-            return step.effects
-        member = step.member = self.members.get(request.consumer_id)
-        repeats = member is not None and member.says_the_same(request)
-        before = self.named_topics(member) if member is not None else set[str]()
-        if member is None:
-            member = step.member = self.members[request.consumer_id] = RegisteredGroupMember(request)
-        member.asked, member.session_timeout_ms = request, request.session_timeout_ms
-        self.readers.replace(self.name, before, self.named_topics(member))
-        self.keep_alive(member, step)
-        self.ask_topics(step)
-        self._registered_again(member, step)
-        if repeats and (self.state is RegisteredState.STABLE or member.claims_alone):
-            self.transition(RegisteredEvent.REPEATED, step)
-        elif member.claims_alone:
-            self.transition(RegisteredEvent.CLAIMED, step)
+    def transition(self, event: RegisteredEvent, command: RegisteredCommand) -> None:
+        """Enter the state that the table gives, run its action, and handle the event that follows from it, if any."""
+        following: RegisteredEvent | None = event
+        while following is not None:
+            row = self.transitions[self.state, following]
+            self.state = row.state
+            following = row.action(self, command)
+
+    def finish(self, command: RegisteredCommand) -> Effects:
+        """End a command: the generation is stored once, as the command left it."""
+        if command.changed and self.state is not RegisteredState.DEAD:
+            record = self.generation_record()
+            if bool(record.members) is not bool(self.stored is not None and self.stored.members):
+                self.since_wall_ms = command.now.wall_ms
+                record = record._replace(state_timestamp_ms=command.now.wall_ms)
+            command.effects.records.append(record)
+        return command.effects
+
+    def generation_record(self) -> GroupGeneration:
+        """The record of the generation."""
+        members = tuple(member.stored for member in self.members.values() if member.stored is not None)
+        return GroupGeneration(self.name, self.generation, self.since_wall_ms, members)
+
+    def restore(self, record: GroupGeneration) -> None:
+        """Take over a record at replay: the group is Stable with members, Empty without."""
+        names = {stored.consumer_id for stored in record.members}
+        self.claims = {name: claimed for name, claimed in self.claims.items() if name in names}
+        self.generation = record.generation
+        self.since_wall_ms = record.state_timestamp_ms
+        self.members = {
+            stored.consumer_id: RegisteredGroupMember.restored(
+                self.name, stored, self.claims.get(stored.consumer_id, NO_PARTITIONS)
+            )
+            for stored in record.members
+        }
+        for member in self.members.values():
+            self.readers.replace(self.name, (), self.named_topics(member))
+        self.state = RegisteredState.STABLE if self.members else RegisteredState.EMPTY
+
+    # topics and partitions
+
+    def assigned_members(self) -> list[RegisteredGroupMember]:
+        """The members that take part in the assignment."""
+        return [member for member in self.members.values() if not member.only_claims]
+
+    def topics_of(self, member: RegisteredGroupMember) -> tuple[str, ...]:
+        """The topics whose partitions a member is assigned, as far as they are known."""
+        if member.only_claims or member.registration.topics:
+            return member.registration.topics
+        return self.defined_topics()
+
+    def defined_topics(self) -> tuple[str, ...]:
+        """The topics of the definition."""
+        return (self.matched or ()) if self.definition.pattern is not None else self.definition.topics
+
+    def named_topics(self, member: RegisteredGroupMember) -> set[str]:
+        """The topics that a member reads by name, also by claims; without those that the pattern matches."""
+        registration = member.registration
+        if registration.topics or registration.claims:
+            return {*registration.topics, *(name for name, _ in registration.claims)}
+        return set() if self.definition.pattern is not None else set(self.definition.topics)
+
+    def topics_read(self) -> set[str]:
+        """All topics that members read, also by claims."""
+        names = {name for member in self.members.values() for name in self.topics_of(member)}
+        return names | {name for member in self.members.values() for name, _ in member.registration.claims}
+
+    def topics_shown(self) -> tuple[str, ...]:
+        """The topics of the members, or of the definition, for descriptions; in order."""
+        return tuple(sorted(self.topics_read() or self.defined_topics()))
+
+    def reads_any(self, names: frozenset[str]) -> bool:
+        """Whether a member reads one of these topics, also by claims. The index of the shard may be older than the
+        group.
+        """
+        members = self.members.values()
+        if any(not names.isdisjoint(self.topics_of(member)) for member in members):
+            return True
+        return any(name in names for member in members for name, _ in member.registration.claims)
+
+    # members
+
+    def remove_member(self, name: str, command: RegisteredCommand, error: int) -> None:
+        """Remove a member; its delayed registration fails with `error`."""
+        member = self.members.pop(name)
+        self.readers.replace(self.name, self.named_topics(member), ())
+        self.unregistered.pop(name, None)
+        command.effects.cancel_timer(self.session_timer(name))
+        self.complete_registration(member, ConsumerRegistered(error), command)
+        self.set_claims(name, NO_PARTITIONS, command)
+        command.changed = command.changed or member.stored is not None
+
+    def keep_alive(self, member: RegisteredGroupMember, command: RegisteredCommand) -> None:
+        """Extend the session of a member by its session timeout."""
+        member.session_over_ms = command.now.ms + member.session_timeout_ms
+        if member.timer_ms is None or member.session_over_ms < member.timer_ms:
+            self.set_session_timer(member, command)
+
+    def set_session_timer(self, member: RegisteredGroupMember, command: RegisteredCommand) -> None:
+        """Set the timer that checks the session of a member."""
+        member.timer_ms = look_at_ms(member.session_over_ms, command.now.ms)
+        command.effects.set_timer(self.session_timer(member.name), member.timer_ms)
+
+    def complete_registration(
+        self, member: RegisteredGroupMember, result: ConsumerRegistered, command: RegisteredCommand
+    ) -> None:
+        """Complete the delayed registration of a member, if there is one."""
+        token, member.delayed = member.delayed, None
+        if token is not None:
+            command.effects.answer(token, result)
+
+    def set_claims(self, name: str, claimed: frozenset[TopicPartition], command: RegisteredCommand) -> None:
+        """Store the claims of a member if they have changed."""
+        if self.claims.get(name, NO_PARTITIONS) == claimed:
+            return
+        if claimed:
+            self.claims[name] = claimed
+            command.effects.records.append(StaticClaim(self.name, name, claimed))
         else:
-            member.parked = token
-            self.transition(RegisteredEvent.REGISTERED, step)
-        return self.finish(step)
+            del self.claims[name]
+            command.effects.records.append(StaticClaimDeleted(self.name, name))
 
-    def heartbeat(self, request: HeartbeatPlus, token: Token, now: Now) -> Effects:
-        """A member is alive; the answer (`HeartbeatAnswered`) says whether it must register."""
-        step = RegisteredCommand(now, token=token, generation=request.generation)
-        member = step.member = self.members.get(request.consumer_id)
-        error = (
-            UNKNOWN_MEMBER_ID if member is None else self._bounds_refusal(request.session_timeout_ms, may_be_zero=True)
-        )
-        if not error and request.generation > self.generation:
-            error = KafkaErrorCode.ILLEGAL_GENERATION
-        if error or member is None:
-            step.effects.answer(token, HeartbeatAnswered(error))
-            return step.effects
-        member.session_timeout_ms = request.session_timeout_ms or member.session_timeout_ms
-        self.keep_alive(member, step)
-        self.ask_topics(step)
-        behind = member.name in self.late or (member.parked is None and request.generation < member.epoch)
-        self.transition(RegisteredEvent.BEHIND if behind else RegisteredEvent.ALIVE, step)
-        return step.effects
-
-    def leave(self, request: Leave, token: Token, now: Now) -> Effects:
-        """Members leave, by their consumer ids; answers `Left`."""
-        step = RegisteredCommand(now, token=token)
-        left = tuple(self._leave_one(leaver, step) for leaver in request.members)
-        step.effects.answer(token, Left(members=left))
-        return self.finish(step)
+    def resolve_pattern(self, command: RegisteredCommand) -> None:
+        """Have the pattern resolved, unless that is done or in progress; at most once per `PATTERN_INTERVAL_MS`."""
+        if self.definition.pattern is None or self.resolving or self.resolved:
+            return
+        soonest_ms = command.now.ms if self.resolved_at_ms is None else self.resolved_at_ms + PATTERN_INTERVAL_MS
+        if soonest_ms > command.now.ms:
+            command.effects.set_timer(self.pattern_timer(), soonest_ms)
+            return
+        self.resolving = self.resolved = True
+        command.effects.questions.append(ResolvePatterns(self.name, (self.definition.pattern,), internal=False))
 
     # the interface of every group (`groups/group`)
 
@@ -146,35 +347,40 @@ class RegisteredGroup(RegisteredRebalance):
         """Single offsets may be deleted: the broker knows what the members read."""
         return KafkaErrorCode.NONE
 
-    def topics_read(self) -> Container[str]:
-        """The topics that members read."""
-        return self.read_topics()
-
     def expire_since(self) -> int:
         """The wall time in ms from which the retention of offsets counts; -1 = from each commit."""
         return -1 if self.members or self.stored is None else self.since_wall_ms
 
     def fence_owners(self, partitions: Collection[TopicIdPartition], now: Now) -> Effects:
-        """Rewind these partitions: their owners must register and read the new offsets."""
+        """Begin the generation of a rewind: the owners of these partitions must register to read the new offsets."""
         if not partitions:
             return Effects()
-        return self.rewind(tuple((each.topic, each.partition) for each in partitions), now)
+        rewound = {(each.topic, each.partition) for each in partitions}
+        command = RegisteredCommand(now, topic_partitions=tuple(sorted(rewound)))
+        self.transition(RegisteredEvent.REWOUND, command)
+        return self.finish(command)
 
     def validate_delete(self) -> int:
         """NON_EMPTY_GROUP, or 0: the group may be deleted."""
         return KafkaErrorCode.NON_EMPTY_GROUP if self.members else KafkaErrorCode.NONE
 
+    def delete(self, now: Now) -> Effects:
+        """The tombstones of an empty group."""
+        command = RegisteredCommand(now)
+        self.transition(RegisteredEvent.DELETED, command)
+        return command.effects
+
     def describe(self) -> DescribedGroup:
         """The group for DescribeGroups, as if its members spoke the consumer protocol."""
         protocol = self.settings.consumer_protocol
-        subscription = protocol.subscription_to(self._topics_shown())
+        subscription = protocol.subscription_to(self.topics_shown())
         members = tuple(
             ClassicMemberRecord(
                 member.name,
                 None,
-                member.asked.client_id,
-                member.asked.client_host,
-                member.asked.rebalance_timeout_ms,
+                member.registration.client_id,
+                member.registration.client_host,
+                member.registration.rebalance_timeout_ms,
                 member.session_timeout_ms,
                 subscription,
                 protocol.assignment(member.owned_by_topic(), b""),
@@ -188,161 +394,29 @@ class RegisteredGroup(RegisteredRebalance):
         longest_ms = max((member.session_timeout_ms for member in self.members.values()), default=NOT_DEFINED)
         defined_ms = self.definition.session_timeout_ms
         return GroupOverview(
-            self._topics_shown(),
+            self.topics_shown(),
             longest_ms if defined_ms == NOT_DEFINED else defined_ms,
             [MemberOverview(member.name, member.owned_by_topic()) for member in self.members.values()],
         )
 
     def offsets_committed(self, member_id: str, now: Now) -> Effects:
         """A commit counts as a heartbeat."""
-        step = RegisteredCommand(now)
+        command = RegisteredCommand(now)
         member = self.members.get(member_id)
         if member is not None:
-            self.keep_alive(member, step)
-        return step.effects
+            self.keep_alive(member, command)
+        return command.effects
 
-    # administration
+    # names of timers
 
-    def define(self, definition: GroupDefinition, now: Now) -> Effects:
-        """Become what a definition says; the group has no members."""
-        step = RegisteredCommand(now, definition=definition._replace(first_topics=self.definition.first_topics))
-        self.transition(RegisteredEvent.DEFINED, step)
-        return step.effects
+    def session_timer(self, name: str) -> TimerName:
+        """The timer of a member's session."""
+        return (REGISTERED, self.name, "session", name)
 
-    def rewind(self, topic_partitions: tuple[TopicPartition, ...], now: Now) -> Effects:
-        """The offsets of these partitions are being set anew (law 3)."""
-        step = RegisteredCommand(now, topic_partitions=tuple(sorted(set(topic_partitions))))
-        self.transition(RegisteredEvent.REWOUND, step)
-        return self.finish(step)
+    def barrier_timer(self) -> TimerName:
+        """The timer of the rebalance timeout."""
+        return (REGISTERED, self.name, "barrier")
 
-    def delete(self, now: Now) -> Effects:
-        """Write the tombstones of an empty group."""
-        step = RegisteredCommand(now)
-        self.transition(RegisteredEvent.DELETED, step)
-        return step.effects
-
-    # time and topics
-
-    def session_expired(self, name: str, now: Now) -> Effects:
-        """A member was silent for its session timeout; the clock stands still while its registration is parked."""
-        step = RegisteredCommand(now)
-        member = self.members.get(name)
-        if member is None:
-            return step.effects
-        member.timer_ms = None
-        if member.parked is not None:
-            return step.effects
-        if member.session_over_ms > now.ms:
-            self._watch(member, step)
-        else:
-            self._gone(member, step)
-        return self.finish(step)
-
-    def registration_timeout_expired(self, now: Now) -> Effects:
-        """The time to register is over."""
-        step = RegisteredCommand(now)
-        self.transition(RegisteredEvent.TIME_OVER, step)
-        return self.finish(step)
-
-    def topics_changed(self, now: Now) -> Effects:
-        """Topics came, went or grew."""
-        step = RegisteredCommand(now)
-        self.resolved = False
-        if self.members:
-            self.ask_topics(step)
-        self._look_at_topics(step)
-        return self.finish(step)
-
-    def pattern_due(self, now: Now) -> Effects:
-        """The pattern may be resolved again."""
-        step = RegisteredCommand(now)
-        self.ask_topics(step)
-        return step.effects
-
-    def pattern_resolved(self, matched: tuple[str, ...], now: Now) -> Effects:
-        """The topics that the pattern matches."""
-        step = RegisteredCommand(now)
-        self.matched, self.resolving, self.resolved_at_ms = matched, False, now.ms
-        if self.members:
-            self.ask_topics(step)
-        self._look_at_topics(step)
-        return self.finish(step)
-
-    def loaded(self, now: Now) -> Effects:
-        """Start the members' sessions after replay, and look whether they own what they should."""
-        step = RegisteredCommand(now)
-        for member in self.members.values():
-            self.keep_alive(member, step)
-        if self.members:
-            self.ask_topics(step)
-        self._look_at_topics(step)
-        return self.finish(step)
-
-    def restore(self, record: GroupGeneration) -> None:
-        """Become what a record says, at replay: Stable with members, Empty without."""
-        nothing: frozenset[TopicPartition] = frozenset()
-        names = {stored.consumer_id for stored in record.members}
-        self.claims = {name: topic_partitions for name, topic_partitions in self.claims.items() if name in names}
-        self.generation = record.generation
-        self.since_wall_ms = record.state_timestamp_ms
-        self.members = {
-            stored.consumer_id: RegisteredGroupMember.restored(
-                self.name, stored, self.claims.get(stored.consumer_id, nothing)
-            )
-            for stored in record.members
-        }
-        for member in self.members.values():
-            self.readers.replace(self.name, (), self.named_topics(member))
-        self.state = RegisteredState.STABLE if self.members else RegisteredState.EMPTY
-
-    def session_timeout_ms(self, request: RegisterConsumer) -> int:
-        """What a registration asks for, or the definition says."""
-        return request.session_timeout_ms or max(self.definition.session_timeout_ms, 0)
-
-    # parts of the above
-
-    def _topics_shown(self) -> tuple[str, ...]:
-        return tuple(sorted(self.read_topics() or self.defined_topics()))
-
-    def _refusal(self, request: RegisterConsumer) -> int:
-        if error := self._bounds_refusal(request.session_timeout_ms):
-            return error
-        if request.consumer_id not in self.members and len(self.members) >= self.settings.members_max:
-            return KafkaErrorCode.GROUP_MAX_SIZE_REACHED
-        return self._claims_refusal(request) if request.claims else KafkaErrorCode.NONE
-
-    def _claims_refusal(self, request: RegisterConsumer) -> int:
-        sizes = self.sizes({topic for topic, _ in request.claims})
-        if not all(0 <= number < sizes.get(topic, 0) for topic, number in request.claims):
-            return KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        others = (member for name, member in self.members.items() if name != request.consumer_id)
-        taken = any(not request.claims.isdisjoint(other.asked.claims) for other in others)
-        return KafkaErrorCode.UNRELEASED_INSTANCE_ID if taken else KafkaErrorCode.NONE
-
-    def _bounds_refusal(self, session_timeout_ms: int, *, may_be_zero: bool = False) -> int:
-        bounds = range(self.settings.session_min_ms, self.settings.session_max_ms + 1)
-        good = session_timeout_ms in bounds or (may_be_zero and session_timeout_ms == 0)
-        return KafkaErrorCode.NONE if good else KafkaErrorCode.INVALID_SESSION_TIMEOUT
-
-    def _registered_again(self, member: RegisteredGroupMember, step: RegisteredCommand) -> None:
-        """An older request of the same member waits no more."""
-        self.late.pop(member.name, None)
-        self._unpark(member, ConsumerRegistered(KafkaErrorCode.REBALANCE_IN_PROGRESS), step)
-
-    def _leave_one(self, leaver: LeaveOf, step: RegisteredCommand) -> LeftMember:
-        member = self.members.get(leaver.member_id)
-        if member is None:
-            return LeftMember(*leaver, UNKNOWN_MEMBER_ID)
-        self._gone(member, step)
-        return LeftMember(*leaver, KafkaErrorCode.NONE)
-
-    def _gone(self, member: RegisteredGroupMember, step: RegisteredCommand) -> None:
-        self.remove(member.name, step, UNKNOWN_MEMBER_ID)
-        if not self.members:
-            self.transition(self.last_gone(), step)
-        else:
-            self.transition(RegisteredEvent.CLAIMS_GONE if member.claims_alone else RegisteredEvent.GONE, step)
-
-    def _look_at_topics(self, step: RegisteredCommand) -> None:
-        if self.state is not RegisteredState.STABLE or self.is_outdated():
-            self.transition(RegisteredEvent.TOPICS_CHANGED, step)
+    def pattern_timer(self) -> TimerName:
+        """The timer until the pattern may be resolved again."""
+        return (REGISTERED, self.name, "pattern")

@@ -1,10 +1,10 @@
-"""All registered groups of a shard: which there are, who may do what with their offsets, and their part of the log.
+"""All registered groups of a shard: their requests, timers, topics and records.
 
 Pure. Laws:
-1. What is durable changes in `apply` alone. Before `loaded` it builds the groups from the records; later a living group
-   has already become what its records say, and `apply` notes that this is stored.
-2. A group that nobody could register with is not kept: a refused first registration leaves nothing behind.
-3. An ephemeral group takes its offsets along.
+1. Before `loaded`, `apply` builds the groups from the records. Later a command changes the group before its records are
+   appended, and `apply` notes what is stored; if the append fails, the shard is dropped.
+2. A group is created by CreateGroup or by a registration that is accepted; a rejected one leaves nothing behind.
+3. When an ephemeral group is deleted, its offsets are deleted.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ from kafkalite.state.groups.records import (
     StaticClaim,
     StaticClaimDeleted,
 )
-from kafkalite.state.groups.registered.core import NOT_DEFINED, CommittedOffsets, RegisteredSettings
+from kafkalite.state.groups.registered import commands
 from kafkalite.state.groups.registered.group import RegisteredGroup
 from kafkalite.state.groups.registered.requests import (
     ConsumerRegistered,
@@ -35,8 +35,10 @@ from kafkalite.state.groups.registered.requests import (
     HeartbeatPlus,
     RegisterConsumer,
 )
+from kafkalite.state.groups.registered.settings import NOT_DEFINED, CommittedOffsets, RegisteredSettings
+from kafkalite.state.groups.registered.states import RegisteredState
 from kafkalite.state.groups.registered.subscribed_groups import RegisteredReaders
-from kafkalite.state.groups.registered.table import RegisteredState
+from kafkalite.state.groups.registered.table import TRANSITIONS
 from kafkalite.state.groups.registered.topic_references import RegisteredTopicReferences
 
 __all__ = ["RegisteredGroups", "RegisteredRecord"]
@@ -59,12 +61,12 @@ class RegisteredGroups(GroupType):
 
     Arguments:
         settings: the broker's settings.
-        topics: the topics as they are at any time; `topics_changed` tells that they are others.
-        offsets: what is committed.
+        topics: finds the topics that exist; `topics_changed` is called when they change.
+        offsets: the committed offsets of the shard.
 
     Attributes:
         groups: by name.
-        topic_readers: which groups a change of a topic concerns.
+        topic_readers: the groups that read each topic.
     """
 
     name = REGISTERED
@@ -83,7 +85,7 @@ class RegisteredGroups(GroupType):
         self.groups: dict[str, RegisteredGroup] = {}
         self._topics = topics
         self._offsets = offsets
-        self._memory = RegisteredTopicReferences()
+        self._topic_references = RegisteredTopicReferences()
         self.topic_readers = RegisteredReaders()
         self._loaded = False
 
@@ -93,32 +95,32 @@ class RegisteredGroups(GroupType):
     # requests
 
     def create(self, request: CreateGroup, token: Token, now: Now) -> Effects:
-        """Define a group; answers `Done`. The same definition again is none.
+        """Create a group or replace its definition. The result is an `ErrorOnly`; an equal definition has no effect.
 
-        Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST (not either topics or a pattern),
-        UNSUPPORTED_ASSIGNOR, NON_EMPTY_GROUP (it has members, and is defined otherwise).
+        Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INVALID_REQUEST (topics and a pattern, or neither),
+        UNSUPPORTED_ASSIGNOR, NON_EMPTY_GROUP (it has members and another definition).
         """
         group = self.groups.get(request.group)
         topics = tuple(sorted(set(request.topics)))
         definition = GroupDefinition(
             request.group, request.session_timeout_ms, topics, request.pattern, request.assignor, request.ephemeral
         )
-        error = self._definition_refusal(definition)
+        error = self._validate_definition(definition)
         if not error and group is not None and group.members:
             same = group.definition._replace(first_topics=None) == definition
             error = KafkaErrorCode.NONE if same else KafkaErrorCode.NON_EMPTY_GROUP
         elif not error:
-            effects = (group or self._found(definition, now)).define(definition, now)
+            effects = commands.define(group or self._create(definition, now), definition, now)
             effects.answer(token, ErrorOnly())
             return effects
         return answered(token, ErrorOnly(error))
 
     def register(self, request: RegisterConsumer, token: Token, now: Now) -> Effects:
-        """Register for the next generation; answers `ConsumerRegistered`, perhaps much later.
+        """Register for the next generation. The result is a `ConsumerRegistered`, which may be delayed.
 
         Errors: INVALID_GROUP_ID, INVALID_REQUEST (no consumer id), INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED,
         UNKNOWN_TOPIC_OR_PARTITION (of a claim), UNRELEASED_INSTANCE_ID (another member claims it),
-        REBALANCE_IN_PROGRESS (a later registration took its place), UNKNOWN_MEMBER_ID (it has left meanwhile).
+        REBALANCE_IN_PROGRESS (a later registration replaced it), UNKNOWN_MEMBER_ID (the member was removed).
         """
         if not request.group:
             return answered(token, ConsumerRegistered(KafkaErrorCode.INVALID_GROUP_ID))
@@ -127,10 +129,10 @@ class RegisteredGroups(GroupType):
         request = request._replace(topics=tuple(sorted(set(request.topics))))
         group = self.groups.get(request.group)
         if group is not None:
-            return self._with_offsets(group, group.register(request, token, now))
+            return self._with_offsets(group, commands.register(group, request, token, now))
         definition = GroupDefinition(request.group, NOT_DEFINED, (), None, DEFAULT_ASSIGNOR, ephemeral=False)
-        group = self._found(definition, now)
-        effects = group.register(request, token, now)
+        group = self._create(definition, now)
+        effects = commands.register(group, request, token, now)
         if not group.members:
             del self.groups[request.group]
         elif not any(isinstance(record, GroupDefinition) for record in effects.records):
@@ -138,69 +140,70 @@ class RegisteredGroups(GroupType):
         return effects
 
     def heartbeat(self, request: HeartbeatPlus, token: Token, now: Now) -> Effects:
-        """Say that a member is alive; answers `HeartbeatAnswered`.
+        """Extend the session of a member. The result is a `HeartbeatAnswered`.
 
-        Errors: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT, ILLEGAL_GENERATION (there has not been
-        one like this), REBALANCE_IN_PROGRESS (register).
+        Errors: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT, ILLEGAL_GENERATION (later than the current
+        one), REBALANCE_IN_PROGRESS (the member must register).
         """
         group = self.groups.get(request.group)
         if group is not None:
-            return group.heartbeat(request, token, now)
+            return commands.heartbeat(group, request, token, now)
         return answered(token, HeartbeatAnswered(unknown_in(request.group)))
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
-        """Leave; answers `Left` with an error per member."""
+        """Members leave. The result is a `Left` with an error per member."""
         group = self.groups.get(request.group)
         if group is not None:
-            return self._with_offsets(group, group.leave(request, token, now))
+            return self._with_offsets(group, commands.leave(group, request, token, now))
         return answered(token, left_nobody(request))
 
     # time, topics and the log
 
     def expired(self, name: TimerName, now: Now) -> Effects:
-        """A timer of this machine has run out; one of a group that has gone is nothing."""
+        """A timer has fired. The timer of a deleted group has no effects."""
         group = self.groups.get(name[1])
         if group is None:
             return Effects()
         if name[2] == "pattern":
-            return group.pattern_due(now)
-        effects = (
-            group.session_expired(name[3], now) if name[2] == "session" else group.registration_timeout_expired(now)
-        )
-        return self._with_offsets(group, effects)
+            return commands.pattern_due(group, now)
+        if name[2] == "session":
+            return self._with_offsets(group, commands.session_expired(group, name[3], now))
+        return self._with_offsets(group, commands.rebalance_timeout_expired(group, now))
 
     def topics_changed(self, names: Collection[str], now: Now, among: Iterable[str] | None = None) -> Effects:
-        """Topics came, went or grew: groups that read them, or may do so by their pattern, look at them now.
+        """Topics were created or deleted, or have more partitions: the groups that read them check their assignment.
 
         Arguments:
-            among: groups that `topic_readers` names, None = all of them.
+            names: of the topics.
+            now: the time.
+            among: groups that `topic_readers` has returned, None = all of them.
         """
         effects = Effects()
         changed = frozenset(names)
         for name in self.topic_readers.concerned(changed) if among is None else among:
             group = self.groups.get(name)
             if group is not None and (group.definition.pattern is not None or group.reads_any(changed)):
-                effects.extend(group.topics_changed(now))
+                effects.extend(commands.topics_changed(group, now))
         return effects
 
     def groups_of_topic(self, topic: str) -> list[str]:
-        """The groups that keep rewind marks of a topic, or began with it."""
-        return self._memory.of(topic)
+        """The groups that have rewind marks of a topic, or whose first generation read it."""
+        return self._topic_references.of(topic)
 
     def topics_deleted(self, group: str, topics: Collection[str]) -> list[object]:
-        """The records by which a group forgets topics: those that are created under the same names are others."""
+        """The records by which a group forgets deleted topics: a new topic of the same name is another one."""
         found = self.groups.get(group)
         if found is None:
             return []
-        gone = frozenset(topics)
+        deleted = frozenset(topics)
         records: list[object] = [
             RewindMarkDeleted(group, *topic_partition)
             for topic_partition in sorted(found.marks)
-            if topic_partition[0] in gone
+            if topic_partition[0] in deleted
         ]
         first = found.definition.first_topics
-        if first is not None and not gone.isdisjoint(dict(first)):
-            kept = tuple(each for each in first if each[0] not in gone)
+        if first is not None and not deleted.isdisjoint(dict(first)):
+            kept = tuple(each for each in first if each[0] not in deleted)
             records.append(found.definition._replace(first_topics=kept))
         return records
 
@@ -210,7 +213,7 @@ class RegisteredGroups(GroupType):
         names = None if reader is None else found.get(reader.definition.pattern or "")
         if reader is None or names is None:
             return Effects()
-        return reader.pattern_resolved(tuple(sorted(set(names))), now)
+        return commands.pattern_resolved(reader, tuple(sorted(set(names))), now)
 
     def patterns_failed(self, group: str) -> None:
         """The next heartbeat or registration asks again."""
@@ -219,10 +222,10 @@ class RegisteredGroups(GroupType):
             reader.resolving = reader.resolved = False
 
     def apply(self, record: RegisteredRecord) -> None:
-        """Take a record of the log into the durable state (law 1)."""
+        """Apply a record (law 1)."""
         if isinstance(record, GroupDeleted):
             self.groups.pop(record.group, None)
-            self._memory.forget(record.group)
+            self._topic_references.forget(record.group)
             self.topic_readers.forget(record.group)
             return
         group = self.groups.get(record.group)
@@ -230,10 +233,10 @@ class RegisteredGroups(GroupType):
             if isinstance(record, GroupGenerationDeleted | StaticClaimDeleted | RewindMarkDeleted):
                 return
             definition = GroupDefinition(record.group, NOT_DEFINED, (), None, DEFAULT_ASSIGNOR, ephemeral=False)
-            group = self._found(definition, Now(0, 0))
-        self._memory.follow(record)
+            group = self._create(definition, Now(0, 0))
+        self._topic_references.follow(record)
         self.topic_readers.follow(record)
-        _take_in(group, record)
+        _apply(group, record)
 
     def starts_rebalance(self, record: object) -> bool:
         """Whether the record, which is not applied yet, begins a generation with members."""
@@ -244,17 +247,19 @@ class RegisteredGroups(GroupType):
         return stored is None or stored.generation != record.generation
 
     def loaded(self, now: Now) -> Iterator[Effects]:
-        """The log has been replayed: members have their whole session timeout to show that they live."""
+        """The log was replayed: members have their whole session timeout for the next heartbeat."""
         self._loaded = True
         for group in self.groups.values():
             if group.stored is not None:
                 group.restore(group.stored)
-            yield group.loaded(now)
+            yield commands.loaded(group, now)
 
     # parts of the above
 
-    def _found(self, definition: GroupDefinition, now: Now) -> RegisteredGroup:
-        group = RegisteredGroup(definition, self.settings, self._topics, self._offsets, now.wall_ms, self.topic_readers)
+    def _create(self, definition: GroupDefinition, now: Now) -> RegisteredGroup:
+        group = RegisteredGroup(
+            definition, TRANSITIONS, self.settings, self._topics, self._offsets, now.wall_ms, self.topic_readers
+        )
         self.groups[definition.group] = group
         return group
 
@@ -263,7 +268,7 @@ class RegisteredGroups(GroupType):
             effects.records[:0] = self._offsets.delete_all(group.name)
         return effects
 
-    def _definition_refusal(self, definition: GroupDefinition) -> int:
+    def _validate_definition(self, definition: GroupDefinition) -> int:
         if not definition.group:
             return KafkaErrorCode.INVALID_GROUP_ID
         if not self.settings.session_min_ms <= definition.session_timeout_ms <= self.settings.session_max_ms:
@@ -274,7 +279,7 @@ class RegisteredGroups(GroupType):
         return KafkaErrorCode.NONE if known else KafkaErrorCode.UNSUPPORTED_ASSIGNOR
 
 
-def _take_in(group: RegisteredGroup, record: object) -> None:
+def _apply(group: RegisteredGroup, record: object) -> None:
     match record:
         case GroupDefinition():
             group.definition = record

@@ -1,114 +1,62 @@
-"""The transitions of a registered group: one literal table, from which the documentation is drawn.
+"""The transition table of registered groups: for a state and an event, the next state and the action.
 
-A pair of state and event that the table lacks cannot happen: requests are judged before they become events, so such a
-pair is a bug and raises KeyError. `action` names the method of `groups/registered/group.Group` that does the work once
-the group is in its next state. An action may raise a further event.
+docs/groups.md shows it. Requests are validated before they become events: a missing pair is a bug and raises KeyError.
 """
 
-from enum import Enum
-from typing import NamedTuple
+from kafkalite.state.groups.registered.group import RegisteredTransition
+from kafkalite.state.groups.registered.rebalance import (
+    acknowledge_heartbeat,
+    begin_generation,
+    begin_if_all_registered,
+    do_nothing,
+    grant_claims,
+    release_claims,
+    remove_unregistered_members,
+    request_registration,
+    return_assignment,
+    store_definition,
+    store_empty_group,
+    store_rewind_marks,
+    store_tombstones,
+    wait_for_registrations,
+)
+from kafkalite.state.groups.registered.states import RegisteredEvent as Event
+from kafkalite.state.groups.registered.states import RegisteredState as State
 
-__all__ = ["TRANSITIONS", "RegisteredEvent", "RegisteredState", "RegisteredTransition", "drawn"]
+__all__ = ["TRANSITIONS"]
 
+Row = RegisteredTransition
+EMPTY, PREPARING, STABLE, DEAD = State
 
-class RegisteredState(Enum):
-    """States, by Kafka's names where clients see them."""
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-class RegisteredEvent(Enum):
-    """What can happen to a group, in words."""
-
-    DEFINED = "the group is defined"
-    REGISTERED = "a consumer registers that is new, or says something new, or is waited for"
-    REPEATED = "a member registers again, with nothing new"
-    CLAIMED = "a consumer registers for claimed partitions alone"
-    GONE = "a member leaves, or is silent for too long"
-    CLAIMS_GONE = "a member that reads claimed partitions alone leaves, or is silent for too long"
-    LAST_GONE = "no member is left"
-    LAST_GONE_EPHEMERAL = "no member is left, and the group is ephemeral"
-    TOPICS_CHANGED = "topics came, went or grew, or a pattern has been resolved"
-    ALL_REGISTERED = "all that are assigned something have registered"
-    TIME_OVER = "the longest rebalance timeout ends"
-    ALIVE = "a member says that it is alive"
-    BEHIND = "a member says that it is alive, but has to register"
-    REWOUND = "partitions are rewound"
-    DELETED = "the group is deleted"
-
-
-class RegisteredTransition(NamedTuple):
-    """Where an event leads, and what is done there."""
-
-    state: RegisteredState
-    action: str
-
-
-_TO_BARRIER = RegisteredTransition(RegisteredState.PREPARING, "wait_for_registrations")
-_GO_ON = RegisteredTransition(RegisteredState.PREPARING, "begin_if_all_registered")
-
-TRANSITIONS: dict[tuple[RegisteredState, RegisteredEvent], RegisteredTransition] = {
-    (RegisteredState.EMPTY, RegisteredEvent.DEFINED): RegisteredTransition(RegisteredState.EMPTY, "store_definition"),
-    (RegisteredState.EMPTY, RegisteredEvent.REGISTERED): _TO_BARRIER,
-    (RegisteredState.EMPTY, RegisteredEvent.CLAIMED): RegisteredTransition(RegisteredState.STABLE, "grant_claims"),
-    (RegisteredState.EMPTY, RegisteredEvent.TOPICS_CHANGED): RegisteredTransition(RegisteredState.EMPTY, "stay"),
-    (RegisteredState.EMPTY, RegisteredEvent.REWOUND): RegisteredTransition(RegisteredState.EMPTY, "store_marks"),
-    (RegisteredState.EMPTY, RegisteredEvent.DELETED): RegisteredTransition(RegisteredState.DEAD, "store_deletion"),
-    (RegisteredState.PREPARING, RegisteredEvent.REGISTERED): _GO_ON,
-    (RegisteredState.PREPARING, RegisteredEvent.REPEATED): RegisteredTransition(
-        RegisteredState.PREPARING, "answer_registered"
-    ),
-    (RegisteredState.PREPARING, RegisteredEvent.CLAIMED): RegisteredTransition(
-        RegisteredState.PREPARING, "grant_claims"
-    ),
-    (RegisteredState.PREPARING, RegisteredEvent.GONE): _GO_ON,
-    (RegisteredState.PREPARING, RegisteredEvent.CLAIMS_GONE): RegisteredTransition(
-        RegisteredState.PREPARING, "release_claims"
-    ),
-    (RegisteredState.PREPARING, RegisteredEvent.LAST_GONE): RegisteredTransition(RegisteredState.EMPTY, "store_empty"),
-    (RegisteredState.PREPARING, RegisteredEvent.LAST_GONE_EPHEMERAL): RegisteredTransition(
-        RegisteredState.DEAD, "store_deletion"
-    ),
-    (RegisteredState.PREPARING, RegisteredEvent.TOPICS_CHANGED): _GO_ON,
-    (RegisteredState.PREPARING, RegisteredEvent.ALL_REGISTERED): RegisteredTransition(
-        RegisteredState.STABLE, "begin_generation"
-    ),
-    (RegisteredState.PREPARING, RegisteredEvent.TIME_OVER): RegisteredTransition(
-        RegisteredState.PREPARING, "go_on_without_the_late"
-    ),
-    (RegisteredState.PREPARING, RegisteredEvent.ALIVE): RegisteredTransition(RegisteredState.PREPARING, "answer_alive"),
-    (RegisteredState.PREPARING, RegisteredEvent.BEHIND): RegisteredTransition(
-        RegisteredState.PREPARING, "ask_to_register"
-    ),
-    (RegisteredState.PREPARING, RegisteredEvent.REWOUND): RegisteredTransition(
-        RegisteredState.PREPARING, "store_marks"
-    ),
-    (RegisteredState.STABLE, RegisteredEvent.REGISTERED): _TO_BARRIER,
-    (RegisteredState.STABLE, RegisteredEvent.REPEATED): RegisteredTransition(
-        RegisteredState.STABLE, "answer_registered"
-    ),
-    (RegisteredState.STABLE, RegisteredEvent.CLAIMED): RegisteredTransition(RegisteredState.STABLE, "grant_claims"),
-    (RegisteredState.STABLE, RegisteredEvent.GONE): _TO_BARRIER,
-    (RegisteredState.STABLE, RegisteredEvent.CLAIMS_GONE): RegisteredTransition(
-        RegisteredState.STABLE, "release_claims"
-    ),
-    (RegisteredState.STABLE, RegisteredEvent.LAST_GONE): RegisteredTransition(RegisteredState.EMPTY, "store_empty"),
-    (RegisteredState.STABLE, RegisteredEvent.LAST_GONE_EPHEMERAL): RegisteredTransition(
-        RegisteredState.DEAD, "store_deletion"
-    ),
-    (RegisteredState.STABLE, RegisteredEvent.TOPICS_CHANGED): _TO_BARRIER,
-    (RegisteredState.STABLE, RegisteredEvent.ALIVE): RegisteredTransition(RegisteredState.STABLE, "answer_alive"),
-    (RegisteredState.STABLE, RegisteredEvent.BEHIND): RegisteredTransition(RegisteredState.STABLE, "ask_to_register"),
-    (RegisteredState.STABLE, RegisteredEvent.REWOUND): RegisteredTransition(RegisteredState.STABLE, "store_marks"),
+TRANSITIONS: dict[tuple[State, Event], RegisteredTransition] = {
+    (EMPTY, Event.DEFINED): Row(EMPTY, store_definition),
+    (EMPTY, Event.REGISTERED): Row(PREPARING, wait_for_registrations),
+    (EMPTY, Event.CLAIMED): Row(STABLE, grant_claims),
+    (EMPTY, Event.TOPICS_CHANGED): Row(EMPTY, do_nothing),
+    (EMPTY, Event.REWOUND): Row(EMPTY, store_rewind_marks),
+    (EMPTY, Event.DELETED): Row(DEAD, store_tombstones),
+    (PREPARING, Event.REGISTERED): Row(PREPARING, begin_if_all_registered),
+    (PREPARING, Event.REPEATED): Row(PREPARING, return_assignment),
+    (PREPARING, Event.CLAIMED): Row(PREPARING, grant_claims),
+    (PREPARING, Event.MEMBER_LEFT): Row(PREPARING, begin_if_all_registered),
+    (PREPARING, Event.CLAIMING_MEMBER_LEFT): Row(PREPARING, release_claims),
+    (PREPARING, Event.NO_MEMBERS): Row(EMPTY, store_empty_group),
+    (PREPARING, Event.NO_MEMBERS_EPHEMERAL): Row(DEAD, store_tombstones),
+    (PREPARING, Event.TOPICS_CHANGED): Row(PREPARING, begin_if_all_registered),
+    (PREPARING, Event.ALL_REGISTERED): Row(STABLE, begin_generation),
+    (PREPARING, Event.REBALANCE_TIMEOUT): Row(PREPARING, remove_unregistered_members),
+    (PREPARING, Event.HEARTBEAT): Row(PREPARING, acknowledge_heartbeat),
+    (PREPARING, Event.STALE_HEARTBEAT): Row(PREPARING, request_registration),
+    (PREPARING, Event.REWOUND): Row(PREPARING, store_rewind_marks),
+    (STABLE, Event.REGISTERED): Row(PREPARING, wait_for_registrations),
+    (STABLE, Event.REPEATED): Row(STABLE, return_assignment),
+    (STABLE, Event.CLAIMED): Row(STABLE, grant_claims),
+    (STABLE, Event.MEMBER_LEFT): Row(PREPARING, wait_for_registrations),
+    (STABLE, Event.CLAIMING_MEMBER_LEFT): Row(STABLE, release_claims),
+    (STABLE, Event.NO_MEMBERS): Row(EMPTY, store_empty_group),
+    (STABLE, Event.NO_MEMBERS_EPHEMERAL): Row(DEAD, store_tombstones),
+    (STABLE, Event.TOPICS_CHANGED): Row(PREPARING, wait_for_registrations),
+    (STABLE, Event.HEARTBEAT): Row(STABLE, acknowledge_heartbeat),
+    (STABLE, Event.STALE_HEARTBEAT): Row(STABLE, request_registration),
+    (STABLE, Event.REWOUND): Row(STABLE, store_rewind_marks),
 }
-
-
-def drawn() -> str:
-    """The table in Markdown, one row per transition."""
-    lines = ["| in | when | then | what is done |", "|---|---|---|---|"]
-    for (state, event), row in TRANSITIONS.items():
-        lines.append(f"| {state.value} | {event.value} | {row.state.value} | {row.action.replace('_', ' ')} |")
-    return "\n".join(lines)

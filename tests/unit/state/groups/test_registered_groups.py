@@ -14,8 +14,8 @@ from kafkalite.state.groups.records import (
     StaticClaim,
     StaticClaimDeleted,
 )
-from kafkalite.state.groups.registered.core import PATTERN_INTERVAL_MS
 from kafkalite.state.groups.registered.requests import HeartbeatPlus
+from kafkalite.state.groups.registered.settings import PATTERN_INTERVAL_MS
 from tests.story.groups.simulated_shard import delete_topic
 from tests.unit.state.groups.registered_rig import REBALANCE_MS, SESSION_MS, Rig
 

@@ -1,14 +1,15 @@
-"""Every row of the table of registered groups by itself: a way to it, and what is so afterwards."""
+"""Every transition of a registered group: the requests that lead to it, and their results."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.groups.records import GroupDeleted, GroupGeneration, RewindMark
-from kafkalite.state.groups.registered import table
-from kafkalite.state.groups.registered.table import TRANSITIONS, RegisteredEvent, RegisteredState
+from kafkalite.state.groups.registered import groups
+from kafkalite.state.groups.registered.states import RegisteredEvent, RegisteredState
+from kafkalite.state.groups.registered.table import TRANSITIONS
+from tests.story.groups.incarnations import Taken
 from tests.unit.state.groups.registered_rig import REBALANCE_MS, SESSION_MS, Rig
 
 EMPTY, PREPARING, STABLE, DEAD = (
@@ -21,16 +22,16 @@ ALL_PARTITIONS = {("a", number) for number in range(4)}
 CLAIM = {("a", 3), ("b", 0)}
 REBALANCE = (Error.REBALANCE_IN_PROGRESS, -1)
 
-Way = Callable[[Rig], None]
-WAYS: dict[tuple[RegisteredState, RegisteredEvent], Way] = {}
+Case = Callable[[Rig], None]
+CASES: dict[tuple[RegisteredState, RegisteredEvent], Case] = {}
 
 
-def row(state: RegisteredState, event: RegisteredEvent) -> Callable[[Way], Way]:
-    """The way to a row. It asserts what is so afterwards; the test, that the row was taken."""
+def row(state: RegisteredState, event: RegisteredEvent) -> Callable[[Case], Case]:
+    """Register the case of a row, which asserts the results. The test asserts that the row was taken."""
 
-    def add(way: Way) -> Way:
-        WAYS[state, event] = way
-        return way
+    def add(case: Case) -> Case:
+        CASES[state, event] = case
+        return case
 
     return add
 
@@ -100,7 +101,7 @@ def claims_do_not_wait(rig: Rig) -> None:
     assert rig.group.state is PREPARING and rig.owned("x") == ALL_PARTITIONS - CLAIM
 
 
-@row(PREPARING, RegisteredEvent.GONE)
+@row(PREPARING, RegisteredEvent.MEMBER_LEFT)
 def the_late_one_leaves(rig: Rig) -> None:
     rig.begin("x")
     waiting = rig.ask("y", "a")
@@ -108,7 +109,7 @@ def the_late_one_leaves(rig: Rig) -> None:
     assert rig.answer(waiting).generation == 2 and rig.owned("y") == ALL_PARTITIONS
 
 
-@row(PREPARING, RegisteredEvent.CLAIMS_GONE)
+@row(PREPARING, RegisteredEvent.CLAIMING_MEMBER_LEFT)
 def a_claimant_leaves_meanwhile(rig: Rig) -> None:
     rig.register("c", claims=CLAIM)
     rig.begin("x")
@@ -119,7 +120,7 @@ def a_claimant_leaves_meanwhile(rig: Rig) -> None:
     assert not rig.answer(waiting).error and rig.owned("x") | rig.owned("y") == ALL_PARTITIONS
 
 
-@row(PREPARING, RegisteredEvent.LAST_GONE)
+@row(PREPARING, RegisteredEvent.NO_MEMBERS)
 def all_leave_meanwhile(rig: Rig) -> None:
     rig.begin("x")
     waiting = rig.ask("y", "a")
@@ -130,7 +131,7 @@ def all_leave_meanwhile(rig: Rig) -> None:
     assert not rig.answer(waiting).error and not rig.shard.waiting and not rig.shard.timers
 
 
-@row(PREPARING, RegisteredEvent.LAST_GONE_EPHEMERAL)
+@row(PREPARING, RegisteredEvent.NO_MEMBERS_EPHEMERAL)
 def an_ephemeral_group_ends_before_it_began(rig: Rig) -> None:
     rig.create(topics=(), pattern="a.*", ephemeral=True)
     waiting = rig.ask("x")
@@ -155,7 +156,7 @@ def all_register(rig: Rig) -> None:
     assert {member.consumer_id for member in stored.members} == {"x", "y"}
 
 
-@row(PREPARING, RegisteredEvent.TIME_OVER)
+@row(PREPARING, RegisteredEvent.REBALANCE_TIMEOUT)
 def somebody_is_late(rig: Rig) -> None:
     rig.begin("x")
     waiting = rig.ask("y", "a")
@@ -166,14 +167,14 @@ def somebody_is_late(rig: Rig) -> None:
     assert rig.fast_heartbeat("x", 1) == (Error.UNKNOWN_MEMBER_ID, -1)
 
 
-@row(PREPARING, RegisteredEvent.ALIVE)
+@row(PREPARING, RegisteredEvent.HEARTBEAT)
 def who_waits_says_that_it_is_alive(rig: Rig) -> None:
     rig.begin("x")
     rig.ask("y", "a")
     assert rig.fast_heartbeat("y", -1) == (0, -1)
 
 
-@row(PREPARING, RegisteredEvent.BEHIND)
+@row(PREPARING, RegisteredEvent.STALE_HEARTBEAT)
 def who_is_waited_for_says_that_it_is_alive(rig: Rig) -> None:
     rig.begin("x")
     rig.ask("y", "a")
@@ -194,7 +195,7 @@ def rewound_meanwhile(rig: Rig) -> None:
 def another_one_comes(rig: Rig) -> None:
     rig.begin("x")
     rig.ask("y", "a")
-    assert rig.group.state is PREPARING and list(rig.group.late) == ["x"]
+    assert rig.group.state is PREPARING and list(rig.group.unregistered) == ["x"]
 
 
 @row(STABLE, RegisteredEvent.REPEATED)
@@ -216,7 +217,7 @@ def claims_are_taken_from_the_assignment(rig: Rig) -> None:
     assert rig.register(loser, "a").generation == 3 and rig.owned(loser) == ALL_PARTITIONS - CLAIM - rig.owned(other)
 
 
-@row(STABLE, RegisteredEvent.GONE)
+@row(STABLE, RegisteredEvent.MEMBER_LEFT)
 def a_member_is_silent(rig: Rig) -> None:
     rig.begin("x", "y")
     rig.shard.advance(SESSION_MS // 2)
@@ -226,7 +227,7 @@ def a_member_is_silent(rig: Rig) -> None:
     assert rig.register("x", "a").generation == 3 and rig.owned("x") == ALL_PARTITIONS
 
 
-@row(STABLE, RegisteredEvent.CLAIMS_GONE)
+@row(STABLE, RegisteredEvent.CLAIMING_MEMBER_LEFT)
 def a_claimant_leaves(rig: Rig) -> None:
     rig.begin("x")
     rig.register("c", claims={("b", 0)})
@@ -234,7 +235,7 @@ def a_claimant_leaves(rig: Rig) -> None:
     assert rig.group.state is STABLE and rig.fast_heartbeat("x", 1) == (0, 3)
 
 
-@row(STABLE, RegisteredEvent.LAST_GONE)
+@row(STABLE, RegisteredEvent.NO_MEMBERS)
 def the_last_one_leaves(rig: Rig) -> None:
     rig.begin("x")
     rig.leave("x")
@@ -242,7 +243,7 @@ def the_last_one_leaves(rig: Rig) -> None:
     assert rig.shard.log[-1] == GroupGeneration("g", 1, rig.shard.now.wall_ms, ())
 
 
-@row(STABLE, RegisteredEvent.LAST_GONE_EPHEMERAL)
+@row(STABLE, RegisteredEvent.NO_MEMBERS_EPHEMERAL)
 def an_ephemeral_group_ends(rig: Rig) -> None:
     rig.create(ephemeral=True)
     rig.register("x")
@@ -261,14 +262,14 @@ def partitions_are_added(rig: Rig) -> None:
     assert rig.register("x", "a").partitions == {"a": {0: -1, 1: -1, 2: -1, 3: -1, 4: -2}}
 
 
-@row(STABLE, RegisteredEvent.ALIVE)
+@row(STABLE, RegisteredEvent.HEARTBEAT)
 def a_member_is_alive(rig: Rig) -> None:
     rig.begin("x")
     records = len(rig.shard.log)
     assert rig.fast_heartbeat("x", 1) == (0, 1) and len(rig.shard.log) == records
 
 
-@row(STABLE, RegisteredEvent.BEHIND)
+@row(STABLE, RegisteredEvent.STALE_HEARTBEAT)
 def an_owner_has_not_received_the_rewind(rig: Rig) -> None:
     rig.begin("x", "y")
     (first, *_) = sorted(rig.owned("x"))
@@ -287,21 +288,9 @@ def an_owner_is_rewound(rig: Rig) -> None:
     assert rig.commit("x", 3, first) == [0] and rig.group.state is STABLE
 
 
-class Taken(dict[Any, Any]):
-    """The table, which remembers the rows that were taken."""
-
-    def __init__(self) -> None:
-        super().__init__(TRANSITIONS)
-        self.rows: list[Any] = []
-
-    def __getitem__(self, key: Any) -> Any:
-        self.rows.append(key)
-        return super().__getitem__(key)
-
-
 @pytest.mark.parametrize("key", TRANSITIONS, ids=lambda key: f"{key[0].value}-{key[1].name}")
-def test_a_row(key: tuple[RegisteredState, RegisteredEvent], monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = Taken()
-    monkeypatch.setattr(table, "TRANSITIONS", taken)
-    WAYS[key](Rig())
+def test_transition(key: tuple[RegisteredState, RegisteredEvent], monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = Taken(TRANSITIONS)
+    monkeypatch.setattr(groups, "TRANSITIONS", taken)
+    CASES[key](Rig())
     assert key in taken.rows

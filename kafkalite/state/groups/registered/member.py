@@ -1,0 +1,119 @@
+"""One member of a registered group.
+
+A member is durable from its first generation on. `registration` is its last request, which takes effect with the next
+generation; `stored` is the member in the current generation, as the log has it.
+"""
+
+from kafkalite.state.effects import Token
+from kafkalite.state.groups.records import RegisteredMember, TopicPartition
+from kafkalite.state.groups.registered.requests import RegisterConsumer
+
+__all__ = ["NO_EPOCH", "NO_PARTITIONS", "RegisteredGroupMember"]
+
+NO_EPOCH = -1
+NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+
+
+class RegisteredGroupMember:
+    """One member.
+
+    Arguments:
+        registration: its last request.
+        stored: the member in the current generation, None = it has had no generation.
+
+    Attributes:
+        delayed: the token of its delayed registration, None = none.
+        knows_epoch: its epoch was sent to it.
+        session_over_ms: monotonic time at which the session expires.
+        timer_ms: the session timer, None = not set. It often fires earlier than the session expires, and is set again:
+            a heartbeat sets no timer.
+    """
+
+    __slots__ = (
+        "delayed",
+        "knows_epoch",
+        "registration",
+        "session_over_ms",
+        "session_timeout_ms",
+        "stored",
+        "timer_ms",
+    )
+
+    def __init__(self, registration: RegisterConsumer, stored: RegisteredMember | None = None) -> None:
+        self.registration = registration
+        self.stored = stored
+        self.knows_epoch = stored is not None
+        self.delayed: Token | None = None
+        self.session_timeout_ms = registration.session_timeout_ms
+        self.session_over_ms = 0
+        self.timer_ms: int | None = None
+
+    @classmethod
+    def restored(
+        cls, group: str, stored: RegisteredMember, claims: frozenset[TopicPartition]
+    ) -> "RegisteredGroupMember":
+        """A member from the records, as if it had registered for what they say."""
+        registration = RegisterConsumer(
+            group,
+            stored.consumer_id,
+            stored.topics,
+            claims,
+            stored.session_timeout_ms,
+            stored.rebalance_timeout_ms,
+            stored.client_id,
+            stored.client_host,
+        )
+        return cls(registration, stored)
+
+    @property
+    def name(self) -> str:
+        """The consumer id."""
+        return self.registration.consumer_id
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions that it owns in the current generation."""
+        return NO_PARTITIONS if self.stored is None else self.stored.owned
+
+    def owned_by_topic(self) -> dict[str, tuple[int, ...]]:
+        """The partitions that the member owns, by topic; both in order."""
+        owned: dict[str, tuple[int, ...]] = {}
+        for topic, partition in sorted(self.owned):
+            owned[topic] = (*owned.get(topic, ()), partition)
+        return owned
+
+    @property
+    def epoch(self) -> int:
+        """The last generation that changed its partitions or positions."""
+        return NO_EPOCH if self.stored is None else self.stored.epoch
+
+    @property
+    def only_claims(self) -> bool:
+        """Whether it is excluded from the assignment, and does not take part in rebalances."""
+        return bool(self.registration.claims) and not self.registration.topics
+
+    def is_unchanged_by(self, request: RegisterConsumer) -> bool:
+        """Whether a registration names the topics and claims that the member has."""
+        return self.registration.topics == request.topics and self.registration.claims == request.claims
+
+    def assign(self, owned: frozenset[TopicPartition], generation: int) -> None:
+        """Apply the last registration in a generation: the member owns these partitions, and is sent its epoch."""
+        self.knows_epoch = True
+        registration = self.registration
+        self.stored = RegisteredMember(
+            registration.consumer_id,
+            registration.client_id,
+            registration.client_host,
+            self.session_timeout_ms,
+            registration.rebalance_timeout_ms,
+            registration.topics,
+            generation,
+            generation,
+            owned,
+        )
+
+    def change(self, owned: frozenset[TopicPartition], epoch: int) -> None:
+        """Change its partitions or positions before it registers again: its next heartbeat tells it to register."""
+        assert self.stored is not None
+        self.knows_epoch = False
+        self.stored = self.stored._replace(owned=owned, epoch=epoch)
