@@ -3,6 +3,7 @@
 Environment: KAFKALITE_DEBUG=1 turns on bounds checks, assertions and line tables;
 KAFKALITE_ASAN=1 adds AddressSanitizer and UBSan to that, and the module with a planted overflow;
 KAFKALITE_ONLY=codec,index builds just these modules (a developer's short cut; `none` builds none);
+KAFKALITE_CFLAGS=-O0 adds options of the compiler (a test that builds the wheel compiles quickly);
 KAFKALITE_PERF=1 builds the load generator of perf/ instead, which is not shipped.
 The variants go to directories of their own (`make debug`, `make asan`), never in place.
 """
@@ -19,7 +20,9 @@ ASAN = os.environ.get("KAFKALITE_ASAN") == "1"
 DEBUG = ASAN or os.environ.get("KAFKALITE_DEBUG") == "1"
 ONLY = {name for name in os.environ.get("KAFKALITE_ONLY", "").split(",") if name}
 
-COMPILE = ["-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0"]
+# The sanitizers find the same at -O0, which compiles in a quarter of the time.
+COMPILE = ["-O0" if ASAN else "-O1", "-g", "-UNDEBUG"] if DEBUG else ["-O3", "-g0"]
+COMPILE += os.environ.get("KAFKALITE_CFLAGS", "").split()
 COMPILE.append("-Wno-unused-variable")  # Cython declares what only its compiled-out assertions use
 # Undefined behaviour ends the process too: a report that only scrolls by is no test.
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"] if ASAN else []

@@ -84,7 +84,7 @@ def test_a_bug_is_never_told_as_success() -> None:
 async def test_a_failing_handler_closes_where_no_error_can_be_told(
     broker: Broker, peer: ClientConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker, "tables", None)
+    monkeypatch.setattr(broker.running, "tables", None)
     answer = await peer.call(MetadataRequest(topics=[]), version_max=13)
     assert answer.error_code == KafkaErrorCode.UNKNOWN_SERVER_ERROR
     with pytest.raises(KafkaConnectionError):

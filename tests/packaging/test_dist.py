@@ -25,12 +25,12 @@ START_TIMEOUT_S = 120
 CLEAN = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "KAFKALITE_", "LD_PRELOAD"))}
 
 
-def run(*command: str | Path, cwd: Path, input: str | None = None) -> str:
-    """Run `command` in `cwd` and answer what it printed; a failure shows all of it."""
+def run(*command: str | Path, cwd: Path, input: str | None = None, **environ: str) -> str:
+    """Run `command` in `cwd` and return its output; a failure shows all of it. `environ`: added variables."""
     done = subprocess.run(
         command,
         cwd=cwd,
-        env=CLEAN,
+        env={**CLEAN, **environ},
         input=input,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -51,10 +51,10 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the source distribution, so that both are proven to be complete."""
+    """Built from the source distribution, so that both are proven to be complete; not optimized, to save time."""
     out = tmp_path_factory.mktemp("wheel")
     options = ["-q", "--no-deps", "--no-build-isolation", "--no-cache-dir", "-w", out]
-    run(sys.executable, "-m", "pip", "wheel", *options, sdist, cwd=out)
+    run(sys.executable, "-m", "pip", "wheel", *options, sdist, cwd=out, KAFKALITE_CFLAGS="-O0")
     (found,) = out.glob("*.whl")
     return found
 

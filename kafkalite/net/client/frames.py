@@ -7,10 +7,12 @@ Invariants:
 """
 
 from collections.abc import Iterator
-
-from typing_extensions import Buffer
+from typing import TYPE_CHECKING
 
 from kafkalite.errors import KafkaConnectionError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # a part of mypy; kafkalite does not depend on it
 
 __all__ = ["SIZE_BYTES", "FrameReader"]
 
@@ -41,7 +43,7 @@ class FrameReader:
             self._make_space()
         return memoryview(self._buffer)[self._end :]
 
-    def received(self, count: int) -> Iterator[Buffer]:
+    def received(self, count: int) -> "Iterator[Buffer]":
         """Take `count` bytes in the memory that `free_space` has returned, and yield the frames that they complete.
 
         Raises:
