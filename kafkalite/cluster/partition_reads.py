@@ -1,11 +1,12 @@
-"""What a fetch finds in one partition: regions of whole batches, or a Kafka error code with the offsets a client
-needs.
+"""Reads one partition for a fetch: file regions of whole batches, or an error code, and the partition's offsets.
+
+Reads never wait for the disk: after a page-cache miss, `read_ahead` reads the bytes and the fetch reads again.
 """
 
 import logging
 
 from kafkalite._speedups.storage.file import FileRegion
-from kafkalite._speedups.storage.segment_reader import PageCacheMiss
+from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.log.transaction_index import AbortedTransaction
@@ -16,21 +17,27 @@ NO_EPOCH = -1
 
 
 class PartitionRead:
-    """The outcome of one partition's read.
+    """The result of one read of a partition.
 
-    `regions`: file regions of whole batches; `size`: their bytes; `diverging`: (epoch, end offset) when the client's
-    last fetched epoch ends earlier here (KIP-595), else None; `cold`: what must be brought into memory before this read
-    can be made, else None; `aborted`: for read_committed, the aborted transactions among these bytes.
+    Attributes:
+        error: a Kafka error code, or 0.
+        high_watermark, last_stable_offset, log_start_offset: of the partition; -1 if the read failed before.
+        regions, size: file regions of whole batches, and their bytes.
+        diverging: (epoch, end offset) if the last fetched epoch of the client ends earlier here (KIP-595), else None.
+        miss: the bytes that a job must read ahead before this read can succeed, else None.
+        aborted: for read_committed, the aborted transactions in these batches, else None.
+        attempt: the attempt that was made to read these batches, or None.
     """
 
     __slots__ = (
         "aborted",
-        "cold",
+        "attempt",
         "diverging",
         "error",
         "high_watermark",
         "last_stable_offset",
         "log_start_offset",
+        "miss",
         "regions",
         "size",
     )
@@ -43,28 +50,38 @@ class PartitionRead:
         self.regions: list[FileRegion] = []
         self.size = 0
         self.diverging: tuple[int, int] | None = None
-        self.cold: PageCacheMiss | None = None
+        self.miss: PageCacheMiss | None = None
         self.aborted: list[AbortedTransaction] | None = None
+        self.attempt: ReadAttempt | None = None
+
+    def add(self, records: list[FileRegion] | KafkaErrorCode | PageCacheMiss, attempt: ReadAttempt) -> None:
+        """Add the result of reading the log."""
+        if isinstance(records, list):
+            self.attempt = attempt
+            self.regions = records
+            self.size = sum(region.length for region in records)
+        elif isinstance(records, PageCacheMiss):
+            self.miss = records
+        else:
+            self.error = records
 
 
 def read(
     partition: Partition,
-    fetch_offset: int,
-    max_bytes: int,
+    attempt: ReadAttempt,
     *,
-    min_one: bool,
     committed_only: bool,
     current_leader_epoch: int = NO_EPOCH,
     last_fetched_epoch: int = NO_EPOCH,
-    brought: PageCacheMiss | None = None,
 ) -> PartitionRead:
-    """Read whole batches from `fetch_offset` on.
+    """Read whole batches up to the high watermark, or to the last stable offset for read_committed.
 
     Arguments:
-        max_bytes: bound on the bytes; `min_one` lets the first batch exceed it (KIP-74).
+        partition: the partition to read.
+        attempt: the offset and bounds; its `end_offset` is set here.
         committed_only: isolation level read_committed.
-        current_leader_epoch, last_fetched_epoch: what the client believes (-1 = does not say), KIP-320 and KIP-595.
-        brought: the `cold` of the read before, after its bytes were brought in.
+        current_leader_epoch: the leader epoch that the client knows, -1 if it sent none (KIP-320).
+        last_fetched_epoch: the epoch of the last batch that the client has, -1 if it sent none (KIP-595).
     """
     error = partition.check_leader_epoch(current_leader_epoch)
     if error:
@@ -73,101 +90,88 @@ def read(
     found.high_watermark = partition.high_watermark
     found.last_stable_offset = partition.last_stable_offset
     found.log_start_offset = partition.log_start_offset
-    if last_fetched_epoch >= 0 and diverges(partition, fetch_offset, last_fetched_epoch, found):
+    if last_fetched_epoch >= 0:
+        diverging = diverging_epoch(partition, attempt.offset, last_fetched_epoch)
+        if isinstance(diverging, KafkaErrorCode):
+            found.error = diverging
+            return found
+        if diverging is not None:
+            found.diverging = diverging
+            return found
+    attempt.end_offset = found.last_stable_offset if committed_only else found.high_watermark
+    if attempt.offset == attempt.end_offset:  # so are most reads of consumers that have no lag
+        found.aborted = [] if committed_only else None
         return found
-    end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
-    read_log(partition, fetch_offset, max_bytes, end_offset, min_one, found, brought)
-    if committed_only and not found.error:
-        read_aborted(partition, fetch_offset, found, brought)
+    records = read_log(partition, attempt)
+    if committed_only and isinstance(records, list):
+        aborted = read_aborted(partition, records, attempt)
+        if isinstance(aborted, list):
+            found.aborted = aborted
+        else:
+            records = aborted
+    if records:
+        found.add(records, attempt)
     return found
 
 
-def read_log(
-    partition: Partition,
-    fetch_offset: int,
-    max_bytes: int,
-    end_offset: int,
-    min_one: bool,
-    found: PartitionRead,
-    brought: PageCacheMiss | None,
-) -> None:
-    log_end_offset = partition.log.log_end_offset if partition.log is not None else 0
-    if fetch_offset < found.log_start_offset or fetch_offset > log_end_offset:
-        found.error = KafkaErrorCode.OFFSET_OUT_OF_RANGE
-    elif partition.log is not None and fetch_offset < end_offset and (max_bytes > 0 or min_one):
-        regions = readable(partition, fetch_offset, max(max_bytes, 0), end_offset, min_one, brought)
-        if isinstance(regions, int):
-            found.error = regions
-        elif isinstance(regions, PageCacheMiss):
-            found.cold = regions
-        else:
-            found.regions = regions
-            found.size = sum(region.length for region in regions)
-
-
-def readable(
-    partition: Partition,
-    fetch_offset: int,
-    max_bytes: int,
-    end_offset: int,
-    min_one: bool,
-    brought: PageCacheMiss | None,
-) -> list[FileRegion] | int | PageCacheMiss:
-    """The log's answer, without waiting for the disk; what fails there is an error of this partition alone."""
-    assert partition.log is not None
+def read_log(partition: Partition, attempt: ReadAttempt) -> list[FileRegion] | KafkaErrorCode | PageCacheMiss:
+    """The result of `Log.read`; an OSError is an error of this partition alone."""
+    log = partition.log
+    log_end_offset = log.log_end_offset if log is not None else 0
+    if attempt.offset < partition.log_start_offset or attempt.offset > log_end_offset:
+        return KafkaErrorCode.OFFSET_OUT_OF_RANGE
+    if log is None or attempt.offset >= attempt.end_offset or (not attempt.max_bytes and not attempt.min_one):
+        return []
     try:
-        return partition.log.read(fetch_offset, max_bytes, end_offset, min_one, False, brought)
+        return log.read(attempt)
     except OSError as error:
-        LOGGER.error("%s-%d: cannot read at offset %d: %s", partition.topic, partition.index, fetch_offset, error)
+        LOGGER.error("%s-%d: cannot read at offset %d: %s", partition.topic, partition.index, attempt.offset, error)
         return KafkaErrorCode.KAFKA_STORAGE_ERROR
 
 
-def ends_early(partition: Partition, fetch_offset: int, found: PartitionRead, *, committed_only: bool) -> bool:
-    """Whether a read that returned records ended before the last batch that its reader may see.
+def ends_early(partition: Partition, found: PartitionRead) -> bool:
+    """Whether a read that returned batches ended before the last batch that its reader may see.
 
-    That is so at a bound on the bytes, at the end of a segment, and after a piece of old bytes. Kafka counts bytes up
-    to the bound, also those of a batch that does not fit whole; kafkalite returns whole batches only.
+    That is so at a bound on the bytes, at the end of a segment, and after a piece of bytes that were not written
+    lately. Kafka counts bytes up to the bound, also those of a batch that does not fit whole; kafkalite returns whole
+    batches only.
 
     Arguments:
-        found: what `read` returned for `fetch_offset` in this loop iteration.
+        found: the result of `read` in this loop iteration.
 
     Source: DelayedFetch.tryComplete, cases F and G.
     """
-    if not found.regions or partition.log is None:
+    if not found.regions or found.attempt is None or partition.log is None:
         return False
-    end_offset = found.last_stable_offset if committed_only else found.high_watermark
-    return partition.log.continues(fetch_offset, found.regions[-1], end_offset)
+    return partition.log.continues(found.attempt, found.regions[-1])
 
 
-def read_aborted(partition: Partition, fetch_offset: int, found: PartitionRead, brought: PageCacheMiss | None) -> None:
-    """Add the transactions whose records a read_committed client must skip; without them it gets no records."""
-    found.aborted = []
-    if not found.regions or partition.log is None:
-        return
+def read_aborted(
+    partition: Partition, regions: list[FileRegion], attempt: ReadAttempt
+) -> list[AbortedTransaction] | KafkaErrorCode | PageCacheMiss:
+    """The transactions whose records a read_committed client must skip; without them it gets no records."""
+    if not regions or partition.log is None:
+        return []
     try:
-        aborted = partition.log.aborted_in(found.regions, fetch_offset, wait=False, brought=brought)
-        if isinstance(aborted, PageCacheMiss):
-            found.cold, found.regions, found.size = aborted, [], 0
-        else:
-            found.aborted = aborted
+        return partition.log.aborted_in(regions, attempt)
     except OSError as error:
         LOGGER.error("%s-%d: cannot read the aborted transactions: %s", partition.topic, partition.index, error)
-        found.error = KafkaErrorCode.KAFKA_STORAGE_ERROR
-        found.regions, found.size, found.aborted = [], 0, None
+        return KafkaErrorCode.KAFKA_STORAGE_ERROR
 
 
-def diverges(partition: Partition, fetch_offset: int, last_fetched_epoch: int, found: PartitionRead) -> bool:
-    """Tell whether the client read something that this log does not have (its epoch ended earlier here).
+def diverging_epoch(
+    partition: Partition, fetch_offset: int, last_fetched_epoch: int
+) -> tuple[int, int] | KafkaErrorCode | None:
+    """(epoch, end offset) if the client has read records that this log does not have, because its epoch ends earlier
+    here; None if the logs agree.
 
-    An offset below the log start is out of range whatever the epochs say (Partition.readRecords).
+    An offset below the log start is out of range in either case (Partition.readRecords).
     """
     if partition.log is None:
-        return False
+        return None
     epoch, end_offset = partition.log.epoch_end_offset(last_fetched_epoch)
     if epoch == last_fetched_epoch and end_offset >= fetch_offset:
-        return False
-    if epoch < 0 or end_offset < 0 or fetch_offset < found.log_start_offset:
-        found.error = KafkaErrorCode.OFFSET_OUT_OF_RANGE
-    else:
-        found.diverging = (epoch, end_offset)
-    return True
+        return None
+    if epoch < 0 or end_offset < 0 or fetch_offset < partition.log_start_offset:
+        return KafkaErrorCode.OFFSET_OUT_OF_RANGE
+    return epoch, end_offset

@@ -1,18 +1,18 @@
-"""Old bytes on their way from the disk into memory: what the loop would wait for is read by jobs.
+"""Reads bytes that are not in the page cache, in jobs, so that the event loop does not wait for the disk.
 
-Laws:
-1. One job per run of bytes: who asks for what is being brought in already waits for that.
-2. At most `jobs_max` jobs at a time, so that they leave threads to fsync; the others queue in the order they came.
-3. What a job has opened is taken over on the loop. Whoever asked looks again: what was deleted, cut or closed
-   meanwhile shows then, and bytes that were dropped again are asked for again. So it is with a file that is gone under
-   its name, as it is renamed by another job; one that stays away is an error of whoever has asked too often.
+1. There is one job per range of bytes: a request for bytes that a job already reads waits for that job.
+2. At most `jobs_max` jobs run at a time, so that threads remain for fsync. The others wait in order of arrival.
+3. The loop takes over what a job has opened. Every reader then reads again, and so notices if the segment was deleted,
+   truncated or closed meanwhile; for bytes that the kernel has dropped again it makes another request. The same holds
+   for a file that is missing because another job renames it. If it stays missing, the reader fails after its last
+   attempt.
 """
 
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from kafkalite._speedups.storage.segment_reader import PageCacheMiss
+from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.callbacks import call_each
 from kafkalite.clock import Offload, Outcome
 from kafkalite.storage.dirs_in_use import DirectoriesInUse
@@ -23,31 +23,32 @@ Done = Callable[[Outcome], object]
 
 
 class ReadAheadJob:
-    """One job, and who waits for it."""
+    """One job and the callbacks that wait for it."""
 
-    __slots__ = ("cold", "waiting")
+    __slots__ = ("miss", "waiting")
 
-    def __init__(self, cold: PageCacheMiss) -> None:
-        self.cold = cold
+    def __init__(self, miss: PageCacheMiss) -> None:
+        self.miss = miss
         self.waiting: dict[object, Done] = {}
 
-    def covers(self, cold: PageCacheMiss) -> bool:
-        """Whether what is asked for comes with this job."""
-        mine = self.cold
-        if mine.file is None or cold.file is None:
-            return mine.file is None and cold.file is None
-        return mine.position <= cold.position and cold.position + cold.size <= mine.position + mine.size
+    def covers(self, miss: PageCacheMiss) -> bool:
+        """Whether this job reads all bytes of another miss in the same segment."""
+        own = self.miss
+        if own.file is None or miss.file is None:
+            return own.file is None and miss.file is None
+        return own.position <= miss.position and miss.position + miss.size <= own.position + own.size
 
 
 class ReadAhead:
-    """The jobs that read what is not in memory.
+    """The jobs that read ahead for all requests of a broker.
 
     Arguments:
-        offload: where jobs run.
-        jobs_max: how many at a time.
-        holds: told of the directories in which segments are opened, where an index may be built again.
+        offload: runs the jobs.
+        jobs_max: bound on concurrent jobs.
+        holds: the directories in use; a job that loads a segment may write its indexes there.
 
-    `jobs`: how many were run so far.
+    Attributes:
+        jobs: number of jobs started so far.
     """
 
     def __init__(self, offload: Offload, jobs_max: int = JOBS_MAX, holds: DirectoriesInUse | None = None) -> None:
@@ -60,53 +61,57 @@ class ReadAhead:
         self._of_segment: dict[Segment, list[ReadAheadJob]] = {}
 
     def __len__(self) -> int:
-        """Jobs that run or wait to."""
+        """Number of running and queued jobs."""
         return self._running + len(self._queue)
 
-    def read(self, cold: PageCacheMiss, done: Done) -> Callable[[], None]:
-        """Bring `cold` in, then call `done` with an Outcome of the Cold to look again with, or of an OSError.
+    def read(self, miss: PageCacheMiss, done: Done) -> Callable[[], None]:
+        """Read the bytes of a miss ahead.
 
-        Answers how to take the wish back; `done` is not called then.
+        Arguments:
+            miss: returned by a read of a log.
+            done: called with an Outcome: the miss to pass to the next attempt as `read_ahead`, or an OSError.
+
+        Returns a function that cancels the request; `done` is then not called.
         """
-        bringing = next((b for b in self._of_segment.get(cold.segment, ()) if b.covers(cold)), None)
-        if bringing is None:
-            bringing = ReadAheadJob(cold)
-            self._of_segment.setdefault(cold.segment, []).append(bringing)
-            self._queue.append(bringing)
+        job = next((job for job in self._of_segment.get(miss.segment, ()) if job.covers(miss)), None)
+        if job is None:
+            job = ReadAheadJob(miss)
+            self._of_segment.setdefault(miss.segment, []).append(job)
+            self._queue.append(job)
         ticket = object()
-        bringing.waiting[ticket] = done
+        job.waiting[ticket] = done
         self._start()
-        return partial(self._take_back, bringing, ticket)
+        return partial(self._cancel, job, ticket)
 
-    def _take_back(self, bringing: ReadAheadJob, ticket: object) -> None:
-        bringing.waiting.pop(ticket, None)
-        if not bringing.waiting and bringing in self._queue:
-            self._queue.remove(bringing)
-            self._forget(bringing)
+    def _cancel(self, job: ReadAheadJob, ticket: object) -> None:
+        job.waiting.pop(ticket, None)
+        if not job.waiting and job in self._queue:
+            self._queue.remove(job)
+            self._remove(job)
 
     def _start(self) -> None:
         while self._queue and self._running < self._jobs_max:
-            bringing = self._queue.popleft()
-            cold = bringing.cold
+            job = self._queue.popleft()
+            miss = job.miss
             self._running += 1
             self.jobs += 1
-            if cold.file is None:
-                twin = cold.segment.apart()
+            if miss.file is None:
+                twin = miss.segment.apart()
                 release = self._holds.enter(twin.directory)
-                done = partial(self._opened, bringing, twin, release)
-                self._offload.run(twin.bring_in, cold.offset, cold.size, done=done)
+                done = partial(self._loaded, job, twin, release)
+                self._offload.run(twin.read_ahead, miss.offset, miss.size, done=done)
             else:
-                # A reader of old bytes goes on where it is: the kernel may fetch what comes next meanwhile.
-                done = partial(self._end, bringing, cold)
-                self._offload.run(cold.file.bring_in, cold.position, cold.size, cold.size, done=done)
+                # A consumer of old records continues from here, so the kernel may already read the bytes that follow.
+                done = partial(self._end, job, miss)
+                self._offload.run(miss.file.read_ahead, miss.position, miss.size, miss.size, done=done)
 
-    def _opened(self, bringing: ReadAheadJob, twin: Segment, release: Callable[[], None], outcome: Outcome) -> None:
-        cold = bringing.cold
+    def _loaded(self, job: ReadAheadJob, twin: Segment, release: Callable[[], None], outcome: Outcome) -> None:
+        miss = job.miss
         try:
             if outcome.error is not None:
                 twin.install_rebuilt(keep=False)
-            elif cold.segment.take_over(twin):
-                cold = cold.at_position(outcome.value)
+            elif miss.segment.take_over(twin):
+                miss = miss.at_position(outcome.value)
             if isinstance(outcome.error, FileNotFoundError):
                 outcome = Outcome()
         except OSError as error:
@@ -116,18 +121,18 @@ class ReadAhead:
             raise
         finally:
             release()
-            self._end(bringing, cold, outcome)
+            self._end(job, miss, outcome)
 
-    def _end(self, bringing: ReadAheadJob, brought: PageCacheMiss, outcome: Outcome) -> None:
+    def _end(self, job: ReadAheadJob, miss: PageCacheMiss, outcome: Outcome) -> None:
         self._running -= 1
-        self._forget(bringing)
+        self._remove(job)
         try:
-            call_each(lambda done: done(Outcome(brought, outcome.error)), list(bringing.waiting.values()))
+            call_each(lambda done: done(Outcome(miss, outcome.error)), list(job.waiting.values()))
         finally:
             self._start()
 
-    def _forget(self, bringing: ReadAheadJob) -> None:
-        left = self._of_segment[bringing.cold.segment]
-        left.remove(bringing)
-        if not left:
-            del self._of_segment[bringing.cold.segment]
+    def _remove(self, job: ReadAheadJob) -> None:
+        jobs = self._of_segment[job.miss.segment]
+        jobs.remove(job)
+        if not jobs:
+            del self._of_segment[job.miss.segment]

@@ -4,7 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Generator
 
-from kafkalite._speedups.storage.segment_reader import PageCacheMiss
+from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.clock import Outcome
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode

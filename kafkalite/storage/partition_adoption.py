@@ -208,8 +208,10 @@ def make_ready(disk: Disk, candidate: Candidate, data: str, config: TopicConfig)
         raise AdoptionError(str(error)) from error
     log.close()
     disk.sync_dir(staged)
-    epochs = [epoch for segment in log.segments for *_, epoch in segment.batches()] if log.epochs.latest < 0 else []
-    latest = max([epoch, log.epochs.latest, *epochs])
+    epochs = [epoch, log.epochs.latest]
+    if log.epochs.latest < 0:
+        epochs += [batch.leader_epoch for segment in log.segments for batch in segment.batches()]
+    latest = max(epochs)
     for segment in log.segments:
         segment.unload()
     cleaned = None if candidate.cleaned is None else min(candidate.cleaned, log.log_end_offset)

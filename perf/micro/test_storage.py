@@ -13,6 +13,7 @@ import pytest
 
 from kafkalite._speedups.records.batch_builder import Builder
 from kafkalite._speedups.storage.file import Disk
+from kafkalite._speedups.storage.page_cache import ReadAttempt
 from kafkalite._speedups.storage.recovery_scan import scan
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage.log.log import Log
@@ -80,7 +81,7 @@ def test_look_up(benchmark, full: Log, by: str) -> None:
 
     def by_offset() -> None:
         for offset in wanted:
-            full.read(offset, 1_000, end)
+            full.read(ReadAttempt(offset, 1_000, end, wait=True))
 
     def by_time() -> None:
         for timestamp in wanted:
@@ -100,10 +101,10 @@ def test_read(benchmark, full: Log, position: str, wait: bool) -> None:
 
     def read() -> None:
         for _ in range(LOOK_UPS):
-            full.read(offset, 1 << 20, end, True, wait)
+            full.read(ReadAttempt(offset, 1 << 20, end, wait=wait))
 
     benchmark(read)
-    assert isinstance(full.read(offset, 1 << 20, end, True, wait), list)
+    assert isinstance(full.read(ReadAttempt(offset, 1 << 20, end, wait=wait)), list)
 
 
 @pytest.mark.benchmark(group="storage: recovery scan")

@@ -87,7 +87,7 @@ class PartitionModel:
         self._all_required(log, found, self.required(power_cut=power_cut))
         assert log.log_start_offset <= log.recovery_point <= log.log_end_offset, f"{self}: its offsets are out of order"
         for segment in log.segments:
-            newest = max([-1, *(timestamp for _, _, _, _, timestamp, _ in segment.batches())])
+            newest = max([-1, *(batch.max_timestamp for batch in segment.batches())])
             assert segment.max_timestamp == newest, f"{self}: segment {segment.base_offset} lies about its time"
         self._producers(log, found)
 

@@ -23,6 +23,7 @@ from kafkalite.storage import names
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.recovery.recover_log import PartitionDirectory, RecoveryError, recover
 from kafkalite.storage.verify.verify import verify_log
+from tests.kit.logs import read_log
 from tests.rigs.machine import CONFIG, Machine
 from tests.rigs.model import StoredBatch, read_all
 from tests.unit.records.clients import kafka_python
@@ -57,7 +58,7 @@ def sample(root: Path, seed: int) -> Sample:
     while len(log.segments) < 3 or len(log.active.batches()) < 4:
         machine.append()
     starts = {
-        names.file_name(segment.base_offset, names.LOG): [(location[0], location[1]) for location in segment.batches()]
+        names.file_name(segment.base_offset, names.LOG): [(batch.position, batch.size) for batch in segment.batches()]
         for segment in log.segments
     }
     made = Sample(Path(log.directory), read_all(log), starts, [segment.base_offset for segment in log.segments])
@@ -124,7 +125,7 @@ def flip(made: Sample, target: Path, rng: random.Random) -> Flip:
 
 def read_at(log: Log, offset: int) -> Found | None:
     """The batch that a client gets who asks for `offset` and checks the CRC; None where it is told of damage."""
-    regions = log.read(offset, 1, log.log_end_offset)
+    regions = read_log(log, offset, 1, log.log_end_offset)
     if not isinstance(regions, list) or not regions:
         return None
     data = regions[0].read()
@@ -142,7 +143,7 @@ def read_through(log: Log) -> list[Found]:
     found: list[Found] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        got = whole_batches(log.read(offset, LARGE, log.log_end_offset))
+        got = whole_batches(read_log(log, offset, LARGE, log.log_end_offset))
         assert all(last >= offset for _, last, _ in got), f"asked for {offset}, sent back to {got}"
         found += got
         offset = got[-1][1] + 1 if got else offset + 1

@@ -24,6 +24,7 @@ from kafkalite.storage.manager import LogManager
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
 from kafkalite.storage.verify.verify import verify_log
 from kafkalite.testing.virtual_clock import InlineOffload, SeededRandom, VirtualClock
+from tests.kit.logs import read_log
 from tests.rigs.garbage import garbage
 from tests.rigs.lines import Lines
 from tests.rigs.machine import CONFIG, US, Machine
@@ -159,7 +160,7 @@ class Trial:
         """Everything, by the offset of each batch, through the indexes."""
         found, offset = [], log.log_start_offset
         while offset < log.log_end_offset:
-            regions = log.read(offset, 1, log.log_end_offset)
+            regions = read_log(log, offset, 1, log.log_end_offset)
             assert isinstance(regions, list) and regions, f"offset {offset} is not found"
             data = regions[0].read()
             (batch,) = batches(data)

@@ -67,7 +67,7 @@ def sample(directory: Path, rng: random.Random, window: int) -> Sample:
     locations = log.active.batches()[-TORN:]
     content = last_log(directory).read_bytes()
     return Sample(
-        directory, content, read_all(log)[-TORN:], [*(location[0] for location in locations), len(content)], states
+        directory, content, read_all(log)[-TORN:], [*(batch.position for batch in locations), len(content)], states
     )
 
 

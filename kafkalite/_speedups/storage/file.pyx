@@ -4,7 +4,7 @@ Laws:
 1. Whoever touches a disk takes a `Disk`; the faulty twin subclasses `Disk` and `File`.
 2. Failures are `OSError` with the path; a write is whole or raises; what a failed one left is the caller's to cut.
 3. A `File` owns one descriptor and closes it with its last reference, so a region in flight keeps its bytes readable.
-4. The loop reads what is in memory (`read_now`, `resident`); what is not is brought there by a job (`bring_in`).
+4. The loop reads what is in memory (`read_now`, `resident`); a job reads the rest into it (`read_ahead`).
 """
 
 import errno
@@ -103,7 +103,7 @@ cdef enum:
     PARTS_MAX = 1024          # IOV_MAX of Linux
     # The kernel reads ahead in runs of 128 KiB and drops pages in runs, too: one page speaks for its run.
     PROBE_BYTES = 128 * 1024
-    BRING_BYTES = 64 * 1024   # read at once by a job, into memory that nobody looks at
+    SCRATCH_BYTES = 64 * 1024   # read at once by `read_ahead`, into memory that is then freed
 
 
 cdef class File:
@@ -173,10 +173,14 @@ cdef class File:
                 # Other errors than "not here" are those of the disk: the plain read of a job tells them.
                 return RESIDENCE_UNKNOWN
 
-    def bring_in(self, int64_t offset, int64_t size, int64_t ahead=0):
-        """Job: read a range for no other purpose than to have it in memory, without the GIL.
+    def read_ahead(self, int64_t offset, int64_t size, int64_t ahead=0):
+        """Job: read a range into the page cache, without the GIL.
 
-        The kernel is also asked to go on with the `ahead` bytes behind it; nobody waits for those. Raises OSError.
+        Arguments:
+            offset, size: the range.
+            ahead: the kernel is asked to read this many bytes after the range, too, without waiting for them.
+
+        Raises OSError.
         """
         cdef char *scratch
         cdef ssize_t got = 1
@@ -184,12 +188,12 @@ cdef class File:
         cdef int failed = 0
         if self.watched:
             self.before("read", offset, size)
-        scratch = <char *> malloc(BRING_BYTES)
+        scratch = <char *> malloc(SCRATCH_BYTES)
         if scratch == NULL:
             raise MemoryError
         with nogil:
             while offset < end and got != 0:
-                got = c_pread(self.fd, scratch, min(<int64_t> BRING_BYTES, end - offset), offset)
+                got = c_pread(self.fd, scratch, min(<int64_t> SCRATCH_BYTES, end - offset), offset)
                 if got > 0:
                     offset += got
                 elif got < 0 and c_errno != EINTR:

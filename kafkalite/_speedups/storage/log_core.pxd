@@ -2,8 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkalite._speedups.storage.file cimport iovec
 from kafkalite._speedups.storage.producer_state cimport EndMarker, ProducerState
-from kafkalite._speedups.storage.segment_reader cimport PageCacheMiss, Queued, SegmentCore
-from kafkalite._speedups.storage.header_window cimport Window
+from kafkalite._speedups.storage.segment_reader cimport Queued, SegmentCore
 from kafkalite._speedups.wire.wire cimport BatchHeader
 
 
@@ -21,7 +20,7 @@ cdef class LogCore:
     cdef public int64_t segment_ms
     cdef public int64_t index_interval_bytes
     cdef int32_t epoch
-    cdef int64_t stamp
+    cdef int64_t reads                       # sequence number of the last read of a segment
     cdef Queued *queue
     cdef iovec *parts
     cdef int count
@@ -35,11 +34,5 @@ cdef class LogCore:
     cdef int release(self) except -1
     cdef int write_queued(self) except -1
     cdef int fitting(self, int first) noexcept
-    cdef SegmentCore segment_of(self, int64_t offset)
-    cdef object one_batch(
-        self, SegmentCore segment, int64_t position, const BatchHeader *header, Window *window, PageCacheMiss brought
-    )
-    cdef int ends_there(self, SegmentCore segment, int64_t end, const BatchHeader *header, Window *window) except -1
-    cdef int64_t end_of_segment(self, SegmentCore segment) except -1
-    cdef object region_of(self, SegmentCore segment, int64_t position, int64_t end, Window *window,
-                          PageCacheMiss brought)
+    cdef Py_ssize_t index_of(self, int64_t offset)
+    cpdef int64_t end_of_segment(self, SegmentCore segment) except -1

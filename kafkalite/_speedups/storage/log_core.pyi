@@ -1,10 +1,12 @@
-from typing import Any, Protocol, Self, overload
+from typing import Any, Protocol, Self
 
 from typing_extensions import Buffer
 
 from kafkalite._speedups.storage.file import FileRegion
+from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
 from kafkalite._speedups.storage.producer_state import ProducerState
-from kafkalite._speedups.storage.segment_reader import PageCacheMiss, SegmentCore
+from kafkalite._speedups.storage.segment_reader import SegmentCore
+from kafkalite.errors import KafkaErrorCode
 
 class _Validated(Protocol):
     @property
@@ -38,18 +40,8 @@ class LogCore:
     def take_back(self, error: OSError | None) -> None: ...
     def pack_producers(self) -> bytes: ...
     def last_stable_offset(self, high_watermark: int) -> int: ...
-    @overload
-    def read(self, offset: int, max_bytes: int, end_offset: int, min_one: bool = True) -> list[FileRegion] | int: ...
-    @overload
-    def read(
-        self,
-        offset: int,
-        max_bytes: int,
-        end_offset: int,
-        min_one: bool,
-        wait: bool,
-        brought: PageCacheMiss | None = None,
-    ) -> list[FileRegion] | int | PageCacheMiss: ...
-    def continues(self, offset: int, region: FileRegion, end_offset: int) -> bool: ...
+    def read(self, attempt: ReadAttempt) -> list[FileRegion] | KafkaErrorCode | PageCacheMiss: ...
+    def continues(self, attempt: ReadAttempt, region: FileRegion) -> bool: ...
+    def end_of_segment(self, segment: SegmentCore) -> int: ...
     def segment_at(self, offset: int) -> Any: ...
     def segment_after(self, segment: SegmentCore) -> Any: ...

@@ -15,24 +15,16 @@ from libc.stdlib cimport free, realloc
 
 from kafkalite._speedups.storage.file cimport FileRegion, iovec
 from kafkalite._speedups.storage.producer_state cimport NEW_BATCH, EndMarker, ProducerState, read_marker
-from kafkalite._speedups.storage.damaged_headers cimport DAMAGED, DOUBT
-from kafkalite._speedups.storage.segment_reader cimport (
-    COLD_BYTES,
-    COLD_SLACK,
-    PageCacheMiss,
-    Queued,
-    SegmentCore,
-    closed,
-    cold_at,
+from kafkalite._speedups.storage.page_cache cimport (
+    FOUND,
+    ReadAttempt,
+    Window,
+    header_at,
+    last_offset_of,
+    open_window,
 )
-from kafkalite._speedups.storage.header_window cimport COLD, Window, header_at
-from kafkalite._speedups.wire.error_codes cimport (
-    CORRUPT_MESSAGE,
-    INVALID_RECORD,
-    KAFKA_STORAGE_ERROR,
-    OFFSET_OUT_OF_RANGE,
-    RECORD_LIST_TOO_LARGE,
-)
+from kafkalite._speedups.storage.segment_reader cimport Queued, SegmentCore
+from kafkalite._speedups.wire.error_codes cimport INVALID_RECORD, KAFKA_STORAGE_ERROR, RECORD_LIST_TOO_LARGE
 from kafkalite._speedups.wire.wire cimport (
     BASE_OFFSET_AT,
     CONTROL_BIT,
@@ -43,6 +35,8 @@ from kafkalite._speedups.wire.wire cimport (
     store_u32,
     store_u64,
 )
+
+from kafkalite.errors import KafkaErrorCode
 
 cdef enum:
     QUEUE_FIRST = 16
@@ -298,158 +292,84 @@ cdef class LogCore:
         cdef int64_t stable = self.producers.stable_below(high_watermark)
         return min(max(stable, self.log_start_offset), high_watermark)
 
-    cdef SegmentCore segment_of(self, int64_t offset):
-        """The last segment that begins at or below `offset`; None below the first."""
+    cdef Py_ssize_t index_of(self, int64_t offset):
+        """Index of the last segment that begins at or below `offset`; -1 below the first."""
         cdef tuple segments = self.segments
-        cdef int low = 0
-        cdef int high = len(segments)
-        cdef int middle
+        cdef Py_ssize_t low = 0
+        cdef Py_ssize_t high = len(segments)
+        cdef Py_ssize_t middle
         while low < high:
             middle = low + (high - low) // 2
             if (<SegmentCore> segments[middle]).base_offset <= offset:
                 low = middle + 1
             else:
                 high = middle
-        return <SegmentCore> segments[low - 1] if low else None
+        return low - 1
 
     def segment_at(self, int64_t offset):
-        """The segment that holds `offset`, or None."""
-        return self.segment_of(offset)
+        """The segment with the offset `offset`; None below the first."""
+        cdef Py_ssize_t index = self.index_of(offset)
+        return None if index < 0 else self.segments[index]
 
-    def read(self, int64_t offset, int64_t max_bytes, int64_t end_offset, bint min_one=True, bint wait=True,
-             PageCacheMiss brought=None):
-        """Whole batches from the one that holds `offset`, as regions of files.
+    def read(self, ReadAttempt attempt not None):
+        """Read whole batches from the one with the wanted offset on, as regions of files.
 
         Arguments:
-            max_bytes: bytes wanted at most; with `min_one` the first batch comes even above it.
-            end_offset: only batches that end below it (the high watermark).
-            wait: the disk may be waited for. Otherwise old bytes come in pieces of COLD_BYTES at most.
-            brought: the Cold that was answered before, after its bytes were brought in.
+            attempt: what is wanted. Its `end_offset` is lowered to the log end. If it does not wait for the disk,
+                bytes that were not written lately are returned in pieces of at most READ_AHEAD_BYTES.
 
-        Result: a list of regions (empty: nothing there yet), a Kafka error code, or Cold. CORRUPT_MESSAGE where the
-        header of the batch with `offset` is damaged; what lies behind it can be read. Raises OSError.
+        Result: a list of regions (empty: no batch there yet); OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE if the header of the
+        batch with this offset is damaged (the batches after it can be read); PageCacheMiss. Raises OSError.
         """
+        cdef tuple segments = self.segments
+        cdef Py_ssize_t index
         cdef SegmentCore segment
-        cdef BatchHeader header
-        cdef Window window
-        cdef int64_t position = 0
-        cdef int64_t end
-        cdef int64_t cold_bytes = min(max_bytes, <int64_t> COLD_BYTES) + COLD_SLACK
-        cdef int entry, found
-        cdef object asked
-        if offset < self.log_start_offset or offset > self.log_end_offset:
-            return OFFSET_OUT_OF_RANGE
-        end_offset = min(end_offset, self.log_end_offset)
-        segment = self.segment_of(offset)
-        while segment is not None and offset < end_offset:
-            self.stamp += 1
-            segment.used = self.stamp
-            if not wait and segment.file is None:
-                asked = closed(segment, offset, cold_bytes, brought)
-                if asked is not None:
-                    return asked
-            segment.load()
-            entry = segment.offset_index.entry_of(offset)
-            position = segment.offset_index.position_at(entry)
-            segment.open_window(&window, segment is self.active, wait, brought, position)
-            found = segment.find(offset, entry, &position, &header, &window)
-            if found == DOUBT:
-                found = segment.resolve_doubt(offset, self.end_of_segment(segment), &position, &header, &window)
-            if found == COLD:
-                return cold_at(segment, offset, position, cold_bytes, brought)
-            if found == DAMAGED:
-                segment.report_damage(position, offset)
-                return CORRUPT_MESSAGE
-            if found:
-                break
-            segment = self.segment_after(segment)      # the rest of this one was compacted away
-        else:
+        cdef object result
+        if not self.log_start_offset <= attempt.offset <= self.log_end_offset:
+            return KafkaErrorCode.OFFSET_OUT_OF_RANGE
+        attempt.end_offset = min(attempt.end_offset, self.log_end_offset)
+        if attempt.offset >= attempt.end_offset:
             return []
-        if header.base_offset + header.last_offset_delta >= end_offset:
-            return []
-        if not wait and not window.recent:
-            max_bytes = min(max_bytes, <int64_t> COLD_BYTES)
-        end = position
-        if segment.whole_until(position + max_bytes, end_offset, &end, &window) == COLD:
-            return cold_at(segment, offset, end, COLD_SLACK, brought)
-        if end > position:
-            return self.region_of(segment, position, end, &window, brought)
-        return self.one_batch(segment, position, &header, &window, brought) if min_one else []
+        index = self.index_of(attempt.offset)
+        while 0 <= index < len(segments):
+            segment = <SegmentCore> segments[index]
+            index += 1
+            self.reads += 1
+            segment.used = self.reads
+            result = segment.read(
+                attempt, (<SegmentCore> segments[index]).base_offset if index < len(segments) else self.log_end_offset
+            )
+            if result is not None:     # else the rest of this segment was compacted away
+                return result
+        return []
 
-    def continues(self, int64_t offset, FileRegion region not None, int64_t end_offset):
-        """Whether readable batches follow a region that `read` returned for `offset` in this loop iteration.
+    def continues(self, ReadAttempt attempt not None, FileRegion region not None):
+        """Whether batches that this attempt may read follow the region that it has read in this loop iteration.
 
-        Arguments:
-            end_offset: as in `read`.
-
-        A batch whose header is not in memory, or is damaged, counts as readable: the next read reports it.
+        A batch whose header is not in the page cache, or is damaged, counts: the next read reports it.
         """
         cdef Window window
         cdef BatchHeader header
         cdef int found
         cdef int64_t position = region.offset + region.length
-        cdef SegmentCore segment = self.segment_of(offset)
+        cdef SegmentCore segment = self.segment_at(attempt.offset)
         while segment is not None and segment.file is not region.file:
             segment = self.segment_after(segment)
         if segment is None:
             return False
         if position >= segment.size:
-            return self.end_of_segment(segment) < min(end_offset, self.log_end_offset)
-        segment.open_window(&window, segment is self.active, False, None, position)
+            return self.end_of_segment(segment) < attempt.end_offset
+        open_window(&window, attempt, segment, position, segment.is_recent(position))
         found = header_at(segment.file, &window, position, segment.size, &header)
-        return found != 1 or header.base_offset + header.last_offset_delta < end_offset
+        return found != FOUND or last_offset_of(&header) < attempt.end_offset
 
-    cdef object one_batch(
-        self, SegmentCore segment, int64_t position, const BatchHeader *header, Window *window, PageCacheMiss brought
-    ):
-        """A batch that is more than was asked for, as an answer; Cold; or CORRUPT_MESSAGE."""
-        cdef int64_t end = position + LENGTH_OVERHEAD + header.batch_length
-        cdef int found = self.ends_there(segment, end, header, window)
-        if found == COLD:
-            return cold_at(segment, header.base_offset, position, end - position + COLD_SLACK, brought)
-        if found == DAMAGED:
-            segment.report_damage(position, header.base_offset)
-            return CORRUPT_MESSAGE
-        return self.region_of(segment, position, end, window, brought)
-
-    cdef object region_of(self, SegmentCore segment, int64_t position, int64_t end, Window *window,
-                          PageCacheMiss brought):
-        """The region as an answer, or Cold where the page cache does not hold it all."""
-        cdef int resident
-        cdef bint tried
-        if not window.wait and not window.recent:
-            resident = segment.file.resident_now(position, end - position)
-            tried = brought is not None and brought.segment is segment and brought.holds(position, end - position)
-            if resident == 0 or (resident == -1 and not tried):
-                return cold_at(segment, segment.base_offset, position, end - position, brought)
-        return [FileRegion(segment.file, position, end - position)]
-
-    cdef int ends_there(self, SegmentCore segment, int64_t end, const BatchHeader *header, Window *window) except -1:
-        """Whether a batch that is more than was asked for is as long as it says; 1, DAMAGED or COLD.
-
-        Nobody is sent hundreds of megabytes for a bit of a length.
-        """
-        cdef BatchHeader other
-        cdef int64_t last = header.base_offset + header.last_offset_delta
-        cdef int64_t at
-        cdef int found
-        if end == segment.size:
-            if self.end_of_segment(segment) == last + 1:
-                return 1
-        else:
-            found = header_at(segment.file, window, end, segment.size, &other)
-            if found == COLD or (found == 1 and other.base_offset == last + 1):
-                return found
-        found = segment.resolve_doubt(last, self.end_of_segment(segment), &at, &other, window)
-        return found if found == COLD or found == 1 and at + LENGTH_OVERHEAD + other.batch_length == end else DAMAGED
-
-    cdef int64_t end_of_segment(self, SegmentCore segment) except -1:
+    cpdef int64_t end_of_segment(self, SegmentCore segment) except -1:
         """No batch of a segment reaches this offset."""
         cdef SegmentCore following = self.segment_after(segment)
         return self.log_end_offset if following is None else following.base_offset
 
     def segment_after(self, SegmentCore segment not None):
-        """The segment behind this one, or None."""
+        """The segment that follows this one, or None."""
         cdef SegmentCore candidate
         for candidate in self.segments:
             if candidate.base_offset > segment.base_offset:

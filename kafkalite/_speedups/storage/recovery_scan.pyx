@@ -13,9 +13,9 @@ from posix.types cimport off_t
 
 from kafkalite._speedups.wire.crc32c cimport crc32c
 from kafkalite._speedups.storage.file cimport File
+from kafkalite._speedups.storage.page_cache cimport FOUND, Window, header_at, open_window
 from kafkalite._speedups.storage.producer_state cimport MARKER_BYTES, EndMarker, ProducerState, read_marker
 from kafkalite._speedups.storage.segment_reader cimport SegmentCore
-from kafkalite._speedups.storage.header_window cimport Window, header_at
 from kafkalite._speedups.wire.wire cimport (
     ATTRIBUTES_AT,
     CONTROL_BIT,
@@ -157,9 +157,9 @@ def note_producers(SegmentCore segment not None, int64_t from_offset, ProducerSt
     cdef int64_t size
     cdef int found
     segment.load()
-    segment.open_window(&window, False, True, None, 0)
+    open_window(&window, None, segment, 0, False)
     found = header_at(segment.file, &window, position, segment.size, &header)
-    while found == 1 or segment.skip(&position, &header, &window) == 1:
+    while found == FOUND or segment.skip_damage(&position, &header, &window) == FOUND:
         size = LENGTH_OVERHEAD + <int64_t> header.batch_length
         if header.producer_id >= 0 and header.base_offset >= from_offset:
             if header.attributes & CONTROL_BIT:

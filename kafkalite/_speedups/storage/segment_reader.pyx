@@ -1,81 +1,65 @@
-"""One run of a log: reading the headers of a file of batches by its indexes, and what is not in memory of it.
+"""Reads the batches of one segment by its indexes: headers only, no records.
 
-Laws:
-1. Nothing here reads a record: headers only.
-2. A reader that must not wait for the disk is told what is `PageCacheMiss`; a job brings that in, then the reader asks
-   again.
-3. A header is believed that is in line with the one before it, or with its entry in the index; else `resync` decides.
+1. A reader that must not wait for the disk gets a `PageCacheMiss`; it tries again after a job has read them.
+2. A header is accepted if it agrees with its index entry or with the header before it. Otherwise `damaged_headers`
+   decides.
 
 Source: LogSegment.java.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t
 
-from kafkalite._speedups.storage.file cimport File, iovec
-from kafkalite._speedups.storage.damaged_headers cimport DOUBT, DamagedHeaderSearch, resync
-from kafkalite._speedups.storage.header_window cimport COLD, Window, header_at
+from kafkalite._speedups.storage.file cimport FileRegion, iovec
+from kafkalite._speedups.storage.damaged_headers cimport DamagedHeaderSearch, damaged_header_search
+from kafkalite._speedups.storage.page_cache cimport (
+    CACHE_MISS,
+    DAMAGED,
+    FOUND,
+    INCONSISTENT,
+    NO_BATCH,
+    READ_AHEAD_BYTES,
+    READ_AHEAD_SLACK,
+    PageCacheMiss,
+    ReadAttempt,
+    Window,
+    end_position,
+    header_at,
+    last_offset_of,
+    open_window,
+)
 from kafkalite._speedups.wire.wire cimport LENGTH_OVERHEAD, BatchHeader
 
+from kafkalite.errors import KafkaErrorCode
+
 cdef enum:
-    RECENT_BYTES = 8 << 20       # so much at the end of the active segment is in memory while anybody writes
-    BROUGHT_BYTES = 16 << 20     # what a reader came past, it need not ask for again where nobody can tell
-    COLD_ATTEMPTS = 8            # a machine that drops pages as fast as they come stalls in any case: then read
-
-ATTEMPTS_MAX = COLD_ATTEMPTS
+    RECENT_BYTES = 8 << 20       # this much at the end of an active segment stays in the page cache
 
 
-cdef class PageCacheMiss:
-    """Bytes that are to be brought into memory before the loop may read on.
+cdef class BatchLocation:
+    """One batch of a segment, by its header.
 
-    Attributes: the segment; its `file` (None: the segment is to be opened); the `offset` or timestamp looked for;
-    `position` and `size` of the bytes (position -1: where the opened index says); `attempts` of the same reader before.
+    Attributes:
+        position, size: of the batch in the file, in bytes.
+        base_offset, last_offset, max_timestamp, leader_epoch: as in its header.
     """
 
-    def __init__(self, SegmentCore segment not None, File file, int64_t offset, int64_t position, int64_t size,
-                 int attempts=0):
-        self.segment = segment
-        self.file = file
-        self.offset = offset
-        self.position = position
-        self.size = size
-        self.attempts = attempts
 
-    def __repr__(self):
-        return f"Cold({self.file!r}, {self.position}, {self.size}, attempts={self.attempts})"
-
-    cdef bint holds(self, int64_t position, int64_t size) noexcept:
-        return self.position <= position and position + size <= self.position + self.size
-
-    def at_position(self, int64_t position):
-        """This, once the segment was opened and its bytes were brought in from `position` on."""
-        return PageCacheMiss(self.segment, self.segment.file, self.offset, position, self.size, self.attempts)
+cdef BatchLocation located(int64_t position, const BatchHeader *header):
+    cdef BatchLocation location = BatchLocation.__new__(BatchLocation)
+    location.position = position
+    location.size = LENGTH_OVERHEAD + header.batch_length
+    location.base_offset = header.base_offset
+    location.last_offset = last_offset_of(header)
+    location.max_timestamp = header.max_timestamp
+    location.leader_epoch = header.leader_epoch
+    return location
 
 
-cdef object closed(SegmentCore segment, int64_t offset, int64_t size, PageCacheMiss brought):
-    """What a reader asks for that found the segment unloaded; None where it has asked too often."""
-    cdef int attempts = attempts_of(segment, brought)
-    return PageCacheMiss(segment, None, offset, -1, size, attempts) if attempts < COLD_ATTEMPTS else None
-
-
-cdef PageCacheMiss cold_at(SegmentCore segment, int64_t offset, int64_t position, int64_t size, PageCacheMiss brought):
-    """What a reader asks for that stopped at `position` of an open segment."""
-    cdef int64_t end = position + min(size, max(segment.size - position, <int64_t> 1))
-    if brought is not None and brought.segment is segment and brought.holds(position - 1, 1):
-        if end - brought.position <= BROUGHT_BYTES:
-            end = max(end, brought.position + brought.size)
-            position = brought.position
-    return PageCacheMiss(segment, segment.file, offset, position, end - position, attempts_of(segment, brought))
-
-
-cdef int attempts_of(SegmentCore segment, PageCacheMiss brought) noexcept:
-    return brought.attempts + 1 if brought is not None and brought.segment is segment else 0
-
-
-cdef bint astray(SegmentCore segment, int64_t position, int64_t offset, BatchHeader *header, int found) noexcept:
-    """Whether an index entry leads past `offset`, or to what is no batch: its file is damaged."""
-    if position == 0 or found == COLD:
+cdef bint misled(SegmentCore segment, int64_t position, int64_t offset, BatchHeader *header, int found) noexcept:
+    """Whether an index entry names a batch beyond `offset`, or no batch: the index file is damaged."""
+    if position == 0 or found == CACHE_MISS:
         return False
-    return found == 0 or not segment.base_offset <= header.base_offset <= offset
+    return found == NO_BATCH or not segment.base_offset <= header.base_offset <= offset
 
 
 cdef class SegmentCore:
@@ -92,15 +76,15 @@ cdef class SegmentCore:
         self.first_timestamp = -1
 
     def open_again(self):
-        """Open the file and load the indexes of an unloaded segment; the subclass does. Raises OSError."""
+        """Open the file and load the indexes of an unloaded segment (in the subclass). Raises OSError."""
         raise NotImplementedError
 
     def index_again(self):
-        """Build both indexes anew from the batches, as they were seen to lie; the subclass does. Raises OSError."""
+        """Rebuild both indexes from the batches, after one of them was wrong (in the subclass). Raises OSError."""
         raise NotImplementedError
 
     def report_damage(self, int64_t position, int64_t offset):
-        """Somebody asked for `offset` and met a damaged batch at `position`; the subclass tells the outside."""
+        """Report that a damaged batch at `position` prevents a read of `offset` (in the subclass)."""
         raise NotImplementedError
 
     cdef int load(self) except -1:
@@ -111,7 +95,7 @@ cdef class SegmentCore:
         return 0
 
     cdef int note(self, const BatchHeader *header, int64_t last_offset, int64_t size, int64_t interval) except -1:
-        """Index a batch of `size` bytes that lies at the end of the segment, and count it in."""
+        """Add a batch of `size` bytes at the end of the segment to its indexes and counters."""
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self.max_timestamp_offset = last_offset
@@ -126,7 +110,7 @@ cdef class SegmentCore:
         return 0
 
     cdef int write_run(self, Queued *queue, int count, iovec *parts, int64_t interval) except -1:
-        """Write `count` queued batches with one call, then index them."""
+        """Write `count` queued batches with one system call, then index them."""
         cdef BatchHeader header
         cdef int i
         for i in range(count):
@@ -138,85 +122,177 @@ cdef class SegmentCore:
             self.note(&header, queue[i].last_offset, queue[i].view.len, interval)
         return 0
 
-    cdef int open_window(self, Window *window, bint active, bint wait, PageCacheMiss brought,
-                         int64_t position) except -1:
-        """Begin to read headers at `position`; `brought`: what a job has brought in for this reader."""
-        window.start = window.size = 0
-        window.brought_from = window.brought_to = 0
-        window.wait = wait
-        window.recent = active and position >= self.written_from and self.size - position <= RECENT_BYTES
-        if brought is not None and brought.segment is self:
-            window.brought_from = brought.position
-            window.brought_to = brought.position + brought.size
-            window.wait = wait or brought.attempts >= COLD_ATTEMPTS
-        return 0
+    cdef bint is_recent(self, int64_t position) noexcept:
+        return not self.closed and position >= self.written_from and self.size - position <= RECENT_BYTES
 
-    cdef int find(self, int64_t offset, int entry, int64_t *position, BatchHeader *header, Window *window) except -1:
-        """Find the first batch that ends at or beyond `offset`.
+    cdef PageCacheMiss miss_at(self, ReadAttempt attempt, int64_t position, int64_t size):
+        return attempt.miss_at(self, self.file, self.size, position, size)
+
+    cdef object read(self, ReadAttempt attempt, int64_t bound):
+        """Read whole batches from the one with the wanted offset on.
 
         Arguments:
-            entry, position: the last index entry at or below `offset`, as `entry_of` has it, and its position.
+            bound: no batch of the segment reaches this offset.
 
-        Result: 1, COLD with the position where it stopped, or DOUBT: not in line with its neighbours, so that
-        `resolve_doubt` is to be asked. Never 0: that, too, is in doubt.
+        Result: as of `LogCore.read`; None if the segment has no batch from this offset on.
         """
-        cdef int found = header_at(self.file, window, position[0], self.size, header)
+        cdef Window window
+        cdef BatchHeader header
+        cdef int64_t max_bytes = attempt.max_bytes
+        cdef int64_t slack = min(max_bytes, <int64_t> READ_AHEAD_BYTES) + READ_AHEAD_SLACK
+        cdef int64_t position, end
+        cdef int found
+        cdef PageCacheMiss miss
+        if self.file is None:
+            miss = attempt.miss_of_unloaded(self, attempt.offset, slack)
+            if miss is not None:
+                return miss
+        self.load()
+        found = self.find(attempt.offset, attempt, &position, &header, &window)
+        if found == INCONSISTENT:
+            found = self.find_damaged(attempt.offset, bound, &position, &header, &window)
+        if found != FOUND:
+            return self.read_failure(found, attempt, position, slack)
+        if last_offset_of(&header) >= attempt.end_offset:
+            return []
+        if not attempt.wait and not window.recent:
+            max_bytes = min(max_bytes, <int64_t> READ_AHEAD_BYTES)
+        end = position
+        if self.whole_until(position + max_bytes, attempt.end_offset, &end, &window) == CACHE_MISS:
+            return self.miss_at(attempt, end, READ_AHEAD_SLACK)
+        if end == position:                     # the first batch is larger than `max_bytes`
+            if not attempt.min_one:
+                return []
+            end = end_position(position, &header)
+            found = self.confirm_end(end, bound, &header, &window)
+            if found != FOUND:
+                return self.read_failure(found, attempt, position, end - position + READ_AHEAD_SLACK)
+        return self.region(attempt, position, end, &window)
+
+    cdef object read_failure(self, int found, ReadAttempt attempt, int64_t position, int64_t size):
+        """The result of a read that stopped at `position`; `size`: bytes to read ahead after a page-cache miss."""
+        if found == NO_BATCH:
+            return None
+        if found == CACHE_MISS:
+            return self.miss_at(attempt, position, size)
+        self.report_damage(position, attempt.offset)
+        return KafkaErrorCode.CORRUPT_MESSAGE
+
+    cdef object region(self, ReadAttempt attempt, int64_t position, int64_t end, Window *window):
+        """The bytes between two positions as a file region, or a miss if the page cache does not have all of them."""
+        cdef PageCacheMiss before
+        cdef int resident
+        if not window.wait and not window.recent:
+            resident = self.file.resident_now(position, end - position)
+            before = attempt.read_ahead_of(self)
+            if resident == 0 or (resident == -1 and (before is None or not before.covers(position, end - position))):
+                return self.miss_at(attempt, position, end - position)
+        return [FileRegion(self.file, position, end - position)]
+
+    cdef int find(
+        self, int64_t offset, ReadAttempt attempt, int64_t *position, BatchHeader *header, Window *window
+    ) except -1:
+        """Find the first batch that ends at or above `offset`.
+
+        Arguments:
+            attempt: the attempt that reads; None for a reader that may wait for the disk.
+
+        Result: FOUND; CACHE_MISS, with the position where the search stopped; INCONSISTENT if the headers contradict
+        the index or each other, also if no batch was found: then `find_damaged` decides.
+        """
+        cdef int entry = self.offset_index.entry_of(offset)
         cdef int64_t expected, last
-        if astray(self, position[0], offset, header, found):
+        cdef int found
+        position[0] = self.offset_index.position_at(entry)
+        open_window(window, attempt, self, position[0], self.is_recent(position[0]))
+        found = header_at(self.file, window, position[0], self.size, header)
+        if misled(self, position[0], offset, header, found):
             self.index_again()
             entry = self.offset_index.entry_of(offset)
             position[0] = self.offset_index.position_at(entry)
             found = header_at(self.file, window, position[0], self.size, header)
-        # The first one is in line with its entry, the others are with the one before.
+        # The first header is compared with its index entry, each other one with the header before it.
         expected = self.base_offset
-        if entry >= 0 and found == 1:
+        if entry >= 0 and found == FOUND:
             expected += self.offset_index.relative(entry) - header.last_offset_delta
-        while found == 1:
-            last = header.base_offset + header.last_offset_delta
+        while found == FOUND:
+            last = last_offset_of(header)
             if last >= offset:
-                return 1 if header.base_offset <= offset and header.base_offset == expected else DOUBT
+                return FOUND if header.base_offset <= offset and header.base_offset == expected else INCONSISTENT
             expected = last + 1
-            position[0] += LENGTH_OVERHEAD + header.batch_length
+            position[0] = end_position(position[0], header)
             found = header_at(self.file, window, position[0], self.size, header)
-        return COLD if found == COLD else DOUBT
+        return CACHE_MISS if found == CACHE_MISS else INCONSISTENT
 
-    cdef int resolve_doubt(
+    cdef int find_damaged(
         self, int64_t offset, int64_t bound, int64_t *position, BatchHeader *header, Window *window
     ) except -1:
-        """What `find` doubts. `bound`: no batch of the segment reaches it. Result: as of `DamagedHeaderSearch.find`."""
-        return resync(self.file, self.offset_index, window, self.base_offset, bound, self.size).find(
-            offset, position, header
-        )
+        """As `find`, after it returned INCONSISTENT: FOUND, NO_BATCH, CACHE_MISS or DAMAGED.
 
-    cdef int skip(self, int64_t *position, BatchHeader *header, Window *window) except -1:
-        """Go on behind damage at `position`, where a walk stopped; as `header_at`."""
-        cdef DamagedHeaderSearch way
+        Arguments:
+            bound: no batch of the segment reaches this offset.
+        """
+        return damaged_header_search(
+            self.file, self.offset_index, window, self.base_offset, bound, self.size
+        ).find(offset, position, header)
+
+    cdef int confirm_end(self, int64_t end, int64_t bound, const BatchHeader *header, Window *window) except -1:
+        """Confirm that a batch ends at the position `end`: FOUND, DAMAGED or CACHE_MISS.
+
+        Otherwise a flipped bit in a length could return hundreds of megabytes.
+        """
+        cdef BatchHeader other
+        cdef int64_t last = last_offset_of(header)
+        cdef int64_t position
+        cdef int found
+        if end == self.size:
+            if bound == last + 1:
+                return FOUND
+        else:
+            found = header_at(self.file, window, end, self.size, &other)
+            if found == CACHE_MISS or (found == FOUND and other.base_offset == last + 1):
+                return found
+        found = self.find_damaged(last, bound, &position, &other, window)
+        if found == CACHE_MISS:
+            return CACHE_MISS
+        return FOUND if found == FOUND and end_position(position, &other) == end else DAMAGED
+
+    cdef int skip_damage(self, int64_t *position, BatchHeader *header, Window *window) except -1:
+        """Continue a walk that stopped at a damaged batch; as `header_at`."""
+        cdef DamagedHeaderSearch search
         if position[0] >= self.size:
-            return 0
-        way = resync(self.file, self.offset_index, window, self.base_offset, INT64_MAX, self.size)
-        if way.walk_on(position, header) == COLD:
-            position[0] = way.cold
-            return COLD
+            return NO_BATCH
+        search = damaged_header_search(
+            self.file, self.offset_index, window, self.base_offset, INT64_MAX, self.size
+        )
+        if search.next_batch(position, header) == CACHE_MISS:
+            position[0] = search.missed
+            return CACHE_MISS
         return header_at(self.file, window, position[0], self.size, header)
 
     def batch_behind(self, int64_t position, int64_t size):
-        """Where the next whole batch begins behind damage at `position` of a file of `size` bytes; `size` for none.
+        """Position of the next valid batch after a damaged one at `position`; `size` if there is none.
+
+        Arguments:
+            size: bytes of the file.
 
         Raises OSError.
         """
         cdef Window window
         cdef BatchHeader header
-        self.open_window(&window, False, True, None, position)
-        resync(self.file, self.offset_index, &window, self.base_offset, INT64_MAX, size).walk_on(&position, &header)
+        open_window(&window, None, self, position, False)
+        damaged_header_search(
+            self.file, self.offset_index, &window, self.base_offset, INT64_MAX, size
+        ).next_batch(&position, &header)
         return position
 
     cdef int whole_until(self, int64_t limit, int64_t end_offset, int64_t *end, Window *window) except -1:
-        """Where the last batch ends that lies below the position `limit` and below `end_offset` altogether.
+        """Find the end of the last batch that ends at or below the position `limit` and below `end_offset`.
 
         Arguments:
-            end: where a batch begins; that is the answer where not even that one does.
+            end: in: where a batch begins; out: the result, unchanged if not even this batch fits.
 
-        Result: 0, or COLD with the position where it stopped.
+        Result: 0, or CACHE_MISS with the position where the search stopped.
         """
         cdef BatchHeader header
         cdef int64_t expected = self.base_offset
@@ -225,111 +301,106 @@ cdef class SegmentCore:
         limit = min(limit, self.size)
         named = min(self.offset_index.position_before(limit), self.offset_index.position_of(end_offset))
         if named > end[0]:
-            if astray(self, named, end_offset, &header, header_at(self.file, window, named, self.size, &header)):
+            if misled(self, named, end_offset, &header, header_at(self.file, window, named, self.size, &header)):
                 self.index_again()
                 named = min(self.offset_index.position_before(limit), self.offset_index.position_of(end_offset))
             end[0] = max(end[0], named)
         found = header_at(self.file, window, end[0], limit, &header)
-        while found == 1 and expected <= header.base_offset < end_offset - header.last_offset_delta:
-            expected = header.base_offset + header.last_offset_delta + 1
-            end[0] += LENGTH_OVERHEAD + header.batch_length
+        while found == FOUND and expected <= header.base_offset < end_offset - header.last_offset_delta:
+            expected = last_offset_of(&header) + 1
+            end[0] = end_position(end[0], &header)
             found = header_at(self.file, window, end[0], limit, &header)
-        return COLD if found == COLD else 0
+        return CACHE_MISS if found == CACHE_MISS else 0
 
     def batches(self, int64_t position=0):
-        """Walk the headers from a batch start: (position, size, base offset, last offset, max timestamp, epoch) each.
-
-        Raises OSError.
-        """
+        """The locations of all batches from the one that begins at `position` on. Raises OSError."""
         cdef Window window
         cdef BatchHeader header
-        found = []
+        locations = []
         self.load()
-        self.open_window(&window, False, True, None, position)
-        while header_at(self.file, &window, position, self.size, &header) == 1:
-            found.append((
-                position, LENGTH_OVERHEAD + header.batch_length, header.base_offset,
-                header.base_offset + header.last_offset_delta, header.max_timestamp, header.leader_epoch,
-            ))
-            position += LENGTH_OVERHEAD + header.batch_length
-        return found
+        open_window(&window, None, self, position, False)
+        while header_at(self.file, &window, position, self.size, &header) == FOUND:
+            locations.append(located(position, &header))
+            position = end_position(position, &header)
+        return locations
 
-    def find_time(self, int64_t timestamp, int64_t from_offset, bint wait=True, PageCacheMiss brought=None):
-        """(position, size) of the first batch at or after `from_offset` that reaches `timestamp`, or None.
+    def find_time(self, int64_t timestamp, ReadAttempt attempt not None):
+        """Find the first batch at or above the wanted offset whose largest timestamp is at least `timestamp`.
 
-        Without `wait` also Cold, after which it is asked again with that as `brought`.
+        Result: BatchLocation, None or PageCacheMiss. Raises OSError.
         """
-        cdef object asked
-        if not wait and self.file is None:
-            asked = closed(self, from_offset, COLD_SLACK, brought)
-            if asked is not None:
-                return asked
+        cdef object result
+        if self.file is None:
+            result = attempt.miss_of_unloaded(self, attempt.offset, READ_AHEAD_SLACK)
+            if result is not None:
+                return result
         self.load()
-        asked = self.look_for_time(timestamp, from_offset, wait, brought, False)
-        if asked is NotImplemented:
+        result = self.look_for_time(timestamp, attempt, False)
+        if result is NotImplemented:
             self.index_again()
-            asked = self.look_for_time(timestamp, from_offset, wait, brought, True)
-        return asked
+            result = self.look_for_time(timestamp, attempt, True)
+        return result
 
-    cdef object look_for_time(self, int64_t timestamp, int64_t wanted, bint wait, PageCacheMiss brought, bint believe):
-        """What `find_time` answers; NotImplemented where an index lies, unless it is to be believed."""
+    cdef object look_for_time(self, int64_t timestamp, ReadAttempt attempt, bint trust_indexes):
+        """The result of `find_time`; NotImplemented if an index turns out to be wrong and is not to be trusted."""
         cdef Window window
         cdef BatchHeader header
         cdef int entry = self.time_index.older_than(timestamp)
         cdef int64_t begin = self.base_offset + (self.time_index.relative(entry) if entry >= 0 else 0)
-        cdef int64_t from_offset = max(wanted, begin)
+        cdef int64_t from_offset = max(attempt.offset, begin)
         cdef int64_t position = self.offset_index.position_of(from_offset)
         cdef int found
-        self.open_window(&window, False, wait, brought, position)
+        open_window(&window, attempt, self, position, False)
         found = header_at(self.file, &window, position, self.size, &header)
-        if not believe and astray(self, position, from_offset, &header, found):
+        if not trust_indexes and misled(self, position, from_offset, &header, found):
             return NotImplemented
-        if found == 0:
-            found = self.skip(&position, &header, &window)
-        while found == 1:
-            if entry >= 0 and header.base_offset + header.last_offset_delta >= begin:
-                if not believe and begin >= wanted and header.max_timestamp != self.time_index.timestamp(entry):
+        if found == NO_BATCH:
+            found = self.skip_damage(&position, &header, &window)
+        while found == FOUND:
+            if entry >= 0 and last_offset_of(&header) >= begin:
+                if (not trust_indexes and begin >= attempt.offset
+                        and header.max_timestamp != self.time_index.timestamp(entry)):
                     return NotImplemented
-                entry = -1                 # the batch it names was seen, and has the timestamp it says
-            if header.max_timestamp >= timestamp and header.base_offset + header.last_offset_delta >= from_offset:
-                return position, LENGTH_OVERHEAD + header.batch_length
-            position += LENGTH_OVERHEAD + header.batch_length
+                entry = -1                 # its batch was read, and has the entry's timestamp
+            if header.max_timestamp >= timestamp and last_offset_of(&header) >= from_offset:
+                return located(position, &header)
+            position = end_position(position, &header)
             found = header_at(self.file, &window, position, self.size, &header)
-            if found == 0:
-                found = self.skip(&position, &header, &window)
-        return cold_at(self, from_offset, position, COLD_BYTES, brought) if found == COLD else None
+            if found == NO_BATCH:
+                found = self.skip_damage(&position, &header, &window)
+        return self.miss_at(attempt, position, READ_AHEAD_BYTES) if found == CACHE_MISS else None
 
-    def batch_now(self, int64_t position, int64_t size, PageCacheMiss brought=None):
-        """The bytes of a batch, or Cold where they are not in memory. Raises OSError."""
+    def read_batch(self, BatchLocation location not None, ReadAttempt attempt not None):
+        """The bytes of a batch, or a PageCacheMiss. Raises OSError."""
+        cdef int64_t position = location.position
+        cdef int64_t size = location.size
+        cdef PageCacheMiss before
         cdef int resident
-        cdef object asked
         if self.file is None:
-            asked = closed(self, self.base_offset, COLD_SLACK, brought)
-            if asked is not None:
-                return asked
+            before = attempt.miss_of_unloaded(self, self.base_offset, READ_AHEAD_SLACK)
+            if before is not None:
+                return before
         self.load()
-        resident = self.file.resident_now(position, size)
-        cdef bint tried = brought is not None and brought.segment is self and brought.holds(position, size)
-        if resident == 1 or (tried and (resident == -1 or brought.attempts >= COLD_ATTEMPTS)):
-            return self.file.pread(size, position)
-        return cold_at(self, self.base_offset, position, size, brought)
+        if not attempt.wait:
+            resident = self.file.resident_now(position, size)
+            before = attempt.read_ahead_of(self)
+            if before is not None and not before.covers(position, size):
+                before = None
+            if resident != 1 and (before is None or (resident == 0 and not before.is_last())):
+                return self.miss_at(attempt, position, size)
+        return self.file.pread(size, position)
 
     def position_of_batch(self, int64_t offset):
-        """(position, base offset) of the first batch that ends at or beyond `offset`, or None.
+        """(position, base offset) of the first batch that ends at or above `offset`, or None.
 
-        Where that one is damaged: where the damage begins, and the offset that should be there.
+        If that batch is damaged: where the damage begins, and the base offset that it should have. Raises OSError.
         """
         cdef Window window
         cdef BatchHeader header
-        cdef int entry, found
         cdef int64_t position
+        cdef int found
         self.load()
-        entry = self.offset_index.entry_of(offset)
-        position = self.offset_index.position_at(entry)
-        self.open_window(&window, False, True, None, position)
-        found = self.find(offset, entry, &position, &header, &window)
-        if found == DOUBT:
-            found = self.resolve_doubt(offset, INT64_MAX, &position, &header, &window)
-        if found == 0:
-            return None
-        return position, header.base_offset
+        found = self.find(offset, None, &position, &header, &window)
+        if found == INCONSISTENT:
+            found = self.find_damaged(offset, INT64_MAX, &position, &header, &window)
+        return None if found == NO_BATCH else (position, header.base_offset)

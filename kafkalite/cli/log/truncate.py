@@ -85,7 +85,8 @@ def end_of(name: str, log: Log, to: int) -> int:
     if not start <= to <= end:
         fail(f"{name}: --to {to} is outside the valid batches, from {start} to {end}")
     for segment in reversed([segment for segment in log.segments if segment.base_offset < to]):
-        for _, _, first, last, _, _ in reversed(segment.batches()):
+        for batch in reversed(segment.batches()):
+            first, last = batch.base_offset, batch.last_offset
             if last < to:
                 return int(last) + 1
             if first < to:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from kafkalite._speedups.storage.page_cache import ReadAttempt
 from kafkalite.clock import Clock, Offload, Outcome, Timer
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.partition_reads import read
@@ -172,22 +173,22 @@ class CoordinatorLoader:
             PAUSE.end()
         self._loads.ended(self)
 
-    def _next(self, brought: Outcome | None = None) -> None:
+    def _next(self, read_ahead: Outcome | None = None) -> None:
         if self._done is None:
             return
-        if brought is not None and brought.error is not None:
-            self._unreadable(brought.error)
+        if read_ahead is not None and read_ahead.error is not None:
+            self._unreadable(read_ahead.error)
             return
         if self._offset >= self._end and not self._partition.error:
             self._go_on(self._apply_held(), partial(self._finish, 0))
             return
         size = self._host.config.offsets_load_buffer_size
-        cold = None if brought is None else brought.value
-        found = read(self._partition, self._offset, size, min_one=True, committed_only=False, brought=cold)
+        attempt = ReadAttempt(self._offset, size, read_ahead=None if read_ahead is None else read_ahead.value)
+        found = read(self._partition, attempt, committed_only=False)
         if found.error:
             self._finish(found.error)
-        elif found.cold is not None:
-            self._host.read_ahead.read(found.cold, self._next)
+        elif found.miss is not None:
+            self._host.read_ahead.read(found.miss, self._next)
         elif not found.regions:  # compaction has emptied the rest
             self._go_on(self._apply_held(), partial(self._finish, 0))
         else:

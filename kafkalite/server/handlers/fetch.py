@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from itertools import groupby
 
-from kafkalite._speedups.storage.segment_reader import PageCacheMiss
+from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
 from kafkalite.clock import Outcome
 from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.partition_reads import PartitionRead, ends_early, read
@@ -51,7 +51,7 @@ class PendingFetch:
     state of all partitions at one moment.
     """
 
-    __slots__ = ("_bringing", "_brought", "_bytes_max", "_bytes_min", "_call", "_cold", "_context", "_request")
+    __slots__ = ("_bytes_max", "_bytes_min", "_call", "_cancel", "_context", "_misses", "_read_ahead", "_request")
 
     def __init__(self, call: PartitionCall, request: FetchRequest, context: FetchContext) -> None:
         self._call = call
@@ -59,9 +59,9 @@ class PendingFetch:
         self._context = context
         self._bytes_max = min(request.max_bytes, call.context.config.fetch_max_bytes)
         self._bytes_min = min(request.min_bytes, self._bytes_max)
-        self._cold: list[tuple[SessionPartition, PageCacheMiss]] = []
-        self._brought: dict[SessionPartition, Outcome] = {}
-        self._bringing: dict[SessionPartition, Callable[[], None]] = {}
+        self._misses: list[tuple[SessionPartition, PageCacheMiss]] = []
+        self._read_ahead: dict[SessionPartition, Outcome] = {}  # of finished jobs
+        self._cancel: dict[SessionPartition, Callable[[], None]] = {}  # of running jobs
 
     def start(self) -> None:
         """Answer now if there are enough bytes, an error or no time to wait; delay the fetch otherwise."""
@@ -76,8 +76,8 @@ class PendingFetch:
             self._call.in_slices(self._read_in_steps(), objects, partial(self._served, hurried))
 
     def _served(self, hurried: bool, reads: list[PartitionRead]) -> None:
-        if self._cold:
-            self._bring(hurried)
+        if self._misses:
+            self._start_read_ahead(hurried)
             return
         missing = 0 if hurried or not reads else self._bytes_missing(reads)
         if len(reads) > OBJECTS_MAX:
@@ -110,7 +110,7 @@ class PendingFetch:
             if not isinstance(part.handle, Partition):
                 continue
             if found.size:
-                early = ends_early(part.handle, part.fetch_offset, found, committed_only=self._committed_only)
+                early = ends_early(part.handle, found)
             else:  # the partitions before it left too few bytes for its first batch
                 end_offset = found.last_stable_offset if self._committed_only else found.high_watermark
                 early = part.fetch_offset < end_offset and part.max_bytes > 0
@@ -132,10 +132,10 @@ class PendingFetch:
         return self._request.isolation_level == READ_COMMITTED
 
     def _missing(self) -> int:
-        """Return how many bytes the delayed fetch still lacks, 0 if there is something else to return."""
+        """How many bytes the response lacks; 0 or less if it need not wait, also after a page-cache miss."""
         reads = self._read_all()
-        cold, self._cold = self._cold, []  # the read after the wait finds the cold regions again
-        return 0 if cold else self._bytes_missing(reads)
+        misses, self._misses = self._misses, []  # the read that is made to answer has them again
+        return 0 if misses else self._bytes_missing(reads)
 
     def _wake(self) -> None:
         self._resume(hurried=True)
@@ -147,24 +147,24 @@ class PendingFetch:
         except Exception as error:
             self._call.fail(error)
 
-    def _bring(self, hurried: bool) -> None:
-        """Have jobs read everything that is not in memory, then continue."""
-        cold, self._cold = self._cold, []
-        self._call.reply.on_gone = self._give_up
-        for part, missing in cold:
-            done = partial(self._brought_in, part, hurried)
-            self._bringing[part] = self._call.context.read_ahead.read(missing, done)
+    def _start_read_ahead(self, hurried: bool) -> None:
+        """Read the missing bytes ahead in jobs, then read all partitions again."""
+        misses, self._misses = self._misses, []
+        self._call.reply.on_gone = self._cancel_read_ahead
+        for part, miss in misses:
+            done = partial(self._read_ahead_done, part, hurried)
+            self._cancel[part] = self._call.context.read_ahead.read(miss, done)
 
-    def _brought_in(self, part: SessionPartition, hurried: bool, outcome: Outcome) -> None:
-        del self._bringing[part]
-        self._brought[part] = outcome
-        if not self._bringing:
+    def _read_ahead_done(self, part: SessionPartition, hurried: bool, outcome: Outcome) -> None:
+        del self._cancel[part]
+        self._read_ahead[part] = outcome
+        if not self._cancel:
             self._resume(hurried=hurried)
 
-    def _give_up(self) -> None:
-        """Cancel the reads of a client that disconnected, unless other requests wait for them."""
-        for take_back in self._bringing.values():
-            take_back()
+    def _cancel_read_ahead(self) -> None:
+        """Cancel the jobs for a client that has disconnected, except those that other requests wait for."""
+        for cancel in self._cancel.values():
+            cancel()
 
     def _read_all(self) -> list[PartitionRead]:
         reads: list[PartitionRead] = []
@@ -194,9 +194,9 @@ class PendingFetch:
         """
         for part in parts:
             found = self._read(part, left, empty)
-            if found.cold is not None:
-                self._cold.append((part, found.cold))
-                left -= found.cold.size  # no more is read than the response can hold
+            if found.miss is not None:
+                self._misses.append((part, found.miss))
+                left -= found.miss.size  # not more is read ahead than the response may hold
                 empty = False
             left -= found.size
             empty = empty and not found.size
@@ -209,19 +209,19 @@ class PendingFetch:
             return PartitionRead(partition)
         if part.high_watermark_sent == part.fetch_offset and self._context.is_quiet(part, partition):
             return QUIET
-        brought = self._brought.get(part) if self._brought else None
+        attempt = ReadAttempt(part.fetch_offset, min(part.max_bytes, bytes_left), min_one=min_one)
+        done = self._read_ahead.get(part) if self._read_ahead else None
+        if done is not None:
+            attempt.read_ahead = done.value
         found = read(
             partition,
-            part.fetch_offset,
-            min(part.max_bytes, bytes_left),
-            min_one=min_one,
+            attempt,
             committed_only=self._committed_only,
             current_leader_epoch=part.current_leader_epoch,
             last_fetched_epoch=part.last_fetched_epoch,
-            brought=brought.value if brought is not None else None,
         )
-        if found.cold is not None and brought is not None and brought.error is not None:
-            return PartitionRead(failed(partition, part.fetch_offset, brought.error))
+        if found.miss is not None and done is not None and done.error is not None:
+            return PartitionRead(read_ahead_error(partition, part.fetch_offset, done.error))
         return found
 
     def _answer(self, reads: list[PartitionRead]) -> None:
@@ -250,8 +250,8 @@ def topic_of(news: tuple[SessionPartition, PartitionRead]) -> tuple[str, bytes]:
     return news[0].topic, news[0].topic_id
 
 
-def failed(partition: Partition, fetch_offset: int, error: BaseException) -> int:
-    """Log that a job could not read, and return the error for the client."""
+def read_ahead_error(partition: Partition, fetch_offset: int, error: BaseException) -> KafkaErrorCode:
+    """The error code of a partition whose bytes a job could not read."""
     LOGGER.error("%s-%d: cannot read at offset %d: %s", partition.topic, partition.index, fetch_offset, error)
     known = isinstance(error, OSError)
     return KafkaErrorCode.KAFKA_STORAGE_ERROR if known else KafkaErrorCode.UNKNOWN_SERVER_ERROR

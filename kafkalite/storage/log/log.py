@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from kafkalite._speedups.storage.file import Disk, FileRegion
 from kafkalite._speedups.storage.log_core import LogCore
-from kafkalite._speedups.storage.segment_reader import ATTEMPTS_MAX, PageCacheMiss
+from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
 from kafkalite.clock import Random
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
@@ -173,10 +173,6 @@ class Log(LogCore):
         self.last_error = error
         self.on_error(self, error)
 
-    def _end_of(self, segment: Segment) -> int:
-        following = self.segment_after(segment)
-        return self.log_end_offset if following is None else int(following.base_offset)
-
     def cut_back(self, offset: int) -> None:
         """Drop every byte and entry at or above `offset`. Raises OSError."""
         # As LocalLog.truncateTo: a segment that begins at `offset` stays as the empty active one. So a closed segment,
@@ -219,36 +215,37 @@ class Log(LogCore):
         return max(first, self.log_start_offset) if first >= 0 else -1
 
     def aborted(
-        self, start: int, end: int, *, wait: bool = True, brought: PageCacheMiss | None = None
+        self, start: int, end: int, attempt: ReadAttempt | None = None
     ) -> list[AbortedTransaction] | PageCacheMiss:
         """The aborted transactions that touch the offsets from `start` to below `end`.
 
-        Without `wait` also Cold, after which it is asked again with that as `brought`. Raises OSError.
+        Arguments:
+            attempt: the attempt that reads; None for a reader that waits for the disk, which has no PageCacheMiss.
+
+        Raises OSError.
         """
         found: list[AbortedTransaction] = []
         first = self.segment_at(start)
         for segment in self._with_aborts():
             if first is None or segment.base_offset >= first.base_offset:
-                if not (wait or segment.transactions.in_memory):
-                    attempts = 0 if brought is None or brought.segment is not segment else brought.attempts + 1
-                    if attempts < ATTEMPTS_MAX:
-                        return PageCacheMiss(segment, None, segment.base_offset, -1, 1, attempts)
+                if attempt is not None and not segment.transactions.in_memory:
+                    miss = attempt.miss_of_unloaded(segment, segment.base_offset, 1)
+                    if miss is not None:
+                        return miss
                 entries, more = segment.transactions.collect(start, end)
                 found += entries
                 if not more:
                     break
         return found
 
-    def aborted_in(
-        self, regions: list[FileRegion], offset: int, *, wait: bool = True, brought: PageCacheMiss | None = None
-    ) -> list[AbortedTransaction] | PageCacheMiss:
-        """The aborted transactions among what `read` gave for `offset`, perhaps some behind it too.
+    def aborted_in(self, regions: list[FileRegion], attempt: ReadAttempt) -> list[AbortedTransaction] | PageCacheMiss:
+        """The aborted transactions in the regions that this attempt has read, perhaps with some that begin after them.
 
-        `wait` and `brought` as for `aborted`. Raises OSError.
+        Raises OSError.
         """
         if not self._with_aborts():
             return []
-        return self.aborted(offset, self.end_of(regions[-1], offset), wait=wait, brought=brought)
+        return self.aborted(attempt.offset, self.end_of(regions[-1], attempt.offset), attempt)
 
     def _with_aborts(self) -> list[Segment]:
         if self._aborts is None or self._aborts[0] is not self.segments:
@@ -263,7 +260,7 @@ class Log(LogCore):
         if segment is None:
             return self.log_end_offset
         above = segment.indexes[0].offset_from(region.offset + region.length)
-        return self._end_of(segment) if above is None else int(above)
+        return self.end_of_segment(segment) if above is None else int(above)
 
     def look_up_time(self, timestamp_ms: int) -> Found | None:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp_ms`, None where all are older.
@@ -273,7 +270,7 @@ class Log(LogCore):
         return timestamp_lookup.looked_up(self.search_time(timestamp_ms), timestamp_ms, self.log_start_offset)
 
     def search_time(self, timestamp_ms: int, *, wait: bool = True) -> timestamp_lookup.TimeSearch:
-        """`look_up_time` in steps, see `times.search`."""
+        """`look_up_time` in steps, see `timestamp_lookup.search`."""
         return timestamp_lookup.search(self.segments, self.log_start_offset, timestamp_ms, wait=wait)
 
     def highest_timestamp(self) -> int:
@@ -316,8 +313,9 @@ class Log(LogCore):
         OSError.
         """
         holder = next((each for each in reversed(self.segments) if each.base_offset <= offset), self.segments[0])
-        if (found := holder.position_of_batch(offset)) is not None:
-            offset = min(offset, found[1])
+        if (location := holder.position_of_batch(offset)) is not None:
+            _, base_offset = location
+            offset = min(offset, base_offset)
         self.truncations += 1
         self._cut_at = offset
         self.synced = min(self.synced, offset)

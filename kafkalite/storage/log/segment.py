@@ -13,10 +13,10 @@ import logging
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite._speedups.storage.index import CorruptIndexError, OffsetIndex, TimeIndex
+from kafkalite._speedups.storage.page_cache import ReadAttempt
 from kafkalite._speedups.storage.recovery_scan import scan
-from kafkalite._speedups.storage.segment_reader import SegmentCore
+from kafkalite._speedups.storage.segment_reader import BatchLocation, SegmentCore
 from kafkalite.config.topic import TopicConfig
-from kafkalite.records.batch_header import MAX_TIMESTAMP_AT
 from kafkalite.storage import names
 from kafkalite.storage.disk_errors import is_transient
 from kafkalite.storage.log.index_entries import OFFSET_ENTRY
@@ -42,7 +42,6 @@ class Segment(SegmentCore):
     __slots__ = (
         "_suffix",
         "cache",
-        "closed",
         "damaged",
         "directory",
         "disk",
@@ -60,7 +59,6 @@ class Segment(SegmentCore):
         self.disk = disk
         self.index_bytes_max = config.segment_index_bytes
         self.interval = config.index_interval_bytes
-        self.closed = False
         self.damaged = False  # a batch is: seen when the indexes were to be built again
         self.reported_damage: frozenset[int] = frozenset()  # where damage is that was told already
         # Of one that is `apart`: what stands behind the names of the indexes that it built again, "" if it did not.
@@ -192,12 +190,12 @@ class Segment(SegmentCore):
                     raise
             self.disk.remove(f"{path}{work}")
 
-    def bring_in(self, offset: int, size: int) -> int:
-        """Job on a segment that is `apart`: load it, and bring `size` bytes in from where the index says that `offset`
-        lies. The position. Raises OSError.
+    def read_ahead(self, offset: int, size: int) -> int:
+        """Job on a segment that is `apart`: load it and read `size` bytes into the page cache, from the position of
+        `offset` in the index on. Returns this position. Raises OSError.
         """
         position = self.indexes[0].look_up(offset)
-        self.opened.bring_in(position, min(size, self.size - position))
+        self.opened.read_ahead(position, min(size, self.size - position))
         return position
 
     def index_again(self) -> None:
@@ -299,26 +297,22 @@ class Segment(SegmentCore):
         self.bytes_since_index = self.size - last
         self.max_timestamp, self.max_timestamp_offset = times.last() or (-1, self.base_offset)
         begin = offsets.look_up(self.max_timestamp_offset)
-        for _, _, _, last_offset, timestamp, _ in self.batches(begin):
-            if timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
+        for batch in self.batches(begin):
+            if batch.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = batch.max_timestamp, batch.last_offset
         self.first_timestamp = self.first_batch_timestamp()
 
     def first_batch_timestamp(self) -> int:
         """Highest timestamp of the first batch, from which segment.ms counts; -1 in an empty segment."""
-        found = self.find_time(-1, self.base_offset) if self.size else None
-        return (
-            -1
-            if not isinstance(found, tuple)
-            else int.from_bytes(self.opened.pread(8, found[0] + MAX_TIMESTAMP_AT), "big", signed=True)
-        )
+        first = self.find_time(-1, ReadAttempt(self.base_offset, wait=True)) if self.size else None
+        return first.max_timestamp if isinstance(first, BatchLocation) else -1
 
     def truncate(self, offset: int) -> None:
         """Drop the batches that reach `offset` or beyond, and all bytes behind the counted ones. Raises OSError."""
-        found = self.position_of_batch(offset)
+        location = self.position_of_batch(offset)
         offsets, times = self.indexes
-        if found is not None:
-            self.size = found[0]
+        if location is not None:
+            self.size, _ = location
         self.opened.truncate(self.size)
         offsets.truncate(offset)
         times.truncate(offset)
@@ -334,7 +328,7 @@ class Segment(SegmentCore):
         """One above the last record; the base offset in an empty segment. Raises OSError."""
         begin = self.indexes[0].look_up(self.base_offset + 2**31)
         batches = self.batches(begin)
-        return batches[-1][3] + 1 if batches else self.base_offset
+        return batches[-1].last_offset + 1 if batches else self.base_offset
 
     def next_offset_unloaded(self) -> int:
         """`next_offset` of a segment that is not loaded, by the last entry of its offset index alone.
@@ -343,9 +337,9 @@ class Segment(SegmentCore):
         """
         last_offset, position = self._last_index_entry()
         self.file = self.disk.open(self.path(names.LOG))
-        found = self.batches(position) if 0 <= position < self.size else []
-        if last_offset is None or (found and found[0][3] == last_offset):
-            return found[-1][3] + 1 if found else self.base_offset
+        batches = self.batches(position) if 0 <= position < self.size else []
+        if last_offset is None or (batches and batches[0].last_offset == last_offset):
+            return batches[-1].last_offset + 1 if batches else self.base_offset
         # Where a batch is damaged, not the index, the index of the file is the better one: it leads around the damage.
         with contextlib.suppress(CorruptIndexError, FileNotFoundError):
             self.read_indexes(self.size)

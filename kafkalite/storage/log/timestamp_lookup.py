@@ -1,4 +1,4 @@
-"""Looking a timestamp up in a log, in steps: whatever reads records or waits for the disk is done by whoever asks.
+"""Finds the first record at or after a timestamp, in steps: the caller reads records and waits for the disk.
 
 Source: UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp.
 """
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from kafkalite._speedups.records.batches import Batch
-from kafkalite._speedups.storage.segment_reader import PageCacheMiss
+from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
 from kafkalite.storage.log.segment import Segment
 
 Found = tuple[int, int, int]  # timestamp, offset, leader epoch
@@ -17,21 +17,26 @@ Value = TypeVar("Value")
 
 
 def search(segments: Iterable[Segment], log_start_offset: int, timestamp_ms: int, *, wait: bool) -> TimeSearch:
-    """The first record at or after `timestamp_ms`: yields each batch to be opened, is sent what `first_record` says.
+    """Find the first record at or after `timestamp_ms`, one batch at a time.
 
-    Without `wait`, the disk is not waited for: it also yields Cold, and is sent that once it was brought in.
-    Each step raises OSError and BatchError.
+    Arguments:
+        segments: of the log, in order.
+        log_start_offset: records below it are ignored.
+        timestamp_ms: in ms since 1970.
+        wait: whether reads may wait for the disk.
+
+    Yields each batch to search, and is sent the result of `first_record`. Without `wait` it also yields page-cache
+    misses, and is sent each of them after its bytes were read ahead. Each step raises OSError and BatchError.
     """
     for segment in segments:
         from_offset = max(log_start_offset, segment.base_offset)
         while segment.max_timestamp >= timestamp_ms:
-            location = yield from in_memory(partial(segment.find_time, timestamp_ms, from_offset, wait))
+            attempt = ReadAttempt(from_offset, wait=wait)
+            location = yield from retried(attempt, partial(segment.find_time, timestamp_ms, attempt))
             if location is None:
                 break
-            if wait:
-                batch = Batch(segment.opened.pread(location[1], location[0]))
-            else:
-                batch = Batch((yield from in_memory(partial(segment.batch_now, *location))))
+            attempt = ReadAttempt(from_offset, wait=wait)
+            batch = Batch((yield from retried(attempt, partial(segment.read_batch, location, attempt))))
             found = yield batch
             if found is not None:
                 return cast(Found, found)
@@ -40,7 +45,7 @@ def search(segments: Iterable[Segment], log_start_offset: int, timestamp_ms: int
 
 
 def looked_up(steps: TimeSearch, timestamp_ms: int, log_start_offset: int) -> Found | None:
-    """Take all steps of a search that waits for the disk, at once. Raises OSError, BatchError."""
+    """Run all steps of a search that may wait for the disk. Raises OSError, BatchError."""
     found = None
     while True:
         try:
@@ -50,19 +55,19 @@ def looked_up(steps: TimeSearch, timestamp_ms: int, log_start_offset: int) -> Fo
         found = first_record(cast(Batch, batch), timestamp_ms, log_start_offset)
 
 
-def in_memory(
-    look: Callable[[PageCacheMiss | None], Value | PageCacheMiss],
+def retried(
+    attempt: ReadAttempt, read: Callable[[], Value | PageCacheMiss]
 ) -> Generator[PageCacheMiss, Found | PageCacheMiss | None, Value]:
-    """Look until nothing is cold any more: yields what is to be brought in, and is sent it back."""
-    found = look(None)
-    while isinstance(found, PageCacheMiss):
-        brought = yield found
-        found = look(cast(PageCacheMiss, brought))
-    return found
+    """Read until there is no page-cache miss: yields each miss, and is sent it after its bytes were read ahead."""
+    result = read()
+    while isinstance(result, PageCacheMiss):
+        attempt.read_ahead = cast(PageCacheMiss, (yield result))
+        result = read()
+    return result
 
 
 def first_record(batch: Batch, timestamp_ms: int, log_start_offset: int) -> Found | None:
-    """(timestamp, offset, leader epoch) of the batch's first record at or after both; may run as a job.
+    """(timestamp, offset, leader epoch) of the batch's first record at or after both limits; may run as a job.
 
     Raises BatchError.
     """

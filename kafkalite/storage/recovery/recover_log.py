@@ -430,7 +430,7 @@ def _believe(segment: Segment, *, look: bool) -> bool:
     segment.resume()
     begin = segment.indexes[0].look_up(segment.base_offset + 2**31)
     tail = segment.batches(begin)
-    return (tail[-1][0] + tail[-1][1] if tail else begin) == segment.size
+    return (tail[-1].position + tail[-1].size if tail else begin) == segment.size
 
 
 def _complete_times(segment: Segment) -> None:

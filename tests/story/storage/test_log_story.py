@@ -22,7 +22,7 @@ from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
 from kafkalite.storage.retention import mark_deleted
 from kafkalite.testing.faulty_disk import FaultyDisk
 from tests.kit import dump_log, jvm
-from tests.kit.logs import new_log
+from tests.kit.logs import new_log, read_log
 from tests.unit.storage.damage import batch, last_log
 
 STORIES = int(os.environ.get("KAFKALITE_STORIES", "12"))
@@ -151,7 +151,7 @@ class Story:
 
     def check_look_ups(self, sent: Sent, visible: list[Sent]) -> None:
         offset = self.rng.randint(max(sent.base, self.start), sent.last)
-        regions = self.log.read(offset, 1, self.end)
+        regions = read_log(self.log, offset, 1, self.end)
         assert isinstance(regions, list)
         assert batches(regions[0].read())[0].base_offset == sent.base
         assert self.log.epoch_at(offset) == sent.epoch
@@ -168,7 +168,7 @@ class Story:
 
     def read(self, offset: int) -> list[tuple[int, int, bytes]]:
         found = []
-        while regions := self.log.read(offset, self.rng.choice([1, 300, 5_000]), self.end):
+        while regions := read_log(self.log, offset, self.rng.choice([1, 300, 5_000]), self.end):
             assert isinstance(regions, list)
             for each in batches(b"".join(region.read() for region in regions)):
                 each.check_crc()
@@ -209,17 +209,18 @@ def test_the_last_batches_cut_at_every_byte(tmp_path: Path) -> None:
     assert len(tail) == 3
     content = last.read_bytes()
     for zeros in (False, True):
-        for cut in range(tail[0][0], len(content)):
+        for cut in range(tail[0].position, len(content)):
             directory = tmp_path / "cut"
             shutil.copytree(source, directory)
             (directory / last.name).write_bytes(content[:cut] + bytes(len(content) - cut if zeros else 0))
             log, _ = recover(PartitionDirectory(Disk(), str(directory), "t", 0, history.config))
+            left = (directory / last.name).read_bytes()
             whole = [
-                found
-                for found in tail
-                if content[: found[0] + found[1]] == (directory / last.name).read_bytes()[: found[0] + found[1]]
+                batch for batch in tail if content[: batch.position + batch.size] == left[: batch.position + batch.size]
             ]
-            assert log.log_end_offset == (whole[-1][3] + 1 if whole else tail[0][2]), f"cut at {cut}, zeros {zeros}"
+            assert log.log_end_offset == (whole[-1].last_offset + 1 if whole else tail[0].base_offset), (
+                f"cut at {cut}, zeros {zeros}"
+            )
             shutil.rmtree(directory)
 
 

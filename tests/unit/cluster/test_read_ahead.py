@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite._speedups.storage.segment_reader import PageCacheMiss
+from kafkalite._speedups.storage.page_cache import PageCacheMiss
 from kafkalite.clock import Outcome
 from kafkalite.cluster.read_ahead import ReadAhead
 from kafkalite.storage.log.log import Log

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite._speedups.storage.page_cache import ReadAttempt
 from kafkalite.cluster.append import Append
 from kafkalite.cluster.image import PartitionImage, TopicImage
 from kafkalite.cluster.partition import Partition
@@ -168,7 +169,7 @@ def test_a_disk_that_does_not_read_is_an_error_of_the_partition(rig: Rig, caplog
     rig.append(batch(b"a"))
     rig.run_until_idle()
     rig.disk.fail("read", errno.EIO, repeat=True)
-    found = read(rig.partition, 0, 1000, min_one=True, committed_only=False)
+    found = read(rig.partition, ReadAttempt(0, 1000), committed_only=False)
     assert found.error == STORAGE and "cannot read at offset 0" in caplog.text
 
 

@@ -30,6 +30,7 @@ from kafkalite.storage.retention import expired
 from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.faulty_disk import Crash, FaultyDisk
 from kafkalite.testing.virtual_clock import SeededRandom, VirtualClock
+from tests.kit.logs import read_log
 from tests.unit.storage.damage import filled, tear_the_tail
 
 SEED = int(os.environ.get("KAFKALITE_SEED", random.SystemRandom().randrange(2**32)))
@@ -118,7 +119,7 @@ async def test_topics_come_with_ids_offsets_and_leader_epochs(kafka: Path, tmp_p
         assert broker.image.topics["__consumer_offsets"].configs == COMPACTED
         partition = broker.replicas.partition("orders", b"", 0, by_id=False)
         assert isinstance(partition, Partition) and partition.log is not None
-        regions = partition.log.read(4, 1 << 20, 3 * BATCHES)
+        regions = read_log(partition.log, 4, 1 << 20, 3 * BATCHES)
         assert isinstance(regions, list) and isinstance(regions[0], FileRegion)
         assert [one.base_offset for one in batches(regions[0].read())] == list(range(3, 3 * BATCHES, 3))
 

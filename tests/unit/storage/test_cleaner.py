@@ -23,6 +23,7 @@ from kafkalite.storage.manager import LogManager
 from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
 from kafkalite.testing.faulty_disk import Crash, FaultyDisk
 from kafkalite.testing.virtual_clock import InlineOffload, SeededRandom, VirtualClock
+from tests.kit.logs import read_log
 from tests.oracles.compactor import CONFIG, Aborted, History, Oracle, batches_of, facts
 from tests.unit.storage.damage import made
 
@@ -150,11 +151,11 @@ def transaction_indexes(closed: list[Segment], aborted: list[Aborted]) -> list[t
 def test_readers_go_on_with_the_new_segments_and_those_in_flight_with_the_old(tmp_path: Path) -> None:
     kit = Kit(tmp_path)
     log = plain(kit, range(200))
-    before = log.read(0, 500, log.log_end_offset)
+    before = read_log(log, 0, 500, log.log_end_offset)
     assert isinstance(before, list)
     kit.start()
     assert [batch.base_offset for batch in batches(before[0].read())][:3] == [0, 1, 2]
-    after = log.read(0, 500, log.log_end_offset)
+    after = read_log(log, 0, 500, log.log_end_offset)
     assert isinstance(after, list)
     assert batches(after[0].read())[0].base_offset > 2
     kit.manager.cache.files_max = 1
@@ -254,7 +255,7 @@ def test_a_corrupt_batch_makes_the_partition_uncleanable_and_says_so(
     log = plain(kit, range(100))
     other = plain(kit, range(100), "other")
     location = log.segments[1].batches()[2]
-    log.segments[1].opened.pwrite(b"\xff", location[0] + 70)
+    log.segments[1].opened.pwrite(b"\xff", location.position + 70)
     before = [segment.base_offset for segment in log.segments]
     kit.start()
     assert [segment.base_offset for segment in log.segments] == before
@@ -378,7 +379,7 @@ def test_a_gap_is_no_loss_where_the_cleaner_was_whatever_the_policy_is_now(
     kit = Kit(tmp_path)
     log = plain(kit, range(100))
     segment = log.segments[1]
-    segment.opened.truncate(segment.batches()[-1][0])
+    segment.opened.truncate(segment.batches()[-1].position)
     kit.manager.unlock()
     clean_until = log.segments[2 if cleaned else 1].base_offset
     checkpoints.write_offsets(kit.disk, str(tmp_path / CLEANER_OFFSETS), {("t", 0): clean_until})
@@ -393,7 +394,7 @@ def test_a_truncated_log_is_dirty_from_its_end_on(tmp_path: Path) -> None:
     kit = Kit(tmp_path)
     log = plain(kit, range(100))
     kit.start()
-    log.truncate_to(log.begin_truncation(log.segments[0].batches()[0][2] + 1))
+    log.truncate_to(log.begin_truncation(log.segments[0].batches()[0].base_offset + 1))
     kit.run()
     assert kit.checkpoint()["t", 0] == log.log_end_offset
 

@@ -245,7 +245,7 @@ def test_a_damaged_batch_is_uncleanable(tmp_path: Path, at: int, reason: str, fi
     history = written(tmp_path / "t-0", 1, 40)
     segment = history.log.segments[1]
     location = segment.batches()[2]
-    position = location[0] + (at if at >= 0 else location[1] - 1)
+    position = location.position + (at if at >= 0 else location.size - 1)
     byte = segment.opened.pread(1, position)[0]
     segment.opened.pwrite(bytes([byte ^ 0x80]), position)
     works = worker()

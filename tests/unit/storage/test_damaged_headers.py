@@ -9,11 +9,12 @@ import pytest
 
 from kafkalite._speedups.records.batches import Batch
 from kafkalite._speedups.storage.file import Disk
-from kafkalite._speedups.storage.segment_reader import PageCacheMiss
+from kafkalite._speedups.storage.page_cache import PageCacheMiss, ReadAttempt
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.recovery.recover_log import PartitionDirectory, RecoveryError, recover
 from kafkalite.testing.faulty_disk import FaultyDisk
+from tests.kit.logs import read_log
 from tests.unit.storage.damage import CONFIG, batch, filled, patch
 
 COUNT = 3  # records to a batch
@@ -44,7 +45,7 @@ def opened(path: Path, disk: Disk | None = None, config: object = CONFIG) -> Log
 
 
 def read_at(log: Log, offset: int) -> bytes | int:
-    found = log.read(offset, 1, log.log_end_offset)
+    found = read_log(log, offset, 1, log.log_end_offset)
     assert not isinstance(found, PageCacheMiss)
     return found if isinstance(found, int) else b"".join(region.read() for region in found)
 
@@ -136,9 +137,9 @@ def test_large_answers_end_where_headers_are_in_line_no_longer(tmp_path: Path) -
     made = make(tmp_path / "t-0")
     log = opened(tmp_path / "t-0", config=UNINDEXED)
     patch(tmp_path / "t-0" / f"{0:020d}.log", made[6][1] + LENGTH_AT, b"\x7f")
-    (region,) = log.read(0, 1 << 20, log.log_end_offset)  # type: ignore[union-attr]
+    (region,) = read_log(log, 0, 1 << 20, log.log_end_offset)  # type: ignore[union-attr]
     assert region.read() == b"".join(data for *_, data in made[:6])
-    (region,) = log.read(7 * COUNT, 1 << 20, log.log_end_offset)  # type: ignore[union-attr]
+    (region,) = read_log(log, 7 * COUNT, 1 << 20, log.log_end_offset)  # type: ignore[union-attr]
     assert region.read() == b"".join(data for *_, data in made[7:])
 
 
@@ -147,16 +148,17 @@ def test_an_index_that_is_lost_with_a_batch_is_built_around_it(tmp_path: Path) -
     log.close()
     end, path = log.log_end_offset, Path(log.segments[1].path(".log"))
     locations = log.segments[1].batches()
-    patch(path, locations[3][0] + LENGTH_AT, b"\x7f")
+    patch(path, locations[3].position + LENGTH_AT, b"\x7f")
     path.with_suffix(".index").write_bytes(b"insane")
     reader, _ = recover(PartitionDirectory(Disk(), str(path.parent), "t", 0, CONFIG, True, end))
     segment = reader.segments[1]
-    for _, _, base, last, timestamp, _ in [*locations[:3], *locations[4:]]:
+    for location in [*locations[:3], *locations[4:]]:
+        base, last, timestamp = location.base_offset, location.last_offset, location.max_timestamp
         data = read_at(reader, last)
         assert isinstance(data, bytes) and Batch(data).base_offset == base
         assert reader.look_up_time(timestamp) == (timestamp, last, base // 150)
-    assert read_at(reader, locations[3][2]) == KafkaErrorCode.CORRUPT_MESSAGE
-    assert segment.indexes[0].entries()[-1][1] > locations[-4][0]
+    assert read_at(reader, locations[3].base_offset) == KafkaErrorCode.CORRUPT_MESSAGE
+    assert segment.indexes[0].entries()[-1][1] > locations[-4].position
 
 
 def test_damage_is_logged_once_for_each_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -183,9 +185,7 @@ def test_bytes_that_are_not_in_memory_are_asked_for(tmp_path: Path) -> None:
         for number, expected in ((13, KafkaErrorCode.CORRUPT_MESSAGE), (14, made[14][2])):
             there.clear()
             brought, asked = None, 0
-            while isinstance(
-                found := log.read(number * COUNT, 1, log.log_end_offset, True, False, brought), PageCacheMiss
-            ):
+            while isinstance(found := log.read(ReadAttempt(number * COUNT, 1, read_ahead=brought)), PageCacheMiss):
                 brought, asked = found, asked + 1
                 there.update(range(found.position, found.position + found.size))
             assert 0 < asked < 4

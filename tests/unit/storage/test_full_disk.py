@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.storage.checkpoints import CLEANER_OFFSETS
 from kafkalite.testing.faulty_disk import FaultyDisk
+from tests.kit.logs import read_log
 from tests.unit.storage.damage import CONFIG
 from tests.unit.storage.test_cleaner import Kit as CleanerKit
 from tests.unit.storage.test_cleaner import plain, records, values
@@ -105,7 +106,7 @@ def test_a_new_directory_is_not_claimed_without_room(tmp_path: Path) -> None:
 def test_retention_removes_what_it_has_no_room_to_rename(tmp_path: Path) -> None:
     kit = Kit(tmp_path / "data", config=replace(CONFIG, retention_ms=0)).open()
     log = kit.create(batches=100)
-    regions = log.read(0, 10_000, 300)
+    regions = read_log(log, 0, 10_000, 300)
     assert isinstance(regions, list)
     fill_up(kit.disk)
     kit.manager.upkeep.check_retention(lambda log: log.log_end_offset)

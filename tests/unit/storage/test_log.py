@@ -13,7 +13,7 @@ from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.segment_cache import SegmentCache
 from kafkalite.testing.faulty_disk import FaultyDisk
 from kafkalite.testing.virtual_clock import SeededRandom
-from tests.kit.logs import new_log
+from tests.kit.logs import new_log, read_log
 from tests.unit.storage.damage import CONFIG, batch, filled
 
 
@@ -29,7 +29,7 @@ def log(tmp_path: Path, disk: FaultyDisk) -> Log:
 
 def read_all(log: Log, offset: int = 0, max_bytes: int = 1000) -> list[Batch]:
     found: list[Batch] = []
-    while regions := log.read(offset, max_bytes, log.log_end_offset):
+    while regions := read_log(log, offset, max_bytes, log.log_end_offset):
         assert isinstance(regions, list)
         for region in regions:
             found += batches(region.read())
@@ -45,8 +45,8 @@ def append(log: Log, *appended: bytearray, epoch: int = 0) -> list[int]:
 
 def test_a_new_log_is_empty(log: Log) -> None:
     assert (log.log_start_offset, log.log_end_offset, log.next_offset, log.recovery_point, log.size) == (0, 0, 0, 0, 0)
-    assert log.read(0, 1000, 0) == []
-    assert log.read(1, 1000, 0) == KafkaErrorCode.OFFSET_OUT_OF_RANGE
+    assert read_log(log, 0, 1000, 0) == []
+    assert read_log(log, 1, 1000, 0) == KafkaErrorCode.OFFSET_OUT_OF_RANGE
     assert log.max_timestamp() is None
     assert log.look_up_time(0) is None
 
@@ -76,7 +76,7 @@ def test_every_offset_is_found_in_its_batch(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0")
     assert len(log.segments) > 2
     for offset in range(log.log_end_offset):
-        regions = log.read(offset, 1, log.log_end_offset)
+        regions = read_log(log, offset, 1, log.log_end_offset)
         assert isinstance(regions, list)
         found = Batch(regions[0].read())
         assert found.base_offset <= offset <= found.last_offset
@@ -87,22 +87,22 @@ def test_reads_are_whole_batches_within_max_bytes(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0")
     size = len(batch())
     for limit in (size - 1, size, size + 1, 3 * size, 20 * size + 5):
-        regions = log.read(4, limit, log.log_end_offset)
+        regions = read_log(log, 4, limit, log.log_end_offset)
         assert isinstance(regions, list)
         found = batches(regions[0].read())
         assert sum(each.size for each in found) == regions[0].length
         assert len(found) == max(1, limit // size)
-    assert log.read(4, size - 1, log.log_end_offset, False) == []
+    assert read_log(log, 4, size - 1, log.log_end_offset, min_one=False) == []
     assert [each.base_offset for each in read_all(log)] == list(range(0, log.log_end_offset, 3))
 
 
 def test_nothing_at_or_above_the_end_is_read(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0")
     for end in (0, 1, 2, 3, 4, 6, 200, 360):
-        regions = log.read(0, 1 << 30, end)
+        regions = read_log(log, 0, 1 << 30, end)
         last = batches(regions[0].read())[-1].last_offset if regions else -1  # type: ignore[index]
         assert last < end
-    assert log.read(7, 1 << 30, 8) == []
+    assert read_log(log, 7, 1 << 30, 8) == []
 
 
 def test_segments_roll_by_size(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_records_below_the_log_start_are_gone(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0")
     assert log.delete_records_before(100) == 0
     assert (log.log_start_offset, log.recovery_point, log.epoch_at(100)) == (100, 100, 0)
-    assert log.read(99, 1000, 360) == KafkaErrorCode.OFFSET_OUT_OF_RANGE
+    assert read_log(log, 99, 1000, 360) == KafkaErrorCode.OFFSET_OUT_OF_RANGE
     assert log.delete_records_before(50) == 0
     assert log.log_start_offset == 100
     assert log.delete_records_before(361) == KafkaErrorCode.OFFSET_OUT_OF_RANGE
@@ -288,7 +288,7 @@ def test_truncation(tmp_path: Path, offset: int) -> None:
 
 def test_a_region_outlives_the_deletion_of_its_segment(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0")
-    regions = log.read(0, 1 << 20, 360)
+    regions = read_log(log, 0, 1 << 20, 360)
     assert isinstance(regions, list)
     expected = regions[0].read()
     for segment in log.drop_first(2):
@@ -298,7 +298,7 @@ def test_a_region_outlives_the_deletion_of_its_segment(tmp_path: Path) -> None:
         path.unlink()
     assert regions[0].read() == expected
     assert log.log_start_offset == log.segments[0].base_offset
-    assert log.read(0, 1000, 360) == KafkaErrorCode.OFFSET_OUT_OF_RANGE
+    assert read_log(log, 0, 1000, 360) == KafkaErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_closed_segments_are_unloaded_within_the_budget(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_the_segment_just_loaded_is_never_the_one_unloaded(tmp_path: Path) -> No
     log.use_cache(SegmentCache(files_max=1))
     for _ in range(3):
         for offset in (0, 1, 200, 0):
-            assert isinstance(log.read(offset, 1, 360), list)
+            assert isinstance(read_log(log, offset, 1, 360), list)
 
 
 def test_an_index_that_went_bad_is_built_again(tmp_path: Path) -> None:

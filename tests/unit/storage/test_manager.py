@@ -19,6 +19,7 @@ from kafkalite.storage.log.log import Log
 from kafkalite.storage.manager import LogManager
 from kafkalite.testing.faulty_disk import FaultyDisk
 from kafkalite.testing.virtual_clock import START_WALL_MS, InlineOffload, SeededRandom, VirtualClock
+from tests.kit.logs import read_log
 from tests.unit.storage.damage import CONFIG, batch, made
 
 US = Identity("a2Fma2FsaXRlLXRlc3RzMQ", 1)
@@ -191,7 +192,7 @@ def test_new_logs_go_where_the_fewest_are(tmp_path: Path) -> None:
 
 def test_a_deleted_log_is_renamed_now_and_removed_later(tmp_path: Path, kit: Kit) -> None:
     log = kit.create(batches=3)
-    regions = log.read(0, 1000, 9)
+    regions = read_log(log, 0, 1000, 9)
     assert isinstance(regions, list)
     kit.manager.delete(log)
     assert kit.manager.find("t", 0) is None

@@ -14,7 +14,7 @@ from kafkalite.storage.log.log import Log
 from kafkalite.storage.log.producer_state_loader import write_snapshots
 from kafkalite.storage.recovery.recover_log import PartitionDirectory, RecoveryError, RecoveryReport, recover
 from kafkalite.testing.faulty_disk import FaultyDisk
-from tests.kit.logs import new_log
+from tests.kit.logs import new_log, read_log
 from tests.unit.storage.damage import CONFIG, DAMAGES, batch, filled, last_log
 
 
@@ -27,7 +27,7 @@ def reopen(
 def offsets(log: Log) -> list[int]:
     found: list[int] = []
     for segment in log.segments:
-        found += [base for _, _, base, _, _, _ in segment.batches()]
+        found += [batch.base_offset for batch in segment.batches()]
     return found
 
 
@@ -92,7 +92,7 @@ def test_a_segment_that_was_synced_before_it_was_closed_gets_its_last_times(tmp_
     path.write_bytes(whole[: -12 * lost])
     second = before.bases()[1]
     log, progress = reopen(tmp_path / "t-0", recovery_point=second)
-    assert log.segments[0].max_timestamp == max(each[4] for each in log.segments[0].batches())
+    assert log.segments[0].max_timestamp == max(batch.max_timestamp for batch in log.segments[0].batches())
     assert path.read_bytes()[-12:] == whole[-12:], "or the next start believes it again"
     found = log.look_up_time(log.segments[0].max_timestamp)
     assert found is not None and found[1] == second - 1
@@ -415,4 +415,4 @@ def test_a_large_batch_outgrows_the_first_chunk(tmp_path: Path) -> None:
     assert log.write() == 0
     again, progress = reopen(tmp_path / "t-0")
     assert (again.log_end_offset, progress.batches_checked, progress.bytes_dropped) == (3, 3, 0)
-    assert [len(batches(again.read(offset, 1, 3)[0].read())) for offset in range(3)] == [1, 1, 1]  # type: ignore[index]
+    assert [len(batches(read_log(again, offset, 1, 3)[0].read())) for offset in range(3)] == [1, 1, 1]  # type: ignore[index]

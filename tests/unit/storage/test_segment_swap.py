@@ -34,7 +34,7 @@ def cleaned(directory: Path, disk: FaultyDisk, old: list[Segment]) -> Segment:
     segment = Segment(old[0].base_offset, str(directory), disk, CONFIG)
     segment.suffix = names.CLEANED
     segment.create()
-    locations = [(each, *location[:2]) for each in old for location in each.batches()]
+    locations = [(each, location.position, location.size) for each in old for location in each.batches()]
     data = b"".join(each.opened.pread(size, position) for each, position, size in locations[::3])
     segment.opened.pwrite(data, 0)
     scan(segment, 0, len(data), CONFIG.index_interval_bytes)
@@ -176,4 +176,4 @@ def test_what_apache_kafka_left_half_renamed_is_finished(tmp_path: Path) -> None
     log_file.rename(log_file.with_suffix(""))
     assert new.batches()
     reopened(directory)
-    assert content(directory)[0] == ("00000000000000000000.log", [each[2] for each in new.batches()])
+    assert content(directory)[0] == ("00000000000000000000.log", [batch.base_offset for batch in new.batches()])

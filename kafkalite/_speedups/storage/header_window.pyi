@@ -1,1 +1,0 @@
-"""What Python sees of it: nothing."""
