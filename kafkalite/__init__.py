@@ -1,7 +1,7 @@
-"""A Kafka-wire-compatible broker for people who live in Python.
+"""kafkalite: a Kafka-wire-compatible broker for Python.
 
-Law: importing this package costs nothing. Names are loaded when they are first asked for (PEP 562), so that the client
-half of a connection (`kafkalite.net`) works where the broker's own dependencies are missing.
+Importing this package loads nothing. Names are loaded on first use (PEP 562), so that the client half of a connection
+(`kafkalite.net`) works where the broker's own dependencies are missing.
 """
 
 from importlib import import_module

@@ -1,18 +1,17 @@
-"""Time, chance and work outside the loop, as parameters (decision 9 of the design).
+"""Time, random numbers and work outside the loop, as parameters (law 9 of the design).
 
 Nothing in the package asks the operating system for them; it gets a `Clock`, a `Random` and an `Offload`. Their virtual
 twins are in `kafkalite.testing.virtual_clock`.
 
-Laws:
-1. Timeouts and intervals use `monotonic`; what is written into records and files uses `wall_ms`.
+1. Timeouts and intervals use `monotonic`; times in records and files use `wall_ms`.
 2. One heap of timers per broker over a single timer of the loop. A timer never fires early; all timers that are due
    fire in one callback, in order of their time, then of their creation.
 3. A job gets everything it may touch as arguments. Its outcome is applied on the loop by one callback which drains a
-   queue, in the order in which jobs end, and never from inside `run`. What a job raises arrives as an `Outcome`. The
+   queue, in the order in which jobs end, and never from inside `run`. The exception of a job is in its `Outcome`. The
    callback ends after `OUTCOMES_S` and continues in the next loop iteration: jobs that end faster than their outcomes
    are applied do not keep the loop from its connections.
-4. A callback that raises is reported, to the loop's exception handler unless somebody else wants to know, and takes
-   no other timer or outcome with it.
+4. The exception of a callback is reported, by default to the loop's exception handler, and affects no other timer or
+   outcome.
 """
 
 import builtins
@@ -45,7 +44,7 @@ class Timer(Protocol):
     """A callback that will be called once."""
 
     def cancel(self) -> None:
-        """Call it no more; does nothing when it has been called already."""
+        """Cancel the call; does nothing after it."""
 
 
 class Clock(Protocol):
@@ -55,10 +54,10 @@ class Clock(Protocol):
         """Milliseconds since 1970 UTC; may jump in both directions."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Seconds since an arbitrary time; never decreases."""
 
     def call_at(self, when: float, callback: Callable[..., object], *args: object) -> Timer:
-        """Call `callback(*args)` on the loop once `monotonic()` has reached `when` (seconds)."""
+        """Call `callback(*args)` on the loop when `monotonic()` reaches `when` (seconds)."""
 
 
 class BrokerClock(Clock, Protocol):
@@ -72,21 +71,21 @@ class Random(Protocol):
     """A source of random numbers."""
 
     def bytes(self, size: int) -> bytes:
-        """`size` random bytes."""
+        """Return `size` random bytes."""
 
     def below(self, limit: int) -> int:
-        """A whole number in [0, limit)."""
+        """Return a whole number in [0, limit)."""
 
     def uuid(self) -> builtins.bytes:
-        """A version 4 UUID as 16 bytes whose base64url text does not begin with '-' (Uuid.java, randomUuid)."""
+        """Return a version 4 UUID as 16 bytes whose base64url text does not begin with '-' (Uuid.java, randomUuid)."""
 
 
 class Outcome:
-    """How a job ended.
+    """The result of a job.
 
     Arguments:
-        value: what it returned.
-        error: what it raised, or None.
+        value: its return value.
+        error: its exception, or None.
     """
 
     __slots__ = ("error", "value")
@@ -96,14 +95,14 @@ class Outcome:
         self.error = error
 
     def result(self) -> Any:
-        """What the job returned; raises what it raised."""
+        """Return the job's return value, or raise its exception."""
         if self.error is not None:
             raise self.error
         return self.value
 
 
 class Offload(Protocol):
-    """Work that may block or takes longer than a millisecond."""
+    """Runs jobs that may block or take longer than a millisecond."""
 
     def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
         """Call `job(*args)` outside the loop, then `done(outcome)` on the loop, never before `run` has returned."""
@@ -117,10 +116,10 @@ class Executor(Offload, Protocol):
 
 
 def outcome_of(job: Callable[..., Any], args: tuple[Any, ...]) -> Outcome:
-    """Call a job and catch everything it raises."""
+    """Call a job and catch every exception."""
     try:
         return Outcome(job(*args))
-    except BaseException as error:  # handed to whoever asked for the job
+    except BaseException as error:  # goes to the caller in the outcome
         return Outcome(error=error)
 
 
@@ -142,26 +141,26 @@ class HeapTimer:
         return (self.when, self.sequence) < (other.when, other.sequence)
 
     def cancel(self) -> None:
-        """Call it no more."""
+        """Cancel the call."""
         if self.callback is not None:
             self.drop()
             self._heap.cancelled()
 
     def drop(self) -> None:
-        """Let go of what it would have called."""
+        """Release the callback and its arguments."""
         self.callback = None
         self.args = ()
 
 
 class ClockWatch:
-    """Says whether the wall clock can be believed: a jump must not make everything look old.
+    """Detects jumps of the wall clock, which must not make all data look old.
 
-    Time since the last look is compared on both clocks. When they differ by more than `JUMP_MS`, nothing is deleted for
-    its age for a while, so that somebody can see the line and set the clock right.
+    The time since the last check is compared on both clocks. If they differ by more than `JUMP_MS`, nothing is deleted
+    by age for `pause_ms`, so that an operator can read the log line and correct the clock.
 
     Arguments:
-        clock: both of them.
-        pause_ms: how long the wall clock is not believed after a jump.
+        clock: both clocks.
+        pause_ms: how long the wall clock is distrusted after a jump.
     """
 
     def __init__(self, clock: Clock, pause_ms: int = PAUSE_MS) -> None:
@@ -172,7 +171,7 @@ class ClockWatch:
         self._paused_until = self._monotonic
 
     def look(self) -> int | None:
-        """The wall time in milliseconds, None while it is not believed."""
+        """Return the wall time in milliseconds, None while it is distrusted."""
         wall_ms, monotonic = self._clock.wall_ms(), self._clock.monotonic()
         jump_ms = (wall_ms - self._wall_ms) - round((monotonic - self._monotonic) * 1000)
         self._wall_ms, self._monotonic = wall_ms, monotonic
@@ -186,7 +185,7 @@ class ClockWatch:
 
 
 class TimerHeap:
-    """Timers in order of their time; knows neither clock nor loop."""
+    """Timers in order of their time, independent of clock and loop."""
 
     def __init__(self) -> None:
         self._timers: list[HeapTimer] = []
@@ -194,17 +193,17 @@ class TimerHeap:
         self._cancelled = 0
 
     def __len__(self) -> int:
-        """How many timers still wait."""
+        """Return the number of pending timers."""
         return len(self._timers) - self._cancelled
 
     def add(self, when: float, callback: Callable[..., object], args: tuple[object, ...]) -> HeapTimer:
-        """A new timer."""
+        """Add a timer."""
         timer = HeapTimer(self, when, next(self._sequence), callback, args)
         heapq.heappush(self._timers, timer)
         return timer
 
     def cancelled(self) -> None:
-        """A waiting timer was cancelled: sweep when too many such lie about."""
+        """Count a cancelled timer, and remove cancelled timers from the heap when they are many."""
         self._cancelled += 1
         if self._cancelled > COMPACT_AT and self._cancelled * 2 > len(self._timers):
             self._timers = [timer for timer in self._timers if timer.callback is not None]
@@ -212,20 +211,20 @@ class TimerHeap:
             self._cancelled = 0
 
     def next_when(self) -> float | None:
-        """When the next one is due, or None."""
+        """Return the time of the next timer, or None."""
         while self._timers and self._timers[0].callback is None:
             heapq.heappop(self._timers)
             self._cancelled -= 1
         return self._timers[0].when if self._timers else None
 
     def mark(self) -> int:
-        """A number above the sequence of every timer that exists now."""
+        """Return a number above the sequence of every existing timer."""
         return next(self._sequence)
 
     def pop_due(self, now: float, mark: int) -> tuple[Callable[..., object], tuple[object, ...]] | None:
-        """Take out the next timer that is due and older than `mark`; None when there is none.
+        """Remove and return the next timer that is due and older than `mark`; None if there is none.
 
-        The mark keeps a callback that asks for a timer in the past from being called for ever.
+        The mark prevents an endless loop of a callback that sets a timer in the past.
         """
         when = self.next_when()
         if when is None or when > now or self._timers[0].sequence >= mark:
@@ -247,8 +246,8 @@ class LoopClock:
     same moment, such as the sessions of all members after a start, are spread over iterations, in their order.
 
     Arguments:
-        loop: the loop whose thread owns the broker's state; all calls come from that thread.
-        raised: called with a callback that raised and what it raised; None = the loop's exception handler.
+        loop: its thread owns the broker's state and makes all calls.
+        raised: called with a failed callback and its exception; None = the loop's exception handler.
     """
 
     def __init__(self, loop: "AbstractEventLoop", raised: Raised | None = None) -> None:
@@ -265,14 +264,14 @@ class LoopClock:
     monotonic = staticmethod(time.monotonic)  # seconds; each request asks, and is spared a frame
 
     def call_at(self, when: float, callback: Callable[..., object], *args: object) -> Timer:
-        """Call `callback(*args)` once the monotonic clock has reached `when`."""
+        """Call `callback(*args)` when the monotonic clock reaches `when`."""
         timer = self._heap.add(when, callback, args)
         if when < self._armed_for:
             self._arm(when)
         return timer
 
     def close(self) -> None:
-        """Forget all timers."""
+        """Cancel all timers."""
         self._disarm()
         self._heap = TimerHeap()
 
@@ -304,7 +303,7 @@ class LoopClock:
 
 
 def call_guarded(raised: Raised, callback: Callable[..., object], args: tuple[object, ...]) -> None:
-    """Call; what it raises is told to `raised`."""
+    """Call; an exception goes to `raised`."""
     try:
         callback(*args)
     except Exception as error:
@@ -312,7 +311,7 @@ def call_guarded(raised: Raised, callback: Callable[..., object], args: tuple[ob
 
 
 def report_to_loop(loop: "AbstractEventLoop", callback: object, error: BaseException) -> None:
-    """Report to the loop's exception handler, as with a callback of the loop's own."""
+    """Report an exception to the loop's exception handler, as for a callback of the loop itself."""
     loop.call_exception_handler({"message": f"exception in {callback!r}", "exception": error})
 
 
@@ -320,11 +319,11 @@ class SystemRandom:
     """The operating system's random numbers."""
 
     def bytes(self, size: int) -> bytes:
-        """`size` random bytes."""
+        """Return `size` random bytes."""
         return os.urandom(size)
 
     def below(self, limit: int) -> int:
-        """A whole number in [0, limit)."""
+        """Return a whole number in [0, limit)."""
         if limit <= 0:
             raise ValueError(f"nothing is below {limit}")
         bits = limit.bit_length()
@@ -334,12 +333,14 @@ class SystemRandom:
                 return drawn
 
     def uuid(self) -> builtins.bytes:
-        """A random UUID as Kafka makes them."""
+        """Return a random UUID as Kafka generates them."""
         return uuid_from(os.urandom)
 
 
 def uuid_from(random_bytes: Callable[[int], bytes]) -> bytes:
-    """A version 4 UUID from a source of bytes; drawn again while its text begins with '-', as an option does."""
+    """Return a version 4 UUID from a source of bytes; drawn again while its text begins with '-', like a command-line
+    option.
+    """
     while True:
         raw = bytearray(random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
@@ -349,12 +350,12 @@ def uuid_from(random_bytes: Callable[[int], bytes]) -> bytes:
 
 
 class ThreadOffload:
-    """Jobs in threads of their own, begun as they are needed.
+    """Runs jobs in its own threads, which start when they are needed.
 
     Arguments:
-        loop: where outcomes are applied; it must outlive `close`.
-        threads: how many jobs run at the same time at most.
-        raised: called with a callback that raised and what it raised; None = the loop's exception handler.
+        loop: applies the outcomes; it must outlive `close`.
+        threads: maximum number of jobs at the same time.
+        raised: called with a failed callback and its exception; None = the loop's exception handler.
         name: of the threads.
         prepare: called first in each thread, for example to lower its priority.
     """

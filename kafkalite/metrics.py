@@ -1,7 +1,8 @@
-"""Plain counters and gauges, and the registry that a page walks when it is asked.
+"""Plain counters and gauges, and the registry of all metrics of a broker, which is read at scrape.
 
-Laws: whoever counts holds the object and adds to it; nothing is looked up on the way. Names follow
-Prometheus: `kafkalite_bytes_in_total`, units in the name, labels with few values (never a client's text).
+1. The code that counts holds the counter object: counting looks nothing up.
+2. Names follow Prometheus: `kafkalite_bytes_in_total`, units in the name, labels with few values (never text of
+   clients).
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Counter:
-    """A number that only grows."""
+    """A number that only increases."""
 
     __slots__ = ("value",)
 
@@ -19,15 +20,15 @@ class Counter:
         self.value = 0
 
     def add(self, amount: int = 1) -> None:
-        """Count `amount` more."""
+        """Add `amount`."""
         self.value += amount
 
 
 class Gauge:
-    """A number that goes up and down; set by its owner or read from it at the walk.
+    """A number that goes up and down, set by its owner or read at scrape.
 
     Arguments:
-        read: called at each walk; None = `value` is set.
+        read: called at each scrape; None = `value` is set.
     """
 
     __slots__ = ("_read", "_value")
@@ -38,7 +39,7 @@ class Gauge:
 
     @property
     def value(self) -> float:
-        """The number now."""
+        """The current number."""
         return self._value if self._read is None else self._read()
 
     def set(self, value: float) -> None:
@@ -51,7 +52,7 @@ Metric = Counter | Gauge
 
 @dataclass(slots=True)
 class Family:
-    """All metrics of one name: they differ by labels only."""
+    """All metrics of one name; they differ in labels."""
 
     name: str
     help: str
@@ -66,19 +67,19 @@ class Registry:
         self._families: dict[str, Family] = {}
 
     def counter(self, name: str, help: str, **labels: str) -> Counter:
-        """The counter of that name and these labels, made at the first call."""
+        """Return the counter of this name and these labels, created by the first call."""
         metric = self._member(name, help, Counter, labels, Counter)
         assert isinstance(metric, Counter)
         return metric
 
     def gauge(self, name: str, help: str, read: Callable[[], float] | None = None, **labels: str) -> Gauge:
-        """The gauge of that name and these labels, made at the first call."""
+        """Return the gauge of this name and these labels, created by the first call."""
         metric = self._member(name, help, Gauge, labels, lambda: Gauge(read))
         assert isinstance(metric, Gauge)
         return metric
 
     def walk(self) -> Iterator[Family]:
-        """Every family, by name."""
+        """Return every family, by name."""
         for name in sorted(self._families):
             yield self._families[name]
 

@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 
 
 def finish(steps: Steps) -> Any:
-    """Run a generator to its end at once; what it returns."""
+    """Run a generator to its end at once, and return its value."""
     while True:
         try:
             next(steps)
@@ -34,7 +34,7 @@ def finish(steps: Steps) -> Any:
 
 
 def grouped(steps: Steps, count: int = STEPS_PER_SLICE) -> Steps:
-    """A generator that takes `count` steps of `steps` in each of its own, as a step of the slicer costs about 1 us."""
+    """Yield after each `count` steps of `steps`, as a step of the slicer costs about 1 us."""
     try:
         while True:
             for _ in range(count):
@@ -58,7 +58,7 @@ class Slice:
         self.ended = False
 
     def cancel(self) -> None:
-        """Run no further step; the generator is closed when its turn comes."""
+        """Run no further step; the slicer closes the generator."""
         self.cancelled = True
 
 

@@ -1,7 +1,7 @@
-"""The settings of the broker as one frozen snapshot, with the memory of where each value came from.
+"""Holds the configs of the broker as one frozen snapshot, with the origin of each value.
 
-Values set by request on this broker win over those set by request for all brokers, these over the static ones (files,
-environment, command line), these over Kafka's defaults.
+Dynamic configs of this broker override dynamic configs of all brokers; these override static ones (files, environment,
+command line); these override Kafka's defaults.
 """
 
 import itertools
@@ -29,16 +29,17 @@ from kafkalite.model import Endpoint
 
 @dataclass(frozen=True)
 class BrokerConfig:
-    """A broker's settings.
+    """The configs of a broker.
 
     Arguments:
         static: texts by key, from files, environment and command line.
         dynamic_default: texts set by request for all brokers.
         dynamic: texts set by request for this broker.
-        origins: where static texts came from, by key, for warnings: a file, a variable, an option.
+        origins: the origin of static texts by key, for warnings: a file, a variable, an option.
 
-    Attributes carry the honoured keys' names with underscores, in Kafka's units; `values` has every known key's value.
-    Raises ConfigError for a wrong value, for a contradiction, and for what is not supported and safety hangs on.
+    Attributes have the names of the honoured keys with underscores, in Kafka's units; `values` has the value of every
+    known key. Raises ConfigError for a wrong value, for a contradiction, and for an unsupported key that safety depends
+    on.
     """
 
     static: Mapping[str, str] = field(default_factory=dict)
@@ -138,21 +139,21 @@ class BrokerConfig:
         put(self, "topic_defaults", build_topic_config(defaults, {}))
 
     def topic_config(self, overrides: Mapping[str, str | None]) -> TopicConfig:
-        """The snapshot of a topic that sets these texts itself; raises ConfigError."""
+        """Return the snapshot of a topic with these overrides; raises ConfigError."""
         return build_topic_config(self.topic_values, overrides) if overrides else self.topic_defaults
 
     @cached_property
     def topic_values(self) -> Mapping[str, Value]:
-        """The value of every topic key of a topic that sets none."""
+        """Return the value of every topic key for a topic without overrides."""
         return {name: topic_default(key, self.values) for name, key in TOPIC_KEYS.items()}
 
     def without_effect(self) -> list[str]:
-        """Keys of Kafka that are set and have no effect here, for one line at the start."""
+        """Return Kafka's keys that are set and have no effect, for one log line at start."""
         rows = {name: BROKER_KEYS[name] for name in self.static if name in BROKER_KEYS}
-        return sorted(name for name, row in rows.items() if row.standing is Support.WITHOUT_EFFECT)
+        return sorted(name for name, row in rows.items() if row.support is Support.WITHOUT_EFFECT)
 
     def unknown(self) -> list[tuple[str, str | None]]:
-        """Keys that are set and that nobody knows, each with the known key that is most like it."""
+        """Return the unknown keys that are set, each with the most similar known key."""
         return [(name, nearest(name, BROKER_KEYS)) for name in sorted(self.static) if name not in BROKER_KEYS]
 
     def _read_broker_id(self) -> int:
@@ -262,7 +263,7 @@ PLAIN = (
 
 
 def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
-    """The values of the known keys among these; raises ConfigError. An empty text unsets what is unset by default."""
+    """Return the values of the known keys; raises ConfigError. An empty text unsets a key that is unset by default."""
     values: dict[str, Value] = {}
     for name, text in texts.items():
         if not isinstance(text, str):  # of a program that is not checked by a type checker
@@ -280,10 +281,10 @@ def parse_broker_values(texts: Mapping[str, str]) -> dict[str, Value]:
 
 
 def parse_dynamic_values(texts: Mapping[str, str]) -> dict[str, Value]:
-    """The values of settings by request; raises ConfigError.
+    """Return the values of dynamic configs; raises ConfigError.
 
-    Settings of security are accepted, unlike in a file: a client configures brokers of any type, and no
-    start can fail for it. They have no effect.
+    Security keys are accepted, unlike in a file: a client configures brokers of any kind, and no start may fail because
+    of them. They have no effect.
     """
     values: dict[str, Value] = {}
     for name, text in texts.items():
@@ -310,7 +311,7 @@ IN_ORDER = (
 
 
 def check_groups(config: BrokerConfig) -> None:
-    """Raise ConfigError where the limits of groups contradict each other."""
+    """Raise ConfigError if the limits of groups contradict each other."""
     for less, more in itertools.chain.from_iterable(map(itertools.pairwise, IN_ORDER)):
         below, above = config.values[less], config.values[more]
         assert isinstance(below, int) and isinstance(above, int)

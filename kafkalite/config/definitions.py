@@ -1,4 +1,4 @@
-"""Every key there is: the tables of the subjects joined, and what is said about a name that is in none of them."""
+"""Joins the tables of all keys, and handles names that are in none of them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from kafkalite.config.table_topic import default_keys
 
 
 def by_name(rows: Iterable[Key]) -> Mapping[str, Key]:
-    """A table to look names up in; raises ValueError when a name has two rows."""
+    """Return the rows by name; raises ValueError if two rows have the same name."""
     table: dict[str, Key] = {}
     for row in rows:
         if row.name in table:
@@ -24,14 +24,14 @@ def by_name(rows: Iterable[Key]) -> Mapping[str, Key]:
 
 
 def update_mode(name: str) -> Update:
-    """How a broker's key may change while the broker runs."""
+    """Return how a broker's key may change at run time."""
     if name in CLUSTER_WIDE_NAMES:
         return Update.CLUSTER_WIDE
     return Update.PER_BROKER if name in PER_BROKER_NAMES else Update.READ_ONLY
 
 
 def with_update_mode(rows: Iterable[Key]) -> Iterable[Key]:
-    """The rows, those that a request may change with their update mode."""
+    """Return the rows, with the update mode of those that a request may change."""
     for row in rows:
         mode = update_mode(row.name)
         yield row if mode is Update.READ_ONLY else row._replace(update=mode)
@@ -42,7 +42,7 @@ TOPIC_KEYS = by_name(TOPIC_ROWS)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that looks most like this one, or None when none does."""
+    """Return the known name that is most similar, None if none is."""
     import difflib  # only ever needed for a mistake
 
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
@@ -53,7 +53,8 @@ _LISTENER_KEY = re.compile(r"listener\.name\.[^.]+\.(.+)")
 
 
 def dynamic_key(name: str) -> Key | None:
-    """The row of a broker's key that a request may change, also behind `listener.name.NAME.`; None for any other.
+    """Return the row of a broker's key that a request may change, also behind `listener.name.NAME.`; None for any
+    other.
 
     Keys of listeners have no default of their own, and no effect yet.
     """
@@ -70,29 +71,36 @@ def dynamic_key(name: str) -> Key | None:
         mode = Update.CLUSTER_WIDE
     else:
         return None
-    return BROKER_KEYS[base]._replace(name=name, default=None, standing=Support.WITHOUT_EFFECT, update=mode)
+    return BROKER_KEYS[base]._replace(name=name, default=None, support=Support.WITHOUT_EFFECT, update=mode)
 
 
 def refuse_unsafe(name: str, text: str, value: Value, key: Key | None) -> None:
-    """Raise ConfigError when a key asks for something that safety hangs on and that does not exist here."""
+    """Raise ConfigError if a key requests something that safety depends on and that is not implemented.
+
+    Arguments:
+        name: of the key.
+        text: as set.
+        value: of the text.
+        key: the row.
+    """
     if key is None:
         unsafe = name.startswith(REFUSED_PREFIXES)
     else:
-        unsafe = key.standing is Support.REFUSED and value != key.default and bool(text.strip())
+        unsafe = key.support is Support.REFUSED and value != key.default and bool(text.strip())
     if unsafe:
         instead = "" if key is None or key.default in (None, "", ()) else f"; it must be {key.text(key.default)!r}"
         raise ConfigError(name, f"{name} is not supported, and ignoring it is unsafe{instead}")
 
 
 def markdown() -> str:
-    """Every key as tables in Markdown, for the documentation."""
+    """Return every key as tables in Markdown, for the documentation."""
     lines = []
     for title, keys in (("Broker", BROKER_KEYS), ("Topic", TOPIC_KEYS)):
         lines += [f"## {title}", "", "| key | type | default | here | meaning |", "|---|---|---|---|---|"]
         for key in keys.values():
             default = key.text(key.default)
             shown = "" if default is None else f"`{default}`"
-            standing = key.standing.name.lower().replace("_", " ")
-            lines.append(f"| `{key.name}` | {key.type.name.lower()} | {shown} | {standing} | {key.doc} |")
+            support = key.support.name.lower().replace("_", " ")
+            lines.append(f"| `{key.name}` | {key.type.name.lower()} | {shown} | {support} | {key.doc} |")
         lines.append("")
     return "\n".join(lines)

@@ -1,6 +1,6 @@
-"""Configuration by request: what DescribeConfigs shows, and what topic creation and the two Alter requests may set.
+"""Validates configuration by request: DescribeConfigs, topic creation and the two Alter requests.
 
-Everything is decided here on texts, before anything is stored; a refusal is a `ConfigError` with the Kafka error code.
+Everything is decided on texts before anything is stored; a rejection is a `ConfigError` with the Kafka error code.
 Sources: ConfigHelper.scala and ConfigAdminManager.scala of Kafka, KIP-226 (sources and synonyms), KIP-339 (operations).
 """
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Source(enum.IntEnum):
-    """Where a value comes from, with DescribeConfigs' numbers."""
+    """The origin of a value, with DescribeConfigs' numbers."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -63,7 +63,7 @@ class Alteration(NamedTuple):
 
 
 class SettingSynonym(NamedTuple):
-    """A place where a value could come from; the first of a setting's synonyms is where it does."""
+    """A possible origin of a value; the first of a setting's synonyms is the actual one."""
 
     name: str
     value: str | None
@@ -89,7 +89,13 @@ class Setting(NamedTuple):
 def describe_topic(
     config: BrokerConfig, overrides: Mapping[str, str], names: Iterable[str] | None = None
 ) -> list[Setting]:
-    """Every setting of a topic, or those of `names` that exist, by name."""
+    """Return the configs of a topic by name.
+
+    Arguments:
+        config: of the broker.
+        overrides: texts set on the topic.
+        names: the requested configs, of which those that exist are returned; None = all.
+    """
     effective = config.topic_config(overrides)
     return [
         synonymous_setting(
@@ -102,7 +108,7 @@ def describe_topic(
 def synonymous_setting(
     config: BrokerConfig, key: Key, value: str | None, overrides: Mapping[str, str], own: Source
 ) -> Setting:
-    """One setting of a topic or a group, which has a broker's keys behind it; `own`: it was set there itself."""
+    """Return one config of a topic or a group, which has broker configs as defaults; `own`: the source if it is set."""
     synonyms = [
         entry
         for at, synonym in enumerate(key.synonyms)
@@ -115,7 +121,7 @@ def synonymous_setting(
 
 
 def describe_broker(config: BrokerConfig, names: Iterable[str] | None = None) -> list[Setting]:
-    """Every setting of the broker, or those of `names` that exist, by name; also those of listeners that are set."""
+    """Return the configs of the broker by name, those of listeners included; `names`: only these."""
     keys = dict(BROKER_KEYS)
     for name in {*config.dynamic, *config.dynamic_default} - keys.keys():
         if (key := dynamic_key(name)) is not None:
@@ -124,7 +130,7 @@ def describe_broker(config: BrokerConfig, names: Iterable[str] | None = None) ->
 
 
 def broker_setting(config: BrokerConfig, key: Key) -> Setting:
-    """One setting of the broker."""
+    """Return one config of the broker."""
     synonyms = broker_synonyms(config, key.name, with_default=True)
     source = synonyms[0].source if synonyms else Source.DEFAULT
     value = None if key.sensitive else key.text(config.values[key.name])
@@ -134,7 +140,7 @@ def broker_setting(config: BrokerConfig, key: Key) -> Setting:
 def describe_group(
     config: BrokerConfig, overrides: Mapping[str, str], names: Iterable[str] | None = None
 ) -> list[Setting]:
-    """Every setting of a group, or those of `names` that exist, by name."""
+    """Return the configs of a group, or those of `names` that exist, by name."""
     values = group_values(config, overrides)
     return [
         synonymous_setting(config, key, key.text(values[key.name]), overrides, Source.GROUP)
@@ -143,12 +149,12 @@ def describe_group(
 
 
 def known_broker_key(name: str) -> Key:
-    """The row of a broker's key, also behind `listener.name.NAME.`; raises KeyError for any other."""
+    """Return the row of a broker's key, also behind `listener.name.NAME.`; raises KeyError for any other."""
     return BROKER_KEYS.get(name) or dynamic_key(name) or BROKER_KEYS[name]
 
 
 def broker_synonyms(config: BrokerConfig, name: str, *, with_default: bool) -> tuple[SettingSynonym, ...]:
-    """The places that have a value for a broker's key, the strongest first. They are the same for each topic."""
+    """Return the origins that have a value for a broker's key, the strongest first: the same for each topic."""
     found: tuple[SettingSynonym, ...] | None = config.synonyms.get((name, with_default))
     if found is None:
         found = config.synonyms[name, with_default] = tuple(find_synonyms(config, known_broker_key(name), with_default))
@@ -172,7 +178,7 @@ def find_synonyms(config: BrokerConfig, key: Key, with_default: bool) -> list[Se
 
 
 def chosen(keys: Mapping[str, Key], names: Iterable[str] | None) -> list[Key]:
-    """The rows of these names; None = all."""
+    """Return the rows of these names; None = all."""
     return list(keys.values()) if names is None else [keys[name] for name in sorted(keys.keys() & set(names))]
 
 
@@ -180,13 +186,13 @@ def chosen(keys: Mapping[str, Key], names: Iterable[str] | None) -> list[Key]:
 
 
 def check_topic_configs(config: BrokerConfig, configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The texts to store for a topic that is set to exactly these; raises ConfigError when one cannot be used."""
+    """Return the texts to store for a topic with exactly these configs; raises ConfigError for an invalid one."""
     config.topic_config(configs)
     return {name: text for name, text in configs.items() if text is not None}
 
 
 def alter_topic(config: BrokerConfig, current: Mapping[str, str], alterations: Sequence[Alteration]) -> dict[str, str]:
-    """The texts of a topic after these operations on the current ones; raises ConfigError."""
+    """Return the texts of a topic after these operations on the current ones; raises ConfigError."""
     effective = config.topic_config(current)
 
     def value_of(key: Key) -> Value:
@@ -198,7 +204,7 @@ def alter_topic(config: BrokerConfig, current: Mapping[str, str], alterations: S
 
 
 def alter_group(config: BrokerConfig, current: Mapping[str, str], alterations: Sequence[Alteration]) -> dict[str, str]:
-    """The texts of a group after these operations on the current ones; raises ConfigError."""
+    """Return the texts of a group after these operations on the current ones; raises ConfigError."""
     values = group_values(config, current)
     changed = apply_alterations(GROUP_CONFIG_KEYS, current, alterations, lambda key: values[key.name], "group")
     return check_group_configs(config, changed)
@@ -210,11 +216,13 @@ def alter_group(config: BrokerConfig, current: Mapping[str, str], alterations: S
 def check_broker_configs(
     config: BrokerConfig, configs: Mapping[str, str | None], *, all_brokers: bool
 ) -> dict[str, str]:
-    """The texts to store when the dynamic settings become exactly these.
+    """Return the texts to store when the dynamic configs become exactly these.
 
     Arguments:
-        all_brokers: whether they are for all brokers or for this one.
-    Raises ConfigError: INVALID_REQUEST for what cannot change while the broker runs, INVALID_CONFIG for wrong values.
+        config: of the broker.
+        configs: texts by key.
+        all_brokers: the configs are for all brokers, not for this one.
+    Raises ConfigError: INVALID_REQUEST for a key that cannot change at run time, INVALID_CONFIG for a wrong value.
     """
     texts: dict[str, str] = {}
     for name, text in configs.items():
@@ -231,7 +239,7 @@ def check_broker_configs(
 
 
 def alter_broker(config: BrokerConfig, alterations: Sequence[Alteration], *, all_brokers: bool) -> dict[str, str]:
-    """The dynamic texts of this broker, or of all, after these operations; raises ConfigError."""
+    """Return the dynamic texts of this broker, or of all, after these operations; raises ConfigError."""
     current = config.dynamic_default if all_brokers else config.dynamic
     for alteration in alterations:
         check_changeable(alteration.name, all_brokers=all_brokers)
@@ -241,7 +249,7 @@ def alter_broker(config: BrokerConfig, alterations: Sequence[Alteration], *, all
 
 
 def changeable(key: Key) -> bool:
-    """Whether a broker's key can change while the broker runs."""
+    """Return whether a broker's key can change at run time."""
     return key.update is not Update.READ_ONLY
 
 
@@ -283,13 +291,13 @@ AT_START = frozenset(
 
 
 def not_in_force(before: Mapping[str, str], texts: Mapping[str, str]) -> list[str]:
-    """What to say of changed dynamic settings that change nothing now; never a value, as it may be a password."""
+    """Return log lines for changed dynamic configs without effect now; no values, as they may be passwords."""
     said = []
     for name in sorted(name for name, text in texts.items() if before.get(name) != text):
         key = dynamic_key(name)
         if name in AT_START:
             said.append(f"{name} is stored and takes effect with the next start of the broker")
-        elif key is not None and key.standing is not Support.HONOURED:
+        elif key is not None and key.support is not Support.HONOURED:
             said.append(f"{name} is stored and has no effect in this version")
     return said
 
@@ -304,7 +312,15 @@ def apply_alterations(
     value_of: Callable[[Key], Value],
     kind: str,
 ) -> dict[str, str | None]:
-    """The texts after these operations; raises ConfigError."""
+    """Return the texts after these operations; raises ConfigError.
+
+    Arguments:
+        keys: the rows by name.
+        current: the texts before.
+        alterations: the operations in their order.
+        value_of: returns the effective value of a key that is not set, for list operations.
+        kind: of the resource, for errors.
+    """
     names = [alteration.name for alteration in alterations]
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
@@ -329,7 +345,7 @@ def apply_alterations(
 
 
 def altered_list(key: Key, value: Value, operation: Operation, text: str) -> str:
-    """A list with members added or taken away; raises ConfigError when the key is no list."""
+    """Return a list with members appended or removed; raises ConfigError if the key is no list."""
     if key.type is not Type.LIST:
         raise ConfigError(key.name, f"Can't {operation.name} to key {key.name} because its type is not LIST.")
     members = list(value) if isinstance(value, tuple) else []
@@ -340,7 +356,7 @@ def altered_list(key: Key, value: Value, operation: Operation, text: str) -> str
 
 
 def known(keys: Mapping[str, Key], name: str, kind: str) -> Key:
-    """The row of a name; raises ConfigError with the nearest one."""
+    """Return the row of a name; raises ConfigError with the most similar name."""
     key = keys.get(name)
     if key is None:
         near = nearest(name, keys)

@@ -1,8 +1,8 @@
-"""Where static configuration comes from: a file, the environment, the command line.
+"""Reads static configuration: a file, the environment, the command line.
 
-The stronger wins, in this order: `--set key=value`, the environment (`KAFKALITE_LOG_RETENTION_MS` is
-`log.retention.ms`), the file (`server.properties` as Java reads it, or TOML with tables or dotted keys), Kafka's
-default. Each value remembers where it came from, so that a wrong one is told with its place.
+Precedence: `--set key=value`, the environment (`KAFKALITE_LOG_RETENTION_MS` is `log.retention.ms`), the file
+(`server.properties` as Java reads it, or TOML with tables or dotted keys), Kafka's default. Each value has its origin,
+which the error of a wrong value names.
 """
 
 import re
@@ -24,13 +24,13 @@ HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 
 @dataclass(frozen=True, slots=True)
 class StaticConfig:
-    """Texts by key, and the place each came from."""
+    """Texts by key, and the origin of each."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def broker_config(self) -> BrokerConfig:
-        """The snapshot; raises ConfigError that names the key, what is allowed and the place."""
+        """Return the snapshot; raises ConfigError with the key, the allowed values and the origin."""
         try:
             return BrokerConfig(dict(self.texts), origins=dict(self.origins))
         except ConfigError as error:
@@ -41,13 +41,13 @@ class StaticConfig:
 def load(
     file: str | None = None, environment: Mapping[str, str] | None = None, settings: Iterable[str] = ()
 ) -> StaticConfig:
-    """Bring the texts together.
+    """Read and merge all static configuration.
 
     Arguments:
-        file: a path; TOML when it ends with `.toml`, else properties.
-        environment: for example `os.environ`; other programs' variables are left alone.
+        file: a path; TOML if it ends with `.toml`, else properties.
+        environment: for example `os.environ`; variables of other programs are ignored.
         settings: `key=value` of the command line, the last one wins.
-    Raises ConfigError for what cannot be read.
+    Raises ConfigError for invalid input.
     """
     texts: dict[str, str] = {}
     origins: dict[str, str] = {}
@@ -63,7 +63,7 @@ def load(
 
 
 def read_file(path: str) -> dict[str, str]:
-    """The texts of a configuration file; raises ConfigError."""
+    """Return the texts of a configuration file; raises ConfigError."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -77,7 +77,7 @@ def read_file(path: str) -> dict[str, str]:
 
 
 def none_known(names: list[str]) -> str:
-    """What is wrong with a file that has only these keys."""
+    """Return the error text of a file that has only these keys."""
     shown = ", ".join(map(shortened, names[:SHOWN]))
     if len(names) == 1:
         return f"its only key, {shown}, is no setting of a broker"
@@ -85,17 +85,17 @@ def none_known(names: list[str]) -> str:
 
 
 def is_known(name: str) -> bool:
-    """Whether a key has a meaning here, be it that it is refused."""
+    """Return whether a key is known here, refused keys included."""
     return name in BROKER_KEYS or name.startswith(REFUSED_PREFIXES)
 
 
 def shortened(name: str) -> str:
-    """A key as a message shows it."""
+    """Return a key as a message shows it."""
     return repr(name[:SHOWN_CHARS]) if len(name) > SHOWN_CHARS or not name.isprintable() else name
 
 
 def from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(variable, key, text) of the variables that are configuration.
+    """Yield (variable, key, text) of the variables that are configuration.
 
     A name of one word counts only if it is a key: others belong to the developer's tools (KAFKALITE_DEBUG).
     """
@@ -107,7 +107,7 @@ def from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str,
 
 
 def split_setting(setting: str) -> tuple[str, str]:
-    """`key=value` of the command line; raises ConfigError."""
+    """Split `key=value` of the command line; raises ConfigError."""
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
         raise ConfigError("", f"--set {setting}: write it as key=value")
@@ -118,7 +118,7 @@ def split_setting(setting: str) -> tuple[str, str]:
 
 
 def parse_toml(path: str, data: bytes) -> dict[str, str]:
-    """Tables and dotted keys become Kafka's names, lists become comma-separated; raises ConfigError."""
+    """Return Kafka's names for tables and dotted keys; lists become comma-separated. Raises ConfigError."""
     import tomllib  # most brokers have no such file
 
     try:
@@ -129,7 +129,7 @@ def parse_toml(path: str, data: bytes) -> dict[str, str]:
 
 
 def flatten(path: str, prefix: str, table: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Each value with its dotted name; raises ConfigError."""
+    """Yield each value with its dotted name; raises ConfigError."""
     for name, value in table.items():
         key = f"{prefix}{name}"
         if isinstance(value, dict):
@@ -141,7 +141,7 @@ def flatten(path: str, prefix: str, table: Mapping[str, object]) -> Iterator[tup
 
 
 def toml_text(path: str, key: str, value: object) -> str:
-    """A plain TOML value as text; raises ConfigError."""
+    """Return a plain TOML value as text; raises ConfigError."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
@@ -153,7 +153,9 @@ def toml_text(path: str, key: str, value: object) -> str:
 
 
 def parse_properties(path: str, data: bytes) -> dict[str, str]:
-    """Comments, continued lines, separators, escapes of Java; raises ConfigError. What is no UTF-8 is Latin-1."""
+    """Parse comments, continued lines, separators and escapes like Java; raises ConfigError. Text that is not UTF-8 is
+    Latin-1.
+    """
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -167,7 +169,7 @@ def parse_properties(path: str, data: bytes) -> dict[str, str]:
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their number: continued ones joined, comments and empty ones left out."""
+    """Yield lines with their number: continued ones joined, comments and empty ones skipped."""
     parts: list[str] = []
     first = 0
     for number, raw in enumerate(re.split(r"\r\n|\n|\r", text), 1):
@@ -187,7 +189,7 @@ def logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def split_property(line: str) -> tuple[str, str]:
-    """Key and value: the key ends at the first `=`, `:` or blank that no backslash stands before."""
+    """Return key and value: the key ends at the first `=`, `:` or blank without a backslash before it."""
     end = 0
     while end < len(line) and line[end] not in "=:" + BLANK:
         end += 2 if line[end] == "\\" else 1
@@ -198,7 +200,7 @@ def split_property(line: str) -> tuple[str, str]:
 
 
 def unescape(origin: str, text: str) -> str:
-    """Resolve backslashes; raises ConfigError for a broken \\uXXXX."""
+    """Resolve backslashes; raises ConfigError for an invalid \\uXXXX."""
     if "\\" not in text:
         return text
     out: list[str] = []

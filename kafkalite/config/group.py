@@ -1,6 +1,7 @@
-"""The settings that single groups may have (resource type GROUP of DescribeConfigs and IncrementalAlterConfigs).
+"""Defines the configs of single groups (resource type GROUP of DescribeConfigs and IncrementalAlterConfigs).
 
-A group may set them before it exists; they stay when it is gone. Source: GroupConfig.java, GroupConfigManager.java.
+A group may have configs before it exists, and they remain when it is deleted. Source: GroupConfig.java,
+GroupConfigManager.java.
 """
 
 from collections.abc import Mapping
@@ -40,8 +41,9 @@ LIMITS = {
 
 
 def group_values(config: "BrokerConfig", texts: Mapping[str, str]) -> dict[str, int]:
-    """Every setting of a group for which these texts are set. What lies outside the broker's limits by now is moved to
-    the nearest that is allowed; raises ConfigError for what was never checked.
+    """Return the value of every group config for a group with these texts; raises ConfigError.
+
+    A value outside the broker's current limits is moved to the nearest limit.
     """
     found: dict[str, int] = {}
     for name, key in GROUP_CONFIG_KEYS.items():
@@ -55,7 +57,7 @@ def group_values(config: "BrokerConfig", texts: Mapping[str, str]) -> dict[str, 
 
 
 def check_group_configs(config: "BrokerConfig", texts: Mapping[str, str | None]) -> dict[str, str]:
-    """The texts to store for a group that is set to exactly these; raises ConfigError when one cannot be used."""
+    """Return the texts to store for a group with exactly these configs; raises ConfigError for an invalid one."""
     for name, text in texts.items():
         key = GROUP_CONFIG_KEYS.get(name)
         if key is None:
@@ -72,7 +74,7 @@ def check_group_configs(config: "BrokerConfig", texts: Mapping[str, str | None])
 
 
 def check_times(values: Mapping[str, Value], session: str, heartbeat: str) -> None:
-    """Raise ConfigError where a session would be over before the next heartbeat is due."""
+    """Raise ConfigError if a session would expire before the next heartbeat is due."""
     longer, shorter = values[session], values[heartbeat]
     assert isinstance(longer, int) and isinstance(shorter, int)
     if shorter >= longer:
@@ -80,7 +82,7 @@ def check_times(values: Mapping[str, Value], session: str, heartbeat: str) -> No
 
 
 def limits(config: "BrokerConfig", name: str) -> tuple[int, int]:
-    """The least and the greatest value that the broker allows."""
+    """Return the minimum and maximum that the broker allows."""
     low, high = (config.values[each] for each in LIMITS[name])
     assert isinstance(low, int) and isinstance(high, int)
     return low, high

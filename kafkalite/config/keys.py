@@ -1,4 +1,4 @@
-"""What a configuration key is: its type, its limits, what becomes of it here, and how its text is read and written.
+"""Defines what a configuration key is: its type, its limits, its support here, and how its text is read and written.
 
 Sources: Kafka's ConfigDef.java (types, texts, limits) and DescribeConfigsResponse.java (numbers of the types).
 """
@@ -17,7 +17,7 @@ LONG_MAX = 2**63 - 1
 
 
 class Type(enum.IntEnum):
-    """Types of values, with the numbers that DescribeConfigs uses (KIP-569)."""
+    """Types of values, with DescribeConfigs' numbers (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -31,7 +31,7 @@ class Type(enum.IntEnum):
 
 
 class Support(enum.Enum):
-    """What becomes of a key here."""
+    """How this broker supports a key."""
 
     HONOURED = "honoured as Kafka means it"
     WITHOUT_EFFECT = "accepted, without effect here"
@@ -39,7 +39,7 @@ class Support(enum.Enum):
 
 
 class Update(enum.Enum):
-    """How a broker's key may change while the broker runs (Kafka's `Dynamic Update Mode`)."""
+    """How a broker's key may change at run time (Kafka's `Dynamic Update Mode`)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -50,9 +50,9 @@ class ConfigError(ValueError):
     """A configuration that cannot be used.
 
     Arguments:
-        key: the key at fault, or an empty text when it is none in particular.
-        message: says which value is wrong and what is allowed.
-        code: the Kafka error code for an answer; INVALID_CONFIG unless the request itself is wrong.
+        key: the wrong key, "" if it is no key in particular.
+        message: names the wrong value and the allowed values.
+        code: the Kafka error code of a response; INVALID_CONFIG unless the request itself is wrong.
     """
 
     def __init__(self, key: str, message: str, code: int = KafkaErrorCode.INVALID_CONFIG) -> None:
@@ -62,26 +62,26 @@ class ConfigError(ValueError):
 
 
 class Synonym(NamedTuple):
-    """A broker's key that gives a topic's key its default: value of the broker's key times `factor`."""
+    """A broker's key that is the default of a topic's key: value of the broker's key times `factor`."""
 
     name: str
     factor: int = 1
 
 
 class Key(NamedTuple):
-    """One row of a table of definitions. A tuple, because hundreds are made at every start.
+    """One row of a table of keys. A tuple, because hundreds are created at every start.
 
     Arguments:
         name: Kafka's name.
-        type: how its text is read.
-        default: the value (not the text) when nobody sets it; None = unset.
+        type: of the value.
+        default: the value (not the text) if the key is not set; None = unset.
         doc: one line for DescribeConfigs and the documentation.
-        low, high: least and greatest number allowed.
+        low, high: smallest and largest number allowed.
         allowed: the texts allowed, of a STRING or of the members of a LIST.
-        any_case: of a STRING: small and capital letters are the same; the value is in small ones.
-        standing: what becomes of it here.
-        update: whether it may change while the broker runs.
-        synonyms: of a topic's key: the broker's keys behind it, the strongest first.
+        any_case: of a STRING: case is ignored, and the value is in lower case.
+        support: how this broker supports the key.
+        update: whether it may change at run time.
+        synonyms: of a topic's key: the broker's keys that are its defaults, the strongest first.
     """
 
     name: str
@@ -92,12 +92,12 @@ class Key(NamedTuple):
     high: float = math.inf
     allowed: tuple[str, ...] = ()
     any_case: bool = False
-    standing: Support = Support.HONOURED
+    support: Support = Support.HONOURED
     update: Update = Update.READ_ONLY
     synonyms: tuple[Synonym, ...] = ()
 
     def parse(self, text: str) -> Value:
-        """Read a value; raises ConfigError with the key and what is allowed."""
+        """Read a value; raises ConfigError with the key and the allowed values."""
         value = self._read(text.strip())
         if value is None or not self._in_limits(value):
             shown = text if text.isprintable() else repr(text)
@@ -107,7 +107,7 @@ class Key(NamedTuple):
         return value
 
     def allows(self) -> str:
-        """Say in words which values are allowed."""
+        """Describe the allowed values."""
         if self.allowed:
             several = "a comma-separated list of " if self.type is Type.LIST else ""
             return f"allowed is {several}{', '.join(self.allowed)}"
@@ -160,7 +160,7 @@ SettingValue: TypeAlias = str | bool | int | float | Sequence[str]
 
 
 def setting_texts(settings: Mapping[str, SettingValue]) -> dict[str, str]:
-    """Settings of a Python program as texts: 3 is "3", True is "true", a list is comma-separated.
+    """Return the texts of configs from a Python program: 3 is "3", True is "true", a list is comma-separated.
 
     Raises ConfigError for a value of any other type.
     """
@@ -168,7 +168,7 @@ def setting_texts(settings: Mapping[str, SettingValue]) -> dict[str, str]:
 
 
 def setting_text(name: str, value: SettingValue) -> str:
-    """One setting as text; raises ConfigError."""
+    """Return one config as text; raises ConfigError."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -201,13 +201,13 @@ WORDS: Mapping[Type, str] = {
 
 
 def read_whole(text: str) -> int | None:
-    """A whole number in ASCII digits, at most 20 characters; None when it is none."""
+    """Read a whole number in ASCII digits, at most 20 characters; None for any other text."""
     digits = text[1:] if text[:1] in ("-", "+") else text
     return int(text) if digits.isascii() and digits.isdigit() and len(text) <= 20 else None
 
 
 def read_double(text: str) -> float | None:
-    """A finite number; None when it is none."""
+    """Read a finite number; None for any other text."""
     try:
         value = float(text)
     except ValueError:

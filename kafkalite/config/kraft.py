@@ -1,7 +1,7 @@
-"""Keys of KRaft in a configuration file of Kafka 4: one process that is broker and controller becomes a single broker.
+"""Handles KRaft keys in a configuration file of Kafka 4: one process that is broker and controller is a single broker.
 
-Such a file starts here without a change. The listeners of the controller are not served, as the coordination of one
-broker needs none; a quorum of several processes is refused, as this broker alone would not have their topics.
+Such a file starts here without a change. The listeners of the controller are not served, as one broker needs no
+external coordination; a quorum of several processes is refused, as this broker would not have their topics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ QUORUMS = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 
 
 def check_quorum(static: Mapping[str, str], values: Mapping[str, Value]) -> None:
-    """Raise ConfigError, with the lines to drop, unless the quorum is this process alone or there is none.
+    """Raise ConfigError, with the lines to remove, if the quorum has any process but this one.
 
     Arguments:
         static: texts of the file, the environment and the command line.
@@ -33,12 +33,12 @@ def check_quorum(static: Mapping[str, str], values: Mapping[str, Value]) -> None
 
 
 def members(value: Value) -> tuple[str, ...]:
-    """The members of a list, none of an unset one."""
+    """Return the members of a list, none of an unset one."""
     return tuple(filter(None, value)) if isinstance(value, tuple) else ()
 
 
 def is_own(controller: str, values: Mapping[str, Value]) -> bool:
-    """Whether HOST:PORT or ID@HOST:PORT has the port of a listener of the controller, and this process's id."""
+    """Return whether HOST:PORT or ID@HOST:PORT has the port of a controller listener and the id of this process."""
     node, at, address = controller.rpartition("@")
     if at and node != str(values["node.id"]):
         return False
@@ -49,18 +49,18 @@ def is_own(controller: str, values: Mapping[str, Value]) -> bool:
 
 
 def controller_listeners(values: Mapping[str, Value]) -> frozenset[str]:
-    """Names of the listeners that a KRaft controller would serve."""
+    """Return the names of the listeners that a KRaft controller would serve."""
     names = values["controller.listener.names"]
     return listed(names if isinstance(names, str) else "")
 
 
 def listed(names: str) -> frozenset[str]:
-    """The names in a text with commas between them, in capitals."""
+    """Return the names of a comma-separated text, in upper case."""
     return frozenset(name.strip().upper() for name in names.split(",") if name.strip())
 
 
 def controller_entries(static: Mapping[str, str]) -> tuple[str, ...]:
-    """The entries of `listeners` that are the controller's, by the texts of a configuration.
+    """Return the entries of `listeners` that belong to the controller, from the texts of a configuration.
 
     `serve --listen` replaces the listeners of the broker; these identify the quorum as this process.
     """
@@ -70,17 +70,17 @@ def controller_entries(static: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def listener_name(entry: str) -> str:
-    """The name in `NAME://HOST:PORT`."""
+    """Return the name in `NAME://HOST:PORT`."""
     return entry.partition("://")[0].strip().upper()
 
 
 def of_brokers(entries: Sequence[str], values: Mapping[str, Value]) -> tuple[str, ...]:
-    """The entries of `listeners` or `advertised.listeners` that are not the controller's."""
+    """Return the entries of `listeners` or `advertised.listeners` that do not belong to the controller."""
     names = controller_listeners(values)
     return tuple(entry for entry in entries if listener_name(entry) not in names)
 
 
 def refused(static: Mapping[str, str], key: str, reason: str) -> ConfigError:
-    """The error that names the lines to drop."""
+    """Return the error that names the lines to remove."""
     lines = [f"{name}={static[name]}" for name in ("process.roles", *QUORUMS) if name in static]
     return ConfigError(key, f"{reason}; to start a single broker, drop the lines: {'  '.join(lines)}")

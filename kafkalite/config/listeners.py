@@ -1,4 +1,4 @@
-"""Kafka's syntax of listeners: `NAME://HOST:PORT`, comma-separated (its SocketServerConfigs.java)."""
+"""Parses Kafka's syntax of listeners: `NAME://HOST:PORT`, comma-separated (SocketServerConfigs.java)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ EVERYWHERE = ("", "0.0.0.0", "::")
 
 
 def parse_protocol_map(entries: Sequence[str]) -> dict[str, str]:
-    """Listener name -> security protocol; raises ConfigError."""
+    """Return security protocols by listener name; raises ConfigError."""
     key, protocols = "listener.security.protocol.map", {}
     for entry in entries:
         name, colon, protocol = (part.strip().upper() for part in entry.partition(":"))
@@ -53,7 +53,7 @@ def parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Endpoi
 
 
 def check_ports(listeners: Sequence[Endpoint]) -> None:
-    """Two listeners may share a port only as one IPv4 and one IPv6 address (KIP-797); raises ConfigError."""
+    """Raise ConfigError if two listeners share a port, unless they are one IPv4 and one IPv6 address (KIP-797)."""
     key = "listeners"
     if not listeners:
         raise ConfigError(key, f"{key}: at least one listener is required")
@@ -64,7 +64,7 @@ def check_ports(listeners: Sequence[Endpoint]) -> None:
 
 
 def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoint]) -> None:
-    """What clients are told must name a real address of a listener there is; raises ConfigError."""
+    """Raise ConfigError if an advertised address is no real address or names an unknown listener."""
     key, names = "advertised.listeners", {endpoint.listener for endpoint in listeners}
     for endpoint in advertised:
         if endpoint.listener not in names:
@@ -74,7 +74,7 @@ def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoin
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """Limits of single addresses, HOST:COUNT with commas between, by host as written; raises ConfigError."""
+    """Return limits of single addresses by host: HOST:COUNT, comma-separated; raises ConfigError."""
     name = "max.connections.per.ip.overrides"
     limits: dict[str, int] = {}
     for member in filter(None, (part.strip() for part in text.split(","))):

@@ -1,7 +1,7 @@
-"""Which of a broker's keys a request may change while the broker runs: Kafka's DynamicBrokerConfig.java, 4.3.
+"""Lists the broker keys that a request may change at run time: Kafka's DynamicBrokerConfig.java, 4.3.
 
-A key of a listener is one of these, too, behind `listener.name.NAME.`; `LISTENER_LEVEL` and `MECHANISM_KEYS` are more
-that may stand there.
+A key of a listener is one of these, too, behind `listener.name.NAME.`; `LISTENER_LEVEL` and `MECHANISM_KEYS` are
+further keys that are valid there.
 """
 
 # For all brokers or for one.

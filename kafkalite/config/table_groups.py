@@ -1,6 +1,6 @@
-"""Keys of groups, offsets, transactions and share groups (GroupCoordinatorConfig and its like).
+"""Defines the keys of groups, offsets, transactions and share groups (GroupCoordinatorConfig and others).
 
-Those of transactions, of share groups and of streams groups have no effect: these are not served.
+Keys of transactions, share groups and streams groups have no effect: these are not served.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from functools import partial
 from kafkalite.config.keys import INT_MAX, Key, Support, Type
 
 BOOLEAN, STRING, INT, LONG, LIST = Type.BOOLEAN, Type.STRING, Type.INT, Type.LONG, Type.LIST
-idle = partial(Key, standing=Support.WITHOUT_EFFECT)
+idle = partial(Key, support=Support.WITHOUT_EFFECT)
 
 # Times of group types whose members only send heartbeats: name, default, smallest and largest value of a group, lower
 # limit of those, noun and description.
@@ -23,7 +23,7 @@ GROUP_TYPES = ("consumer", "share", "streams")
 
 
 def times(group_type: str, key: Callable[..., Key]) -> Iterator[Key]:
-    """The keys of `TIMES` for a group type."""
+    """Yield the keys of `TIMES` for a group type."""
     for name, default, smallest, largest, low, noun, doc in TIMES:
         yield key(f"group.{group_type}.{name}", INT, default, f"{doc}, in ms.", low=low)
         yield key(f"group.{group_type}.min.{name}", INT, smallest, f"Minimum {noun} of a group, in ms.", low=low)

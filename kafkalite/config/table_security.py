@@ -1,14 +1,14 @@
-"""Keys on which safety hangs, all refused until what they ask for exists (Kafka's SslConfigs, SaslConfigs and others).
+"""Defines the keys that safety depends on, all refused until they are implemented (SslConfigs, SaslConfigs and others).
 
-A broker that quietly ignored an authorizer, a keystore or a remote copy would be worse than one that does not start.
+A broker that silently ignored an authorizer, a key store or a remote copy would be worse than one that does not start.
 """
 
 from functools import partial
 
 from kafkalite.config.keys import Key, Support, Type
 
-refused = partial(Key, standing=Support.REFUSED)
-idle = partial(Key, standing=Support.WITHOUT_EFFECT)
+refused = partial(Key, support=Support.REFUSED)
+idle = partial(Key, support=Support.WITHOUT_EFFECT)
 
 SECURITY_KEYS = (
     refused("authorizer.class.name", Type.STRING, "", "Java class that authorizes requests."),

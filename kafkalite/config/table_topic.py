@@ -1,4 +1,4 @@
-"""A topic's keys, and the broker's keys that give them their defaults (Kafka's LogConfig.java and synonyms)."""
+"""Defines the keys of topics, and the broker keys that are their defaults (Kafka's LogConfig.java and synonyms)."""
 
 from kafkalite.config.keys import INT_MAX, LONG_MAX, Key, Support, Synonym, Type
 
@@ -17,7 +17,7 @@ SEGMENT_BYTES_MIN = 1024 * 1024
 
 
 def synonyms(name: str) -> tuple[Synonym, ...]:
-    """One broker's key of the same unit."""
+    """Return one broker key of the same unit."""
     return (Synonym(name),)
 
 
@@ -43,16 +43,16 @@ TOPIC_KEYS = (
     Key("flush.ms", LONG, LONG_MAX, "Time after which the log is flushed (fsync), in ms.", low=0,
         synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms"))),
     Key("follower.replication.throttled.replicas", LIST, (),
-        "Replicas whose replication is throttled on the followers.", standing=IDLE),
+        "Replicas whose replication is throttled on the followers.", support=IDLE),
     Key("index.interval.bytes", INT, 4096, "Number of bytes between two entries of the offset index.", low=0,
         synonyms=synonyms("log.index.interval.bytes")),
     Key("leader.replication.throttled.replicas", LIST, (), "Replicas whose replication is throttled on the leaders.",
-        standing=IDLE),
+        support=IDLE),
     Key("local.retention.bytes", LONG, -2,
-        "Size of the part of a partition that is kept locally with remote storage, in bytes.", low=-2, standing=IDLE,
+        "Size of the part of a partition that is kept locally with remote storage, in bytes.", low=-2, support=IDLE,
         synonyms=synonyms("log.local.retention.bytes")),
     Key("local.retention.ms", LONG, -2, "How long segments are kept locally with remote storage, in ms.", low=-2,
-        standing=IDLE, synonyms=synonyms("log.local.retention.ms")),
+        support=IDLE, synonyms=synonyms("log.local.retention.ms")),
     Key("max.compaction.lag.ms", LONG, LONG_MAX, "Maximum time a record remains uncompacted, in ms.", low=1,
         synonyms=synonyms("log.cleaner.max.compaction.lag.ms")),
     Key("max.message.bytes", INT, 1_048_588, "Maximum size of a record batch, in bytes (after compression).", low=0,
@@ -73,12 +73,12 @@ TOPIC_KEYS = (
     Key("min.insync.replicas", INT, 1,
         "Minimum number of in-sync replicas that must have a batch before acks=all is acknowledged.", low=1,
         synonyms=synonyms("min.insync.replicas")),
-    Key("preallocate", BOOLEAN, False, "Whether disk space is allocated when a segment is created.", standing=IDLE,
+    Key("preallocate", BOOLEAN, False, "Whether disk space is allocated when a segment is created.", support=IDLE,
         synonyms=synonyms("log.preallocate")),
-    Key("remote.copy.disable", BOOLEAN, False, "Whether copying to remote storage is disabled.", standing=IDLE),
+    Key("remote.copy.disable", BOOLEAN, False, "Whether copying to remote storage is disabled.", support=IDLE),
     Key("remote.log.delete.on.disable", BOOLEAN, False,
-        "Whether remote segments are deleted when remote storage is disabled.", standing=IDLE),
-    Key("remote.storage.enable", BOOLEAN, False, "Whether old segments are kept in remote storage.", standing=REFUSED),
+        "Whether remote segments are deleted when remote storage is disabled.", support=IDLE),
+    Key("remote.storage.enable", BOOLEAN, False, "Whether old segments are kept in remote storage.", support=REFUSED),
     Key("retention.bytes", LONG, -1,
         "Maximum size of a partition before its oldest segments are deleted, in bytes; -1: no limit.",
         synonyms=synonyms("log.retention.bytes")),
@@ -95,7 +95,7 @@ TOPIC_KEYS = (
     Key("segment.ms", LONG, 604_800_000, "Time after which a new segment is rolled, in ms.", low=1,
         synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS))),
     Key("unclean.leader.election.enable", BOOLEAN, False,
-        "Whether a replica outside the ISR may become leader, with possible data loss.", standing=IDLE,
+        "Whether a replica outside the ISR may become leader, with possible data loss.", support=IDLE,
         synonyms=synonyms("unclean.leader.election.enable")),
 )  # fmt: skip
 
@@ -115,14 +115,14 @@ SPECIAL_DEFAULT_KEYS = (
         "Maximum random time subtracted from log.roll.ms, in ms; unset: log.roll.jitter.hours.", low=0),
     Key("log.roll.jitter.hours", INT, 0, "Maximum random time subtracted from log.roll.hours, in hours.", low=0),
     Key("log.local.retention.ms", LONG, -2, "How long segments are kept locally with remote storage, in ms.", low=-2,
-        standing=IDLE),
+        support=IDLE),
     Key("log.local.retention.bytes", LONG, -2,
-        "Size of the part of a partition that is kept locally with remote storage, in bytes.", low=-2, standing=IDLE),
+        "Size of the part of a partition that is kept locally with remote storage, in bytes.", low=-2, support=IDLE),
 )  # fmt: skip
 
 
 def default_keys() -> tuple[Key, ...]:
-    """The broker's keys that stand behind the topics' keys."""
+    """Return the broker keys that are defaults of topic keys."""
     special = {key.name: key for key in SPECIAL_DEFAULT_KEYS}
     mirrored = (
         Key(
@@ -133,7 +133,7 @@ def default_keys() -> tuple[Key, ...]:
             low=key.low,
             high=min(key.high, INT_MAX) if key.type is INT else key.high,
             allowed=key.allowed,
-            standing=key.standing,
+            support=key.support,
         )
         for key in TOPIC_KEYS
         if key.synonyms and key.synonyms[0].name not in special

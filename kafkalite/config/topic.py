@@ -1,6 +1,6 @@
-"""The settings of one topic: the broker's defaults and the topic's own values, as one frozen snapshot.
+"""Holds the configs of one topic as a frozen snapshot: the broker's defaults and the topic's own values.
 
-A log holds its snapshot and gets a new one on change. Attributes are named as Kafka's keys, with underscores.
+A log holds its snapshot and gets a new one on change. Attributes have the names of Kafka's keys, with underscores.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,9 @@ from kafkalite.config.keys import ConfigError, Key, Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """A topic's settings; the defaults here are Kafka's. Times are milliseconds, sizes bytes, -1 mostly no limit."""
+    """The configs of a topic; the defaults here are Kafka's. Times are milliseconds, sizes bytes, -1 is no limit in
+    most keys.
+    """
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_gzip_level: int = -1
@@ -50,17 +52,17 @@ class TopicConfig:
 
     @property
     def compacted(self) -> bool:
-        """Whether only the last record of each key is kept."""
+        """Whether the log is compacted."""
         return "compact" in self.cleanup_policy
 
 
 def attribute(name: str) -> str:
-    """The attribute of a key."""
+    """Return the attribute of a key."""
     return name.replace(".", "_")
 
 
 def parse_topic_value(name: str, text: str | None) -> Value:
-    """Read a value set on a topic; raises ConfigError for unknown keys, wrong values and what is not supported."""
+    """Read a topic config; raises ConfigError for an unknown key, a wrong value or an unsupported one."""
     key = TOPIC_KEYS.get(name)
     if key is None:
         near = nearest(name, TOPIC_KEYS)
@@ -74,11 +76,11 @@ def parse_topic_value(name: str, text: str | None) -> Value:
 
 
 def build_topic_config(defaults: Mapping[str, Value], overrides: Mapping[str, str | None]) -> TopicConfig:
-    """Put a snapshot together.
+    """Build a snapshot.
 
     Arguments:
-        defaults: value of every topic key as the broker has it.
-        overrides: what is set on the topic itself, as texts.
+        defaults: value of every topic key from the broker's configs.
+        overrides: texts set on the topic.
     Raises ConfigError.
     """
     values = dict(defaults)
@@ -95,7 +97,7 @@ def build_topic_config(defaults: Mapping[str, Value], overrides: Mapping[str, st
 
 
 def topic_default(key: Key, broker_values: Mapping[str, Value]) -> Value:
-    """What a topic's key is when the topic does not set it: the strongest synonym that the broker has a value for."""
+    """Return the value of a topic key that the topic does not set: the strongest synonym with a value."""
     for synonym in key.synonyms:
         value = broker_values[synonym.name]
         if value is not None:

@@ -1,7 +1,7 @@
-"""What a client may do with a resource, as the bit field that describe requests ask for (KIP-430).
+"""Returns what a client may do with a resource, as the bit field that describe requests can ask for (KIP-430).
 
-There is no authorizer: a client may do all that a resource of its type supports. A request that does not ask for the
-field leaves it at the default of its schema, -2147483648.
+There is no authorizer: a client may perform every operation that a resource of its type supports. A response without
+the field has the default of its schema, -2147483648.
 Source: AclOperation.java (codes), AclEntry.supportedOperations, AuthHelper.authorizedOperations.
 """
 
@@ -14,7 +14,7 @@ UNKNOWN_OPERATIONS = -(2**31)
 
 
 def bit_field(*operations: int) -> int:
-    """The codes of operations as one number."""
+    """Return the codes of operations as one number."""
     return sum(1 << operation for operation in operations)
 
 
@@ -26,5 +26,5 @@ CLUSTER_OPERATIONS = bit_field(
 
 
 def if_asked(asked: bool, operations: int) -> int:
-    """The operations, or that nothing is known of them."""
+    """Return the operations if the request asks for them, else the default."""
     return operations if asked else UNKNOWN_OPERATIONS

@@ -53,25 +53,25 @@ class Call(Generic[Context]):
 
     @property
     def client_id(self) -> str:
-        """What the client calls itself, "" where it does not."""
+        """The client id, "" where the client sends none."""
         return self.header.client_id or ""
 
     @property
     def client_host(self) -> str:
-        """Where the client is, as Kafka writes it: `/127.0.0.1`."""
+        """The address of the client as Kafka writes it: `/127.0.0.1`."""
         return f"/{self.connection.peer_host}"
 
     @property
     def own_node(self) -> Node:
-        """This broker, as the client should reach it."""
+        """This broker with the address at which the client reaches it."""
         context = self.context
         return next(node for node in context.nodes(self.connection) if node.broker_id == context.broker_id)
 
     def answer(self, response: Any) -> None:
-        """Send the response; once per call. A connection that is gone by now is no error.
+        """Send the response, once per call. A closed connection is no error.
 
-        A response that cannot be encoded closes the connection, and what the encoder raised is raised then. What comes
-        after `fail` is dropped: the parts of the request that did not fail may end later.
+        A response that cannot be encoded closes the connection, and the encoder's exception is raised. A response after
+        `fail` is dropped: other parts of the request may end later.
         """
         try:
             header = response_header(self.response_type, self.version, self.header.correlation_id)
@@ -83,7 +83,7 @@ class Call(Generic[Context]):
             raise
 
     def elements(self) -> ResponseArray:
-        """Collects an array of the response, in pieces that are encoded at once where it is large."""
+        """Return a collector for an array of the response; large arrays are encoded piece by piece."""
         return ResponseArray(self.response_type, self.version)
 
     def answer_from(self, steps: Steps, objects: int) -> None:
@@ -95,7 +95,7 @@ class Call(Generic[Context]):
         self.context.slicer.run(emptied_request(self.large), Outcome.result)
 
     def append_in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object]) -> None:
-        """As `in_slices` for changes by appending: what `steps` appended is written before `then` is called."""
+        """Run steps that append, as `in_slices`; the appends are written before `then` is called."""
         if objects <= OBJECTS_MAX and self.large is None:
             then(finish(steps))
             return
@@ -107,16 +107,16 @@ class Call(Generic[Context]):
         return result
 
     def in_slices(self, steps: Steps, objects: int, then: Callable[[Any], object], *, changes: bool = False) -> None:
-        """Run a generator of this request, in several loop iterations where it touches many objects.
+        """Run a generator of this request, over several loop iterations if it handles many objects.
 
         The connection serves its next request when `steps` has ended, so that it has one generator at a time: the
         memory of half-built responses and the connection's part of the slices do not grow with its pipeline.
 
         Arguments:
-            steps: yields after each object. It is closed early when the connection is gone.
-            objects: how many it touches, about; at most OBJECTS_MAX are touched at once, and none of a large request.
-            then: called with what `steps` returns. What either of them raises ends the request.
-            changes: `steps` changes something, and runs to its end also when the connection is gone.
+            steps: yields after each object. It is closed early when the connection closes.
+            objects: estimated number of objects; more than OBJECTS_MAX, or a large request, are handled in slices.
+            then: called with the return value of `steps`. An exception of either ends the request.
+            changes: `steps` changes state, and runs to its end also when the connection closes.
         """
         if objects <= OBJECTS_MAX and self.large is None:
             then(finish(steps))
@@ -135,7 +135,7 @@ class Call(Generic[Context]):
         then(outcome.result())
 
     def guarded(self, callback: Callable[Arguments, object]) -> Callable[Arguments, None]:
-        """`callback`, which goes on with this call after its handler has returned; what it raises ends the request."""
+        """Wrap a callback that continues this call after its handler has returned; an exception ends the request."""
 
         def guarded(*args: Arguments.args, **named: Arguments.kwargs) -> None:
             try:
@@ -146,7 +146,7 @@ class Call(Generic[Context]):
         return guarded
 
     def completion(self, respond: Callable[[Any], Any], refuse: Callable[[int], Any]) -> Completion[Any]:
-        """A pending response: the completion of a command of a group. What is raised ends the request, as in `later`.
+        """Return the completion of a group command that answers this call. An exception ends the request.
 
         Arguments:
             respond: returns the response for the result of the command, or None when it answers the call later.
@@ -163,15 +163,15 @@ class Call(Generic[Context]):
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """End a request in which something unforeseen was raised, as one whose handler raised it; never raises it."""
+        """End the request after an unexpected exception, as if its handler had raised it; never raises."""
         self.context.dispatcher.unforeseen(self, error)
 
     def no_response(self) -> None:
-        """This request gets no answer (Produce with acks=0)."""
+        """End the request without a response (Produce with acks=0)."""
         self.reply.skip()
 
     def close(self, reason: str) -> None:
-        """Close the connection after the earlier answers have left."""
+        """Close the connection after the earlier responses have left."""
         self.reply.close(reason)
 
 

@@ -1,5 +1,6 @@
-"""What AlterConfigs (key 33) and IncrementalAlterConfigs (key 44) have in common: each resource is changed by itself,
-one that is named twice not at all, and the outcomes are answered together. Source: ConfigAdminManager.preprocess.
+"""Changes configs for AlterConfigs (key 33) and IncrementalAlterConfigs (key 44): each resource independently.
+
+A resource that occurs twice in a request is not changed. Source: ConfigAdminManager.preprocess.
 """
 
 from collections import defaultdict
@@ -20,12 +21,13 @@ Alter = Callable[[Any, Callable[[Refusal | None], None]], None]
 
 
 def alter_each(call: PlainCall, response: type[Response], resources: list[Any], alter: Alter) -> None:
-    """Change every resource by itself; the answer leaves when all changes are durable.
+    """Change each resource; the response is sent when all changes are durable.
 
     Arguments:
-        response: the class of the answer.
-        resources: of the request, in the order of the answer.
-        alter: changes one and tells the outcome.
+        call: the request.
+        response: the class of the response.
+        resources: of the request, in the order of the response.
+        alter: changes one resource and calls back with the result.
     """
     outcomes = FanIn(len(resources), call.guarded(partial(answer, call, response, resources)))
     call.in_slices(altered(resources, alter, outcomes), OBJECTS_EACH * len(resources), lambda _none: None, changes=True)
@@ -49,7 +51,7 @@ def identity(resource: Any) -> tuple[int, str]:
 
 
 def answer(call: PlainCall, response: type[Response], resources: list[Any], outcomes: list[Refusal | None]) -> None:
-    """Send what became of each resource."""
+    """Send the result of each resource."""
     call.answer_from(encoded(call, response, resources, outcomes), len(resources))
 
 

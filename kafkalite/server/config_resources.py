@@ -1,7 +1,7 @@
-"""What DescribeConfigs, AlterConfigs and IncrementalAlterConfigs speak of: the settings of topics, brokers and groups.
+"""Describes and changes the configs of topics, brokers and groups.
 
-Texts are checked by `config.dynamic`; the change is made durable by the store, then put into force. Broker settings by
-request are kept for this broker, or, under the empty name, for all.
+`config.dynamic` validates the texts, the store makes a change durable, then it takes effect. Broker configs that a
+request sets belong to this broker or, under the empty name, to all brokers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,14 +53,14 @@ class ConfiguredBroker(Protocol):
 
 
 class ConfigResources:
-    """The settings that this broker can show and change."""
+    """The configs that this broker can describe and change."""
 
     def __init__(self, broker: ConfiguredBroker) -> None:
         self._broker = broker
         self._serial = SerialExecutor()
 
     def describe(self, kind: int, name: str, keys: Iterable[str] | None) -> list[Setting]:
-        """Every setting of a resource, or those named; raises RefusedError."""
+        """Return the configs of a resource: all, or those in `keys`. Raises RefusedError."""
         if kind == TOPIC:
             self._check_topic(name)
             return describe_topic(self._broker.config, dict(self._broker.image.topics[name].configs), keys)
@@ -74,7 +74,15 @@ class ConfigResources:
         return settings
 
     def alter(self, kind: int, name: str, alterations: Sequence[Alteration], validate_only: bool, then: Then) -> None:
-        """Apply operations to single keys (KIP-339)."""
+        """Apply operations to single configs (KIP-339).
+
+        Arguments:
+            kind: the resource type.
+            name: of the resource.
+            alterations: the operations in their order.
+            validate_only: change nothing.
+            then: called with None, or with the reason why nothing was changed.
+        """
         self._change(
             kind,
             name,
@@ -86,7 +94,7 @@ class ConfigResources:
         )
 
     def replace(self, kind: int, name: str, configs: Mapping[str, str | None], validate_only: bool, then: Then) -> None:
-        """Set a resource to exactly these texts (the older AlterConfigs)."""
+        """Set a resource to exactly these configs (the older AlterConfigs); the arguments are those of `alter`."""
         self._change(
             kind,
             name,
@@ -161,6 +169,6 @@ class ConfigResources:
 
 
 def check_group(name: str) -> None:
-    """Groups may be configured before they exist; raises RefusedError."""
+    """Check the name of a group, which need not exist; raises RefusedError."""
     if not name:
         raise RefusedError(KafkaErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")

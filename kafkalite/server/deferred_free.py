@@ -1,4 +1,4 @@
-"""Freeing large objects in steps: to free 100,000 structs, or a set of as many tuples, takes 10 to 25 ms at once."""
+"""Frees large objects in steps: freeing 100,000 structs, or a set of as many tuples, takes 10 to 25 ms at once."""
 
 from typing import Any
 

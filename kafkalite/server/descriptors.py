@@ -1,8 +1,8 @@
-"""How many file descriptors the broker leaves to its logs, and from which count on it refuses connections.
+"""Divides the file descriptors of the process between logs and connections.
 
 The limit is that of the process (RLIMIT_NOFILE). It is read, never changed: `kafkalite serve` raises it, an embedding
-process does what it likes. The kernel gives the lowest free number, so the number of a new descriptor is at most the
-count of those that are open: a connection whose number reaches `refuse_from` is refused, whatever holds the others.
+process manages its own. The kernel assigns the lowest free number, so the number of a new descriptor is at most the
+count of open ones: a connection whose number reaches `refuse_from` is rejected, whatever holds the others.
 """
 
 import resource
@@ -14,7 +14,7 @@ RESERVED_MAX = 4096  # 512 closed segments of three files, checkpoints, director
 
 
 class Descriptors(NamedTuple):
-    """What is known of the limit; `limit` and `refuse_from` are None where there is none."""
+    """The limit and its parts; `limit` and `refuse_from` are None where the process has no limit."""
 
     limit: int | None
     reserved: int
@@ -22,7 +22,7 @@ class Descriptors(NamedTuple):
 
 
 def descriptors_of(soft_limit: int) -> Descriptors:
-    """Divide a limit (RLIM_INFINITY for none) into what logs keep and what connections may use."""
+    """Divide a limit (RLIM_INFINITY for none) into the parts of logs and connections."""
     if soft_limit == resource.RLIM_INFINITY:
         return Descriptors(None, RESERVED_MAX, None)
     reserved = min(RESERVED_MAX, max(RESERVED_MIN, soft_limit // RESERVED_SHARE))
@@ -30,5 +30,5 @@ def descriptors_of(soft_limit: int) -> Descriptors:
 
 
 def descriptors_of_process() -> Descriptors:
-    """The same of the limit of this process."""
+    """Divide the limit of this process."""
     return descriptors_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])

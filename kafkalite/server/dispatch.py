@@ -1,9 +1,10 @@
-"""From a frame to its handler. The table of rows is the only place that says what is served (see `api.py`).
+"""Decodes request frames and calls their handlers, by the table of API keys in `api.py`.
 
-An unknown key, an unsupported version or a body that does not parse closes the connection with one log line, as Kafka
-does; only ApiVersions of an unknown version is answered (v0, error 35, its own range). Anything unforeseen in a
-handler, or later in a callback of a call that it kept, becomes UNKNOWN_SERVER_ERROR where the answer has a place for
-it and closes the connection elsewhere, with one traceback per place in the code and minute.
+- An unknown key, an unsupported version or a body that does not parse closes the connection with one log line, as in
+  Kafka; only ApiVersions of an unknown version is answered (v0, error 35, its own range).
+- An unexpected exception in a handler, or later in a callback of a call that it kept, is answered with
+  UNKNOWN_SERVER_ERROR where the response has a top-level error code, and closes the connection elsewhere. One traceback
+  per source line and minute is logged.
 """
 
 import logging
@@ -26,7 +27,7 @@ from kafkalite.server.rate_limited_log import RateLimitedLog, site_of
 LOGGER = logging.getLogger("kafkalite.server")
 PRODUCE = 0
 API_VERSIONS = 18
-ELEMENTS_MAX = 201_000  # 100,000 partitions, each in a topic of its own, and what stands beside them
+ELEMENTS_MAX = 201_000  # 100,000 partitions, each in its own topic, and other elements
 
 
 LIMITS = frozenset({"array length", "tag count"})  # of `DecodeError.kind`
@@ -35,7 +36,7 @@ STEPS_AT_ONCE = 250
 
 
 class Dispatcher:
-    """Serves frames by the rows of the table."""
+    """Serves request frames."""
 
     def __init__(self, context: HandlerContext, rows: tuple[Row, ...], log: RateLimitedLog) -> None:
         self.rows = rows
@@ -162,7 +163,9 @@ class Dispatcher:
         reply.close(reason)
 
     def unforeseen(self, call: Call[Any], error: Exception) -> None:
-        """A bug of ours: say so in the log, and in the answer when this version has a top-level error code."""
+        """Log an unexpected exception of a handler, and answer with an error where this version has a top-level error
+        code.
+        """
         name = call.response_type.__name__.removesuffix("Response")
         site = f"unforeseen {name} {site_of(error)}"
         self._log(logging.ERROR, site, "%s v%d failed", name, call.version, exc_info=error)
@@ -184,5 +187,5 @@ def decoding(row: Row, version: int, body: bytearray) -> Generator[None, None, A
 
 
 def says_errors(response: type[Response], version: int) -> bool:
-    """Whether an answer of this version has a place for an error of the whole request."""
+    """Return whether a response of this version has a top-level error code."""
     return any(each.name == "error_code" and each.since <= version <= each.until for each in response.__fields__)

@@ -1,6 +1,4 @@
-"""Which partitions a fetch speaks of: all that it names, or those of its session with the changes it names
-(KIP-227).
-"""
+"""Determines the partitions of a fetch: all that it names, or those of its session with the named changes (KIP-227)."""
 
 from collections.abc import Generator, Iterator
 from typing import TypeVar
@@ -29,11 +27,14 @@ T = TypeVar("T")
 
 
 class FetchContext:
-    """The partitions of one fetch in the order in which they are served, and what its answer must hold.
+    """The partitions of one fetch in the order of reading, and what its response must contain.
 
     Arguments:
-        session: the resumed session, whose answers hold only news; None for a full fetch.
-        session_id: what the answer tells the client (0 = no session).
+        replicas: the hosted partitions.
+        by_id: the request names topics by id.
+        partitions: in the order of reading.
+        session: the resumed session, whose responses have only changed partitions; None for a full fetch.
+        session_id: of the response (0 = no session).
     """
 
     __slots__ = ("_by_id", "_replicas", "_session", "partitions", "session_id")
@@ -53,7 +54,7 @@ class FetchContext:
         self.session_id = session_id
 
     def resolve(self, part: SessionPartition) -> Partition | int:
-        """The hosted partition (kept in the session), or a Kafka error code. A dead one is looked up again."""
+        """Return the hosted partition (cached in the session, unless it failed), or a Kafka error code."""
         partition = part.handle
         if isinstance(partition, Partition) and not partition.error:
             return partition
@@ -62,7 +63,7 @@ class FetchContext:
         return found
 
     def is_quiet(self, part: SessionPartition, partition: Partition) -> bool:
-        """Whether a read of a partition of a session would find neither records nor anything else to answer.
+        """Return whether a read of a session's partition would find neither records nor a change.
 
         At each fetch of a large session nearly all its partitions are quiet; this check costs a fifth of a read.
         """
@@ -76,7 +77,7 @@ class FetchContext:
         )
 
     def has_moved(self, reads: list[PartitionRead]) -> bool:
-        """Whether a partition has records that its read did not find; `reads`: of all partitions, in their order."""
+        """Return whether a partition has records that its read did not find; `reads`: of all partitions, in order."""
         for part, found in zip(self.partitions, reads, strict=True):
             seen = part.high_watermark_sent if found is QUIET else found.high_watermark
             partition = part.handle
@@ -85,7 +86,7 @@ class FetchContext:
         return False
 
     def news(self, reads: list[PartitionRead]) -> Iterator[tuple[SessionPartition, PartitionRead]]:
-        """The partitions that the answer names; the session notes what it was told."""
+        """Yield the partitions of the response, and update the session with what is sent."""
         for part, found in zip(self.partitions, reads, strict=True):
             if found is QUIET:
                 continue
@@ -99,7 +100,7 @@ class FetchContext:
 
 
 def resumed(call: PartitionCall, request: FetchRequest) -> FetchSession | KafkaErrorCode | None:
-    """The session that an incremental request continues, an error code, or None for a request without one."""
+    """Return the session that an incremental request continues, an error code, or None for a request without one."""
     if request.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL):
         return None
     by_id = call.version >= TOPIC_ID_SINCE
@@ -109,10 +110,12 @@ def resumed(call: PartitionCall, request: FetchRequest) -> FetchSession | KafkaE
 def open_context(
     call: PartitionCall, request: FetchRequest, session: FetchSession | None
 ) -> FetchContext | KafkaErrorCode:
-    """The partitions of a request with few of them, or the error code of its session.
+    """Return the partitions of a request that names few, or the error code of its session.
 
     Arguments:
-        session: which the request continues (see `resumed`).
+        call: the request's call.
+        request: the request.
+        session: the session that the request continues (see `resumed`).
     """
     by_id = call.version >= TOPIC_ID_SINCE
     named: list[Named] = []
@@ -129,7 +132,7 @@ def open_context(
 def open_in_steps(
     call: PartitionCall, request: FetchRequest, session: FetchSession | None
 ) -> Generator[None, None, FetchContext | KafkaErrorCode]:
-    """As `open_context`, for a request with many partitions."""
+    """Do as `open_context` in steps, for a request with many partitions."""
     by_id = call.version >= TOPIC_ID_SINCE
     named: list[Named] = []
     for topic in request.topics:
@@ -149,17 +152,17 @@ def open_in_steps(
 
 
 def pieces(items: list[T]) -> Iterator[list[T]]:
-    """A list in pieces of the size that one step of a sliced fetch takes."""
+    """Split a list into pieces of one step of a sliced fetch."""
     return (items[at : at + PIECE] for at in range(0, len(items), PIECE))
 
 
 def now_ms(call: PartitionCall) -> int:
-    """The time of fetch sessions."""
+    """Return the time of fetch sessions."""
     return int(call.context.clock.monotonic() * 1000)
 
 
 def full_context(call: PartitionCall, request: FetchRequest, named: list[Named], by_id: bool) -> FetchContext:
-    """A fetch that names all its partitions; with epoch 0 it also asks for a session."""
+    """Return the partitions of a request that names all of them; with epoch 0 it opens a session."""
     sessions = call.context.fetch_sessions
     if request.session_id != SESSION_NONE:
         sessions.close(request.session_id)
@@ -169,7 +172,7 @@ def full_context(call: PartitionCall, request: FetchRequest, named: list[Named],
 
 
 def resumed_context(call: PartitionCall, session: FetchSession) -> FetchContext | KafkaErrorCode:
-    """The partitions of a session after its changes; an error code if the session was closed, now or meanwhile."""
+    """Return the partitions of a changed session; an error code if the session was closed."""
     sessions = call.context.fetch_sessions
     if not sessions.recount(session):
         return KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND  # the client continues without a session
@@ -180,7 +183,7 @@ def resumed_context(call: PartitionCall, session: FetchSession) -> FetchContext 
 
 
 def update(session: FetchSession, named: list[Named]) -> None:
-    """Add partitions to a session, or change what it asks of them."""
+    """Add partitions to a session, or change their parameters."""
     for key, part in named:
         known = session.partitions.setdefault(key, part)
         if known is not part:
@@ -203,7 +206,7 @@ def forget(session: FetchSession, topic: FetchRequest.ForgottenTopic, indexes: l
 def named_partitions(
     topic: FetchRequest.FetchTopic, partitions: list[FetchRequest.FetchTopic.FetchPartition], by_id: bool
 ) -> list[Named]:
-    """What a request asks of some partitions of a topic, in its order."""
+    """Convert partitions of a topic, in the order of the request."""
     named = []
     for asked in partitions:
         part = SessionPartition(topic.topic, topic.topic_id, asked.partition)

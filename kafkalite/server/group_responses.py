@@ -1,4 +1,4 @@
-"""Answers about many groups: asked for, and encoded, in several loop iterations where they are many."""
+"""Builds responses about many groups: queried and encoded over several loop iterations."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["answer_each", "encoded", "ended"]
 def encoded(
     call: GroupCall, query: Callable[[GroupShard], Iterator[Any]]
 ) -> Generator[None, None, tuple[list[Any], Machines]]:
-    """The groups of all shards as the array of the answer, and what was walked over."""
+    """Return the groups of all shards as an array of the response, and the machines that were queried."""
     array = call.elements()
     machines = yield from call.context.groups.query_all_shards(query, array.add)
     return array.finish(), machines
@@ -26,11 +26,13 @@ def answer_each(
     refused: Callable[[str, int], Any],
     response: Callable[..., Any],
 ) -> None:
-    """Answer with a struct for each group, in their order.
+    """Answer with one struct per group, in their order.
 
     Arguments:
-        describe: the struct of a group as its shard knows it.
-        refused: the struct of a group of which the shard answers an error.
+        call: the request.
+        names: of the groups.
+        describe: returns the struct of a group from its shard.
+        refused: returns the struct of a group whose shard fails with an error.
         response: the class of the response, whose array is `groups`.
     """
 
@@ -42,7 +44,7 @@ def answer_each(
 
 
 def collected(call: GroupCall, groups: list[Any], response: Callable[..., Any]) -> Generator[None, None, Any]:
-    """The response; each struct is freed as soon as it is encoded."""
+    """Build the response; each struct is freed as soon as it is encoded."""
     array = call.elements()
     groups.reverse()
     while groups:
@@ -52,4 +54,4 @@ def collected(call: GroupCall, groups: list[Any], response: Callable[..., Any]) 
 
 
 def ended(_steps: None) -> None:
-    """All groups were asked for; the answers come by themselves."""
+    """Do nothing: all groups are queried, and the responses follow."""

@@ -1,9 +1,9 @@
-"""The partitions this broker hosts, brought in line with the image: created, opened, grown, deleted.
+"""Brings the hosted partitions in line with the image: created, opened, grown, deleted.
 
-A partition's files are created in the background after its topic, at the latest at its first append (`creation`). The
-store records their directory after that and before the first batch. So a partition whose recorded directory or files
-are missing at start is offline (KAFKA_STORAGE_ERROR), never silently empty, and a crash in between leaves an empty
-directory and no partition that stays offline.
+A partition's files are created in the background after its topic, at the latest at its first append
+(`partition_creation`). The store records their directory after that and before the first batch. So a partition whose
+recorded directory or files are missing at start is offline (KAFKA_STORAGE_ERROR), never silently empty, and a crash in
+between leaves an empty directory and no partition that stays offline.
 """
 
 import logging
@@ -32,11 +32,13 @@ class HostedPartitions:
     """Turns topic images into hosted partitions.
 
     Arguments:
-        config: settings of the broker, replaced by `configure`.
+        config: configs of the broker, replaced by `configure`.
+        clock: of the partitions.
+        offload: runs the jobs of the partitions.
         slicer: opens logs, and queues creations, within the time budget of a loop iteration.
-        replicas: what handlers look partitions up in.
+        replicas: where handlers look partitions up.
         logs: the log directories.
-        notes: the store of directory notes.
+        notes: records the directories of partitions.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class HostedPartitions:
         """Host every partition of these topics with the log that recovery found for it.
 
         Arguments:
+            topics: of the cluster.
             noted: returns the recorded log directory of a partition, None for one without files.
             deleted: ids of the topics whose deletion is recorded.
         """
@@ -86,7 +89,7 @@ class HostedPartitions:
                 self._load_partition(partition, noted(topic.topic_id, partition.index))
 
     def _open_unknown(self, noted: Callable[[bytes, int], str | None]) -> None:
-        """Created partitions that are not recorded are created again or, without a topic, handled like other logs."""
+        """Create partitions again that were created and not recorded; handle those without a topic like other logs."""
         for key in list(self._logs.created):
             topic_id = self._logs.topic_ids[key]
             assert topic_id is not None, "a created partition has its topic id"
@@ -146,10 +149,12 @@ class HostedPartitions:
         )  # fmt: skip
 
     def apply(self, topic: TopicImage, done: Callable[[Outcome], object] = Outcome.result) -> None:
-        """Host a new topic, or take over what changed of one: configs, more partitions. Of thousands of partitions in
-        slices; no client sees new partitions before all of them are hosted.
+        """Host a new topic, or apply the changes of a hosted one: configs, more partitions.
+
+        Thousands of partitions are changed in slices; no client sees new partitions before all of them are hosted.
 
         Arguments:
+            topic: the new image.
             done: called with the outcome. No other change of the topic may begin before.
         """
         known = self._replicas.find(topic.name, topic.topic_id, by_id=True)
@@ -188,8 +193,10 @@ class HostedPartitions:
         """Stop hosting a topic at once, and delete its files in the background.
 
         Arguments:
-            done: called with the outcome once all directories are renamed, of thousands in slices. No topic of this
-                name may be hosted before.
+            name: of the topic.
+            done: called with the outcome when all directories are renamed, thousands of them in slices. No topic of
+                this name
+                may be hosted before.
         """
         self._slicer.run(grouped(self._dropping(self._replicas.remove(name).partitions)), done)
 
@@ -205,10 +212,11 @@ class HostedPartitions:
             self._logs.delete_refused(partition.topic, partition.index, partition.config.file_delete_delay_ms)
 
     def configure(self, config: BrokerConfig, topics: Mapping[str, TopicImage]) -> None:
-        """Put changed broker settings into force; topics follow where they set nothing themselves.
+        """Apply changed broker configs; topics use them where they set nothing themselves.
 
         Arguments:
-            topics: by name, as they are; looked at again for each slice.
+            config: the new configs.
+            topics: the current topics by name; each slice reads them again.
         """
         self._config = config
         self._slicer.run(grouped(self._configuring_all(topics)), Outcome.result)
@@ -221,8 +229,10 @@ class HostedPartitions:
                 yield from self._configuring(known, topic)
 
     def open_log(self, partition: Partition, opened: Callable[[Log | int], None]) -> None:
-        """Create the files of a partition where there are none, before those of partitions without appends, and open
-        its log; `opened` is called with the log, or with a Kafka error code.
+        """Open the log of a partition; its files are created first if there are none, before those of partitions
+        without appends.
+
+        `opened` is called with the log, or with a Kafka error code.
         """
         if (partition.topic, partition.index) in self.left_alone:
             opened(KafkaErrorCode.KAFKA_STORAGE_ERROR)
@@ -230,11 +240,11 @@ class HostedPartitions:
             self._creations.open(partition, opened)
 
     def close(self) -> None:
-        """Create no further partition."""
+        """Stop creating partitions."""
         self._creations.close()
 
     def _create_each(self, partitions: Iterable[Partition]) -> None:
-        """Have the files of new partitions created in the background, which takes 5 us each."""
+        """Queue the creation of new partitions in the background, which takes 5 us each."""
         self._slicer.run(grouped(self._creating(list(partitions))), Outcome.result)
 
     def _creating(self, partitions: Iterable[Partition]) -> Steps:
@@ -248,7 +258,7 @@ class HostedPartitions:
             self._creations.add(partition)
 
     def _created_offline(self, keys: list[tuple[str, int]]) -> None:
-        """The log directory of created partitions failed."""
+        """Take created partitions of a failed log directory offline."""
         for topic, index in keys:
             partition = self._replicas.partition(topic, b"", index, by_id=False)
             if not isinstance(partition, int):

@@ -1,6 +1,6 @@
-"""The journal and a log directory compared, without changing either: what the next start would report.
+"""Compares the journal with a log directory, without changing either: reports what the next start would.
 
-For `log verify` and `log recover --dry-run`; works on read-only copies.
+`log verify` and `log recover --dry-run` use it; it works on read-only copies.
 """
 
 import os
@@ -26,7 +26,7 @@ NO_IDENTITY = (
 
 
 async def compare(disk: Disk, clock: Clock, log_dir: str) -> list[str]:
-    """Warnings about a log directory, one line each: strays, and where the journal and the directory differ.
+    """Return warnings about a log directory, one line each: strays, and differences from the journal.
 
     Without a journal, which is in another log directory then, only strays are reported. Raises OSError.
     """
@@ -63,9 +63,9 @@ async def compare(disk: Disk, clock: Clock, log_dir: str) -> list[str]:
 
 
 def compacted_topics(disk: Disk, log_dir: str) -> set[str]:
-    """The topics with cleanup.policy=compact in the journal of a log directory. Raises OSError.
+    """Return the topics with cleanup.policy=compact in the journal of a log directory. Raises OSError.
 
-    Empty without a journal, or where it does not read, which `compare` reports.
+    Empty without a journal, or where it cannot be read, which `compare` reports.
     """
     path = os.path.join(log_dir, JOURNAL)
     if not disk.exists(path):

@@ -1,6 +1,6 @@
-"""Whether a journal is older than its log directory: a clean shutdown notes the journal's last transaction in its mark.
+"""Checks whether a journal is older than its log directory: a clean shutdown records the journal's last transaction.
 
-After an unclean end there is no mark, and an older journal is noticed only by the topics that it lacks.
+After an unclean shutdown there is no record, and an older journal shows only by the topics that it lacks.
 """
 
 import os
@@ -10,10 +10,11 @@ from kafkalite.storage import checkpoints
 
 
 def older_journal(disk: Disk, path: str, zxid: int) -> list[str]:
-    """A warning where the journal is older than the last clean shutdown of its log directory. Raises OSError.
+    """Return a warning where the journal is older than the last clean shutdown of its log directory. Raises OSError.
 
     Arguments:
-        path: the journal.
+        disk: holds both.
+        path: of the journal.
         zxid: the last transaction of the journal.
     """
     noted = checkpoints.read_broker_epoch(disk, os.path.dirname(path))

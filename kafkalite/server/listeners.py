@@ -48,8 +48,8 @@ class Listeners:
         self.addresses: list[Endpoint] = []
 
     def open(self, inherited: list[tuple[str, socket.socket]]) -> None:
-        """Accept connections: on sockets from the service manager where there are any, else where the configuration
-        says.
+        """Accept connections on the sockets of a service manager, and at the configured addresses of the other
+        listeners.
         """
         if self.descriptors.limit is not None:
             LOGGER.info(
@@ -63,11 +63,11 @@ class Listeners:
             self._bind(endpoint)
 
     def nodes(self, brokers: tuple[Node, ...], own_id: int, connection: Connection) -> list[Node]:
-        """The brokers as this connection's client should reach them."""
+        """Return the brokers with the addresses at which the client of a connection reaches them."""
         return [self._as_seen(node, connection) if node.broker_id == own_id else node for node in brokers]
 
     def configure(self, config: BrokerConfig) -> None:
-        """Put changed limits of connections into force; connections above them stay until they end."""
+        """Apply changed connection limits; connections above them stay open."""
         self._listener.limit(config.max_connections, config.max_connections_per_ip)
 
     def free_unused(self) -> None:
@@ -75,7 +75,7 @@ class Listeners:
         self._listener.free_unused()
 
     async def close(self, grace_s: float) -> None:
-        """Accept no more; let open answers leave for at most `grace_s` seconds."""
+        """Stop accepting; open responses have `grace_s` seconds to leave."""
         await self._listener.close(grace_s)
 
     def _as_seen(self, node: Node, connection: Connection) -> Node:
@@ -100,7 +100,7 @@ class Listeners:
 
 
 def limits_of(config: BrokerConfig) -> Limits:
-    """The configuration's limits in the connection layer's words."""
+    """Return the limits of the connection layer."""
     queued = config.queued_max_request_bytes
     return Limits(
         request_bytes_max=config.socket_request_max_bytes,
@@ -113,7 +113,7 @@ def limits_of(config: BrokerConfig) -> Limits:
 
 
 def sockets_of(config: BrokerConfig) -> SocketOptions:
-    """What the configuration tells the system of sockets."""
+    """Return the socket options."""
     return SocketOptions(
         send_buffer_bytes=config.socket_send_buffer_bytes,
         receive_buffer_bytes=config.socket_receive_buffer_bytes,
@@ -122,7 +122,7 @@ def sockets_of(config: BrokerConfig) -> SocketOptions:
 
 
 def resolved(limits: Mapping[str, int]) -> dict[str, int]:
-    """Limits by address instead of by host name; raises ConfigError for a name that nobody knows."""
+    """Resolve the host names of connection limits; raises ConfigError for an unknown name."""
     found: dict[str, int] = {}
     for host, count in limits.items():
         try:
@@ -135,7 +135,7 @@ def resolved(limits: Mapping[str, int]) -> dict[str, int]:
 
 
 def memory_bytes() -> int:
-    """The memory this process may use: the machine's, or what its control group is given of it."""
+    """Return the memory that this process may use: the machine's, or the limit of its control group."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         with open(GROUP_LIMIT) as file:

@@ -1,7 +1,7 @@
-"""The broker's log on standard error: one line per event, for people or as JSON.
+"""Writes the broker's log to standard error: one line per event, for people or as JSON.
 
-Laws: what clients send may stand in a message, so control characters are escaped and nobody can forge a line. A
-traceback keeps its lines in the plain form and is one string in JSON.
+A message may contain text of clients, so control characters are escaped and no client can forge a line. A traceback
+keeps its lines in the plain format and is one string in JSON.
 """
 
 import json
@@ -16,12 +16,12 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80,
 
 
 def escaped(text: str) -> str:
-    """`text` with every control character made visible."""
+    """Return `text` with every control character escaped."""
     return text.translate(_CONTROL)
 
 
 def time_text(record: logging.LogRecord) -> str:
-    """When it happened, in UTC with milliseconds (RFC 3339)."""
+    """Return the time of a record, in UTC with milliseconds (RFC 3339)."""
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -55,11 +55,12 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> None:
-    """Send everything that is logged to `stream`, standard error by default. Replaces what was set up before.
+    """Send all log records to `stream`. Replaces an earlier setup.
 
     Arguments:
-        level: one of LEVELS; what is below is left out.
+        level: one of LEVELS; records below it are dropped.
         as_json: JSON instead of plain lines.
+        stream: None = standard error.
     """
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else PlainFormatter())

@@ -1,9 +1,9 @@
-"""Rejection of transactional clients, until this broker has a transaction coordinator.
+"""Rejects transactional clients, until this broker has a transaction coordinator.
 
 Clients repeat FindCoordinator and InitProducerId without a limit while the error is retriable, so a retriable error
 makes `initTransactions()` hang. librdkafka also repeats UNSUPPORTED_VERSION and INVALID_REQUEST;
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED is the one error that every client takes as fatal at this step (rdkafka_txnmgr.c,
-TransactionManager.java, kafka-python's and aiokafka's transaction managers).
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED is the only error that every client treats as fatal at this step
+(rdkafka_txnmgr.c, TransactionManager.java, kafka-python's and aiokafka's transaction managers).
 """
 
 import logging

@@ -1,4 +1,6 @@
-"""The offset of a timestamp in a partition, for ListOffsets and RewindConsumer (UnifiedLog.fetchOffsetByTimestamp)."""
+"""Looks up the offset of a timestamp in a partition, for ListOffsets and RewindConsumer
+(UnifiedLog.fetchOffsetByTimestamp).
+"""
 
 import logging
 from collections import deque
@@ -28,7 +30,7 @@ PartitionResponse = TopicResponse.ListOffsetsPartitionResponse
 
 
 class OffsetLookup:
-    """A look-up by time in one log, whose answer is filled in when it ends."""
+    """A lookup by time in one log, which fills in the response when it ends."""
 
     __slots__ = ("answer", "end_offset", "log", "log_start_offset", "search", "timestamp")
 
@@ -41,7 +43,7 @@ class OffsetLookup:
         self.search = log.search_time(timestamp, wait=False)
 
     def step(self, found: Found | PageCacheMiss | None) -> Batch | PageCacheMiss | None:
-        """Go on with what the last job found; answers what is wanted of a job next, None at the end.
+        """Continue with the result of the last job; returns what the next job must read or search, None at the end.
 
         Raises OSError, BatchError.
         """
@@ -64,17 +66,17 @@ class OffsetLookup:
 
 
 def is_light(batch: Batch) -> bool:
-    """Whether the loop may search it. A compressed batch of any size can be large inside."""
+    """Return whether the loop may search a batch. A compressed batch of any size can be large inside."""
     return batch.log_append_time or (batch.codec == 0 and batch.size <= LOOP_BYTES)
 
 
 class OffsetLookups:
-    """The look-ups of one request, one after the other, so that it holds one batch and one job at a time.
+    """The lookups of one request, one after another, so that it holds one batch and one job at a time.
 
     Arguments:
         call: the request.
-        look_ups: what is to be found.
-        then: called when all is found, at once where no job is needed for it.
+        look_ups: the lookups.
+        then: called when all have ended, at once if no job is needed.
     """
 
     def __init__(self, call: PartitionCall, look_ups: list[OffsetLookup], then: Callable[[], object]) -> None:
@@ -90,7 +92,7 @@ class OffsetLookups:
         self._call.in_slices(self._steps(outcome), len(self._left), self._wait)
 
     def _steps(self, outcome: Outcome) -> Generator[None, None, Batch | PageCacheMiss | None]:
-        """Look up until all is known, or until a job is needed: what it must bring or search."""
+        """Look up until all is known, or return what a job must read or search."""
         while self._left:
             look_up = self._left[0]
             try:
@@ -106,7 +108,7 @@ class OffsetLookups:
         return None
 
     def _wait(self, wanted: Batch | PageCacheMiss | None) -> None:
-        """Have a job do what the loop cannot; go on with the response where nothing is left."""
+        """Start the job that the loop cannot do; continue with the response when nothing is left."""
         if isinstance(wanted, PageCacheMiss):
             self._call.reply.on_gone = self._call.context.read_ahead.read(wanted, self._searched)
         elif wanted is not None:
@@ -127,7 +129,14 @@ class OffsetLookups:
 def look_up_offset(
     answer: PartitionResponse, partition: Partition, timestamp: int, committed_only: bool
 ) -> OffsetLookup | None:
-    """Fill in where `timestamp` (ms, or one of the names above) is; answers what must be looked up for that."""
+    """Fill in the offset of a timestamp if it is known without reading; else return the lookup.
+
+    Arguments:
+        answer: the response of the partition.
+        partition: where to look.
+        timestamp: milliseconds since 1970, or one of the constants above.
+        committed_only: latest means the last stable offset.
+    """
     log = partition.log
     end_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp == LATEST:
@@ -142,5 +151,5 @@ def look_up_offset(
 
 
 def fill_in(answer: PartitionResponse, found: Found) -> None:
-    """Say where it is."""
+    """Write the found offset into the response."""
     answer.timestamp, answer.offset, answer.leader_epoch = found

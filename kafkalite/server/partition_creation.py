@@ -1,7 +1,8 @@
-"""Files of new partitions: created in batches, in the background after the topic, at the latest at its first append.
+"""Creates the files of new partitions: in batches, in the background after the topic, at the latest at the first
+append.
 
 Invariants:
-1. One batch per log directory is under way at a time. Partitions with a waiting append come first, all that have
+1. One batch per log directory is in progress at a time. Partitions with a waiting append come first, all that have
    gathered meanwhile, and as many others, to which the client may append next. Without a waiting append, partitions are
    created in small batches with pauses, so that they do not keep the disk busy.
 2. A partition is opened when its files are on the disk and its log directory is recorded: one transaction per batch.
@@ -34,12 +35,18 @@ Key = tuple[str, int]
 
 
 class DirectoryRecords(Protocol):
-    """Where the log directories of partitions are recorded."""
+    """Records the log directories of partitions."""
 
     def note_directories(
         self, partitions: Iterable[tuple[bytes, int]], directory: str, then: Callable[[int], None]
     ) -> None:
-        """Record a log directory for all of these partitions or none; `then(error)` once that is durable."""
+        """Record a log directory for all of these partitions or none.
+
+        Arguments:
+            partitions: topic id and index of each.
+            directory: id of the log directory.
+            then: called with a Kafka error code, 0 when the record is durable.
+        """
 
 
 class CreationQueue:
@@ -77,7 +84,7 @@ class PartitionCreator:
         self._closed = False
 
     def add(self, partition: Partition) -> None:
-        """Create the files of a partition in the background, unless an append had them created before."""
+        """Create the files of a partition in the background, unless an append has already created them."""
         key = partition.topic, partition.index
         created = key in self._logs.created and key not in self._under_way
         if created or partition.log is not None or partition in self._queued or self._under_way.get(key) is partition:
@@ -89,9 +96,10 @@ class PartitionCreator:
             self._begin(queue)
 
     def open(self, partition: Partition, opened: Opened) -> None:
-        """Open the log of a partition, whose files are created next where there are none.
+        """Open the log of a partition; its files are created next if there are none.
 
         Arguments:
+            partition: to open.
             opened: called once, with the log or with a Kafka error code.
         """
         if partition.error:
@@ -112,7 +120,7 @@ class PartitionCreator:
             self._begin_soon(queue)
 
     def drop(self, partition: Partition) -> bool:
-        """The topic of a partition without a log was deleted; returns whether the files are deleted here."""
+        """Forget a partition without a log whose topic was deleted; returns whether its files are deleted here."""
         key = partition.topic, partition.index
         if self._under_way.get(key) is partition:
             return True  # at the end of its creation
@@ -127,7 +135,7 @@ class PartitionCreator:
         return True
 
     def close(self) -> None:
-        """Begin no further batch."""
+        """Start no further batch."""
         self._closed = True
         for queue in self._queues.values():
             if queue.timer is not None:
@@ -146,7 +154,7 @@ class PartitionCreator:
         return queue
 
     def _begin_soon(self, queue: CreationQueue) -> None:
-        """Begin the next batch in the next loop iteration: with all appends of this one."""
+        """Start the next batch in the next loop iteration: with all appends of this one."""
 
         def begin() -> None:
             queue.begins_soon = False
@@ -157,7 +165,7 @@ class PartitionCreator:
             self._clock.call_at(self._clock.monotonic(), begin)
 
     def _begin(self, queue: CreationQueue) -> None:
-        """Begin the next batch of a log directory, where there is one."""
+        """Start the next batch of a log directory, if there is one."""
         if queue.busy or self._closed:
             return
         now = self._clock.monotonic()
@@ -184,7 +192,7 @@ class PartitionCreator:
             raise
 
     def _take(self, queue: CreationQueue, waiting: deque[Partition], count: int) -> list[Partition]:
-        """Up to `count` partitions that are still to be created; one whose name is under way goes to the end."""
+        """Take up to `count` partitions that are still to be created; one whose name is in progress goes to the end."""
         batch: list[Partition] = []
         for _ in range(len(waiting)):
             if len(batch) == count:
@@ -208,7 +216,7 @@ class PartitionCreator:
             queue.timer = self._clock.call_at(queue.not_before, fire)
 
     def _created(self, queue: CreationQueue, batch: Sequence[Partition], outcome: Outcome) -> None:
-        """The files of a batch are on the disk, or some could not be created."""
+        """Record a batch whose files are on the disk, and fail partitions that could not be created."""
         queue.busy = False
         queue.not_before = self._clock.monotonic() + BACKGROUND_S
         self._logs.reserve(queue.path, -len(batch))
@@ -281,7 +289,7 @@ class PartitionCreator:
         self._slicer.run(self._opening(partition), raise_error)
 
     def _opening(self, partition: Partition) -> Generator[None, None, None]:
-        """One step: the log of a created partition."""
+        """Open the log of a created partition, in one step."""
         key = partition.topic, partition.index
         if partition.error or key not in self._logs.created:
             self._end(partition, partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR)
@@ -307,5 +315,5 @@ class PartitionCreator:
 
 
 def raise_error(outcome: Outcome) -> None:
-    """Report what opening a log raised."""
+    """Raise the error of opening a log, to be logged."""
     outcome.result()

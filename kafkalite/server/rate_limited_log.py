@@ -1,4 +1,4 @@
-"""A log line at most once a minute per place: what a client can trigger must not fill a disk."""
+"""Logs at most one line per minute and site: lines that a client can trigger must not fill a disk."""
 
 import logging
 
@@ -8,7 +8,7 @@ PERIOD_S = 60.0
 
 
 class RateLimitedLog:
-    """Wraps a logger; `site` names the place that speaks, and how often it was silent is told with its next line."""
+    """Wraps a logger; `site` identifies the source of a line. The next line tells how many were suppressed."""
 
     def __init__(self, logger: logging.Logger, clock: Clock) -> None:
         self._logger = logger
@@ -16,7 +16,15 @@ class RateLimitedLog:
         self._sites: dict[str, tuple[float, int]] = {}
 
     def __call__(self, level: int, site: str, text: str, *args: object, exc_info: BaseException | None = None) -> None:
-        """Log `text % args` unless `site` spoke within the last minute. Client strings belong into args as `%r`."""
+        """Log `text % args`, unless `site` has logged within the last minute.
+
+        Arguments:
+            level: of the logging module.
+            site: the source of the line.
+            text: a format; strings of clients belong into args as `%r`.
+            args: of the format.
+            exc_info: an exception whose traceback is logged.
+        """
         now = self._clock.monotonic()
         spoke, silent = self._sites.get(site, (-PERIOD_S, 0))
         if now - spoke < PERIOD_S:
@@ -27,12 +35,12 @@ class RateLimitedLog:
         self._logger.log(level, text + suffix, *args, exc_info=exc_info)
 
     def raised(self, callback: object, error: BaseException) -> None:
-        """Report what a callback of a timer or a job raised, which nobody above it can handle."""
+        """Log the exception of a callback of a timer or a job, which has no caller that could handle it."""
         self(logging.ERROR, f"raised {site_of(error)}", "%r raised", callback, exc_info=error)
 
 
 def site_of(error: BaseException) -> str:
-    """Which line raised it, and what."""
+    """Return the exception's type and the line that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -12,7 +12,7 @@ PIECE_STRUCTS = 256
 
 
 class ResponseArray:
-    """Collects the elements of one array.
+    """Collects the elements of one array of a response.
 
     Arguments:
         message: the class of the response.
@@ -29,18 +29,18 @@ class ResponseArray:
         self._structs = 0
 
     def add(self, element: StructBase, structs: int = 1) -> None:
-        """Append an element; `structs`: how many structs it consists of, those in `Encoded` pieces not counted."""
+        """Append an element; `structs`: number of its structs, without those in `Encoded` pieces."""
         self._pending.append(element)
         self._structs += structs
         if self._structs >= PIECE_STRUCTS:
             self._encode()
 
     def finish(self) -> list[Any]:
-        """The array: all elements as structs where they are few, else all as `Encoded` pieces."""
+        """Return the array: all elements as structs if they are few, else all as `Encoded` pieces."""
         return self.encoded() if self._pieces else self._pending
 
     def encoded(self) -> list[Any]:
-        """The array as `Encoded` pieces."""
+        """Return the array as `Encoded` pieces."""
         if self._pending:
             self._encode()
         return self._pieces

@@ -1,7 +1,8 @@
-"""What the broker says to systemd, and the sockets it is given: sd_notify(3), sd_listen_fds(3), sd_watchdog_enabled(3).
+"""Talks to systemd: sd_notify(3), sd_listen_fds(3), sd_watchdog_enabled(3).
 
-Laws: outside a service manager everything here is silent and free. A message that cannot be delivered is logged and
-never stops the broker. The variables are taken out of the environment: no child process may believe they are its own.
+1. Without a service manager every call does nothing.
+2. A message that cannot be delivered is logged and never stops the broker.
+3. The variables are removed from the environment, so that no child process uses them.
 """
 
 import logging
@@ -15,19 +16,21 @@ log = logging.getLogger(__name__)
 
 
 class ServiceManagerError(ValueError):
-    """The service manager's variables make no sense; the text names the variable."""
+    """A variable of the service manager is invalid; the text names it."""
 
 
 class Notifier:
-    """The broker's end of `Type=notify`.
+    """The broker's side of `Type=notify`.
 
-    Without a service manager `connected` is False and every call does nothing.
-    `watchdog_interval_s` is how often `watchdog()` has to be called, None when nobody waits for it: half of what the
-    unit's `WatchdogSec=` allows, as sd_watchdog_enabled(3) advises.
+    Without a service manager `connected` is False and every call does nothing. `watchdog_interval_s` is how often
+    `watchdog()` has to be called, None if the unit has no watchdog: half of `WatchdogSec=`, as sd_watchdog_enabled(3)
+    advises.
     """
 
     def __init__(self, address: str | None, watchdog_interval_s: float | None = None) -> None:
-        """Connect to `address`, a path or an abstract name that begins with `@`; OSError when nobody listens there."""
+        """Connect to `address`, a path or an abstract name that begins with `@`; raises OSError if no process listens
+        there.
+        """
         self.watchdog_interval_s = watchdog_interval_s if address else None
         self._socket: socket.socket | None = None
         if address:
@@ -55,14 +58,14 @@ class Notifier:
         return self._socket is not None
 
     def ready(self, status: str = "") -> None:
-        """Say that start-up is finished (or a reload is), with a line for `systemctl status`."""
+        """Report that startup (or a reload) is finished, with a line for `systemctl status`."""
         self._send("READY=1", status)
 
     def stopping(self, status: str = "") -> None:
         self._send("STOPPING=1", status)
 
     def watchdog(self) -> None:
-        """Say that the event loop turns; to be called from the loop itself, every `watchdog_interval_s`."""
+        """Report that the event loop runs; called by the loop itself, every `watchdog_interval_s`."""
         self._send("WATCHDOG=1")
 
     def status(self, text: str) -> None:
@@ -90,9 +93,9 @@ class Notifier:
 def inherited_sockets(environ: MutableMapping[str, str] = os.environ) -> list[tuple[str, socket.socket]]:
     """Take over the listening sockets of socket activation.
 
-    Returns (name, socket) in the order of the unit; the name is that of `FileDescriptorName=`, "" when there is none.
-    Answers [] when the variables are missing or meant for another process. Raises ServiceManagerError when a variable
-    is no number or a descriptor is not a listening stream socket.
+    Returns (name, socket) in the order of the unit; the name is that of `FileDescriptorName=`, "" if there is none.
+    Returns [] if the variables are missing or meant for another process. Raises ServiceManagerError if a variable is no
+    number or a descriptor is not a listening stream socket.
     """
     pid = _take_int(environ, "LISTEN_PID")
     count = _take_int(environ, "LISTEN_FDS")

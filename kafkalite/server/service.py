@@ -1,4 +1,4 @@
-"""What the connection layer sees of the broker: connections come and go, frames are served, a pass ends."""
+"""Connects the connection layer to the broker: connections open and close, frames are served, an iteration ends."""
 
 from kafkalite._speedups.net.framing import Connection
 from kafkalite._speedups.net.heartbeats import Heartbeats
@@ -8,7 +8,7 @@ from kafkalite.server.dispatch import Dispatcher
 
 
 class BrokerService:
-    """The seam between `net` and the broker."""
+    """The broker as the connection layer sees it."""
 
     def __init__(self, dispatcher: Dispatcher, replicas: Replicas, heartbeats: Heartbeats) -> None:
         # Bound methods are handed through as they are: this is called for every request.

@@ -1,9 +1,8 @@
-"""Strays become partitions again: of the topic with their id, or of a new one with their topic's name and id.
+"""Adopts strays: they become partitions of the topic with their id, or of a new topic with their name and id.
 
-Laws:
-1. Those of `Adoption`. The directory of a stray is renamed, nothing is copied.
+1. The rules of `TopicAdoption` hold. The directory of a stray is renamed, nothing is copied.
 2. A partition that has files is never replaced, and a topic never gets partitions of another id.
-3. The settings of a topic that the journal does not know are lost with the record of it: see `adopted_configs`.
+3. The configs of a topic that the journal does not know are lost: see `adopted_configs`.
 """
 
 import os
@@ -46,7 +45,7 @@ class StrayAdoption(TopicAdoption):
             forget(self._disk, os.path.join(self._data, candidate.name))
 
     def _check(self, candidates: Sequence[Candidate], topics: dict[str, TopicImage]) -> None:
-        """Raises AdoptionError where a stray cannot be adopted."""
+        """Raise AdoptionError if a stray cannot be adopted."""
         ids: dict[str, bytes | None] = {}
         names: set[str] = set()
         for one in candidates:

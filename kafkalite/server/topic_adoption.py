@@ -1,14 +1,14 @@
-"""Topics of a stopped Apache Kafka become ours: their partitions' files, and what the journal says of them.
+"""Adopts topics of a stopped Apache Kafka: the files of their partitions and their entries in the journal.
 
-Laws:
-1. Nothing is registered before all files of its topic are here and whole; nothing gets its place before it is
-   registered, as a start makes strays of the partitions of topics that it does not know.
+1. A topic is registered when all its files are here and complete. Its directories get their final names after that, as
+   a start makes strays of the partitions of topics that it does not know.
 2. A topic keeps its id. Each partition's leader epoch begins above the last one in its files.
-3. A kill at any step loses nothing: the same call again goes on.
-4. The configs of topics are in the metadata of their cluster, which is not read. So a topic gets configs with which no
-   record of it is deleted (`adopted_configs`).
-5. Internal topics of consumers and transactions come along, compacted as they were. `__cluster_metadata` and
-   `__share_group_state` stay: nothing here reads them.
+3. A kill at any step loses nothing: the same call continues.
+4. The configs of topics are in the metadata of their cluster, which is not read. So a topic gets configs with which
+   none
+   of its records is deleted (`adopted_configs`).
+5. Internal topics of consumers and transactions are adopted, compacted as before. `__cluster_metadata` and
+   `__share_group_state` are not: nothing here reads them.
 """
 
 import os
@@ -40,8 +40,10 @@ Progress = Callable[[int], object]
 
 @dataclass(slots=True)
 class AdoptedTopic:
-    """What came of it. `missing`: partitions of which the source has no files; they begin empty. `created`: topics that
-    the journal did not know, with the configs that they were given.
+    """The result of an adoption.
+
+    `missing`: partitions of which the source has no files; they begin empty. `created`: topics that the journal did not
+    know, with the configs that they were given.
     """
 
     topics: dict[str, int] = field(default_factory=dict)
@@ -54,9 +56,10 @@ class AdoptedTopic:
 
 
 def adopted_configs(topic: str, candidates: Iterable[Candidate]) -> dict[str, str]:
-    """The configs of a topic that is created for these partitions: its own are unknown, and no record may be deleted.
+    """Return the configs of a topic that is created for these partitions: its own are unknown, and no record may be
+    deleted.
 
-    No retention by time or size; compaction where a cleaner worked on a partition before, as the topic would grow
+    No retention by time or size; compaction where a cleaner has compacted a partition before, as the topic would grow
     without bound otherwise. Internal topics get the configs with which Kafka creates them.
     """
     if topic in INTERNAL:
@@ -69,9 +72,11 @@ class TopicAdoption:
     """One call of `kafkalite log adopt`.
 
     Arguments:
-        disk, clock, random: the parameters.
+        disk: holds both directories.
+        clock: gives the times in the journal.
+        random: gives new ids.
         source: a log directory of a stopped Apache Kafka.
-        directory: ours, locked.
+        directory: the target, locked.
         move: rename instead of copying.
     """
 
@@ -89,7 +94,7 @@ class TopicAdoption:
         self._deletions: set[bytes] = set()  # topics whose deletion is recorded
 
     async def run(self, bar: Callable[[int], Progress]) -> AdoptedTopic:
-        """Do it; `bar` is told how many bytes there are to copy and answers whom to tell of those done.
+        """Adopt the topics; `bar` is called with the number of bytes to copy and returns the progress callback.
 
         Raises AdoptionError, DirectoryError, JournalError, LayoutError, OSError.
         """
@@ -100,7 +105,7 @@ class TopicAdoption:
         return await self._with_store(lambda session, store, broker_id: self._adopt(session, store, broker_id, bar))
 
     async def _with_store(self, work: Callable[[Coordination, MetadataStore, int], Awaitable[None]]) -> AdoptedTopic:
-        """Do `work` with the journal of the target directory open."""
+        """Call `work` with the journal of the target directory open."""
         known = self._directory.identity()
         service = EmbeddedCoordination.open(self._disk, os.path.join(self._data, JOURNAL), self._clock)
         try:
@@ -141,7 +146,7 @@ class TopicAdoption:
         candidates: Sequence[Candidate],
         topics: dict[str, TopicImage],
     ) -> None:
-        """Recover the fetched partitions, register them, and give them their names."""
+        """Recover the fetched partitions, register them, and rename them to their final names."""
         by_topic: dict[str, dict[int, tuple[Candidate, Ready]]] = defaultdict(dict)
         for candidate in candidates:
             ready = partition_adoption.make_ready(self._disk, candidate, self._data, TopicConfig())
@@ -156,7 +161,7 @@ class TopicAdoption:
                 partition_adoption.install(self._disk, candidate, self._data)
 
     def _wanted(self, found: Sequence[Candidate], topics: dict[str, TopicImage]) -> list[Candidate]:
-        """Those that are not here yet. Raises AdoptionError where another topic has the name."""
+        """Return the partitions that are not here yet. Raises AdoptionError if another topic has the name."""
         wanted = []
         for candidate in found:
             topic = topics.get(candidate.topic)
@@ -178,7 +183,7 @@ class TopicAdoption:
         known: TopicImage | None,
         partitions: dict[int, tuple[Candidate, Ready]],
     ) -> None:
-        """The topic with its partitions, and that they have files here: all or nothing."""
+        """Register the topic with its partitions and their directories: all or nothing."""
         candidate = next(iter(partitions.values()))[0]
         assert candidate.topic_id is not None
         count = max(max(partitions) + 1, 0 if known is None else len(known.partitions))

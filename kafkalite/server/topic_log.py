@@ -1,4 +1,4 @@
-"""Log lines of topics that a client created or deleted: which, from where, by what client id."""
+"""Logs the topics that a client created or deleted, with its address and client id."""
 
 import logging
 from collections.abc import Iterable

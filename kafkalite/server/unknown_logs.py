@@ -1,4 +1,4 @@
-"""Logs found at start that belong to no partition of the cluster: what becomes of each of them.
+"""Handles logs found at start that belong to no partition of the cluster.
 
 | log | result |
 |---|---|
@@ -7,8 +7,8 @@
 | another id, in the very directory recorded for a partition of this name | not served, not changed |
 | no topic id | not served, not changed; an empty one may be replaced |
 
-A partition that could not be loaded is treated like a log. Law: files are deleted only where the journal says that
-their topic was deleted. A topic that it does not name may be missing because an older copy of it was restored.
+A partition that could not be loaded is treated like a log. Files are deleted only where the journal says that their
+topic was deleted: a topic that it does not name may be missing because an older copy of the journal was restored.
 
 Sources: LogManager.isStrayKraftReplica (Kafka's rule for strays).
 """
@@ -32,7 +32,7 @@ Key = tuple[str, int]
 
 
 class UnknownLogs:
-    """Finds logs without a partition at start.
+    """Handles logs without a partition at start.
 
     Arguments:
         replicas: the hosted partitions.
@@ -62,7 +62,7 @@ class UnknownLogs:
         self._cleaned: dict[str, checkpoints.Offsets] = {}  # cleaner checkpoints of the log directories with strays
 
     def handle(self) -> None:
-        """Handle every log, and report the strays, those of earlier starts, too."""
+        """Handle every log, and report all strays, those of earlier starts included."""
         for log in self._logs.all():
             self._loaded(log)
         for key, refused in list(self._logs.refused.items()):
@@ -94,7 +94,7 @@ class UnknownLogs:
             self._set_stray(key, log.root, log)
 
     def _refused(self, key: Key, refused: RejectedLog) -> None:
-        """A partition that could not be loaded; it stays where it is while its topic may be a hosted one."""
+        """Handle a partition that could not be loaded; it is kept while a hosted topic may own it."""
         try:
             topic_id = checkpoints.read_topic_id(self._logs.disk, refused.directory)
         except (checkpoints.BadCheckpoint, OSError):
@@ -115,7 +115,9 @@ class UnknownLogs:
         return not isinstance(self._replicas.partition(key[0], topic_id, key[1], by_id=True), int)
 
     def _is_recorded(self, key: Key, root: str) -> bool:
-        """Whether this log directory is recorded for the partition of this name: then the id in the files is wrong."""
+        """Return whether this log directory is recorded for the partition of this name: then the id in the files is
+        wrong.
+        """
         topic = self._replicas.find(key[0], b"", by_id=False)
         directory = None if isinstance(topic, int) else self._noted(topic.topic_id, key[1])
         return directory in (root, self._logs.directory_id(root))
@@ -144,7 +146,7 @@ class UnknownLogs:
             self._renamed_in.add(root)
 
     def _cleaned_until(self, key: Key, root: str) -> int | None:
-        """The offset of a partition in the cleaner's checkpoint, None for none. Raises OSError."""
+        """Return the offset of a partition in the cleaner's checkpoint, None for none. Raises OSError."""
         if root not in self._cleaned:
             path = os.path.join(root, checkpoints.CLEANER_OFFSETS)
             try:
@@ -161,7 +163,7 @@ class UnknownLogs:
 
 
 def report_strays(disk: Disk, directories: Iterable[str]) -> None:
-    """Log how many strays there are, with their bytes and what to do."""
+    """Log the number of strays, their bytes and the next step."""
     found = sorted(directories)
     size = sum(_bytes_in(disk, directory) for directory in found)
     more = len(found) - NAMED_MAX

@@ -1,4 +1,4 @@
-"""The faulty disk: a `Disk` that counts, fails on demand, stops at any step, and forgets what was never synced.
+"""A disk for tests that counts operations, fails on demand, stops at any step, and loses unsynced data.
 
     disk = FaultyDisk()
     disk.fail("write", errno.ENOSPC, when=3, allowed=10)     # the third write from now on stops after 10 bytes
@@ -10,8 +10,8 @@ Operations: write, read, truncate, sync, sync_all (of files); open, rename, remo
 the disk).
 A fault of the operation `descriptor` (EMFILE, ENFILE) fails each call that needs a descriptor: open, list, sync_dir,
 remove_tree. `lose_writes` models a failed writeback: each open file reports it to one fsync (Linux, errseq_t).
-`sync_all` (syncfs) fails where any write was given up, and answers False with `sync_all_reports` off.
-Steps are those that change something: all but read, and of open and make_dir those that make something.
+`sync_all` (syncfs) fails if any writeback has failed, and returns False if `sync_all_reports` is off.
+Steps are the operations that change something: all but read, and open and make_dir only if they create something.
 """
 
 import errno
@@ -26,12 +26,12 @@ from kafkalite.testing.power_loss import Inode, UnsyncedChange, UnsyncedState
 
 
 class Crash(BaseException):
-    """The process ends here; no handler of errors may take it for one."""
+    """The process ends here; no error handler may catch it."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """Fail the operation number `when` (1 = the next) on a path that contains `path`; `repeat` goes on failing."""
+    """Fail operation number `when` (1 = the next) on a path that contains `path`; `repeat`: and all later ones."""
 
     operation: str
     error: int
@@ -49,7 +49,7 @@ class FaultyFile(File):
     errors_seen: int
 
     def before(self, operation: str, offset: int, size: int) -> int:
-        """Count, fail where the test says so, and remember what a crash would bring back."""
+        """Count the operation, fail if the test says so, and remember the data that a crash would restore."""
         if operation == "sync":
             return self.before_sync()
         allowed = self.disk.happens(operation, self.path, size, step=operation != "read")
@@ -58,7 +58,7 @@ class FaultyFile(File):
         return allowed
 
     def resident(self, offset: int, size: int) -> int:
-        """What the test says is in memory, else what is."""
+        """Return the test's answer, else the real one."""
         said = None if self.disk.resident is None else self.disk.resident(self.path, offset, size)
         return int(super().resident(offset, size)) if said is None else said
 
@@ -82,9 +82,9 @@ class FaultyFile(File):
             raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
 
     def sync_all(self) -> bool:
-        """Sync the whole disk, or answer False where the test says that it does not report errors.
+        """Sync the whole disk; returns False if the test says that it does not report errors.
 
-        A disk that gave up a write says so here, as Linux does since 5.8.
+        A disk that lost a write reports it here, as Linux does since 5.8.
         """
         if not self.disk.sync_all_reports:
             return False
@@ -95,19 +95,19 @@ class FaultyFile(File):
         return True
 
     def remember(self, offset: int, size: int) -> None:
-        """Keep what the change overwrites or cuts off; `size` 0 is a truncation."""
+        """Keep the data that the change overwrites or truncates; `size` 0 is a truncation."""
         length = os.fstat(self.fd).st_size
         before = os.pread(self.fd, size or max(0, length - offset), offset)
         self.inode.changes.append(UnsyncedChange(offset, size, before, length))
 
 
 class FaultyDisk(Disk):
-    """A disk that does what the test says.
+    """A disk that fails as the test says.
 
-    `counts`: how often each operation happened. `trace`: (operation, path) of all, in order. `hook`: called before each
-    operation; it may block, as a slow disk does, or raise. `steps`: how many changes there were; `stop_at`: the step
-    before which `Crash` is raised; from then on nothing happens any more. `resident`: asked with path, offset and size
-    whether those bytes are in memory: 1 yes, 0 no, -1 nobody can tell, None as it is. `sync_all_reports`: whether
+    `counts`: number of each operation. `trace`: (operation, path) of all, in order. `hook`: called before each
+    operation; it may block, as a slow disk does, or raise. `steps`: number of changes; `stop_at`: the step before which
+    `Crash` is raised; after it no operation has an effect. `resident`: called with path, offset and size; returns
+    whether those bytes are in memory: 1 yes, 0 no, -1 unknown, None = the real state. `sync_all_reports`: whether
     `File.sync_all` can be used.
     """
 
@@ -126,22 +126,31 @@ class FaultyDisk(Disk):
     def fail(
         self, operation: str, error: int, *, when: int = 1, path: str = "", allowed: int = 0, repeat: bool = False
     ) -> None:
-        """Plan a fault; `allowed`: bytes a failing write still brings to the file."""
+        """Plan a fault.
+
+        Arguments:
+            operation: one of the operations above.
+            error: the errno.
+            when: number of the operation from now on, 1 = the next.
+            path: part of the paths that are affected.
+            allowed: bytes that a failing write still writes.
+            repeat: fail all later operations, too.
+        """
         self.faults.append(Fault(operation, error, when, path, allowed, repeat))
 
     def lose_writes(self, path: str) -> None:
-        """The writeback of the file at `path` fails: its pages are given up, and each open file reports EIO once."""
+        """Fail the writeback of the file at `path`: its pages are lost, and each open file reports EIO once."""
         inode = self.shadow.inode(path)
         inode.given_up = True
         inode.writeback_errors += 1
         inode.writeback_reported = False
 
     def heal(self) -> None:
-        """No faults any more."""
+        """Remove all faults."""
         self.faults.clear()
 
     def happens(self, operation: str, path: str, size: int = 0, *, step: bool = False) -> int:
-        """Count the operation; raise the planned OSError, or answer how many of `size` bytes may be written."""
+        """Count the operation; raise the planned OSError, or return how many of `size` bytes may be written."""
         if self.crashed or (step and self.steps == self.stop_at):
             self.crashed = True
             raise Crash(f"before step {self.steps}: {operation} {path}")
@@ -160,7 +169,7 @@ class FaultyDisk(Disk):
             raise
 
     def allowed(self, operation: str, path: str, size: int) -> int:
-        """Raise the fault that is due, or answer how many of `size` bytes may be written."""
+        """Raise the fault that is due, or return how many of `size` bytes may be written."""
         for fault in self.faults:
             if fault.operation != operation or fault.path not in path:
                 continue
@@ -175,9 +184,9 @@ class FaultyDisk(Disk):
         return size
 
     def crash(self, random: randoms.Random, *, torn: bool | None = None) -> int:
-        """The power fails: undo at random what was not synced; answer how many changes and names were lost.
+        """Simulate a power failure: undo unsynced changes at random; returns the number of lost changes and names.
 
-        `torn`: whether a change may survive in part; None leaves it to chance.
+        `torn`: whether a change may survive in part; None = at random.
         """
         return self.shadow.crash(random, random.random() < 0.5 if torn is None else torn)
 

@@ -1,17 +1,18 @@
-"""What a power cut may leave of a disk: the shadow that a `FaultyDisk` keeps of everything not yet synced.
+"""Models what a power failure leaves of a disk: a `FaultyDisk` records everything that is not yet synced.
 
 The model, of which ext4, xfs and btrfs each show a part:
-1. What fdatasync of a file covered is there afterwards; later changes of the file are there up to a random one. Of
-   those either each is whole, or (torn) every sector of 512 bytes is old or new by itself, zeros where the file grew.
-2. Names (created, renamed, removed, made) are on the disk once their own directory was synced. Later ones survive
-   either up to a random one of the whole disk (one journal: what came before a synced name survives, too), or up to a
-   random one within each directory (a log per directory). A rename is there or not, never half.
-3. Data and names know nothing of each other: a name may be there without its bytes, and the other way round.
-4. After a failed fdatasync no later one makes the changes of that time durable: the kernel gave the pages up.
-5. A sync of the whole disk covers all files and names of that moment, or fails where any write was given up.
+1. Data that fdatasync of a file covered survives; later changes of the file survive up to a random one. Of those either
+   each is complete, or (torn) every sector of 512 bytes is old or new by itself, zeros where the file grew.
+2. Names (created, renamed, removed) are on the disk after a sync of their own directory. Later ones survive either up
+   to
+   a random one of the whole disk (one journal: names before a synced name survive, too), or up to a random one within
+   each directory (a log per directory). A rename survives or not, never in part.
+3. Data and names are independent: a name may survive without its bytes, and the reverse.
+4. After a failed fdatasync no later one makes the changes of that time durable: the kernel has dropped the pages.
+5. A sync of the whole disk covers all files and names of that moment, or fails if any writeback has failed.
 6. A failed writeback is reported once per open file, and to files opened later only until the first report (errseq_t).
 
-What was there before the shadow first met it counts as durable.
+Data that existed before the model first saw it counts as durable.
 """
 
 import os
@@ -26,7 +27,7 @@ SECTOR = 512
 
 @dataclass(frozen=True, slots=True)
 class UnsyncedChange:
-    """One write or truncation: where, how many bytes were to be written, what was there, how long the file was."""
+    """One write or truncation: offset, number of bytes, the bytes before, the file length before."""
 
     offset: int
     size: int
@@ -36,7 +37,7 @@ class UnsyncedChange:
 
 @dataclass(slots=True, eq=False)
 class Inode:
-    """A file, whatever its name; `content` is kept when its name goes."""
+    """A file, whatever its name; `content` is kept when its name is removed."""
 
     changes: list[UnsyncedChange] = field(default_factory=list)
     content: bytes | None = None
@@ -47,17 +48,17 @@ class Inode:
 
     @property
     def count(self) -> int:
-        """How many changes there were."""
+        """Number of changes so far."""
         return self.synced_count + len(self.changes)
 
     def synced(self, count: int) -> None:
-        """The first `count` changes are on the disk."""
+        """Record that the first `count` changes are on the disk."""
         if not self.given_up and count > self.synced_count:
             del self.changes[: count - self.synced_count]
             self.synced_count = count
 
     def after_crash(self, current: bytes, random: randoms.Random, torn: bool) -> tuple[bytes, int]:
-        """(what is found after a crash, how many changes are lost)."""
+        """Return (content after a crash, number of lost changes)."""
         content, made = self._undone(current)
         kept = random.randint(0, len(made))
         for change, data in made[:kept]:
@@ -65,7 +66,7 @@ class Inode:
         return bytes(content), len(made) - kept
 
     def _undone(self, current: bytes) -> tuple[bytearray, list[tuple[UnsyncedChange, bytes]]]:
-        """What was synced, and every change since with the bytes it brought."""
+        """Return the synced content, and every later change with its bytes."""
         content = bytearray(current)
         made = []
         for change in reversed(self.changes):
@@ -91,7 +92,7 @@ def _apply(content: bytearray, change: UnsyncedChange, data: bytes, torn: random
 
 @dataclass(slots=True, eq=False)
 class Folder:
-    """A directory: the names in it now, and those a crash is sure to leave."""
+    """A directory: its current names, and the names that survive a crash for certain."""
 
     live: dict[str, "Inode | Folder"] = field(default_factory=dict)
     durable: dict[str, "Inode | Folder"] = field(default_factory=dict)
@@ -99,7 +100,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """How many names had changed by then, and how often each file."""
+    """The number of name changes so far, and of the changes of each file."""
 
     number: int
     counts: dict[Inode, int]
@@ -111,7 +112,7 @@ Part = tuple[Folder, str, Node | None]
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """One step of the names: what each name refers to from then on."""
+    """One change of names: what each name refers to afterwards."""
 
     number: int
     parts: tuple[Part, ...]
@@ -136,7 +137,7 @@ def _set(names: dict[str, Node], name: str, node: Node | None) -> None:
 
 
 class UnsyncedState:
-    """Names and files of one disk, as far as somebody asked for them; safe for threads."""
+    """The names and files of one disk, as far as they were accessed; thread-safe."""
 
     def __init__(self) -> None:
         self._root = Folder()
@@ -148,25 +149,25 @@ class UnsyncedState:
     # What happens.
 
     def inode(self, path: str) -> Inode:
-        """The file at `path`, which exists."""
+        """Return the file at `path`, which exists."""
         with self._lock:
             node = self._find(path)
             assert isinstance(node, Inode), path
             return node
 
     def created(self, path: str, *, folder: bool = False) -> None:
-        """A file or directory was made at `path`."""
+        """Record that a file or directory was created at `path`."""
         self._note((path, Folder() if folder else Inode()))
 
     def keep(self, path: str, *, contents: bool = True) -> None:
-        """The name `path` is about to go, or (without `contents`) to be moved: take note of all below it."""
+        """Record everything at `path` before the name is removed or (without `contents`) renamed."""
         with self._lock:
             for below, node in list(self._walk_disk(path, self._find(path))):
                 if contents and isinstance(node, Inode):
                     node.content = _read(below)
 
     def removed(self, path: str) -> None:
-        """What was at `path` was removed, all below it first; `keep` came before."""
+        """Record that `path` and everything below was removed; `keep` came before."""
         with self._lock:
             node = self._find(path, gone=True)
             for name in list(node.live) if isinstance(node, Folder) else []:
@@ -174,12 +175,12 @@ class UnsyncedState:
             self._note((path, None))
 
     def renamed(self, old: str, new: str) -> None:
-        """`keep` came before, for both names."""
+        """Record a rename; `keep` came before, for both names."""
         with self._lock:
             self._note((old, None), (new, self._find(old, gone=True)))
 
     def synced(self, path: str, number: int) -> None:
-        """The directory `path` was synced, after as many namings of the disk as `number` says."""
+        """Record a sync of the directory `path`, which covers the first `number` name changes of the disk."""
         with self._lock:
             folder = self._find(path)
             folders = [folder] if isinstance(folder, Folder) else []
@@ -194,14 +195,14 @@ class UnsyncedState:
                 naming.make_durable()
 
     def moment(self) -> "Moment":
-        """What there is now, for `synced_all`."""
+        """Return the current state, for `synced_all`."""
         with self._lock:
             nodes = {node for naming in self._pending for _, _, node in naming.parts if isinstance(node, Inode)}
             nodes.update(node for _, node in _walk(os.sep, self._root) if isinstance(node, Inode))
             return Moment(self.number, {node: node.count for node in nodes})
 
     def synced_all(self, moment: "Moment") -> bool:
-        """Everything up to a moment is on the disk; False, with nothing done, where a write was given up."""
+        """Record a sync of everything up to a moment; returns False, without effect, if a writeback has failed."""
         with self._lock:
             if any(inode.given_up for inode in moment.counts):
                 return False
@@ -216,7 +217,7 @@ class UnsyncedState:
     # The crash.
 
     def crash(self, random: randoms.Random, torn: bool) -> int:
-        """Make the real files what a power cut may leave of them; answer how many changes and names were lost."""
+        """Change the real files to what a power failure may leave; returns the number of lost changes and names."""
         with self._lock:
             live = dict(_walk(os.sep, self._root))
             kept = self._survivors(random)
@@ -267,7 +268,7 @@ class UnsyncedState:
             self._pending.append(Naming(self.number, tuple(found)))
 
     def _find(self, path: str, *, gone: bool = False) -> Node | None:
-        """The node at `path`; one not met before is durable. `gone`: its name went from the disk just now."""
+        """Return the node at `path`; an unknown one is durable. `gone`: its name was just removed from the disk."""
         node: Node | None = self._root
         below = os.sep
         for name in os.path.abspath(path).split(os.sep)[1:]:
@@ -278,7 +279,7 @@ class UnsyncedState:
         return node
 
     def _walk_disk(self, path: str, node: Node | None) -> Iterator[tuple[str, Node]]:
-        """A node and all below it on the disk."""
+        """Yield a node and everything below it on the disk."""
         if node is not None:
             yield path, node
         for name in sorted(os.listdir(path)) if isinstance(node, Folder) else []:

@@ -1,4 +1,4 @@
-"""A broker in a thread of its own, for synchronous tests: up in milliseconds, reached by any client at `address`."""
+"""Runs a broker in its own thread, for synchronous tests; clients connect to its `address`."""
 
 import asyncio
 import threading
@@ -20,8 +20,8 @@ class BrokerThread:
     """Runs a `Broker` between `__enter__` and `__exit__`.
 
     Arguments:
-        data_dir: where to keep data; a temporary directory, removed at the end, when None.
-        settings: config keys with Kafka's names, such as {"num.partitions": 3}.
+        data_dir: log directory; None = a temporary directory, removed at the end.
+        settings: configs under Kafka's names, such as {"num.partitions": 3}.
     """
 
     def __init__(self, data_dir: str | None = None, settings: Mapping[str, SettingValue] | None = None) -> None:
@@ -52,7 +52,7 @@ class BrokerThread:
 
     @property
     def address(self) -> str:
-        """HOST:PORT, the form in which clients want their bootstrap servers."""
+        """HOST:PORT, the bootstrap server of clients."""
         if not self._ready.done():
             raise RuntimeError("the broker runs between __enter__ and __exit__: `with BrokerThread() as broker:`")
         return self.broker.address
@@ -63,14 +63,20 @@ class BrokerThread:
         partitions: int = 1,
         configs: Mapping[str, SettingValue] | None = None,
     ) -> None:
-        """Create a topic; raises ValueError with the broker's reason when it cannot be."""
+        """Create a topic; raises ValueError with the broker's reason if it cannot be created.
+
+        Arguments:
+            name: of the topic.
+            partitions: number of partitions.
+            configs: of the topic, under Kafka's names.
+        """
         new = NewTopic(name, partitions=partitions, configs=setting_texts(configs or {}))
         (refusal,) = self._call(lambda then: self.broker.running.topics.create([new], validate_only=False, then=then))
         if refusal is not None:
             raise ValueError(f"topic {name!r} was not created: {refusal.message or refusal.error}")
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic; raises ValueError with the broker's reason when it cannot be."""
+        """Delete a topic; raises ValueError with the broker's reason if it cannot be deleted."""
         (refusal,) = self._call(lambda then: self.broker.running.topics.delete([name], then=then))
         if refusal is not None:
             raise ValueError(f"topic {name!r} was not deleted: {refusal.message or refusal.error}")

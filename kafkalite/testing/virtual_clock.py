@@ -1,6 +1,6 @@
-"""Virtual twins of `kafkalite.clock`: time that stands until a test moves it, chance from a seed, jobs without threads.
+"""Virtual twins of `kafkalite.clock`: time that a test moves, seeded random numbers, jobs without threads.
 
-A run with these three and the same seed repeats itself exactly.
+A run with these three and the same seed repeats exactly.
 """
 
 import builtins
@@ -27,11 +27,11 @@ class VirtualClock:
         self._wall_offset_ms = wall_ms
 
     def wall_ms(self) -> int:
-        """The virtual wall time, milliseconds since 1970."""
+        """Return the virtual wall time, milliseconds since 1970."""
         return self._wall_offset_ms + int(self._now_ms)
 
     def monotonic(self) -> float:
-        """Virtual seconds since this clock was made."""
+        """Return virtual seconds since the creation of this clock."""
         return self._now_ms / 1000
 
     def call_at(self, when: float, callback: Callable[..., object], *args: object) -> Timer:
@@ -44,7 +44,7 @@ class VirtualClock:
 
     @property
     def timers(self) -> int:
-        """How many timers wait."""
+        """The number of pending timers."""
         return len(self._heap)
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class VirtualClock:
         self._wall_offset_ms += by_ms
 
     def advance(self, by_ms: float) -> None:
-        """Let `by_ms` milliseconds pass and fire what falls due, also what those callbacks ask for within that time.
+        """Let `by_ms` milliseconds pass and fire all timers that fall due, those set meanwhile included.
 
         An exception of a callback ends the call at that moment.
         """
@@ -71,7 +71,7 @@ class VirtualClock:
 
 
 class SeededRandom:
-    """Chance that repeats itself.
+    """Random numbers that repeat.
 
     Arguments:
         seed: any whole number; a failing test prints it.
@@ -82,26 +82,27 @@ class SeededRandom:
         self._random = random.Random(seed)
 
     def bytes(self, size: int) -> bytes:
-        """`size` bytes."""
+        """Return `size` bytes."""
         return self._random.randbytes(size)
 
     def below(self, limit: int) -> int:
-        """A whole number in [0, limit)."""
+        """Return a whole number in [0, limit)."""
         return self._random.randrange(limit)
 
     def uuid(self) -> builtins.bytes:
-        """A version 4 UUID."""
+        """Return a version 4 UUID."""
         return uuid_from(self._random.randbytes)
 
 
 class InlineOffload:
-    """Jobs on the calling thread. The job runs inside `run`, its outcome is applied later, as with threads.
+    """Runs jobs in the calling thread: a job runs inside `run`, its outcome is applied later, as with threads.
 
     Arguments:
-        soon: how to have the outcomes applied, for example `loop.call_soon` or `VirtualClock.call_soon`;
-            None = a test calls `drain`.
+        soon: schedules the application of outcomes, for example `loop.call_soon` or `VirtualClock.call_soon`; None = a
+            test
+            calls `drain`.
 
-    While `held` is true, jobs wait without being run, until `release`.
+    While `held` is true, jobs are queued until `release`.
     """
 
     def __init__(self, soon: Callable[[Callable[[], object]], object] | None = None) -> None:
@@ -111,23 +112,23 @@ class InlineOffload:
         self._ended: deque[tuple[Callable[[Outcome], object], Outcome]] = deque()
 
     def run(self, job: Callable[..., Any], *args: Any, done: Callable[[Outcome], object]) -> None:
-        """Call `job(*args)`, unless held; `done(outcome)` comes with the next drain."""
+        """Call `job(*args)`, unless held; `done(outcome)` follows with the next drain."""
         self._waiting.append((job, args, done))
         if not self.held:
             self._work()
 
     @property
     def waiting(self) -> int:
-        """How many jobs are held back."""
+        """The number of queued jobs."""
         return len(self._waiting)
 
     def release(self) -> None:
-        """Run the jobs held back, hold no more."""
+        """Run the queued jobs, and queue no more."""
         self.held = False
         self._work()
 
     def drain(self) -> int:
-        """Apply the outcomes there are, also those that come up meanwhile; returns how many."""
+        """Apply all outcomes, those of new jobs included; returns how many."""
         applied = 0
         while self._ended:
             done, outcome = self._ended.popleft()

@@ -34,7 +34,7 @@ def test_every_default_is_a_value_of_its_key(key: Key) -> None:
 def test_topic_keys_rest_on_broker_keys() -> None:
     for key in TOPIC_KEYS.values():
         for synonym in key.synonyms:
-            assert BROKER_KEYS[synonym.name].standing == key.standing, synonym.name
+            assert BROKER_KEYS[synonym.name].support == key.support, synonym.name
     assert {name.replace(".", "_") for name in TOPIC_KEYS} == ATTRIBUTES
 
 
@@ -75,7 +75,7 @@ def attributes_read() -> set[str]:
 def test_honoured_keys_are_read_by_somebody() -> None:
     """A key that nobody reads is not honoured: its row would be a lie."""
     read = attributes_read()
-    honoured = {key.name.replace(".", "_") for key in EVERY if key.standing is Support.HONOURED}
+    honoured = {key.name.replace(".", "_") for key in EVERY if key.support is Support.HONOURED}
     own_of_others = (*TOPIC_KEYS.values(), *GROUP_CONFIG_KEYS.values())
     behind = {synonym.name.replace(".", "_") for key in own_of_others for synonym in key.synonyms}
     behind |= {name.replace(".", "_") for limits in GROUP_LIMITS.values() for name in limits}
@@ -84,7 +84,7 @@ def test_honoured_keys_are_read_by_somebody() -> None:
 
 
 def test_keys_without_effect_are_read_by_nobody() -> None:
-    idle = {key.name.replace(".", "_") for key in EVERY if key.standing is Support.WITHOUT_EFFECT}
+    idle = {key.name.replace(".", "_") for key in EVERY if key.support is Support.WITHOUT_EFFECT}
     assert sorted(idle & attributes_read()) == []
 
 
@@ -92,7 +92,7 @@ def test_changeable_keys_are_honoured_topic_defaults_or_known_to_be_put_into_for
     changeable = {
         name
         for name, key in BROKER_KEYS.items()
-        if key.update is not Update.READ_ONLY and key.standing is Support.HONOURED
+        if key.update is not Update.READ_ONLY and key.support is Support.HONOURED
     }
     behind = {synonym.name for key in TOPIC_KEYS.values() for synonym in key.synonyms}
     live = {
