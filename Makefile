@@ -1,5 +1,5 @@
 # kafkalite: `make run` starts a broker, `make test` runs all tests; both install what they need into .venv.
-# Nothing is done twice: stamps in .venv and build/ say what is there.
+# No step runs twice: the stamp files in .venv and build/ record what is installed and compiled.
 
 PYTHON ?= python3
 DATA ?= ./data
@@ -15,8 +15,9 @@ LOADGEN := $(wildcard perf/*.pyx perf/*.pxd)
 STUBS := $(subst /,.,$(basename $(shell find kafkalite/_speedups perf -name '*.pyi')))
 BUILD_EXT = $(BIN)/python setup.py -q build --parallel $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+MAKEFLAGS += -j2  # pip installs the dependencies while the extensions are compiled
 
-# The other engines are found before the checkout, also by what pytest loads before it reads conftest.py.
+# The debug and ASan builds precede the checkout on the path, also for plugins that pytest loads before conftest.py.
 ENVIRON_debug = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/debug:$(CURDIR)
 ASAN_FILES = suppressions=$(CURDIR)/tools/asan-suppressions.txt:log_path=$(CURDIR)/build/asan-report
 ENVIRON_asan = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/asan:$(CURDIR) PYTHONMALLOC=malloc \
@@ -29,7 +30,7 @@ ENVIRON_asan = PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/build/asan:$(CURDIR) PYTHON
 help:
 	@sed -n 's/^#: //p' Makefile
 
-#: make run       start a broker on localhost:9092 that keeps its data in ./data (LISTEN=host:port, DATA=dir)
+#: make run       start a broker on localhost:9092 with its data in ./data (LISTEN=host:port, DATA=dir)
 run: build
 	@exec $(BIN)/kafkalite serve $(if $(LISTEN),--listen $(LISTEN)) --data $(DATA)
 
@@ -77,7 +78,7 @@ lint: build loadgen .venv/stamp-test
 dist: .venv/stamp-test
 	$(BIN)/python -m build --no-isolation -o dist .
 
-#: make clean     remove what the build made (not .venv, not ./data)
+#: make clean     remove the build results (not .venv, not ./data)
 clean:
 	rm -rf build dist *.egg-info
 	find kafkalite perf -name '*.so' -delete
@@ -107,7 +108,8 @@ clean:
 # --- the extensions, one directory per variant so that none overwrites another's ----------------------------------------
 
 build/stamp-c: setup.py $(CYTHON) .venv/stamp-build
-	$(BIN)/python setup.py -q build_ext --inplace --parallel $(JOBS)
+	@echo "compiling the extensions, about half a minute on two cores"
+	@$(BIN)/python setup.py -q build_ext --inplace
 	@mkdir -p build && touch $@
 
 build/stamp-loadgen: setup.py $(LOADGEN) build/stamp-c
