@@ -25,7 +25,7 @@ from kafkalite.state.groups.consumer import (
     core,
     reconciliation,
 )
-from kafkalite.state.groups.consumer.classic_table import TRANSITIONS as MIXED_ROWS
+from kafkalite.state.groups.consumer.classic_table import RESPONSES
 from kafkalite.state.groups.consumer.commit_validation import ConsumerCommitValidation
 from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.groups import SESSION, ConsumerGroups
@@ -301,8 +301,8 @@ def test_no_life_breaks_a_law(face: str, simulations: int, minutes: int) -> None
 def test_no_life_breaks_a_law_and_every_transition_is_taken(
     simulations: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mixed = Taken(MIXED_ROWS)
-    monkeypatch.setattr(classic_members, "TRANSITIONS", mixed)
+    mixed = Taken(RESPONSES)
+    monkeypatch.setattr(classic_members, "RESPONSES", mixed)
     classic = Taken(CLASSIC_ROWS)
     monkeypatch.setattr(groups, "TRANSITIONS", classic)
     live_all(lambda seed, minutes: live(seed, minutes, "mixed"), simulations, minutes)

@@ -3,13 +3,11 @@ LeaveGroup, served from the assignment that the broker makes.
 
 A join is the classic form of a full heartbeat: it says what the member subscribes to and still owns, moves it one step
 towards its target, and is answered at once; its generation is the member epoch. Nobody leads.
-`groups/consumer/classic_table` says when a member hears REBALANCE_IN_PROGRESS. From then on it has its rebalance
-timeout to join, and after a join to ask for its assignment; else it is removed.
+`groups/consumer/classic_table` has the responses; after REBALANCE_IN_PROGRESS a member has its rebalance timeout to
+join, and after a join the same time to fetch its assignment. Otherwise it is removed.
 Differences from Kafka: an unknown member id may join only if it owns nothing, where Kafka believes what it says.
 Source: GroupMetadataManager.java (classicGroup...ToConsumerGroup) of Apache Kafka 4.3.
 """
-
-from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Effects, Now, Token, answered
@@ -31,7 +29,13 @@ from kafkalite.state.groups.classic.requests import (
 from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
 from kafkalite.state.groups.consumer import membership
 from kafkalite.state.groups.consumer.classic_member_memory import memory_of_member
-from kafkalite.state.groups.consumer.classic_table import TRANSITIONS, ClassicMemberRequest, standing
+from kafkalite.state.groups.consumer.classic_responses import (
+    ClassicMemberRequest,
+    ClassicRequest,
+    keep_alive,
+    protocol_of,
+)
+from kafkalite.state.groups.consumer.classic_table import RESPONSES, member_state
 from kafkalite.state.groups.consumer.core import JOIN, REBALANCE, SYNC, ConsumerGroupsCore, MemberReport
 from kafkalite.state.groups.consumer.draft import Draft
 from kafkalite.state.groups.consumer.group import ConsumerGroup
@@ -41,18 +45,7 @@ from kafkalite.state.groups.consumer.subscribed_topics import SubscribedTopics
 from kafkalite.state.groups.consumer_protocol import Subscription
 from kafkalite.state.groups.records import CONSUMER, ClassicMemberMetadata, ConsumerGroupMemberMetadata
 
-__all__ = ["ClassicProtocolMembers", "ClassicRequest"]
-
-
-class ClassicRequest(NamedTuple):
-    """A member that asks for something, on its way to the answer."""
-
-    effects: Effects
-    token: Token
-    group: ConsumerGroup
-    member: ConsumerGroupMemberMetadata
-    ask: ClassicMemberRequest
-    now: Now
+__all__ = ["ClassicProtocolMembers"]
 
 
 class ClassicProtocolMembers(ConsumerGroupsCore):
@@ -80,13 +73,15 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
         group, member_id = self.groups[request.group], request.member_id
         error = _refusal(group, member_id, request.group_instance_id, request.generation)
         if not error:
-            spoken = (None, _protocol(group.members[member_id]))
+            spoken = (None, protocol_of(group.members[member_id])[0])
             if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol not in spoken:
                 error = KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error:
             return answered(token, Synced(error))
         effects = Effects()
-        self._serve(ClassicRequest(effects, token, group, group.members[member_id], ClassicMemberRequest.SYNC, now))
+        self._serve(
+            ClassicRequest(self, effects, token, group, group.members[member_id], ClassicMemberRequest.SYNC, now)
+        )
         return effects
 
     def classic_heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
@@ -100,8 +95,8 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
         self._watch(effects, draft.group, watch, now)
         effects.records += draft.records
         member = group.members[request.member_id]
-        self._stay(effects, member, now)
-        self._serve(ClassicRequest(effects, token, draft.group, member, ClassicMemberRequest.HEARTBEAT, now))
+        keep_alive(self, effects, member, now)
+        self._serve(ClassicRequest(self, effects, token, draft.group, member, ClassicMemberRequest.HEARTBEAT, now))
         return effects
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
@@ -119,44 +114,8 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
         effects.answer(token, Left(members=tuple(left)))
         return effects
 
-    # what the table has them told
-
-    def ask_to_rejoin(self, served: ClassicRequest) -> None:
-        """The member has its rebalance timeout from the first time on."""
-        group_id, member_id = served.group.group_id, served.member.member_id
-        if (group_id, member_id) not in self._rejoining:
-            self._rejoining.add((group_id, member_id))
-            over_at_ms = served.now.ms + served.member.rebalance_timeout_ms
-            served.effects.set_timer((CONSUMER, JOIN, group_id, member_id), over_at_ms)
-        error = KafkaErrorCode.REBALANCE_IN_PROGRESS
-        served.effects.answer(
-            served.token, ErrorOnly(error) if served.ask is ClassicMemberRequest.HEARTBEAT else Synced(error)
-        )
-
-    def answer_alive(self, served: ClassicRequest) -> None:
-        """Nothing has changed."""
-        served.effects.answer(served.token, ErrorOnly())
-
-    def answer_assignment(self, served: ClassicRequest) -> None:
-        """What the member owns, in the words of its own protocol."""
-        member, group = served.member, served.group
-        partitions = {}
-        for topic_id, epochs in group.current(member.member_id).assigned.items():
-            topic = self.topics.by_id(topic_id)
-            if topic is not None:
-                partitions[topic.name] = sorted(epochs)
-        assignment = self.embedded.assignment(partitions, _spoken(member)[1])
-        served.effects.cancel_timer((CONSUMER, SYNC, group.group_id, member.member_id))
-        self._stay(served.effects, member, served.now)
-        served.effects.answer(served.token, Synced(0, CONSUMER_PROTOCOL, _protocol(member), assignment))
-
     def _serve(self, served: ClassicRequest) -> None:
-        row = TRANSITIONS[standing(served.group, served.member.member_id), served.ask]
-        getattr(self, row.action)(served)
-
-    def _stay(self, effects: Effects, member: ConsumerGroupMemberMetadata, now: Now) -> None:
-        assert member.classic is not None
-        self._keep_session(effects, (member.group, member.member_id), member.classic.session_timeout_ms, now)
+        RESPONSES[member_state(served.group, served.member.member_id), served.request](served)
 
     # joining
 
@@ -183,7 +142,7 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
         effects.cancel_timer((CONSUMER, REBALANCE, request.group, member_id))
         effects.set_timer((CONSUMER, SYNC, request.group, member_id), now.ms + after.rebalance_timeout_ms)
         epoch = draft.group.current(member_id).member_epoch
-        return Joined(0, member_id, epoch, CONSUMER_PROTOCOL, _protocol(after))
+        return Joined(0, member_id, epoch, CONSUMER_PROTOCOL, protocol_of(after)[0])
 
     def _judge(self, group: ConsumerGroup, request: Join) -> Subscription:
         """What the member subscribes to, where it may join."""
@@ -215,7 +174,7 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
 
     def _cancel_classic(self, effects: Effects, group_id: str, member_id: str) -> None:
         """It has joined, or speaks the consumer protocol from now on."""
-        self._rejoining.discard((group_id, member_id))
+        self.rejoining.discard((group_id, member_id))
         for kind in (JOIN, SYNC):
             effects.cancel_timer((CONSUMER, kind, group_id, member_id))
 
@@ -223,7 +182,7 @@ class ClassicProtocolMembers(ConsumerGroupsCore):
         """The members of a classic group have their whole sessions from its conversion on."""
         for member in group.members.values():
             if member.classic is not None:
-                self._stay(effects, member, now)
+                keep_alive(self, effects, member, now)
 
 
 def _admit(draft: Draft, request: Join, member_id: str, subscription: Subscription) -> str | None:
@@ -286,15 +245,3 @@ def _leave_refusal(group: ConsumerGroup, leaver: LeaveOf, gone: dict[str, None])
     if found not in group.members or found in gone:
         return KafkaErrorCode.UNKNOWN_MEMBER_ID
     return KafkaErrorCode.NONE if leaver.member_id in ("", found) else KafkaErrorCode.FENCED_INSTANCE_ID
-
-
-def _protocol(member: ConsumerGroupMemberMetadata) -> str:
-    return _spoken(member)[0]
-
-
-def _spoken(member: ConsumerGroupMemberMetadata) -> tuple[str, bytes]:
-    """The protocol under which a member of the classic protocol is answered, the first that it brought; a damaged
-    record may name none.
-    """
-    assert member.classic is not None
-    return next(iter(member.classic.protocols), ("", b""))

@@ -1,63 +1,53 @@
-"""What a member of the classic protocol hears from a consumer group: one literal table, drawn into docs/groups.md.
+"""Responses of a consumer group to members of the classic protocol, as a table; docs/groups.md shows it.
 
-How it stands follows from what its last join gave it (`groups/consumer/reconciliation`). A pair that the table lacks
-cannot happen. Source: GroupMetadataManager.java (classicGroupHeartbeatToConsumerGroup, throwIfRebalanceInProgress).
+The state of a member follows from what its last join gave it (`groups/consumer/reconciliation`).
+Source: GroupMetadataManager.java (classicGroupHeartbeatToConsumerGroup, throwIfRebalanceInProgress).
 """
 
+from collections.abc import Callable
 from enum import Enum
-from typing import NamedTuple
 
+from kafkalite.state.groups.consumer.classic_responses import (
+    ClassicMemberRequest,
+    ClassicRequest,
+    acknowledge_heartbeat,
+    request_rejoin,
+    return_assignment,
+)
 from kafkalite.state.groups.consumer.group import ConsumerGroup
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 
-__all__ = ["TRANSITIONS", "ClassicMemberAction", "ClassicMemberRequest", "ClassicMemberState", "drawn", "standing"]
+__all__ = ["RESPONSES", "ClassicMemberState", "member_state"]
 
 
 class ClassicMemberState(Enum):
-    """How a member stands to its target. The value is the sentence for the documentation."""
+    """How far a member is from its target assignment; the values are the descriptions in docs/groups.md."""
 
-    TO_REVOKE = "it is to give partitions up"
+    TO_REVOKE = "it must revoke partitions"
     BEHIND = "there is a new target assignment"
-    FREED = "what it waits for has become free"
-    AWAITING = "other members still own partitions of its target"
-    STABLE = "it owns what it is to own"
+    FREED = "partitions that it waits for are free"
+    WAITING = "other members still own partitions of its target"
+    STABLE = "it owns its target assignment"
 
 
-class ClassicMemberRequest(Enum):
-    """What it does."""
+State, Request = ClassicMemberState, ClassicMemberRequest
 
-    HEARTBEAT = "says that it is alive"
-    SYNC = "asks for its assignment"
-
-
-class ClassicMemberAction(NamedTuple):
-    """What is done: the name of a method of `groups/consumer/classic_members.ClassicMembers`."""
-
-    action: str
-
-
-_REJOIN, _ALIVE, _ASSIGN = (
-    ClassicMemberAction("ask_to_rejoin"),
-    ClassicMemberAction("answer_alive"),
-    ClassicMemberAction("answer_assignment"),
-)
-
-TRANSITIONS: dict[tuple[ClassicMemberState, ClassicMemberRequest], ClassicMemberAction] = {
-    (ClassicMemberState.TO_REVOKE, ClassicMemberRequest.HEARTBEAT): _REJOIN,
-    (ClassicMemberState.BEHIND, ClassicMemberRequest.HEARTBEAT): _REJOIN,
-    (ClassicMemberState.FREED, ClassicMemberRequest.HEARTBEAT): _REJOIN,
-    (ClassicMemberState.AWAITING, ClassicMemberRequest.HEARTBEAT): _ALIVE,
-    (ClassicMemberState.STABLE, ClassicMemberRequest.HEARTBEAT): _ALIVE,
-    (ClassicMemberState.TO_REVOKE, ClassicMemberRequest.SYNC): _ASSIGN,
-    (ClassicMemberState.BEHIND, ClassicMemberRequest.SYNC): _REJOIN,
-    (ClassicMemberState.FREED, ClassicMemberRequest.SYNC): _ASSIGN,
-    (ClassicMemberState.AWAITING, ClassicMemberRequest.SYNC): _ASSIGN,
-    (ClassicMemberState.STABLE, ClassicMemberRequest.SYNC): _ASSIGN,
+RESPONSES: dict[tuple[ClassicMemberState, ClassicMemberRequest], Callable[[ClassicRequest], None]] = {
+    (State.TO_REVOKE, Request.HEARTBEAT): request_rejoin,
+    (State.BEHIND, Request.HEARTBEAT): request_rejoin,
+    (State.FREED, Request.HEARTBEAT): request_rejoin,
+    (State.WAITING, Request.HEARTBEAT): acknowledge_heartbeat,
+    (State.STABLE, Request.HEARTBEAT): acknowledge_heartbeat,
+    (State.TO_REVOKE, Request.SYNC): return_assignment,
+    (State.BEHIND, Request.SYNC): request_rejoin,
+    (State.FREED, Request.SYNC): return_assignment,
+    (State.WAITING, Request.SYNC): return_assignment,
+    (State.STABLE, Request.SYNC): return_assignment,
 }
 
 
-def standing(group: ConsumerGroup, member_id: str) -> ClassicMemberState:
-    """Answer how the member stands. Who is to give something up does that first, even where it is behind, too."""
+def member_state(group: ConsumerGroup, member_id: str) -> ClassicMemberState:
+    """The state of a member. It revokes partitions first, even if there is also a new target assignment."""
     current = group.current(member_id)
     if current.state == MemberState.UNREVOKED_PARTITIONS:
         return ClassicMemberState.TO_REVOKE
@@ -65,20 +55,12 @@ def standing(group: ConsumerGroup, member_id: str) -> ClassicMemberState:
         return ClassicMemberState.BEHIND
     if current.state == MemberState.STABLE:
         return ClassicMemberState.STABLE
-    return ClassicMemberState.AWAITING if _is_held_up(group, member_id) else ClassicMemberState.FREED
+    return ClassicMemberState.WAITING if _waits_for_others(group, member_id) else ClassicMemberState.FREED
 
 
-def _is_held_up(group: ConsumerGroup, member_id: str) -> bool:
+def _waits_for_others(group: ConsumerGroup, member_id: str) -> bool:
     return any(
         group.owners.get((topic_id, partition), member_id) != member_id
         for topic_id, partitions in group.targets.get(member_id, {}).items()
         for partition in partitions
     )
-
-
-def drawn() -> str:
-    """The table as Markdown."""
-    lines = ["| a classic member | while | what is done |", "|---|---|---|"]
-    for (how, ask), row in TRANSITIONS.items():
-        lines.append(f"| {ask.value} | {how.value} | {row.action.replace('_', ' ')} |")
-    return "\n".join(lines)

@@ -100,7 +100,7 @@ class ConsumerGroupsCore:
         self.embedded = embedded
         self._topics_at_once = topics_at_once
         self._sessions: dict[tuple[str, str], MemberSession] = {}
-        self._rejoining: set[tuple[str, str]] = set()  # members of the classic protocol that were told to join anew
+        self.rejoining: set[tuple[str, str]] = set()  # classic members that have received REBALANCE_IN_PROGRESS
         self._watches: dict[str, RegexWatch] = {}
         self._readers = SubscribedGroups()
         self._topics_version = 0  # grows with each change of topics
@@ -122,7 +122,7 @@ class ConsumerGroupsCore:
         self._reconcile(effects, draft, topics, report, now)
         if report.replaced is not None:
             self._forget(effects, group_id, report.replaced)
-        self._keep_session(effects, (group_id, member_id), report.session_ms, now)
+        self.keep_session(effects, (group_id, member_id), report.session_ms, now)
         self._watch(effects, draft.group, watch, now)
 
     def _refresh(
@@ -222,7 +222,8 @@ class ConsumerGroupsCore:
             watch.resolving, watch.patterns_version = True, self._topics_version
             effects.questions.append(ResolvePatterns(group.group_id, patterns))
 
-    def _keep_session(self, effects: Effects, name: tuple[str, str], timeout_ms: int, now: Now) -> None:
+    def keep_session(self, effects: Effects, name: tuple[str, str], timeout_ms: int, now: Now) -> None:
+        """Extend the session of a member; `name` is its group and member id."""
         session = self._sessions.get(name)
         if session is None:
             session = self._sessions[name] = MemberSession(now.ms, timeout_ms)
@@ -237,6 +238,6 @@ class ConsumerGroupsCore:
 
     def _forget(self, effects: Effects, group_id: str, member_id: str) -> None:
         self._sessions.pop((group_id, member_id), None)
-        self._rejoining.discard((group_id, member_id))
+        self.rejoining.discard((group_id, member_id))
         for kind in (SESSION, REBALANCE, JOIN, SYNC):
             effects.cancel_timer((CONSUMER, kind, group_id, member_id))

@@ -179,7 +179,7 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         group = self.groups.get(group_id)
         if group is None or member_id not in group.members:
             self._sessions.pop((group_id, member_id), None)
-            self._rejoining.discard((group_id, member_id))
+            self.rejoining.discard((group_id, member_id))
             return effects
         session = self._sessions.get((group_id, member_id))
         if kind == SESSION and session is not None and session.over_ms > now.ms:
@@ -199,7 +199,7 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
             session_ms = self._settings(group_id).session_timeout_ms
             for member_id, member in group.members.items():
                 own_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
-                self._keep_session(effects, (group_id, member_id), own_ms, now)
+                self.keep_session(effects, (group_id, member_id), own_ms, now)
                 if _is_revoking(group, member_id):
                     effects.set_timer((CONSUMER, REBALANCE, group_id, member_id), now.ms + member.rebalance_timeout_ms)
                 if len(effects.timers) >= SESSIONS_AT_ONCE:

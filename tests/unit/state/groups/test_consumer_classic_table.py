@@ -1,22 +1,18 @@
-"""What classic members of a consumer group hear: docs/groups.md shows the table as it is, and it is whole."""
+"""The responses of a consumer group to members of the classic protocol."""
 
 from itertools import product
-from pathlib import Path
 
-from kafkalite.state.groups.consumer.classic_members import ClassicProtocolMembers
-from kafkalite.state.groups.consumer.classic_table import TRANSITIONS, ClassicMemberRequest, ClassicMemberState, drawn
+from kafkalite.state.groups.consumer.classic_responses import ClassicMemberRequest
+from kafkalite.state.groups.consumer.classic_table import RESPONSES, ClassicMemberState
+from tests.unit.state.groups.documented_tables import label, table_in_docs
 
-PAGE = Path(__file__).parents[4] / "docs" / "groups.md"
-BEGIN = "<!-- classic members: drawn from the code -->\n"
-END = "\n<!-- end of classic members -->"
-
-
-def test_the_page_shows_the_table() -> None:
-    text = PAGE.read_text()
-    shown = text[text.index(BEGIN) + len(BEGIN) : text.index(END)]
-    assert shown == drawn(), "put what consumer_classic_table.drawn() gives between the two comments of docs/groups.md"
+ROWS = [f"| {request.value} | {state.value} | {label(action)} |" for (state, request), action in RESPONSES.items()]
+TABLE = "\n".join(["| a classic member | state | action |", "|---|---|---|", *ROWS])
 
 
-def test_whoever_asks_is_answered_however_it_stands() -> None:
-    assert set(TRANSITIONS) == set(product(ClassicMemberState, ClassicMemberRequest))
-    assert all(callable(getattr(ClassicProtocolMembers, row.action)) for row in TRANSITIONS.values())
+def test_docs_show_the_responses_to_classic_members() -> None:
+    assert table_in_docs("classic members") == TABLE
+
+
+def test_every_request_has_a_response_in_every_state() -> None:
+    assert set(RESPONSES) == set(product(ClassicMemberState, ClassicMemberRequest))
