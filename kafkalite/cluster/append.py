@@ -1,7 +1,7 @@
-"""One batch on its way into one partition, from the request to the answer.
+"""The append of one batch to one partition, from the request to the response.
 
-An `Append` is finished exactly once: refused at once, written at the end of the pass, or later still when it had to
-leave the loop (decompression of a large batch, the first opening of a log) or waits for a flush.
+An `Append` is finished exactly once: when it is rejected, when it is written at the end of the loop iteration, or later
+if a job has to decompress the batch or open the log, or if the append waits for a flush.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,16 +14,20 @@ NO_TIMESTAMP = -1
 
 
 class Append:
-    """What a producer sent for one partition, and what became of it.
+    """A batch of a producer for one partition, and the result of its append.
 
     Arguments:
-        batch: the record batch as received, writable; valid until the pass ends unless `keep` was called.
+        batch: the record batch as received, writable; valid until the loop iteration ends, unless `keep` was called.
         required_acks: 0, 1, or -1 for all in-sync replicas.
-        done: called once with this object when the outcome is known.
+        done: called once with this object when the result is known.
 
-    Outcome: `error` (Kafka error code), `message`, `record_errors` as (index in the batch, text), `base_offset`,
-    `log_append_time_ms` (-1 for CreateTime), `log_start_offset`.
-    `zstd_allowed`: whether the request's version may carry zstd; `transactional`: whether it named a transactional id.
+    Attributes:
+        zstd_allowed: whether the version of the request allows zstd.
+        transactional: whether the request has a transactional id.
+        error, message: the Kafka error code (0: appended) and its explanation.
+        record_errors: (index in the batch, text) of each invalid record.
+        base_offset, log_start_offset: -1 if nothing was appended.
+        log_append_time_ms: -1 for CreateTime.
     """
 
     __slots__ = (
@@ -56,11 +60,11 @@ class Append:
         self.transactional = False
 
     def keep(self) -> None:
-        """Copy the batch, because it is needed after the pass that received it."""
+        """Copy the batch, because it is needed after the loop iteration that received it."""
         self.batch = memoryview(bytearray(self.batch))
 
     def reject(self, error: int, message: str | None = None) -> None:
-        """Finish without having appended anything."""
+        """Finish with an error; nothing was appended."""
         self.message = message
         self.base_offset = NO_OFFSET
         self.log_append_time_ms = NO_TIMESTAMP
@@ -68,12 +72,12 @@ class Append:
         self.finish(error)
 
     def fail(self) -> None:
-        """Refuse it because something unforeseen was raised on its way, if it is not finished yet."""
+        """Reject it after an unexpected exception, if it is not finished yet."""
         if self._done is not None:
             self.reject(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
 
     def finish(self, error: int = 0) -> None:
-        """Tell the outcome; the bytes are no longer needed."""
+        """Report the result and release the batch."""
         self.error = error
         done, self._done = self._done, None
         assert done is not None, "an append is finished once"
@@ -82,7 +86,7 @@ class Append:
 
 
 class OwnAppend(Append):
-    """A batch that the broker made itself, such as the marker that ends a transaction; nobody inspects it.
+    """A batch that the broker created, such as the marker that ends a transaction; it is not validated.
 
     Arguments:
         batch: one whole batch, writable; kept until it is written.

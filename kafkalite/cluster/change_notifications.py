@@ -1,4 +1,4 @@
-"""Nodes that only have to exist for a while: notifications of config changes, records of deleted topics.
+"""Deletes znodes that are needed for a limited time: notifications of config changes, records of deleted topics.
 
 Kafka deletes its notifications after 15 minutes, whenever it handles another one. Here the transaction that creates the
 next node deletes the expired ones.
@@ -32,15 +32,15 @@ class ChangeNotifications:
         return len(self._notices)
 
     def load(self, found: Sequence[Notice]) -> None:
-        """Remember the nodes that exist at start."""
+        """Add the nodes that exist at the start."""
         self._notices.extend(sorted(found, key=lambda notice: notice[1]))
 
     def add(self, path: str) -> None:
-        """Remember a node that was created now."""
+        """Add a node that was just created."""
         self._notices.append((path, self._wall_ms()))
 
     def take_expired(self) -> list[Notice]:
-        """Up to `EXPIRED_MAX` expired nodes, which the caller deletes; of each it is asked once."""
+        """Remove and return up to `EXPIRED_MAX` expired nodes, which the caller deletes."""
         limit = self._wall_ms() - EXPIRATION_MS
         expired: list[Notice] = []
         while self._notices and self._notices[0][1] < limit and len(expired) < EXPIRED_MAX:
@@ -48,7 +48,7 @@ class ChangeNotifications:
         return expired
 
     def put_back(self, expired: Sequence[Notice]) -> None:
-        """The transaction that was to delete these nodes failed."""
+        """Add these nodes again, because the transaction that deletes them has failed."""
         self._notices.extendleft(reversed(expired))
 
 

@@ -1,7 +1,7 @@
-"""What this broker knows of the cluster: brokers, topics, partitions, who leads. Immutable; swapped whole on change.
+"""Immutable images of the cluster metadata: brokers, topics, partitions and leaders.
 
-Handlers read one image for a whole request, so that an answer never mixes two states of the cluster. `ClusterTables` is
-where changes are gathered and images come from.
+A handler uses one image for a whole request, so that a response never mixes two states of the cluster. `ClusterTables`
+collects changes and creates the images.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ def nothing() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """Where one partition lives. `replicas`, `isr`: broker ids, the preferred leader first."""
+    """The replicas of one partition. `replicas`, `isr`: broker ids, the preferred leader first."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -35,7 +35,7 @@ class PartitionImage:
 
 @lru_cache(maxsize=1024)
 def new_partition(replicas: tuple[int, ...]) -> PartitionImage:
-    """A partition without records: its preferred replica leads, all replicas are in sync.
+    """A new partition: its preferred replica leads, all replicas are in sync.
 
     One object for all partitions with the same replicas: a topic may have thousands.
     """
@@ -54,7 +54,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """Everything at one moment. `controller_id` is the broker that admin requests should go to."""
+    """The cluster at one moment. `controller_id` is the broker for admin requests."""
 
     cluster_id: str
     controller_id: int
@@ -63,15 +63,15 @@ class ClusterImage:
     topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=nothing)
     topics_by_folded_name: Mapping[str, TopicImage] = field(
         default_factory=nothing
-    )  # as metrics show names: what collides is found by it
+    )  # by names as in metrics, where `.` equals `_`: finds collisions
 
 
 class ClusterTables:
-    """The cluster as it changes. Who decides on a change looks single topics up here.
+    """The cluster metadata with the latest changes; decisions about changes look single topics up here.
 
     Arguments:
         cluster_id, controller_id, brokers: as in the image.
-        topics: those that there are.
+        topics: the existing topics.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class ClusterTables:
 
     @property
     def image(self) -> ClusterImage:
-        """What the cluster is now. The tables are copied at the first look after changes, not for each of them: one
-        request may change thousands of topics.
+        """The image of the current state. The tables are copied at the first access after a change, because one request
+        may change thousands of topics.
         """
         if self._image is None:
             self._image = replace(
@@ -101,7 +101,7 @@ class ClusterTables:
         return self._image
 
     def put(self, topic: TopicImage) -> None:
-        """A topic is new, or replaces the one of its name."""
+        """Add a topic, or replace the topic of its name."""
         self._image = None
         old = self.topics.get(topic.name)
         if old is not None:
@@ -110,7 +110,7 @@ class ClusterTables:
         self.topics_by_folded_name[folded(topic.name)] = topic
 
     def remove(self, name: str) -> None:
-        """A topic is gone; KeyError when it was not there."""
+        """Remove a topic. Raises KeyError if it does not exist."""
         self._image = None
         gone = self.topics.pop(name)
         del self.topics_by_id[gone.topic_id]

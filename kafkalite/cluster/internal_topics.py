@@ -1,7 +1,9 @@
-"""The internal topics: which there are, how they are made, and that clients may read but not write them.
+"""Declares the internal topics, with their settings; clients may read them, but not write to them.
 
-They are made on first use by their coordinator, or when a client asks for their metadata; either way with the settings
-that the coordinator needs. Source: AutoTopicCreationManager.scala, ReplicaManager.appendRecords of Apache Kafka.
+An internal topic is created at its first use by the coordinator, or when a client requests its metadata, with the
+settings that the coordinator needs.
+
+Sources: AutoTopicCreationManager.scala, ReplicaManager.appendRecords.
 """
 
 import logging
@@ -20,11 +22,12 @@ LOGGER = logging.getLogger("kafkalite.cluster")
 
 @dataclass(frozen=True)
 class InternalTopic:
-    """An internal topic and how it is to be made.
+    """An internal topic and its settings.
 
     Arguments:
-        replicas_key: the setting behind `replicas`.
-        partitions, replicas, configs: of a broker's settings.
+        name: of the topic.
+        replicas_key: the configuration key of `replicas`.
+        partitions, replicas, configs: computed from the broker configuration.
     """
 
     name: str
@@ -34,14 +37,14 @@ class InternalTopic:
     configs: Callable[[BrokerConfig], Mapping[str, str]]
 
     def replication_factor(self, config: BrokerConfig, brokers: int) -> int:
-        """As configured; one where there is one broker."""
+        """The configured replication factor; 1 in a cluster of one broker."""
         wanted = self.replicas(config)
         if brokers != 1 or wanted == 1:
             return wanted
         return 1
 
     def warn_of_one_replica(self, config: BrokerConfig, brokers: int) -> None:
-        """Say once the topic is there that it has fewer replicas than configured; the default asks for nothing."""
+        """Log after the creation that the topic has fewer replicas than configured; not for the default factor."""
         wanted = self.replicas(config)
         if self.replicas_key in config.static and self.replication_factor(config, brokers) < wanted:
             LOGGER.warning("%s: created with one replica instead of %d: there is one broker", self.name, wanted)
@@ -62,14 +65,14 @@ INTERNAL_TOPICS = {topic.name: topic for topic in (OFFSETS,)}
 
 
 class InternalPartition(Partition):
-    """A partition that only its coordinator appends to."""
+    """A partition of an internal topic: only its coordinator appends to it."""
 
     __slots__ = ()
 
     def append(self, append: Append) -> None:
-        """Refuse what a client sent: INVALID_TOPIC_EXCEPTION."""
+        """Reject an append of a client with INVALID_TOPIC_EXCEPTION."""
         append.reject(KafkaErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {self.topic}")
 
     def delete_records_before(self, offset: int) -> int:
-        """Refuse it: INVALID_TOPIC_EXCEPTION."""
+        """Reject it with INVALID_TOPIC_EXCEPTION."""
         return KafkaErrorCode.INVALID_TOPIC_EXCEPTION

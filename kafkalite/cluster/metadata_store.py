@@ -1,9 +1,8 @@
-"""What the cluster keeps in the coordination service, in the words of topics and brokers: Kafka's znodes behind one
-door.
+"""Stores the cluster metadata (topics, configs, partition states, producer ids) in Kafka's znodes.
 
-Every change ends with `then(error)`, 0 once it is durable, whatever is raised on the way (then it is raised, too); the
-first end counts. When the answer to a change is lost, the caller gets a
-retriable error and the next look tells the truth. Sources: ZkData.scala, KafkaZkClient.scala.
+Every change calls `then(error)` exactly once: 0 after the change is durable, otherwise a Kafka error code. An exception
+is raised after `then` was called. If the response to a change is lost, the caller receives a retriable error, and the
+next read shows whether the change was made. Sources: ZkData.scala, KafkaZkClient.scala.
 """
 
 import asyncio
@@ -37,18 +36,18 @@ Done = Callable[[int], None]
 
 
 class MetadataStore:
-    """The cluster's nodes, seen by one broker.
+    """Reads and writes the znodes of the cluster for one broker.
 
     Arguments:
         session: an open session with the coordination service.
-        clock: the time at which notifications expire; it begins the transactions of long deletions.
+        clock: for the expiration of notifications; starts the transactions of long deletions.
     """
 
     def __init__(self, session: Coordination, clock: Clock) -> None:
         self._session = session
         self._notices = ChangeNotifications(clock.wall_ms)
         self._noted: dict[bytes, dict[int, str]] = defaultdict(dict)
-        self._deleting: set[bytes] = set()  # topic ids whose deletion was asked for and is not durable yet
+        self._deleting: set[bytes] = set()  # ids of topics whose deletion is not durable yet
         self._stated: dict[str, set[int]] = defaultdict(set)
         self._deletions = TopicNodeRemover(session, clock, self._nodes_gone)
         self._broker_id = -1
@@ -56,11 +55,11 @@ class MetadataStore:
     # At start.
 
     async def prepare(self) -> None:
-        """Make the nodes that always exist."""
+        """Create the znodes that always exist."""
         await await_completion(lambda then: ensure_nodes(self._session, znodes.PERSISTENT, then))
 
     async def cluster_id(self, fresh: str) -> str:
-        """The cluster's id; `fresh` becomes it when there is none yet."""
+        """The cluster id; `fresh` if there was none."""
         await await_completion(lambda then: ensure_nodes(self._session, znodes.parents(znodes.CLUSTER_ID), then))
         try:
             await await_completion(
@@ -72,13 +71,13 @@ class MetadataStore:
         return fresh
 
     def register(self, broker_id: int) -> None:
-        """Speak as this broker from now on."""
+        """Use this broker id from now on."""
         self._broker_id = broker_id
 
     async def topics(self) -> list[TopicImage]:
-        """Every topic as the service has it; remembers which partitions have a state, and a directory noted.
+        """Read all topics, and which partitions have a state and a directory.
 
-        A topic whose deletion is recorded is not there; `finish_deletions` deletes the nodes that are left of it.
+        A topic whose deletion is recorded is left out; `finish_deletions` deletes its remaining znodes.
         """
         records: list[TopicRecord] = await await_completion(lambda then: read_topics(self._session, then))
         deleted = {path for path, _ in await self._children(znodes.DELETED_TOPICS)}
@@ -100,15 +99,15 @@ class MetadataStore:
         return topics
 
     def finish_deletions(self) -> None:
-        """Delete the nodes that are left of deleted topics, in the background."""
+        """Delete the remaining znodes of deleted topics, in the background."""
         self._deletions.begin()
 
     async def free_name(self, name: str) -> None:
-        """Return when no node of a deleted topic of this name is left; raises CoordinationError."""
+        """Wait until a deleted topic of this name has no znodes left. Raises CoordinationError."""
         await await_completion(lambda then: self._deletions.when_gone(name, then))
 
     def noted_directory(self, topic_id: bytes, partition: int) -> str | None:
-        """The directory noted for a partition on this broker, or None while it has no files."""
+        """The recorded directory of a partition on this broker, or None while it has no files."""
         return self._noted[topic_id].get(partition) if topic_id in self._noted else None
 
     async def broker_configs(self) -> tuple[dict[str, str], dict[str, str]]:
@@ -124,7 +123,7 @@ class MetadataStore:
         return znodes.decode_configs(path, data)
 
     async def group_configs(self) -> dict[str, dict[str, str]]:
-        """The configs of every group that has any."""
+        """The configs of every group with configs."""
         names, _stat = await await_completion(lambda then: self._session.children(znodes.GROUP_CONFIGS, then))
         found: dict[str, dict[str, str]] = {}
         for name in names:
@@ -134,7 +133,7 @@ class MetadataStore:
         return found
 
     async def load_notices(self) -> set[bytes]:
-        """Read the nodes that expire. Returns the ids of the topics whose deletion they record."""
+        """Read the znodes that expire. Returns the ids of the topics whose deletion they record."""
         changes = await self._children(znodes.CONFIG_CHANGES)
         deleted = await self._children(znodes.DELETED_TOPICS)
         ids = {path: uuid_from_text(path.rpartition("/")[2]) for path, _ in deleted}
@@ -144,7 +143,7 @@ class MetadataStore:
     async def _children(self, parent: str) -> list[Notice]:
         try:
             names, _stat = await await_completion(lambda then: self._session.children(parent, then))
-        except NoNodeError:  # a journal that is only read
+        except NoNodeError:  # a journal that is opened for reading
             return []
         found = []
         for name in names:
@@ -160,7 +159,7 @@ class MetadataStore:
     # Topics.
 
     def create_topic(self, topic: TopicImage, then: Done) -> None:
-        """Keep a new topic with all its partitions, when the nodes of an earlier one of its name are gone."""
+        """Store a new topic with all its partitions, after the znodes of an earlier topic of this name are deleted."""
 
         def free(outcome: Outcome) -> None:
             if outcome.error is not None:
@@ -173,11 +172,11 @@ class MetadataStore:
         self._deletions.when_gone(topic.name, fail_on_exception(free, failed))
 
     def update_topic(self, topic: TopicImage, then: Done) -> None:
-        """Keep a topic that has more partitions than before; they are new ones."""
+        """Store a topic with additional partitions."""
         self._session.multi(znodes.grow_topic(topic.name, node_of(topic), {}), answered(then))
 
     def delete_topic(self, topic: TopicImage, then: Done) -> None:
-        """Forget a topic with everything below it. Many nodes are deleted in the background, after the record."""
+        """Delete a topic. Many znodes are deleted in the background, after the deletion was recorded."""
         stated, noted = self._stated.get(topic.name, set()), self._noted[topic.topic_id]
         deleted_nodes = DeletedTopicNodes(topic.name, topic.topic_id, stated, noted)
         at_once = deleted_nodes.few
@@ -199,18 +198,21 @@ class MetadataStore:
         self._notify([*operations, znodes.record_deletion(topic.topic_id)], answered(deleted), keep=not at_once)
 
     def _nodes_gone(self, deleted_nodes: DeletedTopicNodes) -> None:
-        """The record of a deletion may expire."""
+        """Let the record of a deletion expire, because the znodes of the topic are deleted."""
         self._noted.pop(deleted_nodes.topic_id, None)
         self._notices.add(znodes.deleted_topic_path(deleted_nodes.topic_id))
 
     def configure_topic(self, name: str, configs: Mapping[str, str], then: Done) -> None:
-        """Keep a topic's configs."""
+        """Store the configs of a topic."""
         self._notify(znodes.configure_topic(name, configs), answered(then))
 
     def _notify(self, operations: list[Operation], then: Then, *, keep: bool = False) -> None:
-        """Do a transaction whose last operation creates a node that expires; expired ones are deleted with it.
+        """Run a transaction whose last operation creates a znode that expires; also delete expired ones.
 
-        `keep`: that node does not expire yet.
+        Arguments:
+            operations: of the transaction.
+            then: called with the outcome.
+            keep: whether that znode does not expire yet.
         """
         expired = self._notices.take_expired()
 
@@ -235,7 +237,7 @@ class MetadataStore:
         self._session.multi([*operations, *deletions(expired)], ended_with_expired)
 
     def _delete_one_by_one(self, expired: Sequence[Notice]) -> None:
-        """Delete expired nodes of which some may not exist any more."""
+        """Delete expired znodes, some of which may not exist any more."""
 
         def deleted(notice: Notice, outcome: Outcome) -> None:
             if outcome.error is not None and not isinstance(outcome.error, NoNodeError):
@@ -247,10 +249,11 @@ class MetadataStore:
     async def change_leader_epochs(
         self, epochs: Mapping[tuple[str, int], PartitionImage], later: Callable[[Sequence[Operation]], object]
     ) -> bool:
-        """Keep the states of these partitions, by topic and index, in one transaction.
+        """Store the states of these partitions in one transaction.
 
         Arguments:
-            later: called where the disk is full; it makes the change durable with the next one.
+            epochs: the partitions by topic and index.
+            later: called with the operations if the disk is full; they become durable with the next change.
 
         Returns whether it is durable. Raises CoordinationError.
         """
@@ -265,21 +268,22 @@ class MetadataStore:
         return True
 
     def keep_state(self, topic: str, partition: int, state: znodes.PartitionState) -> list[Operation]:
-        """The operations that keep the state of a partition, which the caller does at once."""
+        """The operations that store the state of a partition; the caller runs them now."""
         if partition in self._stated[topic]:
             return [Set(znodes.state_path(topic, partition), znodes.encode_state(state))]
         self._stated[topic].add(partition)
         return znodes.create_partitions(topic, {partition: state})
 
     def note_directories(self, partitions: Iterable[tuple[bytes, int]], directory: str, then: Done) -> None:
-        """Record where the files of partitions are, in one transaction: all or none.
+        """Record the log directory of partitions, in one transaction: all or none.
 
         Arguments:
-            partitions: topic id and index of each. A deletion asked for meanwhile removes its node, too.
+            partitions: topic id and index of each. A deletion that is requested meanwhile also deletes its znode.
             directory: the id of the log directory.
+            then: called with 0 or a Kafka error code.
         """
         recorded = list(partitions)
-        # Such a transaction fails, and until then deletions of the other topics would count on their nodes.
+        # Such a transaction fails; until then, deletions of the other topics would expect these znodes.
         if any(topic_id in self._deletions or topic_id in self._deleting for topic_id, _ in recorded):
             then(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
@@ -299,11 +303,11 @@ class MetadataStore:
     # Brokers.
 
     def configure_broker(self, broker_id: int | None, configs: Mapping[str, str], then: Done) -> None:
-        """Keep the dynamic configs of one broker, or of all (None)."""
+        """Store the dynamic configs of a broker, or of all brokers (None)."""
         self._configure(znodes.broker_config_path(broker_id), configs, then)
 
     def configure_group(self, group: str, configs: Mapping[str, str], then: Done) -> None:
-        """Keep the configs of a group, which need not exist; none = forget it."""
+        """Store the configs of a group, which need not exist; an empty mapping deletes them."""
         if configs:
             self._configure(znodes.group_config_path(group), configs, then)
             return
@@ -326,7 +330,7 @@ class MetadataStore:
         self._session.create(path, data, fail_on_exception(made, lambda: then(KafkaErrorCode.UNKNOWN_SERVER_ERROR)))
 
     def take_producer_ids(self, then: Callable[[range | None], None]) -> None:
-        """Take the next block of producer ids by compare-and-set; None when that failed."""
+        """Allocate the next block of producer ids by compare-and-set; `then` receives None after a failure."""
 
         def read(outcome: Outcome) -> None:
             if outcome.error is not None:
@@ -347,24 +351,24 @@ class MetadataStore:
         self._session.get(znodes.PRODUCER_ID_BLOCK, fail_on_exception(read, lambda: then(None)))
 
     def _taken(self, block: range, outcome: Outcome, then: Callable[[range | None], None]) -> None:
-        if isinstance(outcome.error, BadVersionError):  # another broker was faster
+        if isinstance(outcome.error, BadVersionError):  # another broker has taken this block
             self.take_producer_ids(then)
         else:
             then(block if outcome.error is None else None)
 
 
 async def await_completion(call: Callable[[Then], object]) -> Any:
-    """Make a call to the service and wait for its result; raises what it raises."""
+    """Make a call to the coordination service and wait for its result. Raises the error of the call."""
     ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     call(ended.set_result)
     return (await ended).result()
 
 
 def answered(then: Done, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> Then:
-    """Turn an outcome into a Kafka error code; `exists`: the code when a node was there already."""
+    """Convert an outcome to a Kafka error code for `then`; `exists`: the code if a znode exists already."""
 
     def complete(outcome: Outcome) -> None:
-        error: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR  # unless the outcome says what became of it
+        error: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR  # after an exception
         try:
             error = 0 if outcome.error is None else code_of(outcome.error, exists)
         finally:
@@ -374,7 +378,7 @@ def answered(then: Done, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> T
 
 
 def code_of(error: BaseException, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR) -> int:
-    """The Kafka error code of a failed call; what is no failure of the service is raised."""
+    """The Kafka error code of a failed call. Raises an error that the service did not report."""
     if isinstance(error, NodeExistsError):
         return exists
     if isinstance(error, NoNodeError):
@@ -387,24 +391,24 @@ def code_of(error: BaseException, exists: int = KafkaErrorCode.UNKNOWN_SERVER_ER
 
 
 def failure_of(error: CoordinationError) -> str:
-    """Why the service did not keep a change, for clients: without paths."""
+    """Why the service did not store a change, for clients: without paths."""
     cause = error.__cause__
     detail = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.words
     return f"the metadata cannot be written: {detail}"
 
 
 def node_of(topic: TopicImage) -> znodes.TopicNode:
-    """A topic's node."""
+    """The znode of a topic."""
     return znodes.TopicNode(topic.topic_id, {at: part.replicas for at, part in enumerate(topic.partitions)})
 
 
 def state_of(partition: PartitionImage) -> znodes.PartitionState:
-    """A partition's state."""
+    """The state of a partition as it is stored."""
     return znodes.PartitionState(partition.leader, partition.leader_epoch, partition.isr)
 
 
 def states_of(topic: TopicImage) -> dict[int, znodes.PartitionState]:
-    """The states of the partitions that are not new."""
+    """The states of all partitions that differ from a new one."""
     return {
         at: state_of(partition)
         for at, partition in enumerate(topic.partitions)
@@ -413,7 +417,7 @@ def states_of(topic: TopicImage) -> dict[int, znodes.PartitionState]:
 
 
 def image_of(record: TopicRecord) -> TopicImage:
-    """A topic as the image has it; a partition without a state is a new one."""
+    """The image of a stored topic; a partition without a state is a new one."""
     assert record.node.topic_id is not None
     partitions = tuple(partition_of(record, index) for index in sorted(record.node.replicas))
     return TopicImage(record.name, record.node.topic_id, partitions, dict(record.configs))

@@ -1,17 +1,16 @@
-"""One hosted replica of a partition: what may be appended, what may be read, and who waits for either.
+"""One hosted replica of a partition: its appends, its high watermark and its delayed fetches.
 
-Laws:
-1. Appends happen in arrival order. While one is outside the loop (a large batch being decompressed, the log being
-   opened), later ones queue behind it.
-2. An append is queued on the log without a system call; `write`, at the end of the pass, brings all of them to the
-   file at once and finishes them. If that write fails, every append of the pass on this partition fails.
-3. Readers see only what is below the high watermark.
-4. A partition with an `error` (offline, deleted) refuses everything with that code and wakes whoever waits.
-5. Where flush.messages asks for a sync, appends are finished, and become readable, only when their records are on the
-   disk: they are held, in order, until the log's recovery point has passed them. While any is held, later ones queue
-   up behind it. Who does not wait for an answer (acks=0) is not held.
-6. Whatever is raised on the way, every append is finished, every waiter is told and the queue goes on; then it is
-   raised.
+1. Appends happen in order of arrival. While a job works on an append (it decompresses a large batch or opens the log),
+   later appends are queued.
+2. An append is queued on the log without a system call. At the end of the loop iteration, `write` writes all of them to
+   the file at once and finishes them. If that write fails, every append of this iteration to the partition fails.
+3. Readers see only records below the high watermark.
+4. A partition with an `error` (offline, deleted) rejects every request with that code and completes delayed fetches.
+5. If flush.messages requires a flush, appends are finished, and their records can be read, only when the records are on
+   the disk: they wait, in order, until the recovery point of the log has passed them. Later appends wait behind them.
+   Appends with acks=0 do not wait.
+6. After an exception, every append is finished, every delayed fetch is completed and the queue continues; then the
+   exception is raised.
 """
 
 from collections import deque
@@ -31,33 +30,34 @@ from kafkalite.records import BatchError, ValidationResult
 from kafkalite.storage.flush.flusher import Flusher
 from kafkalite.storage.log.log import Log
 
-WRITE_EARLY_BYTES = 256 * 1024  # beyond this, gathering more makes the received bytes go cold (measured)
+WRITE_EARLY_BYTES = 256 * 1024  # beyond this, the received bytes leave the CPU cache before they are written (measured)
 ACKS_NONE = 0
 NEVER = 2**63 - 1
 
 
 class PartitionHost(Protocol):
-    """What a partition needs of the broker that hosts it."""
+    """The part of the broker that a partition uses."""
 
     clock: Clock
     offload: Offload
     flusher: Flusher
-    loop_budget: LoopBudget  # of all partitions together
+    loop_budget: LoopBudget  # shared by all partitions
 
     def mark_dirty(self, partition: "Partition") -> None:
-        """Have `partition.write()` called when the pass ends."""
+        """Call `partition.write()` at the end of the loop iteration."""
 
     def open_log(self, partition: "Partition", opened: Callable[[Log | int], None]) -> None:
-        """Make the files of a partition that has none yet; `opened` gets the log or a Kafka error code."""
+        """Create the files of a partition that has none yet; `opened` receives the log or a Kafka error code."""
 
 
 class AppendAwaitingFlush:
-    """The appends of one pass that wait for the disk.
+    """The appends of one loop iteration that wait for a flush.
 
     Arguments:
-        needs: the recovery point that frees them.
-        end: the log end behind them, which is then readable.
+        needs: the recovery point from which on they can be finished.
+        end: the log end offset after them, which is then the high watermark.
         size: their bytes.
+        appends: the appends that are finished then.
     """
 
     __slots__ = ("appends", "end", "needs", "size")
@@ -73,21 +73,21 @@ class Partition:
     """A replica led by this broker.
 
     Arguments:
-        topic, topic_id, index: which partition; the id is 16 bytes.
-        config: the topic's settings; replaced whole by `configure`.
-        host: the broker around it.
+        topic, topic_id, index: of the partition; the id is 16 bytes.
+        config: the settings of the topic; replaced by `configure`.
+        host: the broker.
         leader_epoch, isr: of the partition's state.
-        replicas: how many replicas it has.
+        replicas: number of replicas.
 
-    `log` is None while it has no files yet.
+    `log` is None while the partition has no files.
     """
 
     __slots__ = (
-        "_asked",
         "_flush_at",
+        "_flush_requested",
         "_held",
         "_host",
-        "_outside",
+        "_in_job",
         "_queue",
         "_replicas",
         "_replicas_min",
@@ -129,15 +129,15 @@ class Partition:
         self.high_watermark = 0
         self.delayed_fetches: dict[DelayedFetch, None] = {}
         self._host = host
-        self._outside = False
+        self._in_job = False
         self._queue: deque[Append] = deque()
         self._unwritten: list[Append] = []
         self._held: deque[AppendAwaitingFlush] = deque()
-        self._asked = 0  # a sync up to here was asked for
-        self._flush_at = NEVER  # the log end from which on appends are held
-        self._stable = 0  # the last stable offset when it was last looked at
+        self._flush_requested = 0  # a flush up to this offset was requested
+        self._flush_at = NEVER  # from this log end offset on, appends wait for a flush
+        self._stable = 0  # the last stable offset at the previous append
 
-    # What a reader may ask.
+    # Offsets and epochs for readers.
 
     @property
     def log_start_offset(self) -> int:
@@ -145,14 +145,12 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where a read_committed reader sees: the high watermark, or the first record of a transaction below it
-        that has not ended.
-        """
+        """The end of read_committed reads: the high watermark, or the first record of an open transaction below it."""
         return self.high_watermark if self.log is None else self.log.last_stable_offset(self.high_watermark)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> int:
-        """Compare a client's epoch (-1 = not given) with ours: 0, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH
-        (KIP-320).
+        """Compare the leader epoch of a client (-1: none) with this one: 0, FENCED_LEADER_EPOCH or
+        UNKNOWN_LEADER_EPOCH (KIP-320).
         """
         if self.error or current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return self.error
@@ -162,21 +160,21 @@ class Partition:
     # Appending.
 
     def append(self, append: Append) -> None:
-        """Take one batch; `append` is finished now, at the end of the pass, or later."""
-        if self._outside:
+        """Append one batch; `append` is finished now, at the end of the loop iteration, or later."""
+        if self._in_job:
             append.keep()
             self._queue.append(append)
         else:
-            self._take(append)
+            self._append_now(append)
 
     def append_internal(self, append: OwnAppend) -> None:
-        """Take a batch that the broker made itself, in its turn; as `append`."""
-        if self._outside:
+        """Append a batch that the broker created; as `append`."""
+        if self._in_job:
             self._queue.append(append)
         else:
-            self._take_own(append)
+            self._append_own(append)
 
-    def _take_own(self, append: Append) -> None:
+    def _append_own(self, append: Append) -> None:
         try:
             if self.error:
                 append.reject(self.error)
@@ -188,14 +186,14 @@ class Partition:
             append.fail()
             raise
 
-    def _take(self, append: Append) -> None:
+    def _append_now(self, append: Append) -> None:
         try:
-            self._try(append)
+            self._validate_and_append(append)
         except Exception:
             append.fail()
             raise
 
-    def _try(self, append: Append) -> None:
+    def _validate_and_append(self, append: Append) -> None:
         if self.error:
             append.reject(self.error)
         elif append.required_acks == ACKS_ALL and len(self.isr) < self._replicas_min:
@@ -220,13 +218,13 @@ class Partition:
             self.write()
 
     def write(self) -> None:
-        """Bring everything queued to the file with one system call and finish those appends."""
+        """Write all queued appends with one system call and finish them."""
         if not self._unwritten:
             return
         assert self.log is not None
         unwritten, self._unwritten = self._unwritten, []
         size = self.log.pending_bytes
-        error: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR  # unless the log says what became of it
+        error: int = KafkaErrorCode.UNKNOWN_SERVER_ERROR  # after an exception
         try:
             error = self.log.write()
         finally:
@@ -263,29 +261,35 @@ class Partition:
             list(self.delayed_fetches),
         )
 
-    # Waiting for the disk.
+    # Waiting for a flush.
 
     def _await_flush(self, appends: list[Append], log: Log, size: int) -> None:
-        """Finish these appends when the log is on the disk as far as flush.messages asks."""
+        """Finish these appends after the flush that flush.messages requires.
+
+        Arguments:
+            appends: the appends that were written.
+            log: of this partition.
+            size: their bytes.
+        """
         end = log.log_end_offset
-        flush = end - max(self._asked, log.recovery_point) >= self.config.flush_messages
-        if not flush and not self._held:  # it was flushed meanwhile for another reason
+        flush = end - max(self._flush_requested, log.recovery_point) >= self.config.flush_messages
+        if not flush and not self._held:  # another flush has included them
             self._plan_flush()
             self._readable(appends, log, end, size)
             return
         if flush:
-            self._asked = end
+            self._flush_requested = end
         unanswered = [append for append in appends if append.required_acks == ACKS_NONE]
         if unanswered:
             appends = [append for append in appends if append.required_acks != ACKS_NONE]
-        self._held.append(AppendAwaitingFlush(self._asked, end, size, appends))
+        self._held.append(AppendAwaitingFlush(self._flush_requested, end, size, appends))
         self._flush_at = 0
         if flush:
             self._host.flusher.request_flush(log, self._flushed)
         call_each(Append.finish, unanswered)
 
     def _flushed(self, error: int) -> None:
-        """A round that synced this log is over."""
+        """A flush of this log has ended, with a Kafka error code or 0."""
         if error:
             self._reject_awaiting_flush(error)
             return
@@ -301,7 +305,7 @@ class Partition:
         call_each(lambda append: append.reject(error), [append for one in awaiting for append in one.appends])
 
     def _plan_flush(self) -> None:
-        """Work out from where on appends are held, so that writing compares one number."""
+        """Compute the offset from which on appends wait for a flush, so that `write` compares one number."""
         if self._held:
             self._flush_at = 0
         elif self.log is None or self.config.flush_messages == NEVER:
@@ -309,7 +313,7 @@ class Partition:
         else:
             self._flush_at = self.log.recovery_point + self.config.flush_messages
 
-    # Leaving the loop and coming back.
+    # Appends that a job works on.
 
     def _open_for(self, append: Append) -> None:
         self._leave(append, partial(self._host.open_log, self, self._opened))
@@ -323,7 +327,7 @@ class Partition:
             self._return()
 
     def _refuse_queued(self, error: int) -> None:
-        """There is no log to append to; whoever comes later tries again (a full disk may have room then)."""
+        """Reject the queued appends, because the log cannot be opened; the next append tries again."""
         queue, self._queue = self._queue, deque()
         call_each(lambda append: append.reject(error), queue)
 
@@ -339,7 +343,7 @@ class Partition:
         try:
             if self.error:
                 append.reject(self.error)
-            validation = outcome.result()  # what a job should never raise is reported, after everybody was served
+            validation = outcome.result()  # an unexpected exception of the job is raised after the append was rejected
             if not self.error:
                 self._append_validated(append, validation)
         except Exception:
@@ -347,37 +351,37 @@ class Partition:
             raise
 
     def _leave(self, append: Append, go: Callable[[], object]) -> None:
-        """Let `append` be served outside the loop by `go`; one that raises has not taken it."""
+        """Start a job for `append` with `go`; an exception of `go` means that it was not started."""
         append.keep()
-        self._outside = True
+        self._in_job = True
         self._queue.appendleft(append)
         try:
             go()
         except Exception:
             if self._queue and self._queue[0] is append:
                 self._queue.popleft()
-                self._outside = False
+                self._in_job = False
             raise
 
     def _return(self) -> None:
-        """Serve what queued up meanwhile, until the next one must leave the loop."""
-        self._outside = False
-        call_all(partial(call_each, self._take_queued, self._queued()), self.write, self._host.flusher.begin)
+        """Continue with the queued appends, until the next one needs a job."""
+        self._in_job = False
+        call_all(partial(call_each, self._append_queued, self._queued()), self.write, self._host.flusher.begin)
 
-    def _take_queued(self, append: Append) -> None:
+    def _append_queued(self, append: Append) -> None:
         if append.own:
-            self._take_own(append)
+            self._append_own(append)
         else:
-            self._take(append)
+            self._append_now(append)
 
     def _queued(self) -> Iterator[Append]:
-        while self._queue and not self._outside:
+        while self._queue and not self._in_job:
             yield self._queue.popleft()
 
     # Changes from outside.
 
     def adopt(self, log: Log) -> None:
-        """Take a log that was found and recovered at start."""
+        """Use a log that was recovered at the start."""
         self.log = log
         self.high_watermark = log.log_end_offset
         self._plan_flush()
@@ -395,7 +399,7 @@ class Partition:
         self._replicas_min = min(config.min_insync_replicas, self._replicas)  # Partition.effectiveMinIsr
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start (DeleteRecords); answer 0 or a Kafka error code. -1 means the high watermark."""
+        """Move the log start offset (DeleteRecords): 0 or a Kafka error code. -1 means the high watermark."""
         if self.error:
             return self.error
         if self.config.cleanup_policy and "delete" not in self.config.cleanup_policy:
@@ -410,17 +414,17 @@ class Partition:
         return 0
 
     def close(self, error: int) -> None:
-        """Stop serving: everything from now on, queued or waiting, ends with this error code."""
-        if not (self._outside or self._unwritten or self._held or self._queue or self.delayed_fetches):
-            self.error = error  # one of thousands of a deleted topic
+        """Reject all queued and later requests with this error code."""
+        if not (self._in_job or self._unwritten or self._held or self._queue or self.delayed_fetches):
+            self.error = error  # the usual case for a topic with thousands of partitions
             return
         try:
             self.write()
         finally:
             self.error = error
             refuse_held = partial(self._reject_awaiting_flush, error)
-            call_all(refuse_held, *(() if self._outside else (self._return,)), self.complete_delayed_fetches)
+            call_all(refuse_held, *(() if self._in_job else (self._return,)), self.complete_delayed_fetches)
 
     def complete_delayed_fetches(self) -> None:
-        """Have every parked fetch look again."""
+        """Complete all delayed fetches with the records that exist."""
         call_each(DelayedFetch.force_complete, list(self.delayed_fetches))

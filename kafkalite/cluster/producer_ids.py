@@ -1,4 +1,4 @@
-"""Producer ids: handed out one by one from blocks that were made durable before their first use, so that none repeats.
+"""Assigns producer ids from blocks that are made durable before their first use, so that no id is assigned twice.
 
 A block is taken from the coordination service by compare-and-set (KIP-730, ProducerIdsBlock.java: 1,000 ids). After a
 crash the rest of a block is lost, which costs nothing.
@@ -19,18 +19,18 @@ class ProducerIds:
     """The ids of one broker.
 
     Arguments:
-        take_block: asks for the next block; calls back with its ids once the block is durable, or with None when it
-        failed.
+        take_block: requests the next block; its callback receives the ids once the block is durable, or None after a
+            failure.
     """
 
     def __init__(self, take_block: TakeBlock) -> None:
         self._take_block = take_block
         self._block = iter(range(0))
         self._waiting: deque[Then] = deque()
-        self._asked = False
+        self._requested = False
 
     def draw(self, then: Then) -> None:
-        """Call `then(producer_id, 0)`, or `then(-1, error code)` when no block is to be had."""
+        """Call `then(producer_id, 0)`, or `then(-1, error code)` if there is no further block."""
         self._waiting.append(then)
         self._serve()
 
@@ -40,16 +40,16 @@ class ProducerIds:
             if producer_id is None:
                 break
             self._waiting.popleft()(producer_id, 0)
-        if self._waiting and not self._asked:
-            self._asked = True
+        if self._waiting and not self._requested:
+            self._requested = True
             try:
                 self._take_block(self._taken)
             except Exception:
-                self._taken(None)  # whoever waits must not wait for ever
+                self._taken(None)  # callers must not wait for ever
                 raise
 
     def _taken(self, block: range | None) -> None:
-        self._asked = False
+        self._requested = False
         if block is not None:
             self._block = iter(block)
             self._serve()

@@ -1,8 +1,8 @@
-"""Requests that wait for a partition: parked until exactly what they wait for has happened.
+"""Delays fetches until their partitions have enough records.
 
-A `FetchWaiter` hangs on each partition it reads and is woken by the append that brings the missing bytes, by an event
-that changes the answer (deletion, a new leader epoch, a moved log start), or by its deadline. One that reads committed
-records only waits for the last stable offset: while a transaction is open, new bytes are none for it. Nothing polls
+A `DelayedFetch` is attached to each partition that it reads. It is completed by the append that adds the missing bytes,
+by an event that changes the response (deletion, a new leader epoch, a new log start offset), or by its deadline. A
+read_committed fetch waits for the last stable offset: the records of an open transaction do not count. Nothing polls
 (law 4 of the design).
 """
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class DelayedFetch:
-    """A parked fetch.
+    """A fetch that waits for records.
 
     Arguments:
-        partitions: the partitions it hangs on.
-        bytes_missing: how many more bytes below the high watermark complete it (`min_bytes` less what is there).
-        wake: called once, with no arguments, when the fetch should be read and answered.
-        missing: given by one that reads up to the last stable offset: tells how many bytes are missing now.
+        partitions: the partitions that it reads.
+        bytes_missing: how many more bytes below the high watermark complete it (`min_bytes` minus the bytes so far).
+        wake: called once, without arguments, when the fetch should read again and respond.
+        missing: for a fetch that reads up to the last stable offset: returns how many bytes are missing now.
     """
 
     __slots__ = ("_bytes_missing", "_missing", "_partitions", "_timer", "_wake")
@@ -41,19 +41,24 @@ class DelayedFetch:
         self._timer: Timer | None = None
 
     def watch(self, clock: Clock, wait_s: float) -> None:
-        """Hang on every partition, for at most `wait_s` seconds."""
+        """Attach it to its partitions, for at most `wait_s` seconds."""
         for partition in self._partitions:
             partition.delayed_fetches[self] = None
         self._timer = clock.call_at(clock.monotonic() + wait_s, self.force_complete)
 
     def bytes_appended(self, size: int) -> None:
-        """`size` more bytes became readable on one of the partitions."""
+        """Note that `size` more bytes can be read from one of the partitions."""
         self._bytes_missing -= size
         if self._bytes_missing <= 0:
             self.force_complete()
 
     def unstable_bytes_appended(self, size: int, *, stable_moved: bool) -> None:
-        """As `grown`, on a partition where not all that is readable is of transactions that have ended."""
+        """As `bytes_appended`, on a partition with an open transaction.
+
+        Arguments:
+            size: bytes below the high watermark that were added.
+            stable_moved: whether the last stable offset is higher than before.
+        """
         if self._missing is None:
             self.bytes_appended(size)
         elif stable_moved and self._wake is not None:
@@ -61,14 +66,14 @@ class DelayedFetch:
             self.bytes_appended(0)
 
     def force_complete(self) -> None:
-        """Let the fetch be answered now; later calls do nothing."""
+        """Complete the fetch now; later calls do nothing."""
         wake = self._wake
         self.cancel()
         if wake is not None:
             wake()
 
     def cancel(self) -> None:
-        """Leave every partition without an answer (the client is gone)."""
+        """Detach it from its partitions without a response (the client has disconnected)."""
         self._wake = None
         if self._timer is not None:
             self._timer.cancel()

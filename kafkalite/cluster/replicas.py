@@ -1,4 +1,4 @@
-"""The partitions this broker hosts, reached by topic name or id and index, without any further look-up (law 12)."""
+"""Finds the hosted partitions by topic name or id and index, in one step (law 12 of the design)."""
 
 from collections.abc import Iterator
 
@@ -9,8 +9,8 @@ from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.storage.flush.flusher import Flusher
 
-UNKNOWN: int = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-UNKNOWN_ID: int = KafkaErrorCode.UNKNOWN_TOPIC_ID
+UNKNOWN = KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+UNKNOWN_ID = KafkaErrorCode.UNKNOWN_TOPIC_ID
 
 
 class HostedTopic:
@@ -26,7 +26,7 @@ class HostedTopic:
 
 
 class Replicas:
-    """All hosted topics. The dirty list holds the partitions whose appends wait for the end of the pass."""
+    """All hosted topics, and the partitions with appends that are written at the end of the loop iteration."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, HostedTopic] = {}
@@ -38,13 +38,13 @@ class Replicas:
     def __iter__(self) -> Iterator[HostedTopic]:
         return iter(self._by_name.values())
 
-    def find(self, name: str, topic_id: bytes, *, by_id: bool) -> HostedTopic | int:
-        """The topic, or UNKNOWN_TOPIC_ID / UNKNOWN_TOPIC_OR_PARTITION, depending on how it was asked for."""
+    def find(self, name: str, topic_id: bytes, *, by_id: bool) -> HostedTopic | KafkaErrorCode:
+        """The topic; UNKNOWN_TOPIC_ID or, by name, UNKNOWN_TOPIC_OR_PARTITION."""
         if by_id:
             return self._by_id.get(topic_id, UNKNOWN_ID)
         return self._by_name.get(name, UNKNOWN)
 
-    def partition(self, name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | int:
+    def partition(self, name: str, topic_id: bytes, index: int, *, by_id: bool) -> Partition | KafkaErrorCode:
         """One partition, or a Kafka error code."""
         topic = self._by_id.get(topic_id) if by_id else self._by_name.get(name)
         if topic is None:
@@ -64,26 +64,27 @@ class Replicas:
         self._by_id[topic.topic_id] = topic
 
     def remove(self, name: str) -> HostedTopic:
-        """Forget a topic; its partitions end with UNKNOWN_TOPIC_OR_PARTITION, parked fetches are answered."""
+        """Remove a topic. Its partitions are closed with UNKNOWN_TOPIC_OR_PARTITION, delayed fetches are completed."""
         topic = self._by_name.pop(name)
         del self._by_id[topic.topic_id]
         call_each(lambda partition: partition.close(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION), topic.partitions)
         return topic
 
     def complete_delayed_fetches(self) -> None:
-        """Have every parked fetch answered with what there is."""
+        """Complete all delayed fetches with the records that exist."""
         for topic in self._by_name.values():
             for partition in topic.partitions:
                 partition.complete_delayed_fetches()
 
     def mark_dirty(self, partition: Partition) -> None:
-        """Have `partition` written at the end of the pass."""
+        """Write `partition` at the end of the loop iteration."""
         self._dirty.append(partition)
 
     def write_pending(self) -> None:
-        """Write every dirty partition with one system call each, then begin to sync those that asked for it. A wake-up
-        may dirty others, so it runs until none is. What one raises is raised after all: the bytes of the others are
-        valid in this pass only.
+        """Write the queued appends of every partition with one system call each, then start the requested flushes.
+
+        A completed fetch may cause further appends, so this repeats until none is left. An exception is raised after
+        all partitions were written, because the received bytes are valid in this loop iteration only.
         """
         self.loop_budget.renew()
         failure: Exception | None = None

@@ -1,12 +1,12 @@
-"""Nodes of deleted topics with many partitions: deleted by several transactions, after the record of the deletion.
+"""Deletes the znodes of deleted topics, in several transactions, after the deletion was recorded.
 
-One transaction for 10,000 partitions would keep the loop busy for 300 ms, and ZooKeeper takes at most 1 MB.
+One transaction for 10,000 partitions would block the loop for 300 ms, and ZooKeeper accepts at most 1 MB.
 
-Invariants:
-1. A topic whose deletion is recorded is not there, whatever nodes are left. Before, it is there with all its nodes.
-2. The record outlives the nodes: it begins to expire when they are gone. The next start deletes those that are left.
-3. The topic's own nodes are deleted last; a topic of the same name is created after that.
-4. Where a transaction fails (a full disk), the rest stays until a topic of this name is created, or until a start.
+1. A topic whose deletion is recorded does not exist, even if it has znodes left. Before that, all its znodes exist.
+2. The record begins to expire when the znodes are deleted. The next start deletes those that are left.
+3. The znodes of the topic itself are deleted last. A topic of the same name is created after that.
+4. After a failed transaction (a full disk), the other znodes stay until a topic of this name is created, or until the
+   next start.
 """
 
 import logging
@@ -25,12 +25,12 @@ Ended = Callable[[Outcome], object]
 
 
 class DeletedTopicNodes:
-    """What is left of one deleted topic.
+    """The remaining znodes of one deleted topic.
 
     Arguments:
         name, topic_id: of the topic.
-        stated: the partitions that have a state; deleted ones leave it.
-        noted: the partitions whose directory is noted, with it; deleted ones leave it.
+        stated: the partitions with a state znode; deleted ones are removed from it.
+        noted: the log directory of each partition with a directory znode; deleted ones are removed from it.
     """
 
     def __init__(self, name: str, topic_id: bytes, stated: set[int], noted: dict[int, str]) -> None:
@@ -47,7 +47,7 @@ class DeletedTopicNodes:
         return len(self._stated) + len(self._noted) <= PARTITIONS_AT_ONCE
 
     def operations(self) -> tuple[list[Operation], Callable[[], None]]:
-        """The next transaction, and what is to be called when it is durable."""
+        """The next transaction, and a function to call when it is durable."""
         stated = list(islice(self._stated, PARTITIONS_AT_ONCE))
         noted = list(islice(self._noted, PARTITIONS_AT_ONCE - len(stated)))
         operations = [*znodes.delete_states(self.name, stated), *znodes.delete_notes(self.topic_id, noted)]
@@ -66,9 +66,9 @@ class TopicNodeRemover:
     """Deletes the nodes of topics whose deletion is recorded.
 
     Arguments:
-        session: where they are.
-        clock: begins each transaction in a loop iteration of its own.
-        gone: called when the nodes of a topic are gone.
+        session: of the coordination service.
+        clock: starts each transaction in a separate loop iteration.
+        gone: called when all znodes of a topic are deleted.
     """
 
     def __init__(self, session: Coordination, clock: Clock, gone: Callable[[DeletedTopicNodes], object]) -> None:
@@ -79,11 +79,11 @@ class TopicNodeRemover:
         self._ids: set[bytes] = set()
 
     def __contains__(self, topic_id: bytes) -> bool:
-        """Whether the topic of this id is deleted, and nodes are left."""
+        """Whether the topic of this id is deleted, but has znodes left."""
         return topic_id in self._ids
 
     def add(self, deleted_nodes: DeletedTopicNodes) -> None:
-        """Know of a topic whose deletion is recorded."""
+        """Add a topic whose deletion is recorded."""
         self._remains[deleted_nodes.name] = deleted_nodes
         self._ids.add(deleted_nodes.topic_id)
 
@@ -93,7 +93,7 @@ class TopicNodeRemover:
             self._begin(deleted_nodes)
 
     def when_gone(self, name: str, then: Ended) -> None:
-        """Call `then` when no node of an earlier topic of this name is left, or with why some cannot be deleted."""
+        """Call `then` when an earlier topic of this name has no znodes left, or with the error of their deletion."""
         deleted_nodes = self._remains.get(name)
         if deleted_nodes is None:
             then(Outcome())
@@ -107,7 +107,7 @@ class TopicNodeRemover:
             self._clock.call_at(self._clock.monotonic(), lambda: self._delete(deleted_nodes))
 
     def _delete(self, deleted_nodes: DeletedTopicNodes) -> None:
-        """The next transaction; after the last one nothing is left."""
+        """Run the next transaction."""
         last = deleted_nodes.few
         operations, gone = deleted_nodes.operations()
 

@@ -1,7 +1,7 @@
-"""Creating, deleting, growing and configuring topics: decided here, made durable by the store, then applied.
+"""Creates, deletes, extends and configures topics: validates a change, makes it durable in the store, then applies it.
 
-Each topic of a request stands for itself: one may be refused while the others are created. A change is applied to the
-image and to the hosted partitions only after the store has it, so that what a client was told survives a crash.
+Each topic of a request is independent: one may be rejected while the others are created. A change is applied to the
+image and to the hosted partitions only after it is durable, so that an acknowledged change survives a crash.
 """
 
 import logging
@@ -23,7 +23,7 @@ from kafkalite.state.topic_names import complaint, folded, is_internal
 
 LOGGER = logging.getLogger("kafkalite.cluster")
 CHANGES_AT_ONCE = 20  # of one request; each takes some 200 us
-PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each takes memory, nodes, and time of the loop
+PARTITIONS_PER_REQUEST_MAX = 10_000  # as in Kafka (KAFKA-17870): each needs memory, znodes and time of the loop
 PARTITIONS_MAX = 100_000  # of one topic; a request for more is a mistake or an attack
 
 
@@ -33,7 +33,7 @@ class _Refusal(NamedTuple):
 
 
 class Refusal(_Refusal):
-    """Why something asked for was not done: a Kafka error code and a sentence for the user, short enough to be sent."""
+    """Why a change was rejected: a Kafka error code and a message for the user, short enough for a response."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class Refusal(_Refusal):
 
 
 class RefusedError(Exception):
-    """A `Refusal` on its way up."""
+    """Raised with the `Refusal` of a change."""
 
     def __init__(self, error: int, message: str) -> None:
         super().__init__(message)
@@ -51,8 +51,14 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic asked for. None = the broker's default; `assignments`: partition -> broker ids, `assignment_count` as
-    sent.
+    """A requested topic.
+
+    Arguments:
+        name: of the topic.
+        partitions, replication_factor: None for the default of the broker.
+        assignments: broker ids by partition.
+        assignment_count: number of assignments in the request.
+        configs: by key; None for the default.
     """
 
     name: str
@@ -65,7 +71,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """A topic that should have `count` partitions in all; `assignments`: broker ids of each new one, or None."""
+    """A requested total of `count` partitions; `assignments`: broker ids of each new one, or None."""
 
     name: str
     count: int
@@ -79,7 +85,7 @@ ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class Store(Protocol):
-    """Where topics are kept; every call ends with `then(error)`, 0 once the change is durable."""
+    """The durable store of topics; each method calls `then(error)` once, with 0 when the change is durable."""
 
     def create_topic(self, topic: TopicImage, then: Callable[[int], None]) -> None: ...
     def update_topic(self, topic: TopicImage, then: Callable[[int], None]) -> None: ...
@@ -88,7 +94,7 @@ class Store(Protocol):
 
 
 class TopicHost(Protocol):
-    """The broker around: what it knows, and what it does with a change."""
+    """The part of the broker that topics use; it applies their changes."""
 
     config: BrokerConfig
     random: Random
@@ -102,7 +108,7 @@ class TopicHost(Protocol):
 
 
 class TopicManager:
-    """The topics of a cluster whose controller is this broker. Changes of one topic run one after another."""
+    """Changes the topics of a cluster whose controller is this broker; changes of one topic run one after another."""
 
     def __init__(self, host: TopicHost, store: Store) -> None:
         self._host = host
@@ -110,7 +116,7 @@ class TopicManager:
         self._serial = SerialExecutor()
 
     def create(self, asked: list[NewTopic], *, validate_only: bool, then: Outcomes) -> None:
-        """Create topics; `then` gets one outcome each, None = created."""
+        """Create topics; `then` receives one result for each, None if it was created."""
         refusal = excess(map(self._wanted, asked))
         if refusal is not None:
             then([refusal] * len(asked))
@@ -118,9 +124,7 @@ class TopicManager:
         self._begin([new.name for new in asked], [partial(self._create, new, validate_only) for new in asked], then)
 
     def create_on_demand(self, names: list[str], then: Callable[[dict[str, int]], None]) -> None:
-        """Create topics that a Metadata request named, if the broker allows it; `then` gets the codes of the failed
-        ones.
-        """
+        """Create topics of a Metadata request, if the broker allows it; `then` receives the error codes by topic."""
         if not self._host.config.auto_create_topics_enable:
             then({})
             return
@@ -136,7 +140,7 @@ class TopicManager:
         self.create(asked, validate_only=False, then=created)
 
     def create_internal(self, topic: InternalTopic, then: ChangeCompletion) -> None:
-        """Create an internal topic as its coordinator needs it; `then` gets None, or why it was not."""
+        """Create an internal topic with the settings of its coordinator; `then` receives None or the refusal."""
 
         def created(outcomes: list[Refusal | None]) -> None:
             if outcomes[0] is None:
@@ -147,11 +151,11 @@ class TopicManager:
         self.create([self._internal(topic)], validate_only=False, then=created)
 
     def delete(self, names: list[str], then: Outcomes) -> None:
-        """Delete topics that exist; `then` gets one outcome each, None = gone."""
+        """Delete topics; `then` receives one result for each, None if it was deleted."""
         self._begin(names, [partial(self._delete, name) for name in names], then)
 
     def grow(self, asked: list[NewPartitions], *, validate_only: bool, then: Outcomes) -> None:
-        """Add partitions; `then` gets one outcome each, None = grown."""
+        """Add partitions; `then` receives one result for each topic, None if they were added."""
         refusal = excess(map(self._added, asked))
         if refusal is not None:
             then([refusal] * len(asked))
@@ -159,11 +163,13 @@ class TopicManager:
         self._begin([more.name for more in asked], [partial(self._grow, more, validate_only) for more in asked], then)
 
     def configure(self, name: str, change: ConfigChange, *, validate_only: bool, then: ChangeCompletion) -> None:
-        """Set a topic's configs to what `change` makes of the present ones; in force once they are durable.
+        """Change the configs of a topic; they apply once they are durable.
 
         Arguments:
-            change: answers the new texts, or raises ConfigError.
-            then: gets None when it is done.
+            name: of the topic.
+            change: returns the new configs from the current ones, or raises ConfigError.
+            validate_only: whether the change is only validated.
+            then: receives None when the change was applied, else the refusal.
         """
         self._run_serially(name, then, partial(self._configure, name, change, validate_only))
 
@@ -184,10 +190,10 @@ class TopicManager:
         topic = self._host.tables.topics.get(more.name)
         return 0 if topic is None else more.count - len(topic.partitions)
 
-    # One change, in its turn.
+    # One change after another.
 
     def _begin(self, names: list[str], changes: list[Change], then: Outcomes) -> None:
-        """Begin a change of each topic, over several loop iterations where they are many."""
+        """Start a change of each topic, in several loop iterations if there are many."""
         steps = self._beginnings(names, changes, FanIn(len(names), then))
         if len(names) <= CHANGES_AT_ONCE:
             finish(steps)
@@ -199,7 +205,7 @@ class TopicManager:
         for at, (name, change) in enumerate(zip(names, changes, strict=True)):
             try:
                 self._run_serially(name, partial(outcomes.put, at), change)
-            except Exception as error:  # it has refused this change; the others are not held up by it
+            except Exception as error:  # this change was rejected; the others continue
                 failure = failure or error
             yield
         if failure is not None:
@@ -247,10 +253,10 @@ class TopicManager:
     def _configured(self, topic: TopicImage, complete: ChangeCompletion) -> Callable[[int], None]:
         return applying_later(partial(self._host.topic_changed, topic), complete)
 
-    # Deciding.
+    # Validation.
 
     def validated(self, new: NewTopic) -> TopicImage:
-        """The topic as it would be created; raises RefusedError."""
+        """The topic to create. Raises RefusedError."""
         self._check_name(new.name)
         configs = self._checked_configs(new.configs)
         replicas = self._assigned(new) if new.assignment_count else self._assigned_replicas(new)
@@ -331,7 +337,7 @@ class TopicManager:
 
     def _grown(self, more: NewPartitions) -> TopicImage:
         topic = self._existing(more.name)
-        if is_internal(more.name):  # its records would be looked for in other partitions than they are in
+        if is_internal(more.name):  # its coordinator would search its records in other partitions
             text = f"The number of partitions of the internal topic '{more.name}' cannot be changed."
             raise RefusedError(KafkaErrorCode.INVALID_PARTITIONS, text)
         has, added = len(topic.partitions), more.count - len(topic.partitions)
@@ -384,7 +390,7 @@ def run_change(serial: SerialExecutor, key: Hashable, change: Change, then: Chan
 
 
 def attempt(change: Callable[[], object], complete: ChangeCompletion) -> None:
-    """Begin a change or go on with it. A RefusedError settles it; so does everything else, which is raised, too."""
+    """Start or continue a change. A RefusedError completes it; any other exception completes it and is raised."""
     try:
         change()
     except RefusedError as error:
@@ -395,7 +401,7 @@ def attempt(change: Callable[[], object], complete: ChangeCompletion) -> None:
 
 
 def applying(apply: Callable[[], None], complete: ChangeCompletion) -> Callable[[int], None]:
-    """What becomes of a change with the store's error code: applied where it is 0, and settled."""
+    """A callback for the error code of the store: applies the change if it is 0, and completes it."""
 
     def kept(error: int) -> None:
         if not error:
@@ -408,7 +414,7 @@ def applying(apply: Callable[[], None], complete: ChangeCompletion) -> Callable[
 def applying_later(
     apply: Callable[[Callable[[Outcome], object]], None], complete: ChangeCompletion
 ) -> Callable[[int], None]:
-    """As `applying`; `apply` may take several loop iterations, and calls what it is given with its outcome."""
+    """As `applying`; `apply` may take several loop iterations, and calls its argument with its outcome."""
 
     def applied(outcome: Outcome) -> None:
         attempt(outcome.result, complete)
@@ -424,7 +430,7 @@ def applying_later(
 
 
 def excess(partitions: Iterable[int]) -> Refusal | None:
-    """The refusal of a request for so many new partitions, or None; impossible numbers are another check's."""
+    """The refusal of a request with too many new partitions, or None; other checks reject invalid numbers."""
     total = sum(count for count in partitions if 0 < count <= PARTITIONS_MAX)
     if total <= PARTITIONS_PER_REQUEST_MAX:
         return None
@@ -433,7 +439,7 @@ def excess(partitions: Iterable[int]) -> Refusal | None:
 
 
 def no_growth(has: int, asked: int) -> str:
-    """Why a topic with `has` partitions cannot get `asked`; Kafka's words, which tools look for."""
+    """Why a topic with `has` partitions cannot have `asked` partitions; in the words of Kafka, which tools expect."""
     if asked == has:
         return f"Topic already has {has} partition(s)."
     if asked < has:

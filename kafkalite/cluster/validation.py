@@ -1,6 +1,7 @@
-"""What a batch must pass before it is appended: Kafka's checks in Kafka's order (LogValidator.java, UnifiedLog.append).
+"""Validates batches before they are appended: Kafka's checks in Kafka's order (LogValidator.java, UnifiedLog.append).
 
-`validate_now` reads only the batch and the topic's rules, so it can also run as a job; `admit` needs the log.
+`validate_now` uses only the batch and the rules of the topic, so it can also run as a job; `append_validated` uses the
+log.
 """
 
 from kafkalite import records
@@ -22,18 +23,18 @@ AGES_MS = 2**62  # an age above this is no bound: now plus or minus it is still 
 # Compressed bytes that take about a millisecond to decompress and walk; larger batches leave the loop. Index: codec id.
 JOB_BYTES = (2**31, 64 * 1024, 256 * 1024, 512 * 1024, 192 * 1024, 2**31, 2**31, 2**31)
 REWRITE_JOB_BYTES = 32 * 1024  # compressing is several times slower
-# What a smaller batch may decompress to on the loop, also about a millisecond: a few KiB can hold gigabytes. What comes
-# out larger is done again as a job, so the usual must fit: librdkafka's 10,000 records of 100 B are 1.07 MB. gzip takes
-# four times as long per byte. Index: codec id.
+# Bound on the decompressed size of a smaller batch on the loop, also about a millisecond, because a few KiB can contain
+# gigabytes. A batch above it is validated again in a job, so usual batches must fit: 10,000 records of 100 B from
+# librdkafka are 1.07 MB. gzip takes four times as long per byte. Index: codec id.
 LOOP_BYTES = (0, 320 * 1024, *(5 * 256 * 1024,) * 6)
 REWRITE_LOOP_BYTES = 128 * 1024
 BATCHES_PER_ITERATION = 4.0  # of LOOP_BYTES each, about a millisecond
 
 
 class LoopBudget:
-    """How much decompression one loop iteration may still do: `left`, in batches of LOOP_BYTES.
+    """The decompression that one loop iteration may still do: `left`, in batches of LOOP_BYTES.
 
-    Without it one request with 1,000 small batches that grow large would hold the loop for seconds.
+    Without it, a request with 1,000 small batches that decompress to many bytes would block the loop for seconds.
     """
 
     __slots__ = ("left",)
@@ -42,15 +43,20 @@ class LoopBudget:
         self.left = BATCHES_PER_ITERATION
 
     def renew(self) -> None:
-        """A loop iteration has ended."""
+        """Begin the next loop iteration."""
         self.left = BATCHES_PER_ITERATION
 
 
 class BatchRules:
-    """What a topic's settings ask of a batch, worked out once per change instead of once per batch.
+    """The rules of a topic for its batches, computed once per change of its settings.
 
-    `codec`: id that batches are rewritten to, or AS_SENT; `level`: of that codec, None where it has none;
-    `before_ms`, `after_ms`: how far a client's timestamp may be from now.
+    Attributes:
+        codec: id of the codec that batches are compressed with, or AS_SENT.
+        level: compression level of that codec, None if it has none.
+        compacted: whether every record needs a key.
+        size_max: bound on the bytes of a batch.
+        log_append_time: whether the broker sets the timestamps.
+        before_ms, after_ms: how far the timestamp of a client may be from the current time.
     """
 
     __slots__ = ("after_ms", "before_ms", "codec", "compacted", "level", "log_append_time", "size_max")
@@ -70,15 +76,23 @@ class BatchRules:
         self.after_ms = min(config.message_timestamp_after_max_ms, AGES_MS)
 
     def rewrites(self, codec: int) -> bool:
-        """Tell whether the topic wants another codec than the producer's."""
+        """Whether the topic uses another codec than the producer."""
         return self.codec not in (AS_SENT, codec)
 
 
 def validate_on_loop(
     append: Append, rules: BatchRules, now_ms: int, budget: LoopBudget
 ) -> ValidationResult | BatchError | None:
-    """As `validate_now`, or None when that would hold the loop for more than a millisecond: for a large batch, for one
-    that grows large, and for all compressed ones once the iteration's budget is used up.
+    """As `validate_now`, or None if validation would block the loop for more than a millisecond.
+
+    That is so for a large batch, for a batch that decompresses to many bytes, and for every compressed batch once the
+    budget of the loop iteration is used up.
+
+    Arguments:
+        append: with the batch to validate.
+        rules: of the topic.
+        now_ms: the current time in ms since 1970.
+        budget: of the loop iteration; reduced.
     """
     batch = append.batch
     codec = batch[CODEC_AT] & CODEC_MASK if len(batch) > CODEC_AT else NONE
@@ -100,12 +114,18 @@ def validate_on_loop(
 def validate_now(
     append: Append, rules: BatchRules, now_ms: int, decompressed_max: int = 0
 ) -> ValidationResult | BatchError:
-    """Check the batch by itself, and patch or rewrite it as the topic's settings ask.
+    """Validate a batch without the log, and patch or recompress it as the topic requires.
 
-    Runs on the loop or as a job; in both cases nobody else touches `append` meanwhile. Answers a BatchError when the
-    batch is good but cannot be stored as the topic wants it. `decompressed_max`: bytes, 0 = the usual bound.
+    Runs on the loop or as a job; `append` is not used elsewhere meanwhile. Returns a BatchError if the batch is valid,
+    but cannot be recompressed.
+
+    Arguments:
+        append: with the batch to validate.
+        rules: of the topic.
+        now_ms: the current time in ms since 1970.
+        decompressed_max: bound on the decompressed bytes, 0 for the usual bound.
     """
-    bounded = not rules.log_append_time  # timestamps are bounded only where they are the client's
+    bounded = not rules.log_append_time  # only timestamps of clients are bounded
     validation = records.validate_batch(
         append.batch,
         compacted=rules.compacted,
@@ -135,7 +155,7 @@ def validate_now(
 
 
 def rewritten(batch: memoryview, rules: BatchRules) -> memoryview:
-    """The batch in the topic's codec; raises BatchError, also when it comes out larger than the topic allows."""
+    """The batch in the codec of the topic. Raises BatchError, also if it is then larger than the topic allows."""
     new = records.recompress(batch, rules.codec, rules.level)
     if len(new) > rules.size_max:
         text = f"the batch has {len(new)} bytes in the topic's codec, allowed are {rules.size_max}"
@@ -146,10 +166,15 @@ def rewritten(batch: memoryview, rules: BatchRules) -> memoryview:
 def append_validated(
     append: Append, validation: ValidationResult | BatchError | None, log: Log, leader_epoch: int
 ) -> bool:
-    """Put a validated batch at the end of the log, or finish the append with what speaks against it.
+    """Append a validated batch to the log, or reject it. Returns whether it was appended.
 
-    Without an validation it is one that the broker made itself.
-    A batch that this producer sent before is answered with its first offset and not appended again (KIP-98).
+    A batch that its producer has sent before is not appended again; its first offset is the result (KIP-98).
+
+    Arguments:
+        append: with the batch.
+        validation: the result of `validate_now`; None for a batch that the broker created.
+        log: of the partition.
+        leader_epoch: of this broker's leadership.
     """
     if isinstance(validation, BatchError):
         append.reject(validation.code, str(validation))

@@ -53,7 +53,7 @@ class FetchContext:
         self.partitions = partitions
         self.session_id = session_id
 
-    def resolve(self, part: SessionPartition) -> Partition | int:
+    def resolve(self, part: SessionPartition) -> Partition | KafkaErrorCode:
         """Return the hosted partition (cached in the session, unless it failed), or a Kafka error code."""
         partition = part.handle
         if isinstance(partition, Partition) and not partition.error:

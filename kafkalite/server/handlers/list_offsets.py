@@ -87,9 +87,9 @@ def filled_in(
     return topics
 
 
-def error_of(partition: Partition | int, asked: PartitionRequest, version: int) -> int:
+def error_of(partition: Partition | KafkaErrorCode, asked: PartitionRequest, version: int) -> int:
     """Return the error of a partition, 0 if it can be looked up."""
-    if isinstance(partition, int):
+    if isinstance(partition, KafkaErrorCode):
         return partition
     if asked.timestamp < EARLIEST_PENDING_UPLOAD or version < SINCE.get(asked.timestamp, 0):
         return partition.check_leader_epoch(asked.current_leader_epoch) or KafkaErrorCode.UNSUPPORTED_VERSION
