@@ -28,7 +28,7 @@ from kafkalite.coordination.errors import (
 )
 from kafkalite.coordination.tree import CreatedNode, Operation, Set
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode
-from kafkalite.model import uuid_from_text
+from kafkalite.model import TopicPartition, uuid_from_text
 
 PRODUCER_IDS_BLOCK = 1000  # ProducerIdsBlock.java
 
@@ -247,7 +247,7 @@ class MetadataStore:
             self._session.delete(notice[0], partial(deleted, notice))
 
     async def change_leader_epochs(
-        self, epochs: Mapping[tuple[str, int], PartitionImage], later: Callable[[Sequence[Operation]], object]
+        self, epochs: Mapping[TopicPartition, PartitionImage], later: Callable[[Sequence[Operation]], object]
     ) -> bool:
         """Store the states of these partitions in one transaction.
 

@@ -23,12 +23,11 @@ from dataclasses import replace
 from kafkalite.cluster.image import PartitionImage, TopicImage
 from kafkalite.cluster.metadata_store import MetadataStore
 from kafkalite.coordination.tree import Operation
+from kafkalite.model import TopicPartition
 from kafkalite.storage.manager import LogManager
 from kafkalite.storage.recovery.load_logs import LoadedDirectory
 
 LOGGER = logging.getLogger("kafkalite.server")
-
-Key = tuple[str, int]
 
 
 async def raise_leader_epochs(
@@ -48,17 +47,19 @@ async def raise_leader_epochs(
     Returns the topics with the new epochs. Raises CoordinationError.
     """
     unclean = {key for one in loaded for key in one.unclean}
-    raised: dict[Key, PartitionImage] = {}
+    raised: dict[TopicPartition, PartitionImage] = {}
     images = [_raised(topic, logs, unclean, raised) for topic in topics]
     if raised and not await store.change_leader_epochs(raised, later):
         LOGGER.warning("cannot write the journal: %d new leader epochs are written with its next change", len(raised))
     return images
 
 
-def _raised(topic: TopicImage, logs: LogManager, unclean: set[Key], raised: dict[Key, PartitionImage]) -> TopicImage:
+def _raised(
+    topic: TopicImage, logs: LogManager, unclean: set[TopicPartition], raised: dict[TopicPartition, PartitionImage]
+) -> TopicImage:
     partitions = list(topic.partitions)
     for index, partition in enumerate(partitions):
-        key = topic.name, index
+        key = TopicPartition(topic.name, index)
         log = logs.find(*key)
         if (log is None and key not in logs.created) or logs.topic_ids.get(key) != topic.topic_id:
             continue

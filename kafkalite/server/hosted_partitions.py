@@ -17,6 +17,7 @@ from kafkalite.cluster.partition import Partition
 from kafkalite.cluster.replicas import HostedTopic, Replicas
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.server.partition_creation import DirectoryRecords, PartitionCreator
 from kafkalite.server.unknown_logs import UnknownLogs
 from kafkalite.slicing import Slicer, Steps, grouped
@@ -61,7 +62,7 @@ class HostedPartitions:
         self._logs = logs
         self._slicer = slicer
         self._creations = PartitionCreator(clock, slicer, logs, notes)
-        self.left_alone: set[tuple[str, int]] = set()
+        self.left_alone: set[TopicPartition] = set()
         logs.on_created_offline = self._created_offline
 
     def load(
@@ -102,7 +103,7 @@ class HostedPartitions:
                 self._logs.forget_created(key)
 
     def _load_partition(self, partition: Partition, directory: str | None) -> None:
-        key = partition.topic, partition.index
+        key = TopicPartition(partition.topic, partition.index)
         log = self._logs.find(*key)
         if log is not None:
             self._begin_leadership(partition, log)
@@ -257,7 +258,7 @@ class HostedPartitions:
         if (partition.topic, partition.index) not in self.left_alone:
             self._creations.add(partition)
 
-    def _created_offline(self, keys: list[tuple[str, int]]) -> None:
+    def _created_offline(self, keys: list[TopicPartition]) -> None:
         """Take created partitions of a failed log directory offline."""
         for topic, index in keys:
             partition = self._replicas.partition(topic, b"", index, by_id=False)

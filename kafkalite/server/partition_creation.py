@@ -20,6 +20,7 @@ from kafkalite.callbacks import call_each
 from kafkalite.clock import Clock, Outcome, Timer
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.slicing import Slicer
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.log_creation import NewPartition
@@ -31,7 +32,6 @@ BACKGROUND_BATCH = 32
 BACKGROUND_S = 0.04  # seconds without a batch before one in the background: at most 800 partitions per second
 
 Opened = Callable[[Log | int], None]
-Key = tuple[str, int]
 
 
 class DirectoryRecords(Protocol):
@@ -80,12 +80,12 @@ class PartitionCreator:
         self._queues: dict[str, CreationQueue] = {}
         self._queued: dict[Partition, CreationQueue] = {}
         self._opened: dict[Partition, Opened] = {}  # with a waiting append
-        self._under_way: dict[Key, Partition] = {}  # files or records
+        self._under_way: dict[TopicPartition, Partition] = {}  # files or records
         self._closed = False
 
     def add(self, partition: Partition) -> None:
         """Create the files of a partition in the background, unless an append has already created them."""
-        key = partition.topic, partition.index
+        key = TopicPartition(partition.topic, partition.index)
         created = key in self._logs.created and key not in self._under_way
         if created or partition.log is not None or partition in self._queued or self._under_way.get(key) is partition:
             return
@@ -106,7 +106,7 @@ class PartitionCreator:
             opened(partition.error)
             return
         self._opened[partition] = opened
-        key = partition.topic, partition.index
+        key = TopicPartition(partition.topic, partition.index)
         if self._under_way.get(key) is partition:
             return
         if key in self._logs.created and key not in self._under_way:
@@ -121,7 +121,7 @@ class PartitionCreator:
 
     def drop(self, partition: Partition) -> bool:
         """Forget a partition without a log whose topic was deleted; returns whether its files are deleted here."""
-        key = partition.topic, partition.index
+        key = TopicPartition(partition.topic, partition.index)
         if self._under_way.get(key) is partition:
             return True  # at the end of its creation
         queue = self._queued.pop(partition, None)
@@ -180,7 +180,7 @@ class PartitionCreator:
             return
         queue.busy = True
         for partition in batch:
-            self._under_way[partition.topic, partition.index] = partition
+            self._under_way[TopicPartition(partition.topic, partition.index)] = partition
         wanted = [
             NewPartition(partition.topic, partition.index, partition.topic_id, partition.leader_epoch)
             for partition in batch
@@ -224,7 +224,7 @@ class PartitionCreator:
         made = []
         try:
             for partition in batch:
-                error = outcome.error or failures.get((partition.topic, partition.index))
+                error = outcome.error or failures.get(TopicPartition(partition.topic, partition.index))
                 if error is None:
                     made.append(partition)
                 else:
@@ -267,7 +267,7 @@ class PartitionCreator:
             raise
 
     def _noted(self, partition: Partition, error: int) -> None:
-        if self._under_way.get((partition.topic, partition.index)) is not partition:
+        if self._under_way.get(TopicPartition(partition.topic, partition.index)) is not partition:
             return  # ended before: what was raised then comes by here again
         error = error or partition.error
         if error:
@@ -281,7 +281,7 @@ class PartitionCreator:
             self._begin(queue)
 
     def _leave(self, partition: Partition) -> None:
-        self._under_way.pop((partition.topic, partition.index), None)
+        self._under_way.pop(TopicPartition(partition.topic, partition.index), None)
 
     # Opening them.
 
@@ -290,7 +290,7 @@ class PartitionCreator:
 
     def _opening(self, partition: Partition) -> Generator[None, None, None]:
         """Open the log of a created partition, in one step."""
-        key = partition.topic, partition.index
+        key = TopicPartition(partition.topic, partition.index)
         if partition.error or key not in self._logs.created:
             self._end(partition, partition.error or KafkaErrorCode.KAFKA_STORAGE_ERROR)
             return

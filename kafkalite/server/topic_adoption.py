@@ -25,7 +25,7 @@ from kafkalite.coordination import znodes
 from kafkalite.coordination.backend import Coordination
 from kafkalite.coordination.embedded import EmbeddedCoordination
 from kafkalite.coordination.tree import Delete, Operation
-from kafkalite.model import uuid_text
+from kafkalite.model import TopicPartition, uuid_text
 from kafkalite.server.resources import JOURNAL
 from kafkalite.server.startup import FIRST_BROKER
 from kafkalite.storage import checkpoints, partition_adoption
@@ -155,7 +155,7 @@ class TopicAdoption:
         for name, partitions in by_topic.items():
             await self._register(session, store, broker_id, topics.get(name), partitions)
             partition_adoption.write_checkpoints(
-                self._disk, self._data, {(name, index): ready for index, (_, ready) in partitions.items()}
+                self._disk, self._data, {TopicPartition(name, index): ready for index, (_, ready) in partitions.items()}
             )
             for candidate, _ready in partitions.values():
                 partition_adoption.install(self._disk, candidate, self._data)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Set
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cluster.replicas import Replicas
+from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints
 from kafkalite.storage.dirs import stray_partitions
 from kafkalite.storage.disk_errors import is_transient
@@ -27,8 +28,6 @@ from kafkalite.storage.manager import LogManager, RejectedLog
 
 LOGGER = logging.getLogger("kafkalite.server")
 NAMED_MAX = 5  # strays named in a line
-
-Key = tuple[str, int]
 
 
 class UnknownLogs:
@@ -52,7 +51,7 @@ class UnknownLogs:
         deleted: Set[bytes],
         delay_ms: int,
     ) -> None:
-        self.left_alone: set[Key] = set()
+        self.left_alone: set[TopicPartition] = set()
         self._replicas = replicas
         self._logs = logs
         self._noted = noted
@@ -73,7 +72,7 @@ class UnknownLogs:
             report_strays(self._logs.disk, self._logs.strays)
 
     def _loaded(self, log: Log) -> None:
-        key = log.topic, log.partition
+        key = TopicPartition(log.topic, log.partition)
         topic_id = self._logs.topic_ids.get(key)
         if topic_id is None:
             self._without_id(log)
@@ -93,7 +92,7 @@ class UnknownLogs:
         else:
             self._set_stray(key, log.root, log)
 
-    def _refused(self, key: Key, refused: RejectedLog) -> None:
+    def _refused(self, key: TopicPartition, refused: RejectedLog) -> None:
         """Handle a partition that could not be loaded; it is kept while a hosted topic may own it."""
         try:
             topic_id = checkpoints.read_topic_id(self._logs.disk, refused.directory)
@@ -111,10 +110,10 @@ class UnknownLogs:
             LOGGER.error("%s: cannot be loaded: %s", refused.directory, refused.reason)
             self._set_stray(key, refused.root, None)
 
-    def _is_hosted(self, key: Key, topic_id: bytes) -> bool:
+    def _is_hosted(self, key: TopicPartition, topic_id: bytes) -> bool:
         return not isinstance(self._replicas.partition(key[0], topic_id, key[1], by_id=True), int)
 
-    def _is_recorded(self, key: Key, root: str) -> bool:
+    def _is_recorded(self, key: TopicPartition, root: str) -> bool:
         """Return whether this log directory is recorded for the partition of this name: then the id in the files is
         wrong.
         """
@@ -125,14 +124,14 @@ class UnknownLogs:
     def _without_id(self, log: Log) -> None:
         self._logs.leave_alone(log)
         if log.size:
-            self.left_alone.add((log.topic, log.partition))
+            self.left_alone.add(TopicPartition(log.topic, log.partition))
             LOGGER.warning(
                 "%s: has records but no partition.metadata, so the topic is unknown; not served, the files are "
                 "unchanged. Restore that file from a backup, or move the directory away",
                 log.directory,
             )
 
-    def _set_stray(self, key: Key, root: str, log: Log | None) -> None:
+    def _set_stray(self, key: TopicPartition, root: str, log: Log | None) -> None:
         try:
             self._logs.set_stray(key, self._cleaned_until(key, root))
         except OSError as error:
@@ -145,7 +144,7 @@ class UnknownLogs:
         else:
             self._renamed_in.add(root)
 
-    def _cleaned_until(self, key: Key, root: str) -> int | None:
+    def _cleaned_until(self, key: TopicPartition, root: str) -> int | None:
         """Return the offset of a partition in the cleaner's checkpoint, None for none. Raises OSError."""
         if root not in self._cleaned:
             path = os.path.join(root, checkpoints.CLEANER_OFFSETS)

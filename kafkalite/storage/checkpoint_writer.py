@@ -17,6 +17,7 @@ from functools import partial
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Offload, Outcome
+from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints
 from kafkalite.storage.log.log import Log
 
@@ -40,7 +41,7 @@ class CheckpointWriter:
 
     def __init__(self, disk: Disk, offload: Offload, job_ended: Callable[[str, Outcome], object]) -> None:
         self.others: dict[str, checkpoints.OffsetsByPartition] = defaultdict(dict)
-        self.deleted: dict[str, dict[checkpoints.Key, frozenset[str]]] = defaultdict(dict)
+        self.deleted: dict[str, dict[TopicPartition, frozenset[str]]] = defaultdict(dict)
         self._served: dict[str, dict[str, dict[Log, str]]] = {name: defaultdict(dict) for name in WHICH}
         self._disk = disk
         self._offload = offload
@@ -68,7 +69,7 @@ class CheckpointWriter:
         for name in WHICH:
             self._served[name][log.root].pop(log, None)
 
-    def note_deleted(self, path: str, key: checkpoints.Key) -> None:
+    def note_deleted(self, path: str, key: TopicPartition) -> None:
         """A partition of the log directory `path` was deleted; its checkpoints may name it."""
         self.deleted[path][key] = frozenset(WHICH)
 
@@ -125,9 +126,7 @@ class CheckpointWriter:
         done = partial(self._written, path, name, unnamed, then)
         self._offload.run(checkpoints.write_lines, self._disk, target, lines, done=done)
 
-    def _written(
-        self, path: str, name: str, unnamed: list[checkpoints.Key], then: list[Then], outcome: Outcome
-    ) -> None:
+    def _written(self, path: str, name: str, unnamed: list[TopicPartition], then: list[Then], outcome: Outcome) -> None:
         target = os.path.join(path, name)
         self._writing.discard(target)
         waiting = self._next.pop(target, None)
@@ -141,7 +140,7 @@ class CheckpointWriter:
             for each in then:
                 each(outcome)
 
-    def _forget_deleted(self, path: str, name: str, unnamed: list[checkpoints.Key]) -> None:
+    def _forget_deleted(self, path: str, name: str, unnamed: list[TopicPartition]) -> None:
         """A checkpoint was written without these deleted partitions."""
         deleted = self.deleted[path]
         for key in unnamed:

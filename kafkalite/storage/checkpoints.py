@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.model import TopicPartition
 from kafkalite.storage import names
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -22,9 +23,8 @@ INT64_MAX = 2**63 - 1
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _TOPIC_ID = re.compile(r"version: 0\ntopic_id: ([A-Za-z0-9_-]{22})\n?")
 
-Key = tuple[str, int]  # topic and partition
-Offsets = dict[Key, int]
-OffsetsByPartition = dict[Key, tuple[int, int]]  # recovery point and log start
+Offsets = dict[TopicPartition, int]
+OffsetsByPartition = dict[TopicPartition, tuple[int, int]]  # recovery point and log start
 
 
 class BadCheckpoint(ValueError):
@@ -68,7 +68,7 @@ def read_offsets(disk: Disk, path: str, *, empty: bool = False) -> Offsets:
     for fields in _entries(disk, path):
         if len(fields) != 3:
             raise BadCheckpoint(f"{path}: {' '.join(fields)!r} is not topic, partition, offset")
-        offsets[fields[0], _number(path, fields[1], INT32_MAX)] = _number(path, fields[2], INT64_MAX)
+        offsets[TopicPartition(fields[0], _number(path, fields[1], INT32_MAX))] = _number(path, fields[2], INT64_MAX)
     return offsets
 
 
@@ -131,7 +131,7 @@ def topic_id_text(topic_id: bytes) -> bytes:
     return f"version: 0\ntopic_id: {text}".encode()
 
 
-def take_clean_shutdown(disk: Disk, directory: str) -> set[Key] | None:
+def take_clean_shutdown(disk: Disk, directory: str) -> set[TopicPartition] | None:
     """`read_clean_shutdown`, then remove the mark, so that a crash from now on is detected. Raises OSError."""
     unclean = read_clean_shutdown(disk, directory)
     path = os.path.join(directory, CLEAN_SHUTDOWN)
@@ -141,7 +141,7 @@ def take_clean_shutdown(disk: Disk, directory: str) -> set[Key] | None:
     return unclean
 
 
-def read_clean_shutdown(disk: Disk, directory: str) -> set[Key] | None:
+def read_clean_shutdown(disk: Disk, directory: str) -> set[TopicPartition] | None:
     """The partitions that the mark of a clean shutdown excludes; None without a mark, or one that does not read.
 
     Apache Kafka may leave an empty mark. Raises OSError.
@@ -152,7 +152,7 @@ def read_clean_shutdown(disk: Disk, directory: str) -> set[Key] | None:
         return None
     try:
         mark = json.loads(text) if text else {}
-        return {(str(topic), int(partition)) for topic, partition in mark.get("unclean", ())}
+        return {TopicPartition(str(topic), int(partition)) for topic, partition in mark.get("unclean", ())}
     except (AttributeError, TypeError, ValueError):
         return None
 
@@ -166,7 +166,7 @@ def read_broker_epoch(disk: Disk, directory: str) -> int:
 
 
 def write_clean_shutdown(
-    disk: Disk, directory: str, broker_epoch: int = -1, unclean: Collection[Key] = frozenset()
+    disk: Disk, directory: str, broker_epoch: int = -1, unclean: Collection[TopicPartition] = frozenset()
 ) -> None:
     """Say that every log of the directory is complete on the disk. Raises OSError.
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Offload, Outcome
 from kafkalite.config.topic import TopicConfig
+from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints, file_operations, names, retention
 from kafkalite.storage.checkpoint_writer import CheckpointWriter
 from kafkalite.storage.dirs_in_use import DirectoriesInUse
@@ -34,8 +35,7 @@ from kafkalite.storage.log_deletion import LogDeleter
 FILES_SYNCED = (names.LEADER_EPOCH_CHECKPOINT, names.PARTITION_METADATA + names.WORK)  # those with contents
 SYNCS_EACH = len(FILES_SYNCED) + 1  # and the directory
 
-Key = tuple[str, int]
-Failures = dict[Key, OSError]
+Failures = dict[TopicPartition, OSError]
 
 
 class NewPartition(NamedTuple):
@@ -47,8 +47,8 @@ class NewPartition(NamedTuple):
     leader_epoch: int = 0
 
     @property
-    def key(self) -> Key:
-        return self.topic, self.partition
+    def key(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
     def directory(self, path: str) -> str:
         """Its directory in the log directory `path`."""
@@ -117,7 +117,7 @@ class LogCreator:
         then()
 
     def _forget(
-        self, path: str, keys: Iterable[Key], then: Callable[[], object], failed: Callable[[Outcome], object]
+        self, path: str, keys: Iterable[TopicPartition], then: Callable[[], object], failed: Callable[[Outcome], object]
     ) -> None:
         """Have the checkpoints of a log directory name these partitions no more."""
         named = False
@@ -237,7 +237,9 @@ def _clear(disk: Disk, directory: str) -> None:
         disk.remove(path)
 
 
-def open_created(disk: Disk, path: str, key: Key, config: TopicConfig, leader_epoch: int | None = None) -> Log:
+def open_created(
+    disk: Disk, path: str, key: TopicPartition, config: TopicConfig, leader_epoch: int | None = None
+) -> Log:
     """The log of a created partition, empty, with its files open. Raises OSError.
 
     Arguments:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Clock, Offload, Outcome, Random
 from kafkalite.config.topic import TopicConfig
-from kafkalite.model import uuid_text
+from kafkalite.model import TopicPartition, uuid_text
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.checkpoint_writer import CheckpointWriter
 from kafkalite.storage.compaction.cleaner import LogCleaner
@@ -87,16 +87,16 @@ class LogManager(DirectorySet):
         self.on_offline = on_offline
         self.many_files = MANY_FILES
         self.cleaner: LogCleaner | None = None
-        self.topic_ids: dict[tuple[str, int], bytes | None] = {}
+        self.topic_ids: dict[TopicPartition, bytes | None] = {}
         self.holds = DirectoriesInUse()
         self._clock = clock
         self._random = random
-        self._logs: dict[tuple[str, int], Log] = {}
+        self._logs: dict[TopicPartition, Log] = {}
         self._counts: Counter[str] = Counter()  # logs by directory, those under way included
-        self.created: dict[tuple[str, int], str] = {}  # log directory of each partition with files and without a log
-        self._first_epochs: dict[tuple[str, int], int] = {}  # of created partitions, unless a start found them
-        self.on_created_offline: Callable[[list[tuple[str, int]]], None] | None = None
-        self.refused: dict[tuple[str, int], RejectedLog] = {}
+        self.created: dict[TopicPartition, str] = {}  # log directory of each partition with files and without a log
+        self._first_epochs: dict[TopicPartition, int] = {}  # of created partitions, unless a start found them
+        self.on_created_offline: Callable[[list[TopicPartition]], None] | None = None
+        self.refused: dict[TopicPartition, RejectedLog] = {}
         self.strays: list[str] = []  # directories that earlier starts renamed
         self._noted: dict[tuple[str, int | None], float] = {}  # when an error of a directory was last logged
         self._duplicates = 0  # of logs that were forgotten
@@ -134,7 +134,7 @@ class LogManager(DirectorySet):
             for log in loaded.logs:
                 if self.find(log.topic, log.partition) is not None or (log.topic, log.partition) in self.created:
                     raise DirectoryError(f"{log.directory}: the partition is also in another log directory")
-                self.topic_ids[log.topic, log.partition] = loaded.topic_ids.get(log.directory)
+                self.topic_ids[TopicPartition(log.topic, log.partition)] = loaded.topic_ids.get(log.directory)
                 self.add(log)
             for key, topic_id in loaded.created.items():
                 if self.find(*key) is not None or key in self.created:
@@ -187,7 +187,7 @@ class LogManager(DirectorySet):
 
     def find(self, topic: str, partition: int) -> Log | None:
         """The log of a partition, None where this broker has none."""
-        return self._logs.get((topic, partition))
+        return self._logs.get(TopicPartition(topic, partition))
 
     def all(self) -> list[Log]:
         """Every log."""
@@ -230,14 +230,14 @@ class LogManager(DirectorySet):
 
         self._maker.create(path, wanted, created, self.many_files)
 
-    def _add_created(self, path: str, key: tuple[str, int], topic_id: bytes) -> None:
+    def _add_created(self, path: str, key: TopicPartition, topic_id: bytes) -> None:
         self.created[key] = path
         self.topic_ids[key] = topic_id
         self._counts[path] += 1
 
     def open_created(self, topic: str, partition: int, config: TopicConfig) -> Log:
         """Look after a created partition as a log from now on. Raises OSError: it stays a created partition."""
-        key = topic, partition
+        key = TopicPartition(topic, partition)
         path, topic_id = self.created[key], self.topic_ids[key]
         log = open_created(self.disk, path, key, config, self._first_epochs.get(key))
         self.forget_created(key)
@@ -245,7 +245,7 @@ class LogManager(DirectorySet):
         self.add(log)
         return log
 
-    def forget_created(self, key: tuple[str, int]) -> str:
+    def forget_created(self, key: TopicPartition) -> str:
         """Look after a created partition no more, its files stay; returns its log directory."""
         path = self.created.pop(key)
         self._first_epochs.pop(key, None)
@@ -255,14 +255,14 @@ class LogManager(DirectorySet):
 
     def delete_created(self, topic: str, partition: int, delay_ms: int) -> None:
         """Rename the directory of a created partition now, remove it after `delay_ms` (file.delete.delay.ms)."""
-        path = self.forget_created((topic, partition))
+        path = self.forget_created(TopicPartition(topic, partition))
         directory = os.path.join(path, names.directory_name(topic, partition))
         self._deletions.unloaded(path, directory, topic, partition, delay_ms)
 
     def add(self, log: Log) -> None:
         """Look after a log from now on."""
         assert (log.topic, log.partition) not in self._logs, "a partition has one log"
-        self._logs[log.topic, log.partition] = log
+        self._logs[TopicPartition(log.topic, log.partition)] = log
         self._counts[log.root] += 1
         log.last_flush = self._clock.monotonic()
         log.on_error = self._log_failed
@@ -278,24 +278,24 @@ class LogManager(DirectorySet):
         """Look after a log no more; its files stay. Without `touch` they are not even finished."""
         if self.cleaner is not None:
             self.cleaner.forget(log, touch=touch)
-        if self._logs.pop((log.topic, log.partition), None) is not None:
+        if self._logs.pop(TopicPartition(log.topic, log.partition), None) is not None:
             self._duplicates += log.producers.duplicates
             self._counts[log.root] -= 1
             self._files.drop(log)
-        self.topic_ids.pop((log.topic, log.partition), None)
+        self.topic_ids.pop(TopicPartition(log.topic, log.partition), None)
         for segment in log.segments:
             self.cache.forget(segment)
 
     def leave_alone(self, log: Log) -> None:
         """Look after a log no more; its files and what the checkpoints say of it stay."""
-        self._files.others[log.root][log.topic, log.partition] = log.synced, log.log_start_offset
+        self._files.others[log.root][TopicPartition(log.topic, log.partition)] = log.synced, log.log_start_offset
         self.forget(log)
 
     def delete(self, log: Log) -> None:
         """Rename the directory of a log now, remove it after file.delete.delay.ms. Regions in flight stay readable."""
         self.forget(log, touch=False)
         log.fail()  # nothing of it is written any more: a log of the same name may come
-        self._files.note_deleted(log.root, (log.topic, log.partition))
+        self._files.note_deleted(log.root, TopicPartition(log.topic, log.partition))
         self._deletions.log(log)
 
     def delete_refused(self, topic: str, partition: int, delay_ms: int) -> None:
@@ -303,13 +303,13 @@ class LogManager(DirectorySet):
 
         `delay_ms`: file.delete.delay.ms of its topic.
         """
-        refused = self.refused.get((topic, partition))
+        refused = self.refused.get(TopicPartition(topic, partition))
         if refused is None:
             return
         if self._deletions.unloaded(refused.root, refused.directory, topic, partition, delay_ms):
-            self._forget_refused((topic, partition), refused.root)
+            self._forget_refused(TopicPartition(topic, partition), refused.root)
 
-    def set_stray(self, key: tuple[str, int], cleaned: int | None) -> str:
+    def set_stray(self, key: TopicPartition, cleaned: int | None) -> str:
         """Make a partition a stray: it is renamed, not served, and kept. Returns the new path. Raises OSError.
 
         Arguments:
@@ -330,7 +330,7 @@ class LogManager(DirectorySet):
         self.strays.append(renamed)
         return renamed
 
-    def _forget_refused(self, key: tuple[str, int], root: str) -> None:
+    def _forget_refused(self, key: TopicPartition, root: str) -> None:
         """Let the checkpoints of a log directory name a partition no more, at the latest before its files are made."""
         self.refused.pop(key, None)
         self._files.others[root].pop(key, None)

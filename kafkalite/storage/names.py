@@ -2,6 +2,8 @@
 
 import re
 
+from kafkalite.model import TopicPartition
+
 LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
@@ -39,12 +41,12 @@ def directory_name(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
-def parse_directory_name(name: str) -> tuple[str, int] | None:
+def parse_directory_name(name: str) -> TopicPartition | None:
     """(topic, partition) of a partition's directory, None for any other name."""
     found = _PARTITION.fullmatch(name)
     if not found or found[1] in (".", ".."):
         return None
-    return found[1], int(found[2])
+    return TopicPartition(found[1], int(found[2]))
 
 
 def deleted_directory_name(topic: str, partition: int, unique: str) -> str:
@@ -63,7 +65,7 @@ def stray_directory_name(topic: str, partition: int, unique: str) -> str:
     return topic[: 255 - len(suffix)] + suffix
 
 
-def parse_stray_directory_name(name: str) -> tuple[str, int] | None:
+def parse_stray_directory_name(name: str) -> TopicPartition | None:
     """(topic, perhaps shortened, and partition) of a stray directory, None for any other name."""
     found = _STRAY.fullmatch(name)
     return None if found is None else parse_directory_name(found[1])

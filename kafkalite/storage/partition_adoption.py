@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
+from kafkalite.model import TopicPartition
 from kafkalite.records.batch_header import MAGIC_AT
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.dirs.log_directory import DirectoryError
@@ -227,7 +228,7 @@ def _last_epoch(disk: Disk, directory: str) -> int:
     return entries[-1][0] if entries else -1
 
 
-def write_checkpoints(disk: Disk, data: str, ready: dict[tuple[str, int], Ready]) -> None:
+def write_checkpoints(disk: Disk, data: str, ready: dict[TopicPartition, Ready]) -> None:
     """Step 3: these partitions are flushed to their ends, and compacted as far as before.
 
     Raises AdoptionError, OSError.

@@ -33,6 +33,7 @@ from kafkalite.cli.log.stray import stray
 from kafkalite.cli.log.truncate import truncate
 from kafkalite.cli.log.verify import verify
 from kafkalite.cli.record_lines import to_text
+from kafkalite.model import TopicPartition
 from kafkalite.records import BatchLocation
 from kafkalite.server.inventory import compacted_topics
 from kafkalite.storage import checkpoints, names
@@ -169,7 +170,7 @@ def may_have_gaps(disk: Disk, directory: Path, topics: Set[str]) -> bool:
     return named[0] in COMPACTED_TOPICS or named[0] in topics or was_cleaned(disk, directory, named)
 
 
-def was_cleaned(disk: Disk, directory: Path, named: tuple[str, int]) -> bool:
+def was_cleaned(disk: Disk, directory: Path, named: TopicPartition) -> bool:
     """Whether the cleaner's checkpoint names the partition: gaps between its offsets are no loss then."""
     try:
         return named in checkpoints.read_offsets(disk, str(directory.parent / checkpoints.CLEANER_OFFSETS), empty=True)

@@ -8,6 +8,7 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.cli.failure import fail
 from kafkalite.cli.log.dirs import Target, held, target_of, unused
 from kafkalite.config.topic import TopicConfig
+from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.log.log import Log
 from kafkalite.storage.recovery.dry_run import DryDisk
@@ -95,7 +96,7 @@ def end_of(name: str, log: Log, to: int) -> int:
     return int(log.segments[0].base_offset)
 
 
-def loaded(disk: Disk, target: Target, key: tuple[str, int]) -> tuple[Log, RecoveryReport]:
+def loaded(disk: Disk, target: Target, key: TopicPartition) -> tuple[Log, RecoveryReport]:
     """The log up to its first damaged batch, whatever the recovery point says, and what recovery found.
 
     Raises BadCheckpoint, RecoveryError, OSError.
@@ -109,7 +110,7 @@ def loaded(disk: Disk, target: Target, key: tuple[str, int]) -> tuple[Log, Recov
     return recover(partition_dir)
 
 
-def cleaned_until(disk: Disk, target: Target, key: tuple[str, int]) -> int:
+def cleaned_until(disk: Disk, target: Target, key: TopicPartition) -> int:
     """Up to where the cleaner may have left gaps: anywhere, where its checkpoint does not read. Raises OSError."""
     try:
         cleaned = checkpoints.read_offsets(disk, str(target.log_dir / checkpoints.CLEANER_OFFSETS))
@@ -118,7 +119,7 @@ def cleaned_until(disk: Disk, target: Target, key: tuple[str, int]) -> int:
     return cleaned.get(key, 0)
 
 
-def forget_end(disk: Disk, target: Target, key: tuple[str, int], end: int) -> None:
+def forget_end(disk: Disk, target: Target, key: TopicPartition, end: int) -> None:
     """Lower the recovery point and the log start before anything is removed, and have the next start check the log.
 
     Arguments:

@@ -4,9 +4,10 @@
 Members send any bytes: what cannot be read is None. Topics come in any order and may come twice.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kafkalite.errors import DecodeError
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.stored.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -17,10 +18,16 @@ from kafkalite.protocol.stored.consumer_protocol import (
 )
 from kafkalite.state.groups.consumer_protocol import ConsumerAssignment, Subscription
 
-__all__ = ["ConsumerProtocolSerde"]
+__all__ = ["ConsumerProtocolSerde", "topic_partitions"]
 
 OLDEST = 0
-TopicPartition = ConsumerProtocolAssignment.TopicPartition
+Assigned = ConsumerProtocolAssignment.TopicPartition
+Owned = ConsumerProtocolSubscription.TopicPartition
+
+
+def topic_partitions(topics: Iterable[Assigned | Owned]) -> frozenset[TopicPartition]:
+    """The partitions of these topics."""
+    return frozenset(TopicPartition(each.topic, partition) for each in topics for partition in each.partitions)
 
 
 class ConsumerProtocolSerde:
@@ -32,8 +39,9 @@ class ConsumerProtocolSerde:
             read = read_subscription(metadata)
         except DecodeError:
             return None
-        owned = frozenset((each.topic, partition) for each in read.owned_partitions for partition in each.partitions)
-        return Subscription(tuple(read.topics), owned, read.rack_id or None, read.generation_id)
+        return Subscription(
+            tuple(read.topics), topic_partitions(read.owned_partitions), read.rack_id or None, read.generation_id
+        )
 
     def assigned(self, assignment: bytes) -> ConsumerAssignment | None:
         """A member's assignment, None where it cannot be read; no bytes are no partitions."""
@@ -41,10 +49,7 @@ class ConsumerProtocolSerde:
             read = read_assignment(assignment)
         except DecodeError:
             return None
-        topic_partitions = frozenset(
-            (each.topic, partition) for each in read.assigned_partitions for partition in each.partitions
-        )
-        return ConsumerAssignment(topic_partitions, bool(read.user_data))
+        return ConsumerAssignment(topic_partitions(read.assigned_partitions), bool(read.user_data))
 
     def assignment(self, partitions: Mapping[str, Collection[int]], metadata: bytes) -> bytes:
         """The assignment for the member with this subscription, in its version; the oldest where that has none."""
@@ -52,7 +57,7 @@ class ConsumerProtocolSerde:
             version = version_of(metadata)
         except DecodeError:
             version = OLDEST
-        topics = [TopicPartition(topic=name, partitions=sorted(partitions[name])) for name in sorted(partitions)]
+        topics = [Assigned(topic=name, partitions=sorted(partitions[name])) for name in sorted(partitions)]
         return write(ConsumerProtocolAssignment(assigned_partitions=topics), version)
 
     def subscription_to(self, topics: Sequence[str]) -> bytes:

@@ -4,11 +4,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from kafkalite.coordinators.runtime.loader import RecordError
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.stored import group_records as stored
 from kafkalite.protocol.stored.record_types import StoredKey, StoredValue
 from kafkalite.state.groups import records as state
 from kafkalite.state.groups.assignors import ASSIGNORS
-from kafkalite.state.groups.records import REGISTERED, GroupDeleted, TopicPartition
+from kafkalite.state.groups.records import REGISTERED, GroupDeleted
 
 __all__ = ["DECODERS", "ENCODERS", "TOMBSTONES"]
 
@@ -113,7 +114,9 @@ def _generation(key: Any, value: Any) -> state.GroupGeneration:
 
 
 def _member(value: Any) -> state.RegisteredMember:
-    owned = frozenset((topic.name, number) for topic in value.owned_partitions for number in topic.partitions)
+    owned = frozenset(
+        TopicPartition(topic.name, number) for topic in value.owned_partitions for number in topic.partitions
+    )
     return state.RegisteredMember(
         value.consumer_id,
         value.client_id,
@@ -129,7 +132,7 @@ def _member(value: Any) -> state.RegisteredMember:
 
 def _claim(key: Any, value: Any) -> state.StaticClaim:
     topic_partitions: Collection[TopicPartition] = [
-        (topic.name, number) for topic in value.topics for number in topic.partitions
+        TopicPartition(topic.name, number) for topic in value.topics for number in topic.partitions
     ]
     return state.StaticClaim(key.group_id, key.consumer_id, frozenset(topic_partitions))
 

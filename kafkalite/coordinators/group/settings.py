@@ -1,17 +1,16 @@
 """What the machine of a shard of groups is made from: the broker's settings, those of single groups, and the topics."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
 from kafkalite.cluster.image import ClusterImage, ClusterTables
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.group import group_values
-from kafkalite.coordinators.group.consumer_protocol_serde import ConsumerProtocolSerde
+from kafkalite.coordinators.group.consumer_protocol_serde import ConsumerProtocolSerde, topic_partitions
 from kafkalite.errors import DecodeError
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.stored.consumer_protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
     read_assignment,
     read_subscription,
 )
@@ -26,8 +25,6 @@ from kafkalite.state.groups.shard import GroupShard
 __all__ = ["CurrentTopics", "GroupHost", "GroupSettings", "machine", "topics_of"]
 
 MINUTE_MS = 60_000
-Owned = ConsumerProtocolSubscription.TopicPartition
-Assigned = ConsumerProtocolAssignment.TopicPartition
 # Without the Python frame of `Topic(...)`: a member may be subscribed to thousands of topics.
 _topic: Callable[[tuple[bytes, str, int]], Topic] = partial(tuple.__new__, Topic)
 
@@ -109,25 +106,20 @@ def topics_of(subscription: bytes) -> frozenset[str] | None:
         return None
 
 
-def partitions_of(assignment: bytes) -> frozenset[tuple[str, int]] | None:
+def partitions_of(assignment: bytes) -> frozenset[TopicPartition] | None:
     """The partitions of a consumer's assignment in a classic group, None where it cannot be read."""
     try:
-        return partitions_of_ids(read_assignment(assignment).assigned_partitions)
+        return topic_partitions(read_assignment(assignment).assigned_partitions)
     except DecodeError:
         return None
 
 
-def held_of(subscription: bytes) -> frozenset[tuple[str, int]] | None:
+def held_of(subscription: bytes) -> frozenset[TopicPartition] | None:
     """The partitions that a consumer of a classic group had when it joined, None where that cannot be read."""
     try:
-        return partitions_of_ids(read_subscription(subscription).owned_partitions)
+        return topic_partitions(read_subscription(subscription).owned_partitions)
     except DecodeError:
         return None
-
-
-def partitions_of_ids(topics: Iterable[Owned | Assigned]) -> frozenset[tuple[str, int]]:
-    """The partitions of these topics."""
-    return frozenset((each.topic, partition) for each in topics for partition in each.partitions)
 
 
 def machine(host: GroupHost, counts: GroupCounts, memory: MemberMemory) -> GroupShard:

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafkalite.server.call import PartitionCall
 from kafkalite.server.response_arrays import ResponseArray
@@ -33,7 +34,7 @@ def described(call: PartitionCall, request: DescribeLogDirsRequest) -> Generator
         yield
         if partition is None:
             continue
-        key = partition.topic, partition.index
+        key = TopicPartition(partition.topic, partition.index)
         path = logs.created.get(key, fresh) if partition.log is None else partition.log.root
         size = 0 if partition.log is None else partition.log.size
         if path is not None and (partition.log is not None or not partition.error):

@@ -13,7 +13,7 @@ from collections.abc import Generator
 
 from kafkalite.cluster.partition import Partition
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import READ_COMMITTED
+from kafkalite.model import READ_COMMITTED, TopicPartition
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafkalite.server.call import PartitionCall
 from kafkalite.server.offset_lookup import (
@@ -63,10 +63,10 @@ def filled_in(
 ) -> Generator[None, None, list[TopicResponse]]:
     """Build the responses of all partitions; those that need a lookup are added to `look_ups`."""
     committed_only = request.isolation_level == READ_COMMITTED
-    times: dict[tuple[str, int], int] = defaultdict(int)
+    times: dict[TopicPartition, int] = defaultdict(int)
     for topic in request.topics:
         for asked in topic.partitions:
-            times[topic.name, asked.partition_index] += 1
+            times[TopicPartition(topic.name, asked.partition_index)] += 1
             yield
     topics = []
     for topic in request.topics:
@@ -76,7 +76,7 @@ def filled_in(
             yield
             answer = PartitionResponse(partition_index=asked.partition_index)
             answers.append(answer)
-            if times[topic.name, asked.partition_index] > 1:
+            if times[TopicPartition(topic.name, asked.partition_index)] > 1:
                 answer.error_code = KafkaErrorCode.INVALID_REQUEST
                 continue
             partition = call.context.replicas.partition(topic.name, b"", asked.partition_index, by_id=False)

@@ -8,6 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from kafkalite.server.call import OBJECTS_MAX, GroupCall
 from kafkalite.server.group_responses import ended
@@ -17,7 +18,6 @@ from kafkalite.state.groups.shard import GroupShard
 
 Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 Partition = Topic.OffsetDeleteResponsePartition
-TopicPartition = tuple[str, int]
 DELETED_AT_ONCE = 50  # of a request with more than OBJECTS_MAX partitions
 
 
@@ -61,7 +61,7 @@ def existing(call: GroupCall, request: OffsetDeleteRequest) -> Generator[None, N
     for topic in request.topics:
         for part in topic.partitions:
             if exists(call, topic.name, part.partition_index):
-                found[topic.name, part.partition_index] = None
+                found[TopicPartition(topic.name, part.partition_index)] = None
             yield
     return list(found)
 
@@ -80,7 +80,9 @@ def answer(
     for topic in request.topics:
         partitions = call.elements()
         for part in topic.partitions:
-            error = errors.get((topic.name, part.partition_index), KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            error = errors.get(
+                TopicPartition(topic.name, part.partition_index), KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
             partitions.add(Partition(partition_index=part.partition_index, error_code=error))
             yield
         listed = partitions.finish()

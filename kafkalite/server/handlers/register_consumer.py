@@ -7,6 +7,7 @@ exist, and those of the coordinator.
 
 from kafkalite.cluster.image import UNASSIGNED_ID
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.protocol.extensions.register_consumer import RegisterConsumerRequest, RegisterConsumerResponse
 from kafkalite.server.call import GroupPartitionCall
 from kafkalite.state.groups.registered.requests import FROM_LOG_START, ConsumerRegistered, RegisterConsumer
@@ -26,7 +27,9 @@ def register_consumer(call: GroupPartitionCall, request: RegisterConsumerRequest
         group=request.group_id,
         consumer_id=request.consumer_id,
         topics=tuple(dict.fromkeys(request.topics)),
-        claims=frozenset((topic.name, index) for topic in request.claimed_partitions for index in topic.partitions),
+        claims=frozenset(
+            TopicPartition(topic.name, index) for topic in request.claimed_partitions for index in topic.partitions
+        ),
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=max(
             0, min(request.rebalance_timeout_ms, call.context.config.kafkalite_client_timeout_max_ms)

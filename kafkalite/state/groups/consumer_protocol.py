@@ -8,10 +8,9 @@ Source: ConsumerProtocol.java of Apache Kafka (the "embedded consumer protocol")
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-__all__ = ["UNREADABLE", "ConsumerAssignment", "ConsumerProtocol", "Subscription", "TopicPartition"]
+from kafkalite.model import TopicPartition
 
-TopicPartition = tuple[str, int]
-"""Topic and partition."""
+__all__ = ["UNREADABLE", "ConsumerAssignment", "ConsumerProtocol", "Subscription"]
 
 
 class Subscription(NamedTuple):

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.state.groups.classic.group import ClassicGroup
 from kafkalite.state.groups.classic.members import ClassicMember
 from kafkalite.state.groups.classic.requests import Join
@@ -24,7 +25,7 @@ from kafkalite.state.groups.classic.states import ClassicState
 from kafkalite.state.groups.consumer.group import INITIAL_EPOCH, ConsumerGroup
 from kafkalite.state.groups.consumer.reconciliation import MemberState
 from kafkalite.state.groups.consumer.requests import CommandRejected, ConsumerGroupSettings, TopicLookup
-from kafkalite.state.groups.consumer_protocol import ConsumerProtocol, Subscription, TopicPartition
+from kafkalite.state.groups.consumer_protocol import ConsumerProtocol, Subscription
 from kafkalite.state.groups.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignment,

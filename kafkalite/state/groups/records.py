@@ -8,7 +8,7 @@ Source: the files `*Key.json` and `*Value.json` of Apache Kafka's group coordina
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
-from kafkalite.model import ZERO_UUID
+from kafkalite.model import ZERO_UUID, TopicPartition
 
 __all__ = [
     "CLASSIC",
@@ -39,7 +39,6 @@ __all__ = [
     "RewindMarkDeleted",
     "StaticClaim",
     "StaticClaimDeleted",
-    "TopicPartition",
     "TransactionEnded",
     "TransactionalOffset",
     "commits_of",
@@ -274,10 +273,6 @@ class ConsumerGroupTombstone(NamedTuple):
     group: str
     of: type
     key: str = ""
-
-
-TopicPartition = tuple[str, int]
-"""A partition: name of the topic, number."""
 
 
 class GroupDefinition(NamedTuple):

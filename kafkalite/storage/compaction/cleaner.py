@@ -25,6 +25,7 @@ from kafkalite._speedups.compaction.input import CleaningAbortedError, Uncleanab
 from kafkalite._speedups.compaction.offset_map import OffsetMap
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.clock import Clock, Offload, Outcome, Random, Timer
+from kafkalite.model import TopicPartition
 from kafkalite.slicing import visit_in_slices
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.compaction.cleaning_jobs import CleaningPlan
@@ -36,7 +37,6 @@ from kafkalite.storage.log.log import Log
 
 MAP_BYTES_MIN = 4096
 LOAD_FACTOR_MIN = 0.01
-Key = tuple[str, int]
 logger = logging.getLogger(__name__)
 
 
@@ -112,16 +112,16 @@ class LogCleaner:
     ) -> None:
         limited = config.io_max_bytes_per_second < float(2**63)
         throttle = Throttle(config.io_max_bytes_per_second, clock.monotonic) if limited else None
-        self.uncleanable: dict[Key, str] = {}
+        self.uncleanable: dict[TopicPartition, str] = {}
         self._logs = logs
         self._clock = clock
         self._offload = offload
         self._config = config
         self._slots = [CleanerSlot(config, random.bytes(16), throttle) for _ in range(config.threads)]
-        self._clean_until: dict[str, dict[Key, int]] = defaultdict(dict)  # by log directory
+        self._clean_until: dict[str, dict[TopicPartition, int]] = defaultdict(dict)  # by log directory
         self._due: list[Log] = []  # as the last look at all logs found them, the dirtiest last
         self._looking = False
-        self._named: dict[str, set[Key]] = defaultdict(set)  # by the checkpoints on the disk
+        self._named: dict[str, set[TopicPartition]] = defaultdict(set)  # by the checkpoints on the disk
         self._writing: set[str] = set()
         self._to_write: set[str] = set()
         self._timer: Timer | None = None
@@ -366,7 +366,7 @@ class LogCleaner:
         done = partial(self._written, path, set(offsets))
         self._offload.run(checkpoints.write_offsets, self._logs.disk, file, offsets, done=done)
 
-    def _written(self, path: str, named: set[Key], outcome: Outcome) -> None:
+    def _written(self, path: str, named: set[TopicPartition], outcome: Outcome) -> None:
         self._writing.discard(path)
         waiting = [slot for slot in self._slots if slot.waiting and slot.run is not None]
         waiting = [slot for slot in waiting if slot.run is not None and slot.run.log.root == path]
@@ -391,5 +391,5 @@ def nothing() -> None:
     """Nobody waits for a slot that has never worked."""
 
 
-def _key(log: Log) -> Key:
-    return log.topic, log.partition
+def _key(log: Log) -> TopicPartition:
+    return TopicPartition(log.topic, log.partition)

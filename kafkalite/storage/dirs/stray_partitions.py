@@ -11,6 +11,7 @@ import os
 from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints, names
 
 CheckpointOffsets = tuple[int, int]  # recovery point and log start
@@ -39,7 +40,7 @@ class Stray(NamedTuple):
 
 
 def rename(
-    disk: Disk, directory: str, key: tuple[str, int], offsets: CheckpointOffsets, unique: str, cleaned: int | None
+    disk: Disk, directory: str, key: TopicPartition, offsets: CheckpointOffsets, unique: str, cleaned: int | None
 ) -> str:
     """Make the directory of a partition a stray; the caller syncs the log directory. Raises OSError.
 
@@ -73,7 +74,7 @@ def find(disk: Disk, log_dir: str) -> list[Stray]:
     return found
 
 
-def _interrupted(disk: Disk, directory: str, name: str) -> tuple[str, int] | None:
+def _interrupted(disk: Disk, directory: str, name: str) -> TopicPartition | None:
     """Topic and partition of a stray whose adoption was interrupted; partitions of other brokers lack checkpoints."""
     if name.endswith(names.ADOPTING) and disk.exists(os.path.join(directory, checkpoints.RECOVERY_POINTS)):
         return names.parse_directory_name(name.removesuffix(names.ADOPTING))
@@ -88,7 +89,7 @@ def forget(disk: Disk, directory: str) -> None:
             disk.remove(path)
 
 
-def _read(disk: Disk, directory: str, named: tuple[str, int]) -> Stray:
+def _read(disk: Disk, directory: str, named: TopicPartition) -> Stray:
     offsets = _offsets(disk, directory, checkpoints.RECOVERY_POINTS)
     key = next((key for key in offsets if key[1] == named[1] and key[0].startswith(named[0])), named)
     starts = _offsets(disk, directory, checkpoints.LOG_STARTS)

@@ -21,6 +21,7 @@ from threading import Lock
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.config.topic import TopicConfig
+from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.dirs.log_directory import raise_without_descriptors
 from kafkalite.storage.disk_errors import is_transient
@@ -70,9 +71,9 @@ class LoadedDirectory:
     rejected: dict[str, str] = field(default_factory=dict)
     checkpoints_of_rejected: checkpoints.OffsetsByPartition = field(default_factory=dict)
     progress: dict[str, RecoveryReport] = field(default_factory=dict)
-    unclean: set[tuple[str, int]] = field(default_factory=set)
-    gone: set[tuple[str, int]] = field(default_factory=set)
-    created: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    unclean: set[TopicPartition] = field(default_factory=set)
+    gone: set[TopicPartition] = field(default_factory=set)
+    created: dict[TopicPartition, bytes] = field(default_factory=dict)
     strays: list[str] = field(default_factory=list)
     bytes_dropped: int = 0
     error: OSError | None = None
@@ -239,7 +240,7 @@ def _partition_dirs(
     _forget_others(
         disk,
         loaded,
-        {(partition_dir.topic, partition_dir.partition) for partition_dir in partition_dirs},
+        {TopicPartition(partition_dir.topic, partition_dir.partition) for partition_dir in partition_dirs},
         recovery_points,
         starts,
     )
@@ -249,7 +250,7 @@ def _partition_dirs(
 def _forget_others(
     disk: Disk,
     loaded: LoadedDirectory,
-    present: set[tuple[str, int]],
+    present: set[TopicPartition],
     recovery_points: checkpoints.Offsets,
     starts: checkpoints.Offsets,
 ) -> None:
@@ -313,13 +314,13 @@ def _take(loaded: LoadedDirectory, partition_dir: PartitionDirectory, outcome: O
     if isinstance(outcome, OSError):
         return  # it is the directory's error already
     if isinstance(outcome, CreatedPartition):
-        loaded.created[partition_dir.topic, partition_dir.partition] = outcome.topic_id
+        loaded.created[TopicPartition(partition_dir.topic, partition_dir.partition)] = outcome.topic_id
         if not loaded.clean:  # it may have had records that were lost
-            loaded.unclean.add((partition_dir.topic, partition_dir.partition))
+            loaded.unclean.add(TopicPartition(partition_dir.topic, partition_dir.partition))
         return
     if isinstance(outcome, ValueError):
         loaded.rejected[partition_dir.directory] = str(outcome)
-        loaded.checkpoints_of_rejected[partition_dir.topic, partition_dir.partition] = (
+        loaded.checkpoints_of_rejected[TopicPartition(partition_dir.topic, partition_dir.partition)] = (
             partition_dir.recovery_point,
             partition_dir.log_start_offset,
         )
@@ -328,6 +329,6 @@ def _take(loaded: LoadedDirectory, partition_dir: PartitionDirectory, outcome: O
     loaded.logs.append(log)
     loaded.progress[partition_dir.directory] = progress
     if not partition_dir.clean:
-        loaded.unclean.add((partition_dir.topic, partition_dir.partition))
+        loaded.unclean.add(TopicPartition(partition_dir.topic, partition_dir.partition))
     loaded.topic_ids[partition_dir.directory] = topic_id
     loaded.bytes_dropped += progress.bytes_dropped

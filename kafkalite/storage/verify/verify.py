@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence, Set
 
 from kafkalite._speedups.storage.file import Disk
+from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints, names
 from kafkalite.storage.dirs.log_directory import DirectoryError, LogDirectory
 from kafkalite.storage.verify.verify_files import (
@@ -191,7 +192,7 @@ def verify_directory(
     cleaned = offsets[CLEANER_OFFSETS]
     compacted_topics = compacted_topics | set(COMPACTED_TOPICS)
 
-    def gaps_until(key: tuple[str, int]) -> int | None:
+    def gaps_until(key: TopicPartition) -> int | None:
         if compacted or (key not in cleaned and key[0] in compacted_topics):
             return OFFSET_MAX
         return cleaned.get(key)
@@ -219,7 +220,7 @@ def _partitions(
     log_dir: str,
     offsets: dict[str, checkpoints.Offsets],
     only: str | None,
-    gaps_until: Callable[[tuple[str, int]], int | None],
+    gaps_until: Callable[[TopicPartition], int | None],
     advance: Advance,
 ) -> Iterator[Violation]:
     """Check partitions; `gaps_until`: below which offset gaps between segments are normal, None for no gap anywhere."""

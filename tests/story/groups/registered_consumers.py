@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kafkalite.errors import KafkaErrorCode as Error
+from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Token
 from kafkalite.state.groups.classic.requests import Leave, LeaveOf
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, PartitionCommit
-from kafkalite.state.groups.records import TopicPartition
 from kafkalite.state.groups.registered.requests import (
     ConsumerRegistered,
     HeartbeatAnswered,

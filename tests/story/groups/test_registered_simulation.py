@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from kafkalite.coordinators.group.serde import GroupRecordSerde
+from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Effects
 from kafkalite.state.groups.classic.requests import ErrorOnly
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
 from kafkalite.state.groups.offsets.manager import CommitResult, OffsetSettings, PartitionCommit
-from kafkalite.state.groups.records import GroupGeneration, OffsetCommitted, TopicPartition
+from kafkalite.state.groups.records import GroupGeneration, OffsetCommitted
 from kafkalite.state.groups.registered import assignment, commands, groups, rebalance
 from kafkalite.state.groups.registered import (
     group as registered_group,

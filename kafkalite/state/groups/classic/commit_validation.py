@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 
 __all__ = ["COMMIT_ACCEPTED", "ClassicCommitValidation"]
 
@@ -13,7 +14,7 @@ class ClassicCommitValidation(NamedTuple):
     """
 
     code: int
-    rewound: frozenset[tuple[str, int]] = frozenset()
+    rewound: frozenset[TopicPartition] = frozenset()
 
     @property
     def uniform(self) -> bool:

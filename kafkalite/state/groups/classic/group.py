@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Effects, Now, TimerName, Token
 from kafkalite.state.groups.classic.commit_validation import COMMIT_ACCEPTED, ClassicCommitValidation
 from kafkalite.state.groups.classic.members import ClassicMember, ClassicMembers
@@ -124,7 +125,7 @@ class ClassicGroup:
         self.state_since_wall_ms = state_since_wall_ms
         self.generation = 0
         self.reserved_generation = 0
-        self.rewound: frozenset[tuple[str, int]] = frozenset()
+        self.rewound: frozenset[TopicPartition] = frozenset()
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.members = ClassicMembers(account)
@@ -244,7 +245,7 @@ class ClassicGroup:
         if sync is not None:
             command.effects.answer(sync, Synced(error))
 
-    def may_own(self, member: ClassicMember, partitions: Collection[tuple[str, int]]) -> bool:
+    def may_own(self, member: ClassicMember, partitions: Collection[TopicPartition]) -> bool:
         """Whether a member may own any of these partitions; True if that is unknown."""
         if member.is_new:
             return False
@@ -358,7 +359,7 @@ class ClassicGroup:
         which a restart would restore.
         """
         command = ClassicCommand(now)
-        rewound = frozenset((each.topic, each.partition) for each in partitions)
+        rewound = frozenset(TopicPartition(each.topic, each.partition) for each in partitions)
         owners = [name for name, member in self.members.all.items() if self.may_own(member, rewound)]
         for name in owners:
             self.remove_member(name, command)

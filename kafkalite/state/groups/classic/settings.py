@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kafkalite.model import TopicPartition
+
 __all__ = ["CONSUMER_PROTOCOL", "ClassicSettings"]
 
 CONSUMER_PROTOCOL = "consumer"  # the protocol type whose subscriptions the broker can read
@@ -29,5 +31,5 @@ class ClassicSettings:
     members_max: int = 2**31 - 1
     new_member_join_ms: int = 300_000
     topics_of: Callable[[bytes], frozenset[str] | None] = lambda _: None
-    partitions_of: Callable[[bytes], frozenset[tuple[str, int]] | None] = lambda _: None
-    held_of: Callable[[bytes], frozenset[tuple[str, int]] | None] = lambda _: frozenset()
+    partitions_of: Callable[[bytes], frozenset[TopicPartition] | None] = lambda _: None
+    held_of: Callable[[bytes], frozenset[TopicPartition] | None] = lambda _: frozenset()

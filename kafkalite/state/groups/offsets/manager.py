@@ -16,7 +16,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.model import ZERO_UUID
+from kafkalite.model import ZERO_UUID, TopicPartition
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.group import CommitValidation, Group
 from kafkalite.state.groups.groups_by_topic import NO_TOPICS
@@ -277,7 +277,7 @@ class OffsetManager:
         stored = self._store.of_group(group).get(topic, {}).get(partition)
         return NO_OFFSET if stored is None else stored.offset
 
-    def delete(self, group: str, partitions: Sequence[tuple[str, int]], token: Token) -> Effects:
+    def delete(self, group: str, partitions: Sequence[TopicPartition], token: Token) -> Effects:
         """Delete offsets that no member needs; answers `OffsetsDeleted`, per partition GROUP_SUBSCRIBED_TO_TOPIC."""
         effects = Effects()
         found = self._groups.get(group)

@@ -6,6 +6,7 @@ a later one has overtaken stays pending (the partition is not stable), but its m
 
 from collections.abc import Iterator
 
+from kafkalite.model import TopicPartition
 from kafkalite.state.groups.records import OffsetCommitted
 
 __all__ = ["PendingOffsets"]
@@ -32,10 +33,15 @@ class PendingOffsets:
         for pending in self._open.values():
             yield from pending
 
-    def partitions(self, group: str) -> frozenset[tuple[str, int]]:
+    def partitions(self, group: str) -> frozenset[TopicPartition]:
         """The partitions (topic, index) of a group that are not stable."""
         producers = self._of_group.get(group, ())
-        return frozenset(key[1:] for producer in producers for key in self._open[producer] if key[0] == group)
+        return frozenset(
+            TopicPartition(topic, partition)
+            for producer in producers
+            for name, topic, partition in self._open[producer]
+            if name == group
+        )
 
     def add(self, producer_id: int, committed: OffsetCommitted) -> None:
         """A commit within a transaction."""

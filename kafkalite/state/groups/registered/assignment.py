@@ -6,8 +6,8 @@ are excluded: the free ones are renumbered for the assignor, and its result is t
 
 from collections.abc import Collection, Iterable, Mapping
 
+from kafkalite.model import TopicPartition
 from kafkalite.state.groups.assignors import ASSIGNORS, MemberSpec
-from kafkalite.state.groups.records import TopicPartition
 from kafkalite.state.groups.registered.group import RegisteredGroup
 from kafkalite.state.groups.registered.member import NO_PARTITIONS, RegisteredGroupMember
 from kafkalite.state.groups.registered.requests import BY_RESET_POLICY, FROM_LOG_START
@@ -96,7 +96,11 @@ def assign(
     assigned = ASSIGNORS[assignor](members, {name.encode(): len(numbers) for name, numbers in free.items()})
     by_key = {name.encode(): name for name in free}
     return {
-        member: [(by_key[key], free[by_key[key]][at]) for key, numbers in topics.items() for at in sorted(numbers)]
+        member: [
+            TopicPartition(by_key[key], free[by_key[key]][at])
+            for key, numbers in topics.items()
+            for at in sorted(numbers)
+        ]
         for member, topics in assigned.items()
     }
 

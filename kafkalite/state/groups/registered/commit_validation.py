@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
-from kafkalite.state.groups.records import RegisteredMember, TopicPartition
+from kafkalite.model import TopicPartition
+from kafkalite.state.groups.records import RegisteredMember
 
 __all__ = ["RegisteredCommitValidation"]
 
@@ -32,7 +33,8 @@ class RegisteredCommitValidation(NamedTuple):
         """
         if self.code or self.member is None:
             return self.code
-        topic_partition = topic, partition
-        oldest = max(self.member.since, self.marks.get(topic_partition, 0))
-        accepted = topic_partition in self.member.owned and oldest <= self.generation
+        oldest = self.member.since
+        if self.marks:
+            oldest = max(oldest, self.marks.get(TopicPartition(topic, partition), 0))
+        accepted = (topic, partition) in self.member.owned and oldest <= self.generation
         return KafkaErrorCode.NONE if accepted else KafkaErrorCode.ILLEGAL_GENERATION

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Effects, Now, ResolvePatterns, TimerName, Token
 from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
 from kafkalite.state.groups.consumer.requests import TopicLookup
@@ -34,7 +35,6 @@ from kafkalite.state.groups.records import (
     GroupGeneration,
     StaticClaim,
     StaticClaimDeleted,
-    TopicPartition,
 )
 from kafkalite.state.groups.registered.commit_validation import RegisteredCommitValidation
 from kafkalite.state.groups.registered.member import NO_PARTITIONS, RegisteredGroupMember
@@ -355,7 +355,7 @@ class RegisteredGroup:
         """Begin the generation of a rewind: the owners of these partitions must register to read the new offsets."""
         if not partitions:
             return Effects()
-        rewound = {(each.topic, each.partition) for each in partitions}
+        rewound = {TopicPartition(each.topic, each.partition) for each in partitions}
         command = RegisteredCommand(now, topic_partitions=tuple(sorted(rewound)))
         self.transition(RegisteredEvent.REWOUND, command)
         return self.finish(command)

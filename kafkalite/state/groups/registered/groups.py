@@ -10,6 +10,7 @@ Pure. Laws:
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
 from kafkalite.state.groups.assignors import ASSIGNORS
 from kafkalite.state.groups.classic.requests import ErrorOnly, Leave, left_nobody, unknown_in
@@ -292,6 +293,6 @@ def _apply(group: RegisteredGroup, record: object) -> None:
         case StaticClaimDeleted(_, consumer_id):
             group.claims.pop(consumer_id, None)
         case RewindMark(_, topic, partition, generation):
-            group.marks[topic, partition] = generation
+            group.marks[TopicPartition(topic, partition)] = generation
         case RewindMarkDeleted(_, topic, partition):
-            group.marks.pop((topic, partition), None)
+            group.marks.pop(TopicPartition(topic, partition), None)

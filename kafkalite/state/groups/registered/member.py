@@ -4,8 +4,9 @@ A member is durable from its first generation on. `registration` is its last req
 generation; `stored` is the member in the current generation, as the log has it.
 """
 
+from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Token
-from kafkalite.state.groups.records import RegisteredMember, TopicPartition
+from kafkalite.state.groups.records import RegisteredMember
 from kafkalite.state.groups.registered.requests import RegisterConsumer
 
 __all__ = ["NO_EPOCH", "NO_PARTITIONS", "RegisteredGroupMember"]

@@ -4,13 +4,13 @@ An action returns the event that follows from it at once, or None.
 """
 
 from kafkalite.errors import KafkaErrorCode
+from kafkalite.model import TopicPartition
 from kafkalite.state.groups.records import (
     REGISTERED,
     GroupDeleted,
     GroupGenerationDeleted,
     RewindMark,
     RewindMarkDeleted,
-    TopicPartition,
 )
 from kafkalite.state.groups.registered.assignment import (
     is_outdated,
@@ -140,9 +140,9 @@ def store_rewind_marks(group: RegisteredGroup, command: RegisteredCommand) -> No
     """Begin the generation of a rewind: owners must register, and older commits of the partitions are rejected."""
     group.generation += 1
     command.changed = True
-    for topic, number in command.topic_partitions:
-        group.marks[topic, number] = group.generation
-        command.effects.records.append(RewindMark(group.name, topic, number, group.generation))
+    for topic_partition in command.topic_partitions:
+        group.marks[topic_partition] = group.generation
+        command.effects.records.append(RewindMark(group.name, *topic_partition, group.generation))
     for member in group.members.values():
         if not member.owned.isdisjoint(command.topic_partitions):
             member.change(member.owned, group.generation)

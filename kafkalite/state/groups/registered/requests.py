@@ -6,7 +6,7 @@ versions and bytes. Timeouts are ms; an `error` is a Kafka error code, 0 = none.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafkalite.state.groups.records import TopicPartition
+from kafkalite.model import TopicPartition
 
 __all__ = [
     "BY_RESET_POLICY",

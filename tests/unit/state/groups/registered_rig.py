@@ -3,13 +3,13 @@
 from collections.abc import Collection
 from typing import Any
 
+from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Token
 from kafkalite.state.groups.classic.requests import ErrorOnly, Leave, LeaveOf, Left
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.consumer.groups import ConsumerGroups
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
 from kafkalite.state.groups.offsets.manager import Commit, CommitResult, OffsetSettings, PartitionCommit
-from kafkalite.state.groups.records import TopicPartition
 from kafkalite.state.groups.registered.group import RegisteredGroup
 from kafkalite.state.groups.registered.requests import (
     ConsumerRegistered,
