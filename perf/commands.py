@@ -1,4 +1,4 @@
-"""`compare` and `profile`: what they may be told, and what they print."""
+"""The commands `compare` and `profile`: their options and their output."""
 
 import importlib
 from collections.abc import Mapping, Sequence

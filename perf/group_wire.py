@@ -1,7 +1,7 @@
 """Requests of groups as bytes, and what their answers say; written out by hand like `wire`, for the same reason.
 
 Plain versions where clients' newest ones differ in the encoding alone. Sources: the protocol guide of Apache Kafka,
-ConsumerProtocolSubscription and ConsumerProtocolAssignment v0 for what members tell each other.
+ConsumerProtocolSubscription and ConsumerProtocolAssignment v0 for the data that members exchange.
 """
 
 import struct

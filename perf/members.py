@@ -45,7 +45,7 @@ class Member(ABC):
 
     @abstractmethod
     def heartbeat(self) -> bytes:
-        """A heartbeat of one that is settled."""
+        """A heartbeat of a member with a complete assignment."""
 
     def send(self) -> None:
         self.connection.sendall(self.request())
@@ -164,7 +164,7 @@ class Crowd:
         self._selector = selectors.DefaultSelector()
         for member in members:
             self._selector.register(member.connection, selectors.EVENT_READ, member)
-        self._owners = dict[Member, int]()  # the settled, by generation
+        self._owners = dict[Member, int]()  # members with a complete assignment, by generation
 
     def wait_until_stable(self) -> None:
         """Ask back to back until all are in one generation and own every partition once. Nothing is under way then."""
@@ -194,7 +194,7 @@ class Crowd:
         return len(owned) == len(set(owned)) == self._partitions
 
     def change(self, number: int) -> float:
-        """A member leaves and comes back as a new one; seconds until all have settled."""
+        """A member leaves and comes back as a new one; seconds until all have a complete assignment."""
         started = time.perf_counter()
         self.members[number % len(self.members)].leaving = True
         self.wait_until_stable()
@@ -235,7 +235,7 @@ def find(connection: socket.socket, group: str) -> None:
     while error := wire.error_of(call(connection, wire.find_coordinator(group))):
         if error not in NOT_YET or time.monotonic() > deadline:
             raise VerificationError(f"no coordinator for {group}: error {error}")
-        time.sleep(0.05)  # no event tells a client that a coordinator is there
+        time.sleep(0.05)  # no event announces the coordinator
 
 
 def commit_all(connection: socket.socket, topic: str, commits: Mapping[str, Mapping[int, int]]) -> None:

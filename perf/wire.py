@@ -149,8 +149,14 @@ class Pipe:
 
 
 def paced(pipes: Sequence[Pipe], rate: float, count: int) -> list[float]:
-    """Send `count` requests at `rate` per second, connections in turn, waiting for nobody; seconds from the planned
-    moment of each to its answer, so that a broker that stalls is not asked less."""
+    """Send requests at a fixed rate, also while the broker stalls, and return the latency of each in seconds, from its
+    scheduled time to its response.
+
+    Arguments:
+        pipes: the connections, used one after the other.
+        rate: requests per second.
+        count: number of requests.
+    """
     of_fd = {pipe.socket.fileno(): (pipe, deque[float]()) for pipe in pipes}
     latencies: list[float] = []
     with select.epoll() as poll:

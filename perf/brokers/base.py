@@ -79,7 +79,7 @@ class Broker(ABC):
 
 
 def spawn(name: str, command: Sequence[str], port: int, directory: Path) -> Running:
-    """Start the process, its output in `server.log`, and knock every millisecond until it answers."""
+    """Start the process, its output in `server.log`, and try to connect every millisecond until it answers."""
     # An installed package has its bytecode compiled; a checkout keeps it from its first start on.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     started = time.monotonic()

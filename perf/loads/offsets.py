@@ -31,7 +31,7 @@ def names(count: int) -> list[str]:
 
 
 def offsets(first: int) -> dict[int, int]:
-    """An offset for each partition; `first` tells commits apart."""
+    """An offset for each partition; `first` makes commits differ."""
     return {part: first + part for part in range(PARTITIONS)}
 
 

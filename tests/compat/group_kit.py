@@ -50,7 +50,7 @@ def write(address: str, topic: str, first: int = 0, partitions: int = PARTITIONS
 def committed(address: str, group: str, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
     """The group's offsets, as a consumer asks for them that has not joined; waits while the coordinator loads.
 
-    (librdkafka's AdminClient crashes when it is told that the coordinator is loading.)
+    (librdkafka's AdminClient crashes when it receives COORDINATOR_LOAD_IN_PROGRESS.)
     """
     settings = {"bootstrap.servers": address, "group.id": group, "log_level": QUIET}
     found: dict[TopicPartition, int] = {}

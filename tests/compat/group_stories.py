@@ -1,4 +1,4 @@
-"""Stories that are told of every kind of member, whatever its language."""
+"""Stories of groups that run with members of all clients."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def what_comes_later(crowd: Crowd, kind: Kind, first: str) -> None:
 
 
 def rewound_while_active(crowd: Crowd, kind: Kind, topic: str, group: Run) -> None:
-    """Two members, one of them static, have committed everything; their group is rewound, and nobody restarted.
+    """Two members, one of them static, have committed everything; their group is rewound without a restart.
 
     Apache Kafka refuses to.
     """
@@ -89,7 +89,7 @@ def rewound_while_active(crowd: Crowd, kind: Kind, topic: str, group: Run) -> No
 def anothers_partitions_are_not_committed(crowd: Crowd, kind: Kind, topic: str) -> None:
     """One of two KIP-848 members commits for all partitions: its own are taken, the other's are not, and both go on.
 
-    The one that asked hears that its epoch is old. Apache Kafka takes all of them.
+    The request fails with STALE_MEMBER_EPOCH. Apache Kafka takes all of them.
     """
     wish, everything = Wish(unused_name("commit"), (topic,)), partitions_of(topic)
     first, second = crowd.join(kind, wish), crowd.join(kind, wish)

@@ -33,7 +33,7 @@ def admin(request: pytest.FixtureRequest, address: str) -> Iterator[Admin]:
         yield open_admin
 
 
-def test_the_life_of_a_topic(address: str, admin: Admin) -> None:
+def test_topic_is_created_changed_and_deleted(address: str, admin: Admin) -> None:
     """Created, listed, described, written, grown, emptied, deleted; and then it is gone."""
     name = unused_name("life-of-a-topic")
     admin.create(name, partitions=2, configs={"retention.ms": "-1"})

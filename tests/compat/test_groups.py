@@ -1,6 +1,6 @@
 """Groups of one kind of client, and of several: who owns what, what is read, where the next one goes on.
 
-The brokers are told to allow short sessions, so that a test need not wait for the death of a member.
+The brokers allow short sessions, so that a test need not wait for the death of a member.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 def test_members_come_and_go(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
-    """Every partition has one owner whoever joins or leaves; the next ones go on behind what was committed."""
+    """Every partition has one owner while members join and leave; new owners start at the committed offset."""
     topic, group = new_group_topic(PARTITIONS), unused_name("group")
     first_records, everything = write(group_address, topic), partitions_of(topic)
     wish = Wish(group, (topic,))
@@ -77,7 +77,7 @@ def test_a_dead_member_is_replaced(group_address: str, crowd: Crowd, kind: Kind,
 
 
 def test_static_members(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
-    """One that comes back finds its partitions again and nobody noticed; of two with one name, one is fenced."""
+    """A member that returns gets its partitions again without a rebalance; of two with one name, one is fenced."""
     topic, group = new_group_topic(PARTITIONS), unused_name("static")
     records, everything = write(group_address, topic), partitions_of(topic)
     one, two = (Wish(group, (topic,), instance=name) for name in ("one", "two"))
@@ -100,7 +100,7 @@ def test_static_members(group_address: str, crowd: Crowd, kind: Kind, new_group_
     assert FENCED[kind] in repr(crowd.refused(refused))
 
 
-def test_members_are_restarted_in_turn(crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
+def test_rolling_restart_of_members(crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
     """Each record is read once."""
     restarted_one_by_one(crowd, kind, new_group_topic(PARTITIONS))
 
@@ -111,5 +111,5 @@ def test_what_comes_later(crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) 
 
 
 def test_anothers_partitions_are_not_committed(crowd: Crowd, new_group_topic: MakeTopic) -> None:
-    """A commit that is refused in part disturbs nobody."""
+    """A commit that is rejected in part does not affect the other members."""
     anothers_partitions_are_not_committed(crowd, CONSUMER, new_group_topic(PARTITIONS))

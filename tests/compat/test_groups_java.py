@@ -118,9 +118,7 @@ def test_static_java_members(crowd: Crowd, java: JavaProcess, new_group_topic: M
 
 
 @every_how
-def test_java_members_are_restarted_in_turn(
-    crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, how: str
-) -> None:
+def test_rolling_restart_of_java_members(crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, how: str) -> None:
     """Each record is read once."""
     restarted_one_by_one(crowd, java.kind(how), new_group_topic(PARTITIONS))
 
@@ -210,7 +208,7 @@ def cells(text: str) -> list[list[str]]:
     return sorted(filter(None, csv.reader(text.splitlines())))
 
 
-def test_offsets_go_round_with_kafkas_tool(
+def test_offsets_are_exported_and_imported_by_kafkas_tool(
     group_address: str, java: JavaProcess, group: Run, new_group_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """What our command exports its tool takes, and the other way round; for one group, and for several."""

@@ -1,6 +1,6 @@
 """Consumers change over from the classic protocol to the consumer protocol (KIP-848) one after the other, and back.
 
-Nobody of the others stops: each record is read, and none again that was committed.
+The other members continue: each record is read, and no committed record is read again.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def hourly(address: str, new_topic: MakeTopic) -> str:
         (At(START_MS + 17 * HOUR_MS + 1), 18),
     ],
 )
-def test_from_a_place(address: str, hourly: str, client: Client, start: object, first: int) -> None:
+def test_read_from_an_offset_or_a_time(address: str, hourly: str, client: Client, start: object, first: int) -> None:
     read = client.read(address, hourly, 48 - first, start=start)
     assert [(record.offset, record.value) for record in read] == [(n, str(n).encode()) for n in range(first, 48)]
 

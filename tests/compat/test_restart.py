@@ -60,7 +60,7 @@ def lost_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Restart(threading.Thread):
-    """Stops or kills the broker once `count` has been told, and starts it again."""
+    """Stops or kills the broker once `count` acknowledgements were reported, and starts it again."""
 
     def __init__(self, broker: Broker, how: str) -> None:
         super().__init__(name="restart")

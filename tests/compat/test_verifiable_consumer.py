@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 def test_verifiable_consumers(
     group_address: str, crowd: Crowd, new_group_topic: MakeTopic, tmp_path: Path, how: str
 ) -> None:
-    """Two share and commit; one is killed, the other takes over; it leaves at once when it is told to end."""
+    """Two share and commit; one is killed, the other takes over; it leaves at once on SIGTERM."""
     topic, group = new_group_topic(PARTITIONS), unused_name("verifiable")
     everything, wish = partitions_of(topic), Wish(group, (topic,), session_ms=SHORT_MS)
     kind, records = verifiable(how, tmp_path), write(group_address, topic)

@@ -1,4 +1,4 @@
-"""Clients of groups that know neither rules nor patience, and what all of them have heard."""
+"""Simulated clients that send invalid requests to groups, and the responses that all of them have received."""
 
 import random
 from collections import Counter, defaultdict
@@ -111,11 +111,11 @@ ALLOWED: dict[str, set[Error]] = {
     },
     "beat_registered": IN_GENERATION | SESSION,
 }
-"""What each kind of request may be told. Most are kinds of requests of one key, in all of its versions."""
+"""The errors that each type of request may receive. Most are kinds of requests of one key, in all of its versions."""
 
 
 class Whom(NamedTuple):
-    """A group, somebody who may be its member, and a generation or epoch that may be his."""
+    """A group, an id that may be of one of its members, and a generation or epoch that may be the member's."""
 
     group: str
     member: str
@@ -123,7 +123,7 @@ class Whom(NamedTuple):
 
 
 class World:
-    """What all clients have heard: members with their generations, what was committed, who owned what."""
+    """What all clients have received: members with their generations, what was committed, who owned what."""
 
     def __init__(self, count: int) -> None:
         self.left = count
@@ -134,7 +134,7 @@ class World:
         self.seen: Counter[tuple[str, int]] = Counter()
 
     def observed(self, group: str, member: str, generation: int) -> None:
-        """Somebody was told his generation; the last eight of a group are remembered."""
+        """Note the generation that a member received; the last eight of a group are kept."""
         known = self.members.get(group)
         if known is not None and member:
             known.pop(member, None)
@@ -143,7 +143,7 @@ class World:
                 del known[oldest]
 
     def owns(self, generation: int, topic_partition: tuple[str, int], member: str) -> None:
-        """A member of `OURS` was given a partition in a generation: nobody else was, at any time."""
+        """A member of `OURS` was assigned a partition in a generation: no other member was, at any time."""
         owner = self.owners.setdefault((generation, *topic_partition), member)
         assert owner == member, (generation, topic_partition, owner, member)
 
@@ -160,7 +160,7 @@ class World:
 
 
 class Careless(WeightedChoice):
-    """One client. Each request is drawn anew, mostly from what the world has heard."""
+    """One client. Each request is drawn at random, mostly from received values."""
 
     def __init__(self, client: Client, world: World, dice: random.Random) -> None:
         super().__init__(dice, usual=0.9)
@@ -298,7 +298,7 @@ class Careless(WeightedChoice):
             self.world.note("fetch", found.error_code, *codes(found))
 
     async def delete_offsets(self) -> None:
-        """Of the group only that nobody looks into in the end."""
+        """A request for the one group that is not checked at the end."""
         topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
         entry = topic(name="orders", partitions=[topic.OffsetDeleteRequestPartition(partition_index=self.pick((0, 9)))])
         answer = await self.ask(OffsetDeleteRequest(group_id=self.mostly(PASSING, "", "none"), topics=[entry]))
@@ -323,7 +323,7 @@ class Careless(WeightedChoice):
         self.world.note("delete_group" if ours else "delete_groups", *(each.error_code for each in answer.results))
 
     async def find(self) -> None:
-        """Who coordinates a group; transactions and share groups are coordinated by nobody."""
+        """Who coordinates a group; transactions and share groups have no coordinator."""
         name = self.pick((*GROUPS, "", "none"))
         request = FindCoordinatorRequest(
             key=name, key_type=self.mostly(0, 1, 2, -1), coordinator_keys=self.pick(([name], [name, name, ""], []))
@@ -392,7 +392,7 @@ class Careless(WeightedChoice):
     # what a careless client says
 
     def whom(self, home: str) -> Whom:
-        """Mostly somebody who was heard of in the group, in his generation."""
+        """Mostly a known member of the group, with its generation."""
         others = [group for group in GROUPS if OURS not in (group, home)] or [home]
         group = self.mostly(home, self.pick(others), "")
         known = self.world.members.get(group)

@@ -44,7 +44,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafkalite]:
-    """One broker for all of these clients; it ends cleanly, and its log tells of no bug."""
+    """One broker for all of these clients; it ends cleanly, and its log reports no bug."""
     settings = {"socket.request.max.bytes": str(REQUEST_BYTES_MAX), "connections.max.idle.ms": str(IDLE_MS)}
     running = Kafkalite(tmp_path_factory.mktemp("bad-input"), settings)
     running.start()
@@ -70,7 +70,7 @@ class Growth:
         self.limit_kib = limit_kib
 
     def __enter__(self) -> "Growth":
-        Path(f"/proc/{self.pid}/clear_refs").write_text("5")  # the peak begins anew (proc(5))
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")  # resets the peak (proc(5))
         self.before = fuzzing.memory_kib(self.pid)
         return self
 

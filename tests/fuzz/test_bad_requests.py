@@ -1,4 +1,4 @@
-"""Requests that the fuzzers found: each once took a connection, or told a lie. Against a broker in this process."""
+"""Requests that fuzzing found: each once closed a connection, or got a wrong response."""
 
 import struct
 from collections.abc import AsyncIterator
@@ -75,13 +75,13 @@ async def test_topics_by_id_before_their_version(peer: ClientConnection, version
     ]
 
 
-def test_a_bug_is_never_told_as_success() -> None:
+def test_response_without_an_error_field_is_not_sent_after_an_exception() -> None:
     """Metadata has a place for an error of the whole request from v13 on; before, the connection is closed."""
     assert [says_errors(MetadataResponse, version) for version in (0, 12, 13)] == [False, False, True]
     assert says_errors(ApiVersionsResponse, 0)
 
 
-async def test_a_failing_handler_closes_where_no_error_can_be_told(
+async def test_failing_handler_closes_the_connection_when_the_response_has_no_error_field(
     broker: Broker, peer: ClientConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker.running, "tables", None)

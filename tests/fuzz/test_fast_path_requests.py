@@ -141,7 +141,7 @@ def test_damaged_commits(fuzz_inputs: int, record_property: Callable[[str, objec
 
 
 class Service:
-    """Whoever keeps the groups, and the dispatcher behind."""
+    """The group service, and the dispatcher behind it."""
 
     def __init__(self, rng: random.Random) -> None:
         self.quick = Heartbeats()

@@ -1,8 +1,8 @@
 """Careless clients of groups, many at once, over sockets: right errors, and nothing breaks.
 
 Takes a quarter of --fuzz-inputs. Requests of every key that groups have, in all versions, sensible and senseless, in
-random order. What must hold: every request is answered, with an error that it may be told; a partition has one owner in
-a generation; what is committed in the end is what somebody was told is committed, also after a restart. KAFKALITE_SEED
+random order. What must hold: every request is answered, with an allowed error; a partition has one owner in
+a generation; the offsets at the end are those whose commit was acknowledged, also after a restart. KAFKALITE_SEED
 replays what is drawn, not how the clients interleave. The machines alone: tests/story/groups/test_bad_requests.py.
 """
 
@@ -136,5 +136,5 @@ async def committed(client: Client) -> dict[tuple[str, int], int]:
 
 
 def received(world: World) -> str:
-    """Every outcome, with how often it was told."""
+    """The number of responses with each outcome."""
     return "\n".join(f"  {what} {Error(error).name} {count}" for (what, error), count in sorted(world.seen.items()))

@@ -85,7 +85,7 @@ def try_batch(data: bytes, tally: Tally) -> None:
 
 
 def use_good_batch(data: bytes, count: int, max_timestamp: int) -> None:
-    """What was found good can be read, scanned, patched and written anew."""
+    """A batch that was found valid can be read, scanned, patched and written again."""
     (batch,) = batches(data, DECOMPRESSED_MAX)
     records = list(batch)
     assert len(records) == count == len(batch.records())

@@ -4,7 +4,7 @@ Takes a tenth of --fuzz-inputs; what stands behind an input that closes its conn
 random request of a served API and version with one piece changed; some go out together with others, and a good one is
 always behind them. The codec, run here on the same bytes, says what must come back: an answer that decodes to its last
 byte, or the end of that connection. Beside it a good producer writes; at the end, and after a restart, everything it
-was told to be written is there. Replays from KAFKALITE_SEED.
+was acknowledged is there. Replays from KAFKALITE_SEED.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ def broker(tmp_path: Path) -> Iterator[Kafkalite]:
 
 
 def make_topics(client: BlockingClient) -> list[bytes]:
-    """See that the topics are there, whoever deleted them; the ids of those the fuzzer speaks of."""
+    """Create the topics that a fuzzed request has deleted; the ids of those the fuzzer speaks of."""
     topics = [
         CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in MADE_TOPICS
     ]
@@ -110,7 +110,7 @@ def fetch(client: BlockingClient, topic: str, offset: int) -> list[tuple[int, by
 
 
 class GoodProducer(threading.Thread):
-    """Writes numbered records one at a time until told to stop, and remembers what was acknowledged."""
+    """Writes numbered records one at a time until it is stopped, and remembers what was acknowledged."""
 
     def __init__(self, port: int) -> None:
         super().__init__()
@@ -370,7 +370,7 @@ def fuzz(broker: Kafkalite, health: Health, rng: random.Random, count: int) -> t
 
 
 def judge_log_and_data(broker: Kafkalite, client: BlockingClient, acknowledged: dict[int, bytes]) -> None:
-    """Everything acknowledged is there, now and after a restart; the log tells of no bug."""
+    """Everything acknowledged is there, now and after a restart; the log reports no bug."""
     assert acknowledged
     assert all_records(client, GOOD_TOPIC) == acknowledged
     assert broker.stop() == 0

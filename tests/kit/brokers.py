@@ -34,7 +34,7 @@ KRAFT_SETTINGS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interva
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 120.0, every: float = 0.02) -> None:
-    """Ask again and again, for things that nobody announces; fails with `what` after the deadline."""
+    """Poll a condition of which there is no event; fails with `what` after the deadline."""
     end = time.monotonic() + seconds
     pause = threading.Event()
     while not condition():

@@ -14,7 +14,7 @@ themselves their partitions. Every value is a number that is sent once, so a val
 | nonmonotonic-poll | a reader's offsets repeat or go back |
 | poll-skip | a reader jumped over an offset that holds a value |
 | torn-batch | a full reading has a part of a batch |
-| refused-read | a value that was refused for good was read |
+| refused-read | a value that was rejected without a retry was read |
 | unsent | what was read was never sent to this partition, or was changed |
 
 A send whose answer never came may be in the log or not. Offsets may be sparse. On a compacted partition a value may be

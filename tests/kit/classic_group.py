@@ -63,7 +63,7 @@ class SimulatedClassicGroup(SimulatedGroup):
             member.partitions = parts[member.id]
 
     def _joined(self, ordered: list[Member], answers: list[Any]) -> None:
-        """All have heard of the same generation, in which there is nobody else."""
+        """All members have received the same generation, and it has no other member."""
         received = {(each.error_code, each.generation_id, each.leader) for each in answers}
         assert len(received) == 1, f"one rebalance, several generations: {received}"
         ((error, generation, self._leader),) = received
@@ -81,11 +81,11 @@ class SimulatedClassicGroup(SimulatedGroup):
         given = {name: assignment(self.topic, *topic_partitions) for name, topic_partitions in parts.items()}
         return sync(self.group, member.id, member.generation, given if member.id == self._leader else None)
 
-    # A rebalance that the broker's end comes into; nobody commits meanwhile but who is told to.
+    # A rebalance that the broker's end interrupts; only requested commits are sent meanwhile.
 
     async def begin_rebalance(self, phase: str) -> None:
         """Bring the rebalance of a third member so far: "joining"; "syncing", its leader has yet to assign;
-        "assigning", nobody knows whether it was heard; "assigned", somebody was told its part."""
+        "assigning", whether it arrived is unknown; "assigned", a member received its assignment."""
         self._phase, self._before, self._newcomer = phase, self.members[0].generation, Member()
         await self._introduce(self._newcomer)
         everybody = self._order([*self.members, self._newcomer])
@@ -140,7 +140,7 @@ class SimulatedClassicGroup(SimulatedGroup):
         codes = [await self._alive(member) for member in self.members]
         unknown = await self._alive(newcomer)
         kept = codes == [NONE] * len(codes) and unknown == NONE
-        assert kept or not notified, f"somebody was told its part in a generation that is gone: {codes}, {unknown}"
+        assert kept or not notified, f"assigned in a generation that is gone: {codes}, {unknown}"
         if not kept:
             assert phase != "assigned" and unknown == UNKNOWN
             assert codes == [NONE if phase == "joining" else ILLEGAL] * len(codes)
@@ -156,7 +156,7 @@ class SimulatedClassicGroup(SimulatedGroup):
         await self.form()
 
     async def _was_notified(self) -> bool:
-        """Whether any of those who wait when the broker ended had been told its part."""
+        """Whether any member that waited when the broker ended had received its assignment."""
         answers = await asyncio.gather(*self._parked, return_exceptions=True)
         self._parked.clear()
         received = [each for each in answers if not isinstance(each, KafkaConnectionError)]

@@ -10,7 +10,7 @@ from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
 from tests.kit.members import SESSION_MS, beat_join, fast_heartbeat, given, owned
 from tests.kit.simulated_group import NONE, Member, SimulatedGroup
 
-ROUNDS_MAX = 30
+HEARTBEATS_MAX = 30
 LEAVES = -1
 
 
@@ -31,7 +31,7 @@ class SimulatedConsumerGroup(SimulatedGroup):
 
     async def form(self) -> None:
         """Heartbeats in turn until nothing moves: every partition has one owner, all are in one epoch."""
-        for _ in range(ROUNDS_MAX):
+        for _ in range(HEARTBEATS_MAX):
             before = [(member.generation, member.partitions) for member in self.members]
             for member in self.members:
                 assert await self._beat(member) == NONE
@@ -43,7 +43,7 @@ class SimulatedConsumerGroup(SimulatedGroup):
         assert len({member.generation for member in self.members}) == 1
 
     async def _beat(self, member: Member) -> int:
-        """A heartbeat; what it is told is obeyed at once."""
+        """Send a heartbeat and apply the response at once."""
         answer = await self.ask(self._request(member))
         self._take(member, answer)
         code: int = answer.error_code
@@ -96,7 +96,7 @@ class SimulatedConsumerGroup(SimulatedGroup):
             await self.form()
 
     async def _end_open(self) -> None:
-        """What was open when the broker ended: nobody has heard its answer."""
+        """Requests that were open when the broker ended: no response was received."""
         assert self._open is not None
         found = (await asyncio.gather(self._open, return_exceptions=True))[0]
         assert isinstance(found, KafkaConnectionError) or found.error_code == NONE, found

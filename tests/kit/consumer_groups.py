@@ -133,7 +133,7 @@ Owned = dict[bytes, frozenset[int]]
 
 
 class Client:
-    """A consumer: believes what it is told, gives up when asked to, and starts anew when it is fenced."""
+    """A consumer: applies each response, revokes partitions on request, and joins again when it is fenced."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class Client:
             self.received = dict(result.assignment)
 
     def obey(self) -> None:
-        """Own what it was told to."""
+        """Own the assigned partitions."""
         if self.owned != self.received:
             self.owned, self.dirty = self.received, True
 

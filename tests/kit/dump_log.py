@@ -77,7 +77,7 @@ def dump_files(paths: Iterable[Path], version: str = CURRENT) -> Report:
     done = run_tool(version, TOOL[4 if int(version.split(".")[0]) >= 4 else 3], ["--files", files, "--deep-iteration"])
     if done.returncode != 0:
         raise JvmError(f"DumpLogSegments failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return parse(_without_records(done.stdout) + "\n" + done.stderr)  # it tells some of what is wrong on stderr
+    return parse(_without_records(done.stdout) + "\n" + done.stderr)  # it reports some defects on stderr
 
 
 def _without_records(output: str) -> str:

@@ -65,7 +65,7 @@ def today(schedule: list[Flight]) -> list[Flight]:
 
     When Apache Kafka recovers a log it forgets each producer whose last batch is by its RECORDS' time older than
     `producer.id.expiration.ms`, a day (ProducerStateManager.isProducerExpired): a retry after the kill is then appended
-    a second time. kafkalite goes by the time of the append and is told the true hours.
+    a second time. kafkalite uses the time of the append, and gets the true hours.
     """
     now_ms = int(time.time() * 1000)
     first_ms = schedule[0].timestamp_ms

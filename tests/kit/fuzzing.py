@@ -167,7 +167,7 @@ def open_files(pid: int) -> int:
 
 
 def complaints(log: str) -> list[str]:
-    """The lines of a broker's log that speak of a bug or of an exception nobody foresaw."""
+    """The lines of a broker's log that report a bug or an unforeseen exception."""
     wrong = ("Traceback", "ERROR", "CRITICAL", "AddressSanitizer", "runtime error:", "never awaited")
     return [line for line in log.splitlines() if any(word in line for word in wrong)]
 

@@ -11,7 +11,7 @@ from tests.compat.clients.members import Crowd, Kind, Librdkafka, Seen, TopicPar
 from tests.compat.group_kit import committed, member_ids
 
 SESSION_MS = 60_000  # longer than any broker needs to come back
-# What a commit may come to when the broker ends, comes back, or fences the member; the next one tells.
+# Results of a commit when the broker ends, comes back, or fences the member; the next commit decides.
 PASSING = {
     ck.KafkaError._TRANSPORT,
     ck.KafkaError._TIMED_OUT,
@@ -103,7 +103,7 @@ class Readers:
         return found
 
     def _standing(self) -> object:
-        """What a member loses that has to join anew."""
+        """The partitions that a member loses when it has to join again."""
         ids = member_ids(self.crowd.address, [self.group])
         return ids, [(member.assignments, member.assigned) for member in self._members]
 
@@ -150,7 +150,7 @@ class Readers:
             member.acknowledged = {}  # what was promised before the rewind
 
     def end_step(self, ends: dict[TopicPartition, int]) -> int:
-        """All is read and committed; tells how many members have gone on as if nothing had been."""
+        """All is read and committed; returns how many members have kept their member id."""
         self.resolve(ends)
         if self._guest is not None:
             self._guest.leave()

@@ -141,7 +141,7 @@ def run_tool(
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listened on a moment ago."""
+    """A TCP port of 127.0.0.1 that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -257,7 +257,7 @@ def format_storage(version: str, config: Path) -> None:
 
 
 def _wait_ready(kafka: KafkaProcess, started: float) -> None:
-    # The port opens at an unknown moment and nothing announces it: knock, with a pause between the knocks.
+    # The port opens at an unknown moment without an event: try to connect, with a pause between two attempts.
     while not api_versions_answers(HOST, kafka.port):
         with contextlib.suppress(subprocess.TimeoutExpired):
             kafka.process.wait(0.01)

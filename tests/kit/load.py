@@ -85,7 +85,7 @@ class Sender:
         self._progress = asyncio.Event()
 
     async def run(self, address: str, *, requests: int | None = None) -> None:
-        """Send until the connection is lost, `stop` is called, or `requests` were sent; then settle what is open."""
+        """Send until the connection is lost, `stop` is called, or `requests` were sent; then note the open requests."""
         host, port = address.rsplit(":", 1)
         self._stop.clear()
         slots = asyncio.Semaphore(self._depth)
@@ -197,7 +197,7 @@ class IdempotentSender(threading.Thread):
 
     Arguments:
         address, topic, partitions: where to.
-        history: where sends and answers go; nobody else may write to it meanwhile. None = one of its own.
+        history: where sends and responses are noted; no other thread may write to it meanwhile. None = one of its own.
         first: number of the first record.
     """
 

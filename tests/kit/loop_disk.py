@@ -82,7 +82,7 @@ class LoopDisk:
         _run("mount", "-o", "loop,ro" if read_only else "loop", str(self._image), str(self.path))
 
     def unmount(self) -> None:
-        """Detach it, the loop device too. Whoever has files open there must be gone."""
+        """Detach it, the loop device too. No process may have files open there."""
         _run("umount", str(self.path))
 
     def cut_power(self) -> None:

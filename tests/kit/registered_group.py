@@ -57,7 +57,7 @@ class SimulatedRegisteredGroup(SimulatedGroup):
         return code
 
     async def _alive(self, member: Member) -> int:
-        """A heartbeat; who is told a newer generation goes on in it."""
+        """A heartbeat; a member that receives a newer generation continues in it."""
         answer = await self.ask_aside(beat_plus(self.group, member.id, member.generation))
         if answer.error_code == NONE:
             assert answer.generation_id >= member.generation
@@ -79,11 +79,11 @@ class SimulatedRegisteredGroup(SimulatedGroup):
                 topic_partition: committed.get(topic_partition, BY_RESET_POLICY) for topic_partition in begins
             }
 
-    # A rebalance that the broker's end comes into; nobody commits meanwhile but who is told to.
+    # A rebalance that the broker's end interrupts; only requested commits are sent meanwhile.
 
     async def begin_rebalance(self, phase: str) -> None:
         """Bring the generation of a third consumer so far: "joining"; "syncing", one of the others has registered;
-        "assigning", nobody knows whether the last registration was heard; "assigned", somebody was told its part."""
+        "assigning", whether the last registration arrived is unknown; "assigned", a member received its assignment."""
         self._phase, self._newcomer = phase, self._member()
         self._send([self._newcomer])
         last = self.members[-1]
@@ -120,7 +120,7 @@ class SimulatedRegisteredGroup(SimulatedGroup):
         """A generation that was not stored is forgotten, and with it the newcomer; the old members are not."""
         notified = await self._notified_members()
         stored = await self._alive(newcomer) != UNKNOWN
-        assert stored or not notified, "somebody was told its part in a generation that is gone"
+        assert stored or not notified, "a member received its assignment in a generation that is gone"
         assert stored or self._phase != "assigned"
         assert not stored or self._phase in ("assigning", "assigned")
         for member in self.members:
@@ -134,7 +134,7 @@ class SimulatedRegisteredGroup(SimulatedGroup):
         await self.form()
 
     async def _notified_members(self) -> set[str]:
-        """Who of those that waited when the broker ended had been told its part."""
+        """The members that waited when the broker ended and had received their assignment."""
         answers = await asyncio.gather(*[task for _, task in self._waiting], return_exceptions=True)
         received = zip([member for member, _ in self._waiting], answers, strict=True)
         notified = {member.id: member for member, answer in received if not isinstance(answer, KafkaConnectionError)}

@@ -6,7 +6,7 @@ over another.
 Laws:
 1. What goes over a connection is taken in its order. So what the broker has after its end is a beginning of what a
    party sent, at least all that was acknowledged; `Ledger.resolve` finds how much.
-2. A living member goes on with its member id and its generation: a restart of the broker is no reason to join anew.
+2. A living member goes on with its member id and its generation: after a restart of the broker it does not join again.
    What Kafka keeps in memory only is not expected back: who was joining, and a generation without an assignment.
 """
 
@@ -164,7 +164,7 @@ class SimulatedGroup(ABC):
     # Commits and rewinds.
 
     async def stream(self) -> None:
-        """Commit, `DEPTH` at a time, until the connection ends or `stop` is called; then settle what is open."""
+        """Commit, `DEPTH` at a time, until the connection ends or `stop` is called; then note the open requests."""
         self._stopped.clear()
         slots = asyncio.Semaphore(DEPTH)
         open_calls: set[asyncio.Task[None]] = set()
@@ -221,7 +221,7 @@ class SimulatedGroup(ABC):
     # After the broker's end.
 
     async def resume(self, address: str) -> bool:
-        """The broker is back: offsets are those acknowledged, members go on; tells whether a rewind stayed."""
+        """The broker is back: offsets are those acknowledged, members go on; returns whether a rewind was kept."""
         await self.connect(address)
         async with asyncio.timeout(DEADLINE_S):
             fenced = self.ledger.resolve(await self.committed())
@@ -246,15 +246,15 @@ class SimulatedGroup(ABC):
 
     @abstractmethod
     async def go_on(self, fenced: Collection[str]) -> None:
-        """Every member speaks up and hears what it must; then all are one generation again."""
+        """Every member sends a request and receives the expected error; then all are in one generation again."""
 
 
 class Loners(SimulatedGroup):
     """No members: commits without a generation, as of consumers that assign themselves."""
 
     async def form(self) -> None:
-        """Nobody joins."""
+        """No member joins."""
 
     async def go_on(self, fenced: Collection[str]) -> None:
-        """Nobody has to."""
+        """No member has to."""
         assert not fenced

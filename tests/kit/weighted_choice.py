@@ -1,4 +1,4 @@
-"""Somebody who does by chance what comes to mind: seeded, so that it can be done again."""
+"""A weighted random choice of actions, from a seed that replays it."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence

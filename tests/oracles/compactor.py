@@ -21,7 +21,7 @@ Kept = tuple[int, int, int, int, int, int, int, int, bool, bool, tuple[tuple[obj
 
 @dataclass
 class History:
-    """A log being written by several producers, and what a cleaner must be told of it."""
+    """A log being written by several producers, and the state that a cleaner needs."""
 
     log: Log
     random: random.Random
@@ -116,7 +116,7 @@ def record_of(record: Record) -> tuple[object, ...]:
 
 
 def facts(batch: Batch) -> Kept:
-    """What must be right of a batch that stayed. The time base is told by the delete horizon and the timestamps."""
+    """What must be right of a batch that stayed. The delete horizon and the timestamps give the time base."""
     horizon = batch.base_timestamp if batch.delete_horizon else -1
     return (
         batch.base_offset, batch.last_offset, batch.leader_epoch, batch.producer_id, batch.producer_epoch,

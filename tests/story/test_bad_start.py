@@ -71,11 +71,11 @@ def a_dangling_link(path: Path) -> Path:
 
 
 def no_writable_directory(_path: Path) -> Path:
-    return Path("/proc/kafkalite")  # nobody can make a directory here, root neither
+    return Path("/proc/kafkalite")  # no process can create a directory here, not even as root
 
 
 def read_only(_path: Path) -> Path:
-    return Path("/proc")  # it is there, and nobody can make a file in it
+    return Path("/proc")  # it exists, and no process can create a file in it
 
 
 def a_name_too_long(path: Path) -> Path:

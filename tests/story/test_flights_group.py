@@ -1,6 +1,6 @@
 """A year of flights for a group of three libraries: a member dies, one joins, the broker is killed, July comes again.
 
-Every step waits for what the members have done, never for the clock. `AGAINST=kafka` tells it up to the rewind of the
+Every step waits for what the members have done, never for the clock. `AGAINST=kafka` runs it up to the rewind of the
 living group, which no other broker does: it must say so.
 """
 
@@ -124,7 +124,7 @@ class Radar:
 
 
 def attempt(member: Member) -> None:
-    """Commit, or not: whatever was read since the last commit that was taken is read again by somebody."""
+    """Commit, or not: records read since the last accepted commit are read again by another member."""
     try:
         member.commit()
     except REFUSED:
@@ -199,7 +199,7 @@ def the_broker_dies(broker: Broker, departures: Departures, radar: Radar) -> Non
 
 
 def july_comes_again(crowd: Crowd, hours: Hours) -> None:
-    """With nobody restarted, everything from July on is delivered again, and nothing from before, and committed."""
+    """No member restarts: all flights from July on are delivered again and committed, and none from before."""
     again = {seen: hour_ms for seen, hour_ms in hours.items() if hour_ms >= JULY.timestamp() * 1000}
     args = ["group", "rewind", GROUP, "--to", JULY.isoformat(), "--topic", TOPIC, "--json", "-b", crowd.address]
     radar = Radar(crowd)

@@ -1,8 +1,8 @@
-"""kill -9 under groups, while members commit, rebalance and are rewound: nothing acknowledged is lost, members go on.
+"""kill -9 while members of groups commit, rebalance and are rewound: no acknowledged request is lost, members continue.
 
-Parties of raw members (tests/kit/simulated_group.py) know to the request what may be there, and what each member must
-hear. Beside them librdkafka's consumers of each kind read and commit: those that are neither rewound nor joined by
-another one keep their member ids, and nothing is assigned anew.
+Simulated groups of raw members (tests/kit/simulated_group.py) know for each request which records may be in the log and
+which response each member must receive. Beside them librdkafka's consumers of each kind read and commit: those that are
+neither rewound nor joined by another one keep their member ids, and no partition is assigned to another member.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class KillSeries:
         return [await asyncio.to_thread(work, each) for each in self.readers]
 
     async def step(self, moment: str) -> None:
-        """All commit, the broker is killed at this moment, and comes back; everybody hears what they must."""
+        """All commit, the broker is killed at this moment, and starts again; members get the expected responses."""
         before = self.acks
         await self.write()
         await self.every(Readers.note)
@@ -169,7 +169,7 @@ class KillSeries:
         self.open, self.rewound = [], None
 
     async def during_rebalance(self, streams: Streams) -> None:
-        """Somebody joins every group that has members; none of the parties' rebalances is over."""
+        """A member joins every group that has members; no rebalance is complete."""
         self.random.choice(self.readers).expect_guest()
         for simulated_group in self.simulated_groups:
             if simulated_group.members:

@@ -94,7 +94,7 @@ async def test_a_failing_disk_takes_its_directory_offline(
         await create_topic(broker.address, "t", 2, segment_bytes=str(1 << 20), **flush)
         await asyncio.gather(*(each.run(broker.address, requests=REQUESTS) for each in (struck, spared)))
         assert spared.acks == REQUESTS
-        # By then it has met the fault, whoever made the call.
+        # By then the call has hit the fault.
         await asyncio.to_thread(wait_until, lambda: OFFLINE in broker.said(), "the end of the directory")
         later = Sender("later", history, numbers, random, [STRUCK])
         await later.run(broker.address, requests=10)

@@ -48,7 +48,7 @@ def offsets(number: int) -> dict[int, int]:
 
 
 class KillSeries:
-    """A broker, its groups, and what each of them has been told.
+    """A broker, its groups, and the responses that each of them has received.
 
     Attributes:
         kept: the number of each group's commit that is surely there.

@@ -1,12 +1,12 @@
-"""The power goes: what was not synced is gone, and so are names of files whose directory was not synced.
+"""A power cut: unflushed data is lost, and so are names of files whose directory was not flushed.
 
 A file system in an image is shut down under load without its journal being flushed, the broker is killed, the image is
 mounted again. With flush.messages=1 nothing acknowledged may be missing, and nothing that a consumer saw. With another
 flush the end of a partition may be missing, and only that: fewer than N records with flush.messages=N; with the default
 flush any number, which is reported.
 
-What is said from the moment of the cut on does not count, and the idempotent producer, behind a proxy, hears none of
-it. The machine is not really dead then: while ext4 is being shut down, its fdatasync may answer 0 for what is not on
+Responses after the moment of the cut do not count; a proxy keeps them from the idempotent producer. The machine is
+still running then: while ext4 is being shut down, its fdatasync may answer 0 for what is not on
 the disk, as another one has just ended the transaction of both with an error (jbd2_complete_transaction).
 """
 
@@ -83,7 +83,7 @@ class Outage:
             self.idempotent.start()
 
     def over(self) -> None:
-        """Whatever happened: nobody has files open on the disk, and no thread goes on."""
+        """After any outcome: no file is open on the disk, and no thread runs."""
         if self.broker.running():
             self.broker.kill()
         if self.idempotent is not None and self.idempotent.is_alive():

@@ -139,7 +139,7 @@ class KillSeries:
         assert found is not None, "nothing was compacted"
 
     def kill_at_shutdown(self) -> None:
-        """When the broker that was told to end has written so many of the files of a clean end."""
+        """When the broker, after SIGTERM, has written this many of the files of a clean shutdown."""
         with Watch([self.broker.data, *self.directories()]) as watch:
             os.kill(self.broker.pid, signal.SIGTERM)
             watch.wait(self.random.randint(1, 12), lambda name: not name.endswith(".log"), self.ended)

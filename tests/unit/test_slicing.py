@@ -76,7 +76,7 @@ def test_budget_is_shared_by_all_generators_of_an_iteration(bench: Bench) -> Non
     assert set(bench.outcomes) == set("abcd")
 
 
-def test_generators_take_turns(bench: Bench) -> None:
+def test_generators_run_alternately(bench: Bench) -> None:
     bench.run("a", 6)
     bench.run("b", 1)
     bench.iterate()

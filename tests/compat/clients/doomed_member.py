@@ -40,7 +40,7 @@ def work(crowd: Crowd, member: Member, book: TextIO) -> None:
         try:
             member.commit(note)
         except REFUSED:
-            continue  # in a rebalance; what it read is read again by whoever comes next
+            continue  # in a rebalance; the next owner reads the same records again
         print("committed", flush=True)
 
 

@@ -1,7 +1,7 @@
 """Consumers that join groups, each in a thread of its own, so that several of one group live beside each other.
 
-Laws: a member is driven by its own thread alone (others ask it by `ask`); it commits when it is told to, never by
-itself; whatever changes is announced on the crowd's one condition, so nobody asks in a loop; what goes wrong in a
+Laws: a member is driven by its own thread alone (others ask it by `ask`); it commits on request, never by
+itself; each change is announced on the crowd's one condition, so no caller polls; what goes wrong in a
 member is raised by the crowd's next wait, or at its end.
 """
 
@@ -121,7 +121,7 @@ class Member(threading.Thread, ABC):
         self.ask(both)
 
     def set(self, offsets: Mapping[TopicPartition, int]) -> str | None:
-        """Commit these offsets, whoever owns the partitions; answers why the broker has not taken all of them."""
+        """Commit these offsets, also of partitions of other members; returns why the broker rejected some of them."""
         return self.ask(lambda: self._set(offsets))  # type: ignore[no-any-return]
 
     def leave(self) -> None:
@@ -213,7 +213,7 @@ class Librdkafka(Member):
         return None
 
 
-# What librdkafka only tells, and gets over by itself.
+# Errors that librdkafka only reports, and from which it recovers by itself.
 PASSING = {
     ck.KafkaError._TRANSPORT,
     ck.KafkaError._ALL_BROKERS_DOWN,
@@ -254,7 +254,7 @@ class KafkaPythonMember(Member):
         """kafka-python 3.0 can lose the end of a rebalance, and then neither reads nor sends heartbeats any more.
 
         As the leader it joins again when metadata changed. If a poll ends while its SyncGroup is on the way, later
-        polls see that it has assigned by the new metadata, and nobody takes what the join came to.
+        polls see that it has assigned by the new metadata, and no poll returns the result of the join.
         """
         coordinator = self._consumer._coordinator
         if (task := coordinator._join_task) is not None and task.is_done and not coordinator.need_rejoin():
@@ -358,7 +358,7 @@ class Crowd:
         return [member for member in self.members if member.failure is not None and not member.forgiven]
 
     def check(self) -> None:
-        """Raise the failures that nobody has taken note of."""
+        """Raise the failures that no test has read."""
         if failed := self.failed():
             raise ExceptionGroup("members failed", [each.failure for each in failed if each.failure is not None])
 

@@ -1,6 +1,6 @@
 """Apache Kafka's VerifiableConsumer as a member of a crowd: a Java process of its own, which may be killed.
 
-It commits by itself after every poll and tells what it does as JSON, a line per event.
+It commits by itself after every poll and reports each event as a line of JSON.
 """
 
 from __future__ import annotations
