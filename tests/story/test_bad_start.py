@@ -85,12 +85,12 @@ def a_name_too_long(path: Path) -> Path:
 @pytest.mark.parametrize(
     "make", [a_file, below_a_file, a_dangling_link, no_writable_directory, read_only, a_name_too_long]
 )
-def test_a_directory_that_cannot_be_made(tmp_path: Path, make: Spoil) -> None:
+def test_log_directory_that_cannot_be_created_is_an_error(tmp_path: Path, make: Spoil) -> None:
     path = make(tmp_path / "data")
     assert str(path) in refused(path)
 
 
-def test_a_missing_parent_is_made(tmp_path: Path) -> None:
+def test_missing_parent_of_log_directory_is_created(tmp_path: Path) -> None:
     broker = Kafkalite(tmp_path / "not" / "yet", {})
     broker.data = tmp_path / "a" / "b" / "c"
     broker.start()
@@ -99,7 +99,7 @@ def test_a_missing_parent_is_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".lock", "meta.properties", FORMAT, JOURNAL])
-def test_a_directory_where_a_file_should_be(tmp_path: Path, name: str) -> None:
+def test_directory_in_place_of_a_file_is_an_error(tmp_path: Path, name: str) -> None:
     data = tmp_path / "data"
     (data / name).mkdir(parents=True)
     assert str(data) in refused(data)
@@ -181,7 +181,7 @@ SPOILS: list[Spoil] = [
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
-def test_what_is_wrong_in_a_directory_is_one_line_and_is_left_alone(used: Path, spoil: Spoil) -> None:
+def test_invalid_log_directory_is_reported_in_one_line_and_unchanged(used: Path, spoil: Spoil) -> None:
     path = spoil(used)
     before = contents(used)
     arguments = ("--set", "broker.id=1") if spoil is foreign_broker else ()
@@ -190,7 +190,7 @@ def test_what_is_wrong_in_a_directory_is_one_line_and_is_left_alone(used: Path, 
     assert contents(used) == before
 
 
-def test_a_directory_of_apache_kafka_with_other_identity_is_named(tmp_path: Path) -> None:
+def test_log_directory_of_apache_kafka_with_other_identity_is_reported(tmp_path: Path) -> None:
     """KRaft's meta.properties: node.id instead of broker.id."""
     data = tmp_path / "data"
     data.mkdir()
@@ -213,7 +213,7 @@ def test_a_directory_of_apache_kafka_with_other_identity_is_named(tmp_path: Path
         ("group.consumer.session.timeout.ms=61000", "must not be below group.consumer.session.timeout.ms (61000)"),
     ],
 )
-def test_a_setting_of_groups_that_cannot_be_used(tmp_path: Path, setting: str, allowed: str) -> None:
+def test_invalid_group_config_prevents_the_start(tmp_path: Path, setting: str, allowed: str) -> None:
     data = tmp_path / "data"
     said = refused(data, "--set", setting)
     assert setting.partition("=")[0] in said and allowed in said
@@ -223,7 +223,7 @@ def test_a_setting_of_groups_that_cannot_be_used(tmp_path: Path, setting: str, a
 # ---- an address that is in use
 
 
-async def test_a_broker_that_cannot_have_one_of_its_addresses_accepts_at_none() -> None:
+async def test_broker_that_cannot_bind_one_listener_opens_none() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         with socket.create_server(("127.0.0.1", 0)) as other:
             free = other.getsockname()[1]
@@ -240,7 +240,7 @@ async def test_a_broker_that_cannot_have_one_of_its_addresses_accepts_at_none() 
 # ---- a directory that is in use
 
 
-def test_another_process_holds_it(tmp_path: Path) -> None:
+def test_log_directory_locked_by_another_process(tmp_path: Path) -> None:
     broker = Kafkalite(tmp_path, {})
     broker.start()
     try:
@@ -250,7 +250,7 @@ def test_another_process_holds_it(tmp_path: Path) -> None:
         assert broker.stop() == 0
 
 
-async def test_another_broker_of_this_process_holds_it(tmp_path: Path) -> None:
+async def test_log_directory_locked_by_another_broker_of_this_process(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     async with Broker(data) as first:
         second = Broker(data)

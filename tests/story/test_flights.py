@@ -117,7 +117,7 @@ def kill_in_full_flight(broker: Broker, tower: Tower) -> None:
     broker.start()
 
 
-def test_a_year_of_flights(tmp_path: Path) -> None:
+def test_flights_are_produced_and_consumed_completely(tmp_path: Path) -> None:
     schedule = flights() if AGAINST == "kafkalite" else today(flights())
     with broker_under_test(tmp_path / "broker") as broker:
         make_topic(broker)
@@ -213,7 +213,7 @@ def landed_well(count: int = 6) -> tuple[list[Flight], Acknowledged, list[Landed
     return sent, acknowledged, [Landed(0, f.row, f.key, f.value, f.timestamp_ms) for f in sent]
 
 
-def test_the_judge_finds_nothing_where_nothing_is_wrong() -> None:
+def test_checker_accepts_a_correct_history() -> None:
     assert judge(*landed_well()) == []
 
 
@@ -236,7 +236,7 @@ def test_the_judge_finds_nothing_where_nothing_is_wrong() -> None:
         ),
     ],
 )
-def test_the_judge_finds_what_is_wrong(damage: object, verdict: str) -> None:
+def test_checker_finds_every_planted_violation(damage: object, verdict: str) -> None:
     sent, acknowledged, log = landed_well()
     damage(log)  # type: ignore[operator]
     assert verdict in judge(sent, acknowledged, log)

@@ -142,7 +142,7 @@ def assert_delivered(history: list[Seen], wanted: Hours, hours: Hours) -> None:
     assert set(history) == wanted.keys()
 
 
-def test_a_year_of_flights_for_a_group(tmp_path: Path) -> None:
+def test_flights_are_consumed_completely_by_a_group(tmp_path: Path) -> None:
     with broker_under_test(tmp_path / "broker", SETTINGS) as broker, lost_sockets():
         create_topics(broker.address, TOPIC, partitions=PARTITIONS, configs={"retention.ms": "-1"})
         with Crowd(broker.address) as crowd, Departures(broker.address) as departures:

@@ -25,7 +25,7 @@ from tests.story.server.test_configs import SET, TOPIC, alter
 STORAGE = KafkaErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_the_journal_of_another_cluster_is_left_as_it_is(tmp_path: Path) -> None:
+async def test_journal_of_another_cluster_is_unchanged(tmp_path: Path) -> None:
     """It is copied while its broker runs: there is a session to end, and a torn tail to cut off."""
     own, copy = tmp_path / "own", tmp_path / "copy"
     async with running(str(own)) as client:
@@ -50,7 +50,7 @@ def broken_broker(data: Path) -> tuple[Broker, FaultyDisk]:
     return Broker(str(data), {"log.dirs": f"{data}/a,{data}/b"}, ports=Ports(disk=disk)), disk
 
 
-async def test_a_journal_that_cannot_be_synced_ends_all_service_and_a_restart_has_what_was_acknowledged(
+async def test_failed_journal_fsync_ends_service_and_restart_keeps_acknowledged_records(
     tmp_path: Path,
 ) -> None:
     broker, disk = broken_broker(tmp_path)
@@ -71,7 +71,7 @@ async def test_a_journal_that_cannot_be_synced_ends_all_service_and_a_restart_ha
         assert await client.read("kept") == [b"v"]
 
 
-async def test_a_journal_on_a_full_disk_refuses_the_change_and_all_else_goes_on(tmp_path: Path) -> None:
+async def test_journal_on_full_disk_rejects_only_the_metadata_change(tmp_path: Path) -> None:
     broker, disk = broken_broker(tmp_path)
     failures: list[str] = []
     broker.on_failed = failures.append
@@ -85,7 +85,7 @@ async def test_a_journal_on_a_full_disk_refuses_the_change_and_all_else_goes_on(
         assert failures == []
 
 
-async def test_a_broker_on_a_full_disk_ends_cleanly_though_its_session_cannot(
+async def test_broker_on_full_disk_stops_cleanly_without_closing_its_session(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker, disk = broken_broker(tmp_path)
@@ -101,7 +101,7 @@ async def test_a_broker_on_a_full_disk_ends_cleanly_though_its_session_cannot(
         assert await client.read("t") == [b"v"]
 
 
-async def test_an_end_that_fails_leaves_the_directories_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_stop_unlocks_the_log_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = Broker(str(tmp_path))
     await broker.start()
 
@@ -144,7 +144,7 @@ async def warnings_of_start(data: Path, caplog: pytest.LogCaptureFixture) -> lis
     return [line for line in caplog.messages if JOURNAL in line]
 
 
-async def test_a_start_reports_the_torn_end_of_the_journal(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_start_reports_the_torn_end_of_the_journal(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with running(str(tmp_path)) as client:
         await client.create("t")
     assert await warnings_of_start(tmp_path, caplog) == []
@@ -156,7 +156,7 @@ async def test_a_start_reports_the_torn_end_of_the_journal(tmp_path: Path, caplo
     assert await warnings_of_start(tmp_path, caplog) == []
 
 
-async def test_a_start_reports_an_older_journal_where_no_topic_is_missing(
+async def test_start_reports_an_older_journal_without_missing_topics(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The older journal has all topics, but not the settings of today; nothing else would reveal it."""

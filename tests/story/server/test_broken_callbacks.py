@@ -80,7 +80,7 @@ def parked(version: int) -> tuple[FetchRequest, int]:
 
 
 @pytest.mark.parametrize("woken_by", ["append", "timer"])
-async def test_a_waiter_that_fails(
+async def test_exception_in_delayed_fetch_ends_only_its_request(
     client: Client,
     hub: Hub,
     woken_by: str,
@@ -103,7 +103,7 @@ async def test_a_waiter_that_fails(
     assert tracebacks() == 1
 
 
-async def test_an_append_that_comes_back_from_a_job_and_fails(
+async def test_exception_after_validation_job_ends_only_its_append(
     client: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch, tracebacks: Callable[[], int]
 ) -> None:
     await client.produce("t", batch(b"first"))
@@ -115,7 +115,7 @@ async def test_an_append_that_comes_back_from_a_job_and_fails(
     assert tracebacks() == 1
 
 
-async def test_a_produce_whose_answer_fails(
+async def test_exception_in_produce_response_ends_only_its_request(
     client: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch, tracebacks: Callable[[], int]
 ) -> None:
     await client.produce("t", batch(b"first"))
@@ -130,7 +130,7 @@ async def test_a_produce_whose_answer_fails(
     assert tracebacks() == 1
 
 
-async def test_the_first_opening_of_a_log_that_fails(
+async def test_exception_while_opening_a_log_ends_only_its_append(
     client: Client, monkeypatch: pytest.MonkeyPatch, tracebacks: Callable[[], int]
 ) -> None:
     monkeypatch.setattr(client.broker.logs, "add", broken)
@@ -138,7 +138,7 @@ async def test_the_first_opening_of_a_log_that_fails(
     assert tracebacks() == 1
 
 
-async def test_a_look_up_that_fails_after_its_job(
+async def test_exception_after_offset_lookup_job_ends_only_its_request(
     client: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch, tracebacks: Callable[[], int]
 ) -> None:
     await client.produce("t", compressible(100_000, GZIP))
@@ -172,7 +172,7 @@ LAST_STEPS: dict[str, tuple[Request, Any, str]] = {
 
 
 @pytest.mark.parametrize("kind", LAST_STEPS)
-async def test_an_answer_of_coordination_whose_handling_fails(
+async def test_exception_after_metadata_change_ends_only_its_request(
     client: Client, kind: str, monkeypatch: pytest.MonkeyPatch, tracebacks: Callable[[], int]
 ) -> None:
     request, owner, name = LAST_STEPS[kind]
@@ -189,7 +189,7 @@ async def test_an_answer_of_coordination_whose_handling_fails(
 
 
 @pytest.mark.parametrize("step", ["topic_changed", "topic_gone", "configure", "producer ids"])
-async def test_a_durable_change_that_cannot_be_applied(
+async def test_durable_change_that_cannot_be_applied_fails_and_later_changes_run(
     client: Client, step: str, monkeypatch: pytest.MonkeyPatch, tracebacks: Callable[[], int]
 ) -> None:
     """Each of them ends with an error of its own; the next change of the same thing takes its turn."""
@@ -213,7 +213,7 @@ async def test_a_durable_change_that_cannot_be_applied(
     assert tracebacks() == 1
 
 
-async def test_an_answer_that_cannot_be_encoded_closes_alike_at_once_and_later(
+async def test_response_that_cannot_be_encoded_closes_the_connection(
     client: Client, hub: Hub, monkeypatch: pytest.MonkeyPatch, tracebacks: Callable[[], int]
 ) -> None:
     clock = stopped_time(client.broker)

@@ -48,7 +48,7 @@ async def alter(
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-async def test_a_topics_configs_tell_where_they_come_from(client: Client, version: int) -> None:
+async def test_describe_topic_configs_with_sources(client: Client, version: int) -> None:
     await client.create("t", retention_ms="5")
     found = await describe(client, TOPIC, "t", version=version)
     assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("5", TOPIC_CONFIG)
@@ -60,7 +60,7 @@ async def test_a_topics_configs_tell_where_they_come_from(client: Client, versio
     assert not (await describe(client, TOPIC, "t", version=version, synonyms=False))["retention.ms"].synonyms
 
 
-async def test_single_keys_are_set_deleted_and_extended(client: Client) -> None:
+async def test_incremental_alter_sets_deletes_and_appends(client: Client) -> None:
     await client.create("t", cleanup_policy="delete")
 
     async def policy() -> str:
@@ -75,7 +75,7 @@ async def test_single_keys_are_set_deleted_and_extended(client: Client) -> None:
     assert (await describe(client, TOPIC, "t", "cleanup.policy"))["cleanup.policy"].config_source == DEFAULT
 
 
-async def test_a_change_takes_effect_at_once(client: Client) -> None:
+async def test_topic_config_change_takes_effect_at_once(client: Client) -> None:
     await client.create("t")
     await client.produce("t", batch(b"x" * 500))
     await alter(client, TOPIC, "t", ("max.message.bytes", SET, "100"))
@@ -86,7 +86,7 @@ async def test_a_change_takes_effect_at_once(client: Client) -> None:
     assert (await client.produce("t", batch(b"x" * 500))).error_code == KafkaErrorCode.MESSAGE_TOO_LARGE
 
 
-async def test_changes_that_overtake_each_other_all_count(client: Client, wire: Wire) -> None:
+async def test_concurrent_config_changes_are_all_applied(client: Client, wire: Wire) -> None:
     await client.create("t")
     keys = ("retention.ms", "retention.bytes", "segment.ms", "max.message.bytes")
     wire.send(*[(change(TOPIC, "t", (key, SET, "77")), 1) for key in keys])
@@ -99,7 +99,7 @@ async def test_changes_that_overtake_each_other_all_count(client: Client, wire: 
     assert client.broker.config.dynamic == {"log.retention.ms": "78", "log.retention.bytes": "78"}
 
 
-async def test_what_is_refused(client: Client) -> None:
+async def test_invalid_config_changes_are_rejected(client: Client) -> None:
     await client.create("t")
     for validate_only in (True, False):
         error, text = await alter(client, TOPIC, "t", ("nope", SET, "1"), validate_only=validate_only)
@@ -117,7 +117,7 @@ async def test_what_is_refused(client: Client) -> None:
 
 
 @pytest.mark.parametrize("incremental", [False, True])
-async def test_a_resource_that_is_named_twice(client: Client, incremental: bool) -> None:
+async def test_duplicate_config_resource_is_rejected(client: Client, incremental: bool) -> None:
     await client.create("t", "u")
     message = IncrementalAlterConfigsRequest if incremental else AlterConfigsRequest
     entry = message.AlterConfigsResource
@@ -137,7 +137,7 @@ async def test_a_resource_that_is_named_twice(client: Client, incremental: bool)
 
 
 @pytest.mark.parametrize("values", [("1", "2"), (None,)])
-async def test_configs_that_the_older_request_cannot_set(client: Client, values: tuple[str | None, ...]) -> None:
+async def test_alter_configs_rejects_null_and_duplicate_configs(client: Client, values: tuple[str | None, ...]) -> None:
     await client.create("t", retention_bytes="5")
     entry = AlterConfigsRequest.AlterConfigsResource
     configs = [entry.AlterableConfig(name="retention.ms", value=value) for value in values]
@@ -148,14 +148,14 @@ async def test_configs_that_the_older_request_cannot_set(client: Client, values:
     assert client.broker.image.topics["t"].configs == {"retention.bytes": "5"}
 
 
-async def test_validate_only_changes_nothing(client: Client) -> None:
+async def test_validate_only_changes_no_config(client: Client) -> None:
     await client.create("t")
     assert await alter(client, TOPIC, "t", ("retention.ms", SET, "1"), validate_only=True) == (0, None)
     assert await alter(client, BROKER, "1", ("log.retention.ms", SET, "1"), validate_only=True) == (0, None)
     assert client.broker.image.topics["t"].configs == {} and client.broker.config.dynamic == {}
 
 
-async def test_a_brokers_setting_is_set_and_deleted(client: Client) -> None:
+async def test_broker_config_is_set_and_deleted(client: Client) -> None:
     await client.create("t")
     assert await alter(client, BROKER, "1", ("log.retention.ms", SET, "60000")) == (0, None)
     found = (await describe(client, BROKER, "1", "log.retention.ms"))["log.retention.ms"]
@@ -171,7 +171,7 @@ async def test_a_brokers_setting_is_set_and_deleted(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_the_older_request_replaces_everything(client: Client, version: int) -> None:
+async def test_alter_configs_replaces_all_configs(client: Client, version: int) -> None:
     await client.create("t", retention_ms="1", retention_bytes="2")
     entry = AlterConfigsRequest.AlterConfigsResource
     configs = [entry.AlterableConfig(name="segment.ms", value="3")]
@@ -199,7 +199,7 @@ async def test_configs_survive_a_restart(tmp_path: Path) -> None:
         assert found["segment.bytes"].value == "2000000"
 
 
-async def test_how_long_a_silent_producer_is_known_can_be_changed_at_once(tmp_path: Path) -> None:
+async def test_producer_id_expiration_change_takes_effect_at_once(tmp_path: Path) -> None:
     settings = {"producer.id.expiration.check.interval.ms": "20"}
     async with running(str(tmp_path / "data"), settings) as client:
         await client.create("t")

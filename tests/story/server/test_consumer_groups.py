@@ -23,7 +23,7 @@ async def orders(client: Client) -> Client:
     return client
 
 
-async def test_two_members_share_and_one_leaves() -> None:
+async def test_consumer_group_reassigns_partitions_when_a_member_leaves() -> None:
     """A partition is given to the second member when the first has said that it gave it up."""
     async with running(settings=QUICK) as client:
         await client.create("orders", partitions=4)
@@ -49,7 +49,7 @@ async def test_two_members_share_and_one_leaves() -> None:
         assert given(alone) == {topic_id: [0, 1, 2, 3]}
 
 
-async def test_a_group_that_reads_many_topics_is_assigned_after_the_join() -> None:
+async def test_assignment_of_many_topics_follows_the_join() -> None:
     async with running(settings=QUICK) as client:
         names = [f"t{number:04}" for number in range(TOPICS_AT_ONCE + 1)]
         await client.create(*names)
@@ -62,9 +62,7 @@ async def test_a_group_that_reads_many_topics_is_assigned_after_the_join() -> No
         assert given(answer) == {client.topic_id(name): [0] for name in names}
 
 
-async def test_an_assignment_that_is_encoded_in_slices_is_the_same(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_assignment_encoded_in_slices_is_equal(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"t{number}" for number in range(5)]
     await client.create(*names, partitions=2)
     joined = await client.call(beat_join("g", "a", *names))
@@ -76,7 +74,7 @@ async def test_an_assignment_that_is_encoded_in_slices_is_the_same(
     assert (again.error_code, again.member_epoch, again.member_id) == (0, joined.member_epoch, "a")
 
 
-async def test_the_broker_names_members_of_old(orders: Client) -> None:
+async def test_broker_chooses_member_id_in_version_0(orders: Client) -> None:
     """In v0 only, and only who joins."""
     answer = await orders.call(beat_join("g", "", "orders"), 0)
     assert answer.error_code == 0 and len(answer.member_id) == 22
@@ -104,19 +102,19 @@ async def test_the_broker_names_members_of_old(orders: Client) -> None:
         (fast_heartbeat("g", "m", -3), Error.INVALID_REQUEST),
     ],
 )
-async def test_refusals(orders: Client, request_: Any, error: Error) -> None:
+async def test_invalid_consumer_heartbeats_are_rejected(orders: Client, request_: Any, error: Error) -> None:
     answer = await orders.call(request_)
     assert (answer.error_code, answer.member_epoch, answer.assignment) == (error, 0, None)
     assert answer.error_message
 
 
-async def test_epochs_fence(orders: Client) -> None:
+async def test_old_member_epoch_is_fenced(orders: Client) -> None:
     epoch = (await orders.call(beat_join("g", "m", "orders"))).member_epoch
     assert (await orders.call(fast_heartbeat("g", "m", epoch + 1))).error_code == Error.FENCED_MEMBER_EPOCH
     assert (await orders.call(fast_heartbeat("g", "stranger", epoch))).error_code == Error.UNKNOWN_MEMBER_ID
 
 
-async def test_static_members(orders: Client) -> None:
+async def test_static_consumer_member_rejoins_and_fences_duplicates(orders: Client) -> None:
     first = await orders.call(beat_join("g", "a", "orders", instance_id="i"))
     taken = await orders.call(beat_join("g", "b", "orders", instance_id="i"))
     assert taken.error_code == Error.UNRELEASED_INSTANCE_ID
@@ -127,13 +125,13 @@ async def test_static_members(orders: Client) -> None:
     assert (await orders.call(fast_heartbeat("g", "a", 1, instance_id="i"))).error_code == Error.FENCED_INSTANCE_ID
 
 
-async def test_a_full_group_takes_nobody_in() -> None:
+async def test_full_consumer_group_rejects_new_members() -> None:
     async with running(settings={"group.consumer.max.size": "1"}) as client:
         assert (await client.call(beat_join("g", "a", "orders"))).error_code == 0
         assert (await client.call(beat_join("g", "b", "orders"))).error_code == Error.GROUP_MAX_SIZE_REACHED
 
 
-async def test_assignors_are_settings() -> None:
+async def test_consumer_group_assignors_are_configurable() -> None:
     async with running(settings={"group.consumer.assignors": "range"}) as client:
         await client.call(beat_join("g", "a", "orders"))
         (group,) = (await client.call(ConsumerGroupDescribeRequest(group_ids=["g"]))).groups
@@ -142,7 +140,7 @@ async def test_assignors_are_settings() -> None:
         assert refused.error_code == Error.UNSUPPORTED_ASSIGNOR
 
 
-async def test_the_protocol_can_be_switched_off() -> None:
+async def test_disabled_consumer_protocol_is_unsupported() -> None:
     async with running(settings={"group.coordinator.rebalance.protocols": "classic"}) as client:
         assert (await client.call(beat_join("g", "a", "orders"))).error_code == Error.UNSUPPORTED_VERSION
         (group,) = (await client.call(ConsumerGroupDescribeRequest(group_ids=["g"]))).groups
@@ -150,7 +148,7 @@ async def test_the_protocol_can_be_switched_off() -> None:
         assert (await client.call(join("g"), 3)).error_code == 0
 
 
-async def test_a_pattern_finds_topics_internal_ones_too() -> None:
+async def test_regex_subscription_includes_internal_topics() -> None:
     """As in Kafka. The match is made outside of the loop; heartbeats go on meanwhile. A name must match as a whole."""
     async with running(settings=QUICK) as client:
         await client.create("orders-1", "orders-22", "orders-x", "my-orders-1")
@@ -164,14 +162,14 @@ async def test_a_pattern_finds_topics_internal_ones_too() -> None:
         assert has == {client.topic_id("orders-1"): [0], client.topic_id("orders-22"): [0], internal: [0]}
 
 
-async def test_a_name_belongs_to_one_protocol_while_it_has_members() -> None:
+async def test_group_with_members_keeps_its_protocol() -> None:
     """Where groups are not converted."""
     async with running(None, {"group.consumer.migration.policy": "disabled"}) as client:
         await client.create("orders", partitions=4)
         await keeps_its_name(client)
 
 
-async def test_both_protocols_share_a_name_and_a_group_goes_over_to_the_one_that_is_left(orders: Client) -> None:
+async def test_group_converts_to_the_protocol_of_its_last_members(orders: Client) -> None:
     """As long as the policy is the default one: a classic group becomes a consumer group, and a classic one again."""
     old = (await orders.call(join("g"), 3)).member_id
     await orders.call(sync("g", old, 1, {old: assignment("orders", 0, 1, 2, 3)}))
@@ -201,7 +199,7 @@ async def keeps_its_name(orders: Client) -> None:
     assert (await orders.call(join("g"), 3)).error_code == 0
 
 
-async def test_names_and_partitions_that_make_no_sense(orders: Client) -> None:
+async def test_invalid_names_and_partitions_are_rejected(orders: Client) -> None:
     """Many topics that are not there, owned partitions that nobody has: taken for what they are."""
     names = [f"none-{at}" for at in range(10_000)] + ["orders"] * 1000
     answer = await orders.call(beat_join("../../g", "../m", *names))

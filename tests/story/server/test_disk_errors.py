@@ -81,7 +81,7 @@ class Door:
         self._open.set()
 
 
-async def test_a_start_on_a_full_disk(client: Client, tmp_path: Path) -> None:
+async def test_broker_starts_on_a_full_disk(client: Client, tmp_path: Path) -> None:
     path = str(tmp_path / "data")
     await client.create("never-written")
     await client.broker.stop()
@@ -106,7 +106,7 @@ async def test_a_start_on_a_full_disk(client: Client, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", [".log", ".index"])
-async def test_an_error_of_reading_is_an_error_of_that_read(client: Client, disk: FaultyDisk, where: str) -> None:
+async def test_read_error_fails_only_its_read(client: Client, disk: FaultyDisk, where: str) -> None:
     """Nothing that was acknowledged hangs on it: the directory stays online, and the next read may succeed."""
     log = log_of(client)
     unload(client, log.segments[0])
@@ -123,7 +123,7 @@ async def test_an_error_of_reading_is_an_error_of_that_read(client: Client, disk
     assert (await client.offset("t", NOW_MS + 1)).offset == 1
 
 
-async def test_a_segment_that_goes_while_a_job_opens_it(client: Client, disk: FaultyDisk) -> None:
+async def test_segment_deleted_while_a_job_opens_it(client: Client, disk: FaultyDisk) -> None:
     log = log_of(client)
     unload(client, log.segments[0])
     path = log.segments[0].path(".log")
@@ -137,7 +137,7 @@ async def test_a_segment_that_goes_while_a_job_opens_it(client: Client, disk: Fa
     assert await asked == KafkaErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_a_segment_that_is_replaced_while_a_job_opens_it(client: Client, disk: FaultyDisk) -> None:
+async def test_segment_replaced_while_a_job_opens_it(client: Client, disk: FaultyDisk) -> None:
     """By the cleaner: the same offsets are read from the new one."""
     log = log_of(client)
     unload(client, log.segments[0])
@@ -158,7 +158,7 @@ async def test_a_segment_that_is_replaced_while_a_job_opens_it(client: Client, d
     assert len(await asked) > 0
 
 
-async def test_what_was_aborted_is_not_read_by_the_loop(client: Client, disk: FaultyDisk) -> None:
+async def test_aborted_transactions_are_read_by_a_job(client: Client, disk: FaultyDisk) -> None:
     await client.create("x", segment_bytes=str(1 << 20))
     await client.produce("x", batch(b"first"))
     writer = Writer(client, "x")

@@ -36,7 +36,7 @@ def only(answer: FetchResponse) -> object:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-async def test_every_version_reads_what_was_written(client: Client, version: int) -> None:
+async def test_fetch_in_every_version(client: Client, version: int) -> None:
     await client.create("t", partitions=2)
     await client.produce("t", batch(b"a", b"b"), partition=1)
     topic = client.topic_id("t") if version >= 13 else "t"
@@ -50,14 +50,14 @@ async def test_every_version_reads_what_was_written(client: Client, version: int
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-async def test_both_isolation_levels_read_all(client: Client, isolation_level: int) -> None:
+async def test_both_isolation_levels_read_non_transactional_records(client: Client, isolation_level: int) -> None:
     await client.create("t")
     await client.produce("t", batch(b"a"))
     part = only(await client.call(fetch_request("t", (0, 0), isolation_level=isolation_level), 12))
     assert values_of(part.records) == [b"a"] and not part.aborted_transactions
 
 
-async def test_what_is_not_there(client: Client) -> None:
+async def test_fetch_of_unknown_partitions_fails(client: Client) -> None:
     await client.create("t")
     assert only(await client.call(fetch_request("t", (1, 0)), 12)).error_code == 3
     assert only(await client.call(fetch_request("nowhere", (0, 0)), 12)).error_code == 3
@@ -67,7 +67,7 @@ async def test_what_is_not_there(client: Client) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 3, 2**60])
-async def test_an_offset_out_of_range_is_told_at_once(client: Client, offset: int) -> None:
+async def test_offset_out_of_range_is_answered_at_once(client: Client, offset: int) -> None:
     await client.create("t")
     await client.produce("t", batch(b"a", b"b"))
     part = only(await client.call(fetch_request("t", (0, offset), max_wait_ms=WAIT_MS), 12))
@@ -75,14 +75,14 @@ async def test_an_offset_out_of_range_is_told_at_once(client: Client, offset: in
     assert values_of(part.records) == []
 
 
-async def test_an_empty_partition_has_offset_0_only(client: Client) -> None:
+async def test_empty_partition_serves_offset_0_only(client: Client) -> None:
     await client.create("t")
     assert only(await client.call(fetch_request("t", (0, 0)), 12)).error_code == 0
     assert only(await client.call(fetch_request("t", (0, 1)), 12)).error_code == KafkaErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("bound", ["max_bytes", "partition_max_bytes"])
-async def test_at_least_one_whole_batch_comes_above_every_bound(client: Client, bound: str) -> None:
+async def test_fetch_returns_one_whole_batch_above_all_byte_limits(client: Client, bound: str) -> None:
     await client.create("t", partitions=2)
     for index in range(2):
         for _ in range(3):
@@ -91,7 +91,7 @@ async def test_at_least_one_whole_batch_comes_above_every_bound(client: Client, 
     assert [len(batches(found["t", index].records)) for index in range(2)] == [1, 0]
 
 
-async def test_max_bytes_bounds_the_whole_answer(client: Client) -> None:
+async def test_max_bytes_limits_the_whole_response(client: Client) -> None:
     await client.create("t", partitions=3)
     one = len(batch(b"x" * 1000))
     for index in range(3):
@@ -102,7 +102,7 @@ async def test_max_bytes_bounds_the_whole_answer(client: Client) -> None:
     assert [len(batches(found["t", index].records)) for index in range(3)] == [3, 1, 0]
 
 
-async def test_leader_epochs(client: Client) -> None:
+async def test_fetch_checks_the_current_leader_epoch(client: Client) -> None:
     await client.create("t")
     await client.produce("t", batch(b"a"))
     hosted(client, "t").leader_epoch = 5
@@ -114,7 +114,7 @@ async def test_leader_epochs(client: Client) -> None:
     assert codes == [0, KafkaErrorCode.FENCED_LEADER_EPOCH, 0, KafkaErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
-async def test_a_reader_whose_past_was_cut_learns_where(client: Client) -> None:
+async def test_fetch_after_truncation_returns_the_diverging_epoch(client: Client) -> None:
     await client.create("t")
     await client.produce("t", batch(b"a", b"b"))  # epoch 0: offsets 0 and 1
     hosted(client, "t").leader_epoch = 5
@@ -137,7 +137,7 @@ async def ready(client: Client) -> Client:
     return client
 
 
-async def test_an_append_wakes_a_parked_fetch_in_its_own_pass(ready: Client, hub: Hub) -> None:
+async def test_append_completes_delayed_fetch_in_the_same_iteration(ready: Client, hub: Hub) -> None:
     reader, writer = Wire(hub), Wire(hub)
     reader.send((fetch_request("t", (0, 1), (1, 1), max_wait_ms=WAIT_MS), 12))
     assert reader.answers() == []
@@ -150,7 +150,7 @@ async def test_an_append_wakes_a_parked_fetch_in_its_own_pass(ready: Client, hub
     assert not hosted(ready, "t").delayed_fetches and not hosted(ready, "t", 1).delayed_fetches
 
 
-async def test_min_bytes_counts_over_all_partitions(ready: Client, hub: Hub) -> None:
+async def test_min_bytes_is_the_sum_over_all_partitions(ready: Client, hub: Hub) -> None:
     reader, writer = Wire(hub), Wire(hub)
     one = len(batch(b"x" * 100))
     reader.send((fetch_request("t", (0, 1), (1, 1), max_wait_ms=WAIT_MS, min_bytes=2 * one + 1), 12))
@@ -162,7 +162,7 @@ async def test_min_bytes_counts_over_all_partitions(ready: Client, hub: Hub) -> 
     assert [len(values_of(part.records)) for part in fetched(answer).values()] == [2, 1]
 
 
-async def test_what_is_there_counts_before_parking(ready: Client, hub: Hub) -> None:
+async def test_available_bytes_count_towards_min_bytes_of_a_delayed_fetch(ready: Client, hub: Hub) -> None:
     reader, writer = Wire(hub), Wire(hub)
     have = len(batch(b"0"))
     reader.send((fetch_request("t", (0, 0), max_wait_ms=WAIT_MS, min_bytes=have), 12))
@@ -173,7 +173,7 @@ async def test_what_is_there_counts_before_parking(ready: Client, hub: Hub) -> N
     assert [values_of(only(answer).records) for answer in reader.answers()] == [[b"0", b"1"]]
 
 
-async def test_the_deadline_answers_with_what_there_is(ready: Client, hub: Hub) -> None:
+async def test_max_wait_expiry_returns_available_records(ready: Client, hub: Hub) -> None:
     clock = stopped_time(ready.broker)
     reader = Wire(hub)
     reader.send((fetch_request("t", (0, 0), max_wait_ms=WAIT_MS, min_bytes=10**6), 12))
@@ -186,13 +186,13 @@ async def test_the_deadline_answers_with_what_there_is(ready: Client, hub: Hub) 
     assert not hosted(ready, "t").delayed_fetches and clock.timers == 0
 
 
-async def test_without_time_to_wait_nothing_parks(ready: Client, hub: Hub) -> None:
+async def test_fetch_without_max_wait_is_not_delayed(ready: Client, hub: Hub) -> None:
     reader = Wire(hub)
     reader.send((fetch_request("t", (0, 1), max_wait_ms=0, min_bytes=10**6), 12))
     assert len(reader.answers()) == 1
 
 
-async def test_a_reader_that_hangs_up_leaves_nothing_behind(ready: Client, hub: Hub) -> None:
+async def test_disconnect_removes_the_delayed_fetch(ready: Client, hub: Hub) -> None:
     clock = stopped_time(ready.broker)
     reader, writer = Wire(hub), Wire(hub)
     reader.send((fetch_request("t", (0, 1), max_wait_ms=WAIT_MS), 12))
@@ -203,7 +203,7 @@ async def test_a_reader_that_hangs_up_leaves_nothing_behind(ready: Client, hub: 
 
 
 @pytest.mark.parametrize(("version", "error"), [(12, 3), (13, KafkaErrorCode.UNKNOWN_TOPIC_ID)])
-async def test_deletion_wakes_a_parked_fetch(ready: Client, hub: Hub, version: int, error: int) -> None:
+async def test_topic_deletion_completes_delayed_fetch(ready: Client, hub: Hub, version: int, error: int) -> None:
     reader = Wire(hub)
     topic = ready.topic_id("t") if version >= 13 else "t"
     reader.send((fetch_request(topic, (0, 1), max_wait_ms=60_000), version))
@@ -211,7 +211,7 @@ async def test_deletion_wakes_a_parked_fetch(ready: Client, hub: Hub, version: i
     assert only(await reader.answer()).error_code == error
 
 
-async def test_deleting_records_wakes_a_parked_fetch(ready: Client, hub: Hub) -> None:
+async def test_delete_records_completes_delayed_fetch(ready: Client, hub: Hub) -> None:
     reader, writer = Wire(hub), Wire(hub)
     reader.send((fetch_request("t", (0, 0), max_wait_ms=60_000, min_bytes=10**6), 12))
     writer.send((produce_request("t", (0, batch(b"1"))), 12))
@@ -220,7 +220,7 @@ async def test_deleting_records_wakes_a_parked_fetch(ready: Client, hub: Hub) ->
     assert only(await reader.answer()).error_code == KafkaErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_a_parked_fetch_holds_back_only_its_own_connection(ready: Client, hub: Hub) -> None:
+async def test_delayed_fetch_delays_only_its_own_connection(ready: Client, hub: Hub) -> None:
     reader, other, writer = Wire(hub), Wire(hub), Wire(hub)
     reader.send((fetch_request("t", (0, 1), max_wait_ms=WAIT_MS), 12), (fetch_request("t", (0, 0)), 12))
     other.send((fetch_request("t", (0, 0)), 12))
@@ -229,7 +229,7 @@ async def test_a_parked_fetch_holds_back_only_its_own_connection(ready: Client, 
     assert [values_of(only(answer).records) for answer in reader.answers()] == [[b"1"], [b"0"]]
 
 
-async def test_one_append_wakes_many_readers(ready: Client, hub: Hub) -> None:
+async def test_one_append_completes_many_delayed_fetches(ready: Client, hub: Hub) -> None:
     readers, writer = [Wire(hub) for _ in range(50)], Wire(hub)
     for reader in readers:
         reader.send((fetch_request("t", (0, 1), max_wait_ms=WAIT_MS), 12))
@@ -240,7 +240,7 @@ async def test_one_append_wakes_many_readers(ready: Client, hub: Hub) -> None:
 # Sessions.
 
 
-async def test_a_session_answers_only_with_news(ready: Client) -> None:
+async def test_fetch_session_returns_only_changed_partitions(ready: Client) -> None:
     full = await ready.call(fetch_request("t", (0, 0), (1, 0), session_epoch=0), 12)
     assert full.session_id > 0 and len(fetched(full)) == 2
     idle = await ready.call(fetch_request("t", (0, 1), (1, 1), session_id=full.session_id, session_epoch=1), 12)
@@ -250,7 +250,7 @@ async def test_a_session_answers_only_with_news(ready: Client) -> None:
     assert set(fetched(news)) == {("t", 1)} and values_of(fetched(news)["t", 1].records) == [b"1"]
 
 
-async def test_session_learns_that_a_quiet_partition_went_offline(ready: Client) -> None:
+async def test_fetch_session_reports_a_partition_that_goes_offline(ready: Client) -> None:
     full = await ready.call(fetch_request("t", (0, 1), (1, 1), session_epoch=0), 12)
     quiet = await ready.call(fetch_request("t", session_id=full.session_id, session_epoch=1), 12)
     assert fetched(quiet) == {}
@@ -261,7 +261,7 @@ async def test_session_learns_that_a_quiet_partition_went_offline(ready: Client)
     }
 
 
-async def test_a_session_by_ids_parks_and_learns_of_a_deletion(ready: Client, hub: Hub) -> None:
+async def test_fetch_session_by_topic_id_reports_a_deleted_topic(ready: Client, hub: Hub) -> None:
     reader = Wire(hub)
     topic = ready.topic_id("t")
     reader.send((fetch_request(topic, (0, 1), session_epoch=0), 17))
@@ -274,7 +274,7 @@ async def test_a_session_by_ids_parks_and_learns_of_a_deletion(ready: Client, hu
     assert only(reader.answers()[0]).error_code == KafkaErrorCode.UNKNOWN_TOPIC_ID  # until it is forgotten
 
 
-async def test_forgotten_and_added_topics(ready: Client) -> None:
+async def test_fetch_session_adds_and_forgets_topics(ready: Client) -> None:
     full = await ready.call(fetch_request("t", (0, 1), (1, 1), session_epoch=0), 12)
     request = fetch_request("u", (0, 0), session_id=full.session_id, session_epoch=1)
     request.forgotten_topics_data = [request.ForgottenTopic(topic="t", partitions=[0])]
@@ -285,7 +285,7 @@ async def test_forgotten_and_added_topics(ready: Client) -> None:
     assert set(fetched(news)) == {("t", 1)}
 
 
-async def test_session_errors(ready: Client) -> None:
+async def test_fetch_session_errors(ready: Client) -> None:
     full = await ready.call(fetch_request("t", (0, 0), session_epoch=0), 12)
     wrong = await ready.call(fetch_request("t", session_id=full.session_id, session_epoch=5), 12)
     assert (wrong.error_code, wrong.session_id) == (KafkaErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
@@ -297,7 +297,7 @@ async def test_session_errors(ready: Client) -> None:
     assert switched.error_code == KafkaErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-async def test_a_session_that_grows_beyond_all_bounds_is_gone_and_records_are_read_without_one(ready: Client) -> None:
+async def test_fetch_session_beyond_the_partition_limit_is_closed(ready: Client) -> None:
     ready.broker.fetch_sessions = FetchSessions(10, lambda: 7, partitions_max=1)
     full = await ready.call(fetch_request("t", (0, 1), session_epoch=0), 12)
     grown = await ready.call(fetch_request("t", (1, 0), session_id=full.session_id, session_epoch=1), 12)
@@ -307,7 +307,7 @@ async def test_a_session_that_grows_beyond_all_bounds_is_gone_and_records_are_re
     assert values_of(fetched(anew)["t", 0].records) == [b"0"]
 
 
-async def test_a_final_epoch_ends_the_session(ready: Client) -> None:
+async def test_final_epoch_closes_the_fetch_session(ready: Client) -> None:
     full = await ready.call(fetch_request("t", (0, 0), session_epoch=0), 12)
     last = await ready.call(fetch_request("t", (0, 0), session_id=full.session_id, session_epoch=-1), 12)
     assert last.session_id == 0 and values_of(only(last).records) == [b"0"]
@@ -315,7 +315,7 @@ async def test_a_final_epoch_ends_the_session(ready: Client) -> None:
     assert gone.error_code == KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_partitions_that_gave_records_go_last(ready: Client) -> None:
+async def test_partitions_with_records_move_to_the_end_of_the_fetch_session(ready: Client) -> None:
     for index in range(2):
         for _ in range(2):
             await ready.produce("t", batch(b"x" * 1000), partition=index)
@@ -327,7 +327,7 @@ async def test_partitions_that_gave_records_go_last(ready: Client) -> None:
     assert set(firsts[1:]) == {("t", 0), ("t", 1)}
 
 
-async def test_a_fetch_waits_no_longer_than_the_bound_of_client_timeouts() -> None:
+async def test_max_wait_is_limited_by_the_client_timeout_maximum() -> None:
     async with running(settings={"kafkalite.client.timeout.max.ms": "100"}) as client:
         await client.create("t")
         part = only(await client.call(fetch_request("t", (0, 0), max_wait_ms=2**31 - 1), 12))

@@ -44,7 +44,7 @@ async def on(disk: FaultyDisk, data: Path, settings: dict[str, str] | None = Non
         yield client
 
 
-async def test_an_answer_leaves_after_its_sync_while_a_thousand_others_are_served(tmp_path: Path) -> None:
+async def test_produce_waits_for_its_fsync_while_other_requests_are_served(tmp_path: Path) -> None:
     disk = HeldDisk("slow-0")
     async with on(disk, tmp_path) as client, connected(client.broker) as other:
         await client.create("slow", **EVERY)
@@ -62,7 +62,7 @@ async def test_an_answer_leaves_after_its_sync_while_a_thousand_others_are_serve
         assert await other.read("slow") == [b"held"]
 
 
-async def test_one_sync_covers_what_many_connections_sent_meanwhile(tmp_path: Path) -> None:
+async def test_one_fsync_batch_covers_appends_of_many_connections(tmp_path: Path) -> None:
     disk = HeldDisk("orders-")
     async with on(disk, tmp_path) as client:
         await client.create("orders", partitions=3, **EVERY)
@@ -84,7 +84,7 @@ async def send(broker: RunningBroker, partition: int) -> object:
         return await client.produce("orders", batch(b"more"), partition=partition)
 
 
-async def test_a_failed_sync_is_an_error_for_those_who_waited_and_for_all_later(tmp_path: Path) -> None:
+async def test_failed_fsync_fails_waiting_and_later_appends(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with on(disk, tmp_path) as client:
         await client.create("orders", **EVERY)
@@ -96,7 +96,7 @@ async def test_a_failed_sync_is_an_error_for_those_who_waited_and_for_all_later(
         assert disk.counts["sync"] and not disk.faults
 
 
-async def test_the_end_of_the_broker_answers_what_is_held(tmp_path: Path) -> None:
+async def test_stop_answers_produce_requests_that_wait_for_fsync(tmp_path: Path) -> None:
     disk = HeldDisk("orders-0")
     broker = Broker(str(tmp_path), ports=Ports(disk=disk))
     await broker.start()
@@ -130,7 +130,7 @@ async def until(received: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def test_every_so_many_records_an_answer_waits_for_a_sync(tmp_path: Path) -> None:
+async def test_flush_messages_makes_every_nth_append_wait_for_fsync(tmp_path: Path) -> None:
     """`log.flush.interval.messages` is what topics have that say nothing else."""
     disk = HeldDisk("orders-0")
     settings = {"log.flush.interval.messages": "2"}
@@ -147,7 +147,7 @@ async def test_every_so_many_records_an_answer_waits_for_a_sync(tmp_path: Path) 
         assert (await second).error_code == 0 and log_of(client).synced == 2
 
 
-async def test_after_so_much_time_logs_are_synced_though_nobody_waits(tmp_path: Path) -> None:
+async def test_flush_ms_flushes_logs_without_waiting_requests(tmp_path: Path) -> None:
     """`log.flush.scheduler.interval.ms` is how often is looked, `log.flush.interval.ms` how old the oldest may be."""
     old = AT_ONCE | {"log.flush.scheduler.interval.ms": "1", "log.flush.interval.ms": "1"}
     disk = HeldDisk("orders-0")
@@ -162,7 +162,7 @@ async def test_after_so_much_time_logs_are_synced_though_nobody_waits(tmp_path: 
         assert log_of(client, "later").synced == 0
 
 
-async def test_without_a_look_nothing_is_synced_for_its_age(tmp_path: Path) -> None:
+async def test_flush_ms_needs_the_flush_scheduler(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with on(disk, tmp_path, AT_ONCE | {"log.flush.interval.ms": "1"}) as client:
         await client.create("orders", flush_ms="1")
@@ -173,7 +173,7 @@ async def test_without_a_look_nothing_is_synced_for_its_age(tmp_path: Path) -> N
         assert not [path for operation, path in disk.trace if operation == "sync" and path.endswith(".log")]
 
 
-async def test_checkpoints_are_written_as_often_as_the_broker_is_told(tmp_path: Path) -> None:
+async def test_checkpoint_intervals_are_configurable(tmp_path: Path) -> None:
     """`log.flush.offset.checkpoint.interval.ms`, and the same of `start.offset`: a kill then finds them."""
     often = AT_ONCE | {
         "log.flush.interval.messages": "1",

@@ -61,7 +61,7 @@ async def crowd(client: Client) -> Client:
         ({"types_filter": ["share"]}, set()),
     ],
 )
-async def test_groups_are_listed(crowd: Client, filters: dict[str, list[str]], names: set[str]) -> None:
+async def test_list_groups_with_states_and_types(crowd: Client, filters: dict[str, list[str]], names: set[str]) -> None:
     answer = await crowd.call(ListGroupsRequest(**filters))
     assert answer.error_code == 0
     assert {each.group_id for each in answer.groups} == names
@@ -72,7 +72,7 @@ NOT_ASKED = -(2**31)
 
 
 @pytest.mark.parametrize("asked", [False, True])
-async def test_operations_on_a_group_are_told_when_asked(crowd: Client, asked: bool) -> None:
+async def test_describe_groups_returns_authorized_operations_on_request(crowd: Client, asked: bool) -> None:
     """All that a group supports, as there is no authorizer; of a group that does not exist nothing is known."""
     request = DescribeGroupsRequest(groups=["classic", "none"], include_authorized_operations=asked)
     answer = await crowd.call(request, 6)
@@ -83,7 +83,7 @@ async def test_operations_on_a_group_are_told_when_asked(crowd: Client, asked: b
     assert [each.authorized_operations for each in answer.groups] == [expected, NOT_ASKED]
 
 
-async def test_answers_about_thousands_of_groups_are_those_about_a_few(client: Client) -> None:
+async def test_responses_about_thousands_of_groups_are_complete(client: Client) -> None:
     """They are made in several loop iterations, and encoded in pieces."""
     await client.create("orders", partitions=1)
     names = [f"g{at}" for at in range(700)]
@@ -108,7 +108,7 @@ async def test_answers_about_thousands_of_groups_are_those_about_a_few(client: C
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_every_version_of_a_list(crowd: Client, version: int) -> None:
+async def test_list_groups_in_every_version(crowd: Client, version: int) -> None:
     groups = {each.group_id: each for each in (await crowd.call(ListGroupsRequest(), version)).groups}
     assert {name: each.protocol_type for name, each in groups.items()} == {
         "simple": "", "classic": "consumer", "empty": "consumer", "modern": "consumer",
@@ -120,7 +120,7 @@ async def test_every_version_of_a_list(crowd: Client, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_every_version_of_a_description(crowd: Client, version: int) -> None:
+async def test_describe_groups_in_every_version(crowd: Client, version: int) -> None:
     """What is not there is Dead, which from v6 on is an error."""
     names = ["classic", "empty", "simple", "modern", "none", "classic"]
     groups = (await crowd.call(DescribeGroupsRequest(groups=names), version)).groups
@@ -135,7 +135,7 @@ async def test_every_version_of_a_description(crowd: Client, version: int) -> No
     assert member.client_host == "/127.0.0.1" and member.member_id.startswith(f"{member.client_id}-")
 
 
-async def test_the_longest_name_is_answered(crowd: Client) -> None:
+async def test_group_name_of_maximum_length_is_described(crowd: Client) -> None:
     """Also in a sentence about it, where it does not fit."""
     longest = "x" * 32_767
     (group,) = (await crowd.call(DescribeGroupsRequest(groups=[longest]))).groups
@@ -144,7 +144,7 @@ async def test_the_longest_name_is_answered(crowd: Client) -> None:
     assert (group.group_id, group.error_code) == (longest, Error.GROUP_ID_NOT_FOUND)
 
 
-async def test_consumer_groups_are_described_by_themselves(crowd: Client) -> None:
+async def test_consumer_group_describe(crowd: Client) -> None:
     request = ConsumerGroupDescribeRequest(group_ids=["modern", "classic", "simple", "none", "", "modern"])
     for version in (0, 1):
         groups = (await crowd.call(request, version)).groups
@@ -166,14 +166,14 @@ async def test_consumer_groups_are_described_by_themselves(crowd: Client) -> Non
         assert member.target_assignment == member.assignment
 
 
-async def test_a_deleted_topic_is_left_out_of_a_description(crowd: Client) -> None:
+async def test_consumer_group_describe_skips_deleted_topics(crowd: Client) -> None:
     await crowd.delete("orders")
     (group,) = (await crowd.call(ConsumerGroupDescribeRequest(group_ids=["modern"]))).groups
     assert group.error_code == 0 and group.members[0].assignment.topic_partitions == []
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_groups_without_members_are_deleted_with_their_offsets(crowd: Client, version: int) -> None:
+async def test_delete_groups_deletes_offsets_of_empty_groups(crowd: Client, version: int) -> None:
     names = ["simple", "classic", "empty", "modern", "none", "", "simple"]
     results = (await crowd.call(DeleteGroupsRequest(groups_names=names), version)).results
     assert [(each.group_id, each.error_code) for each in results] == [
@@ -188,13 +188,13 @@ async def test_groups_without_members_are_deleted_with_their_offsets(crowd: Clie
     assert {each.group_id for each in (await crowd.call(ListGroupsRequest())).groups} == {"classic", "modern"}
 
 
-async def test_a_consumer_group_whose_members_left_is_deleted(crowd: Client) -> None:
+async def test_delete_groups_deletes_empty_consumer_group(crowd: Client) -> None:
     assert (await crowd.call(fast_heartbeat("modern", "m", -1))).member_epoch == -1
     assert (await crowd.call(DeleteGroupRequest(groups=["modern", "none"]))).results[0].error_code == 0
     assert (await crowd.call(fast_heartbeat("modern", "m", 5))).error_code == Error.GROUP_ID_NOT_FOUND
 
 
-async def test_groups_of_all_kinds_are_listed_with_what_their_members_own(crowd: Client) -> None:
+async def test_list_groups_plus_returns_owned_partitions_of_all_group_types(crowd: Client) -> None:
     groups = {each.group_id: each for each in (await crowd.call(ListGroupsPlusRequest(groups=[]))).groups}
     assert {name: each.group_state for name, each in groups.items()} == {
         "simple": "Empty", "classic": "Stable", "empty": "Empty", "modern": "Stable",
@@ -213,7 +213,7 @@ async def test_groups_of_all_kinds_are_listed_with_what_their_members_own(crowd:
     assert [(each.group_id, each.error_code) for each in named] == [("none", Error.GROUP_ID_NOT_FOUND), ("classic", 0)]
 
 
-async def test_many_names_in_one_request(crowd: Client) -> None:
+async def test_group_requests_with_many_names(crowd: Client) -> None:
     names = [f"none-{at}" for at in range(20_000)]
     results = (await crowd.call(DeleteGroupsRequest(groups_names=names))).results
     assert {each.error_code for each in results} == {Error.GROUP_ID_NOT_FOUND} and len(results) == len(names)
@@ -239,7 +239,7 @@ async def settings(client: Client, group: str) -> Any:
     return result
 
 
-async def test_a_group_has_settings_of_its_own(tmp_path: Path) -> None:
+async def test_group_configs_are_set_and_described(tmp_path: Path) -> None:
     """They are in force with the next heartbeat, and after a restart; without them the broker's hold."""
     name = "../a.b/%2E"
     async with running(str(tmp_path)) as client:
@@ -272,14 +272,14 @@ async def test_a_group_has_settings_of_its_own(tmp_path: Path) -> None:
         ("", HEARTBEAT, "6000", Error.INVALID_REQUEST),
     ],
 )
-async def test_settings_that_a_group_cannot_have(
+async def test_invalid_group_configs_are_rejected(
     client: Client, group: str, key: str, value: str, error: Error
 ) -> None:
     assert await alter(client, group, (key, SET, value)) == error
     assert {each.config_source for each in (await settings(client, "g")).configs} == {5}
 
 
-async def test_a_session_outlasts_the_time_between_two_heartbeats() -> None:
+async def test_group_session_timeout_must_exceed_heartbeat_interval() -> None:
     brief = {"group.consumer.min.session.timeout.ms": "6000", "group.consumer.session.timeout.ms": "6000"}
     async with running(settings=brief) as client:
         assert await alter(client, "g", (HEARTBEAT, SET, "6000")) == Error.INVALID_CONFIG
@@ -288,5 +288,5 @@ async def test_a_session_outlasts_the_time_between_two_heartbeats() -> None:
         assert await alter(client, "g", (HEARTBEAT, DELETE, None), (SESSION, DELETE, None)) == 0
 
 
-async def test_the_empty_name_has_no_settings(client: Client) -> None:
+async def test_group_config_of_the_empty_name_is_rejected(client: Client) -> None:
     assert (await settings(client, "")).error_code == Error.INVALID_REQUEST

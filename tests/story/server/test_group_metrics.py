@@ -28,7 +28,7 @@ async def stable(client: Client, group: str) -> str:
     return member
 
 
-async def test_groups_by_themselves_and_in_all(client: Client) -> None:
+async def test_group_metrics_per_group_and_in_total(client: Client) -> None:
     await client.create("orders", partitions=2)
     assert (await client.produce("orders", batch(b"a", b"b", b"c"))).error_code == 0
     assert totals(client.broker) == {}, "nothing is made for groups before there is one"
@@ -63,7 +63,7 @@ async def test_groups_by_themselves_and_in_all(client: Client) -> None:
     }
 
 
-async def test_rebalances_are_counted_when_they_are_done(client: Client) -> None:
+async def test_completed_rebalances_are_counted(client: Client) -> None:
     """A commit, or a member that comes back, is none; the end of a group is none."""
     await client.create("orders", partitions=2)
     member = await stable(client, "classic")
@@ -81,7 +81,7 @@ async def test_rebalances_are_counted_when_they_are_done(client: Client) -> None
     assert numbers.rebalances == 3
 
 
-async def test_what_is_read_from_the_log_is_not_counted(tmp_path: Path) -> None:
+async def test_loaded_records_are_not_counted_as_commits(tmp_path: Path) -> None:
     async with running(str(tmp_path)) as client:
         await client.create("orders")
         await stable(client, "classic")
@@ -94,7 +94,7 @@ async def test_what_is_read_from_the_log_is_not_counted(tmp_path: Path) -> None:
         assert {each.name for each in numbers.groups()} == {"classic", "simple", "other"}
 
 
-async def test_a_topic_that_is_gone_has_no_lag(client: Client) -> None:
+async def test_deleted_topic_has_no_lag(client: Client) -> None:
     await client.create("orders", "other")
     for topic in ("orders", "other"):
         assert codes(await client.call(commit("g", topic, {0: 0}), 9)) == [0]
@@ -103,7 +103,7 @@ async def test_a_topic_that_is_gone_has_no_lag(client: Client) -> None:
     assert found is not None and [each.topic for each in found.partitions] == ["other"]
 
 
-def test_a_rate_is_that_of_the_last_minute() -> None:
+def test_commit_rate_covers_the_last_minute() -> None:
     rate = Rate(100.0)
     assert rate.per_second(100.0, 5) == 0.0
     assert rate.per_second(110.0, 50) == pytest.approx(5.0)

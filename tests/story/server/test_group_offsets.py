@@ -45,7 +45,7 @@ async def member_of(client: Client, group: str = "g", *topics: str) -> str:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_every_version_of_a_commit(orders: Client, version: int) -> None:
+async def test_offset_commit_in_every_version(orders: Client, version: int) -> None:
     """Names up to v9, ids from v10 on; what does not exist is refused, the rest stored."""
     named: Any = orders.topic_id("orders") if version >= 10 else "orders"
     answer = await orders.call(commit("g", named, {0: 7, 2: 9, 3: 1, -1: 1}), version)
@@ -56,13 +56,13 @@ async def test_every_version_of_a_commit(orders: Client, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 9, 10])
-async def test_a_commit_for_a_topic_that_is_not_there(orders: Client, version: int) -> None:
+async def test_offset_commit_for_unknown_topic_fails(orders: Client, version: int) -> None:
     answer = await orders.call(commit("g", NOBODY if version >= 10 else "nowhere", {0: 1}), version)
     assert codes(answer) == [Error.UNKNOWN_TOPIC_ID if version >= 10 else Error.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-async def test_every_version_of_a_fetch_by_name(orders: Client, version: int) -> None:
+async def test_offset_fetch_by_name_in_every_version(orders: Client, version: int) -> None:
     assert codes(await orders.call(commit("g", "orders", {0: 7, 1: 8}, metadata="note"), 9)) == [0, 0]
     asked = await orders.call(fetch("g", "orders", 1, 2), version)
     assert offsets_of(asked) == {("orders", 1): 8, ("orders", 2): -1}
@@ -72,7 +72,7 @@ async def test_every_version_of_a_fetch_by_name(orders: Client, version: int) ->
         assert offsets_of(await orders.call(fetch("g"), version)) == {("orders", 0): 7, ("orders", 1): 8}
 
 
-async def test_a_fetch_by_id(orders: Client) -> None:
+async def test_offset_fetch_by_topic_id(orders: Client) -> None:
     topic_id = orders.topic_id("orders")
     assert codes(await orders.call(commit("g", "orders", {1: 8}), 9)) == [0]
     request = OffsetFetchRequest(groups=[fetch_of("g", topic_id, 0, 1), fetch_of("h", NOBODY, 5), fetch_of("g2")])
@@ -86,7 +86,7 @@ async def test_a_fetch_by_id(orders: Client) -> None:
     assert offsets_of(everything) == {(topic_id, 1): 8}
 
 
-async def test_a_topic_that_was_made_anew_has_no_offsets(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recreated_topic_has_no_committed_offsets(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the broker was killed between the end of the topic and that of its offsets."""
     assert codes(await orders.call(commit("g", "orders", {0: 7}), 9)) == [0]
     monkeypatch.setattr(OffsetExpiration, "topic_gone", lambda *_: None)
@@ -98,7 +98,7 @@ async def test_a_topic_that_was_made_anew_has_no_offsets(orders: Client, monkeyp
     assert offsets_of(await orders.call(by_id, 10)) == {(orders.topic_id("orders"), 0): -1}
 
 
-async def test_several_groups_are_answered_in_order_and_each_once(orders: Client) -> None:
+async def test_offset_fetch_answers_groups_in_order_and_once(orders: Client) -> None:
     for group, offset in (("a", 1), ("b", 2)):
         assert codes(await orders.call(commit(group, "orders", {0: offset}), 9)) == [0]
     names = ["b", "a", "none"] * 1000
@@ -109,11 +109,11 @@ async def test_several_groups_are_answered_in_order_and_each_once(orders: Client
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, Error.ILLEGAL_GENERATION), (9, Error.GROUP_ID_NOT_FOUND)])
-async def test_a_member_of_a_group_that_is_not_there(orders: Client, version: int, error: Error) -> None:
+async def test_offset_commit_of_member_of_unknown_group_fails(orders: Client, version: int, error: Error) -> None:
     assert codes(await orders.call(commit("none", "orders", {0: 1}, "m", 3), version)) == [error]
 
 
-async def test_only_members_commit_while_there_are_any(orders: Client) -> None:
+async def test_offset_commit_of_non_member_is_rejected_while_group_has_members(orders: Client) -> None:
     member = await member_of(orders)
     assert codes(await orders.call(commit("g", "orders", {0: 1}, member, 1), 9)) == [0]
     assert codes(await orders.call(commit("g", "orders", {0: 2}), 9)) == [Error.UNKNOWN_MEMBER_ID]
@@ -126,12 +126,12 @@ async def test_only_members_commit_while_there_are_any(orders: Client) -> None:
     assert codes(await orders.call(commit("g", "orders", {0: 2}), 9)) == [0]
 
 
-async def test_commits_wait_for_the_assignment(orders: Client) -> None:
+async def test_offset_commit_fails_while_rebalance_is_in_progress(orders: Client) -> None:
     member = (await orders.call(join("g"), 3)).member_id
     assert codes(await orders.call(commit("g", "orders", {0: 1}, member, 1), 9)) == [Error.REBALANCE_IN_PROGRESS]
 
 
-async def test_the_empty_name_is_a_group_as_of_old(orders: Client) -> None:
+async def test_empty_group_id_is_a_valid_group(orders: Client) -> None:
     assert codes(await orders.call(commit("", "orders", {0: 1}), 2)) == [0]
     assert offsets_of(await orders.call(fetch("", "orders", 0), 1)) == {("orders", 0): 1}
     assert (await orders.call(delete("", ("orders", 0)))).error_code == Error.INVALID_GROUP_ID
@@ -139,32 +139,32 @@ async def test_the_empty_name_is_a_group_as_of_old(orders: Client) -> None:
     assert offsets_of(await orders.call(fetch("", "orders", 0), 1)) == {("orders", 0): -1}
 
 
-async def test_metadata_has_a_bound() -> None:
+async def test_offset_metadata_above_the_limit_is_rejected() -> None:
     async with running(settings={"offset.metadata.max.bytes": "3"}) as client:
         await client.create("orders")
         for text, error in (("four", Error.OFFSET_METADATA_TOO_LARGE), ("abc", 0), (None, 0)):
             assert codes(await client.call(commit("g", "orders", {0: 1}, metadata=text), 9)) == [error]
 
 
-async def test_a_commit_of_nothing_is_answered(orders: Client) -> None:
+async def test_empty_offset_commit_is_answered(orders: Client) -> None:
     assert (await orders.call(OffsetCommitRequest(group_id="g", topics=[]), 9)).topics == []
 
 
-async def test_the_last_of_two_offsets_in_a_commit_counts(orders: Client) -> None:
+async def test_last_of_duplicate_offsets_in_a_commit_wins(orders: Client) -> None:
     first, second = commit("g", "orders", {0: 1}), commit("g", "orders", {0: 2})
     first.topics += second.topics
     assert codes(await orders.call(first, 9)) == [0, 0]
     assert offsets_of(await orders.call(fetch("g"), 9)) == {("orders", 0): 2}
 
 
-async def test_a_commit_of_many_partitions_is_one(client: Client) -> None:
+async def test_offset_commit_of_many_partitions(client: Client) -> None:
     await client.create("wide", partitions=5000)
     answer = await client.call(commit("g", "wide", {at: at for at in range(5000)}), 9)
     assert set(codes(answer)) == {0}
     assert offsets_of(await client.call(fetch("g"), 9)) == {("wide", at): at for at in range(5000)}
 
 
-async def test_members_of_consumer_groups_need_the_version_that_knows_epochs(orders: Client) -> None:
+async def test_consumer_group_members_need_offset_commit_version_9(orders: Client) -> None:
     epoch = (await orders.call(beat_join("k", "m", "orders"))).member_epoch
     assert codes(await orders.call(commit("k", "orders", {0: 1}, "m", epoch), 8)) == [Error.UNSUPPORTED_VERSION]
     assert codes(await orders.call(commit("k", "orders", {0: 1}, "m", epoch), 9)) == [0]
@@ -180,7 +180,7 @@ async def test_members_of_consumer_groups_need_the_version_that_knows_epochs(ord
         ({"member_id": "x", "member_epoch": 1}, Error.UNKNOWN_MEMBER_ID),
     ],
 )
-async def test_members_fetch_in_their_epoch(orders: Client, member: dict[str, Any], error: int) -> None:
+async def test_offset_fetch_checks_the_member_epoch(orders: Client, member: dict[str, Any], error: int) -> None:
     await orders.call(beat_join("k", "m", "orders"))
     answer = await orders.call(OffsetFetchRequest(groups=[fetch_of("k", **member)]), 9)
     assert answer.groups[0].error_code == error
@@ -189,7 +189,7 @@ async def test_members_fetch_in_their_epoch(orders: Client, member: dict[str, An
 # Deleting.
 
 
-async def test_offsets_are_deleted_one_by_one(orders: Client) -> None:
+async def test_offset_delete_deletes_single_partitions(orders: Client) -> None:
     assert codes(await orders.call(commit("g", "orders", {0: 1, 1: 2}), 9)) == [0, 0]
     answer = await orders.call(delete("g", ("orders", 0), ("orders", 2), ("orders", 9), ("nowhere", 0)))
     unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -197,7 +197,7 @@ async def test_offsets_are_deleted_one_by_one(orders: Client) -> None:
     assert offsets_of(await orders.call(fetch("g"), 9)) == {("orders", 1): 2}
 
 
-async def test_a_topic_that_goes_before_the_answer(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_offset_delete_of_a_topic_deleted_meanwhile(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each partition is told what was found of it when the request came."""
     await orders.create("payments")
     member = await member_of(orders, "g", "payments")
@@ -223,7 +223,7 @@ async def test_a_topic_that_goes_before_the_answer(orders: Client, monkeypatch: 
     assert codes(await answer) == [unknown, 0, in_use]
 
 
-async def test_what_members_read_is_not_deleted(orders: Client) -> None:
+async def test_offset_delete_of_subscribed_topic_is_rejected(orders: Client) -> None:
     await orders.create("payments")
     member = await member_of(orders)
     for topic in ("orders", "payments"):
@@ -232,12 +232,12 @@ async def test_what_members_read_is_not_deleted(orders: Client) -> None:
     assert (answer.error_code, codes(answer)) == (0, [Error.GROUP_SUBSCRIBED_TO_TOPIC, 0])
 
 
-async def test_offsets_of_a_group_that_is_not_there(orders: Client) -> None:
+async def test_offset_delete_of_unknown_group_fails(orders: Client) -> None:
     answer = await orders.call(delete("none", ("orders", 0)))
     assert (answer.error_code, answer.topics) == (Error.GROUP_ID_NOT_FOUND, [])
 
 
-async def test_offsets_of_members_of_another_protocol_type(orders: Client) -> None:
+async def test_offset_delete_of_group_with_other_protocol_type(orders: Client) -> None:
     member = (await orders.call(join("g", protocol_type="connect"), 3)).member_id
     assert member
     answer = await orders.call(delete("g", ("orders", 0)))

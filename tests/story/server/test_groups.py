@@ -40,7 +40,7 @@ async def stable(client: Client, group: str = "g", **more: Any) -> JoinGroupResp
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_the_coordinator_of_a_group_is_this_broker(client: Client, version: int) -> None:
+async def test_find_coordinator_returns_this_broker(client: Client, version: int) -> None:
     asked = FindCoordinatorRequest(key="g", coordinator_keys=["g", "../../etc"])
     answer = await client.call(asked, version)
     found = answer.coordinators if version >= 4 else [answer]
@@ -61,7 +61,9 @@ async def test_the_coordinator_of_a_group_is_this_broker(client: Client, version
     ],
 )
 @pytest.mark.parametrize("version", [1, 6])
-async def test_other_coordinators_are_not_there(client: Client, version: int, key_type: int, error: Error) -> None:
+async def test_find_coordinator_of_unserved_types_fails(
+    client: Client, version: int, key_type: int, error: Error
+) -> None:
     asked = FindCoordinatorRequest(key="t", coordinator_keys=["t"], key_type=key_type)
     answer = await client.call(asked, version)
     (found,) = answer.coordinators if version >= 4 else [answer]
@@ -71,7 +73,7 @@ async def test_other_coordinators_are_not_there(client: Client, version: int, ke
 # A life.
 
 
-async def test_a_group_lives_and_ends(client: Client) -> None:
+async def test_classic_group_join_sync_heartbeat_and_leave(client: Client) -> None:
     leader = await joined(client)
     assert (leader.generation_id, leader.leader, leader.protocol_name) == (1, leader.member_id, "range")
     assert [(each.member_id, each.metadata) for each in leader.members] == [(leader.member_id, subscription("orders"))]
@@ -87,7 +89,7 @@ async def test_a_group_lives_and_ends(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-async def test_every_version_of_a_join(client: Client, version: int) -> None:
+async def test_join_group_in_every_version(client: Client, version: int) -> None:
     """Up to v3 a member joins at once; later it is told its id first."""
     answer = await client.call(join("g"), version)
     assert answer.member_id.startswith("kafkalite-") or answer.member_id.count("-") >= 5
@@ -101,7 +103,7 @@ async def test_every_version_of_a_join(client: Client, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_every_version_of_sync_heartbeat_and_leave(client: Client, version: int) -> None:
+async def test_sync_heartbeat_and_leave_in_every_version(client: Client, version: int) -> None:
     member = (await joined(client)).member_id
     synced = await client.call(sync("g", member, 1, {member: b"mine"}), version)
     assert (synced.error_code, synced.assignment) == (0, b"mine")
@@ -138,17 +140,17 @@ async def test_every_version_of_sync_heartbeat_and_leave(client: Client, version
     ],
     ids=lambda each: each.name if isinstance(each, Error) else type(each).__name__,
 )
-async def test_refusals_where_there_is_no_group(client: Client, request_: Any, error: Error) -> None:
+async def test_requests_to_unknown_group_are_rejected(client: Client, request_: Any, error: Error) -> None:
     assert (await client.call(request_)).error_code == error
 
 
-async def test_bounds_of_the_session_are_settings() -> None:
+async def test_session_timeout_limits_are_configurable() -> None:
     async with running(settings={"group.min.session.timeout.ms": "100", "group.max.session.timeout.ms": "200"}) as one:
         errors = [(await one.call(join("g", session_timeout_ms=ms), 3)).error_code for ms in (99, 201, 200, 100)]
     assert errors[:2] == [Error.INVALID_SESSION_TIMEOUT] * 2 and errors[2] == 0
 
 
-async def test_a_full_group_takes_nobody_in() -> None:
+async def test_full_classic_group_rejects_new_members() -> None:
     async with running(settings={"group.max.size": "1"}) as client:
         member = (await stable(client)).member_id
         assert (await client.call(join("g"))).error_code == Error.GROUP_MAX_SIZE_REACHED
@@ -166,21 +168,21 @@ async def test_members_beyond_the_memory_limit_are_rejected_and_logged_once(capl
     assert len(logged) == 1
 
 
-async def test_another_protocol_is_refused(client: Client) -> None:
+async def test_join_with_inconsistent_protocol_is_rejected(client: Client) -> None:
     await stable(client)
     other = JoinGroupRequest.JoinGroupRequestProtocol(name="mine", metadata=b"")
     for request in (join("g", protocols=[other]), join("g", protocol_type="connect")):
         assert (await client.call(request)).error_code == Error.INCONSISTENT_GROUP_PROTOCOL
 
 
-async def test_the_wrong_generation_and_the_wrong_protocol_are_refused(client: Client) -> None:
+async def test_wrong_generation_and_wrong_protocol_are_rejected(client: Client) -> None:
     member = (await stable(client)).member_id
     assert (await client.call(sync("g", member, 2))).error_code == Error.ILLEGAL_GENERATION
     refused = await client.call(sync("g", member, 1, protocol_name="mine"))
     assert refused.error_code == Error.INCONSISTENT_GROUP_PROTOCOL
 
 
-async def test_a_static_member_that_restarts_fences_the_one_before(client: Client) -> None:
+async def test_restarted_static_member_fences_the_older_one(client: Client) -> None:
     first = await client.call(join("g", group_instance_id="i"))
     assert first.error_code == 0 and first.member_id.startswith("i-")
     given = {first.member_id: b"mine"}
@@ -214,7 +216,7 @@ async def parked_join(client: Client, wire: Wire) -> str:
     return member
 
 
-async def test_a_join_waits_for_the_others_and_a_sync_for_the_leader(client: Client, wire: Wire) -> None:
+async def test_join_waits_for_members_and_sync_waits_for_the_leader(client: Client, wire: Wire) -> None:
     member = await parked_join(client, wire)
     leader = await client.call(join("g", member))
     follower = await wire.answer()
@@ -226,7 +228,7 @@ async def test_a_join_waits_for_the_others_and_a_sync_for_the_leader(client: Cli
     assert (await wire.answer()).assignment == b"its"
 
 
-async def test_who_hangs_up_while_his_join_is_parked_harms_nobody(client: Client, wire: Wire) -> None:
+async def test_disconnect_during_delayed_join_keeps_the_group(client: Client, wire: Wire) -> None:
     member = await parked_join(client, wire)
     wire.hang_up()
     leader = await client.call(join("g", member))
@@ -234,7 +236,7 @@ async def test_who_hangs_up_while_his_join_is_parked_harms_nobody(client: Client
     assert (await client.call(sync("g", member, 2, {member: b"my"}))).error_code == 0
 
 
-async def test_parked_requests_end_with_the_broker() -> None:
+async def test_delayed_group_requests_end_with_the_broker() -> None:
     broker = Broker()
     await broker.start()
     async with connected(broker) as client:
@@ -250,14 +252,14 @@ async def test_parked_requests_end_with_the_broker() -> None:
         assert [(await each.answer()).error_code for each in (wire, second)] == [Error.NOT_COORDINATOR] * 2
 
 
-async def test_a_second_join_of_a_member_ends_its_first(client: Client, wire: Wire) -> None:
+async def test_second_join_of_a_member_ends_its_first(client: Client, wire: Wire) -> None:
     member = await parked_join(client, wire)
     again = asyncio.ensure_future(client.call(join("g", member)))
     assert (await wire.answer()).error_code == 0
     assert (await again).generation_id == 2
 
 
-async def test_silence_ends_a_membership() -> None:
+async def test_session_expiry_removes_member() -> None:
     async with running(settings={"group.min.session.timeout.ms": "50"}) as client:
         member = (await stable(client, session_timeout_ms=1_000, rebalance_timeout_ms=1_000)).member_id
         while (await client.call(DescribeGroupsRequest(groups=["g"]))).groups[0].members:
@@ -269,13 +271,13 @@ async def test_silence_ends_a_membership() -> None:
 
 
 @pytest.mark.parametrize("name", PATHS, ids=range(len(PATHS)))
-async def test_names_are_names_and_nothing_else(client: Client, name: str) -> None:
+async def test_group_names_with_special_characters(client: Client, name: str) -> None:
     member = (await stable(client, name)).member_id
     assert (await client.call(heartbeat(name, member, 1))).error_code == 0
     assert (await client.call(leave(name, member))).members[0].error_code == 0
 
 
-async def test_huge_lists_and_repetitions(client: Client) -> None:
+async def test_join_with_huge_and_duplicate_protocol_lists(client: Client) -> None:
     protocol = JoinGroupRequest.JoinGroupRequestProtocol
     same = [protocol(name="range", metadata=str(at).encode()) for at in range(10_000)]
     answer = await client.call(join("g", protocols=same), 3)
@@ -284,25 +286,27 @@ async def test_huge_lists_and_repetitions(client: Client) -> None:
     assert [each.error_code for each in left.members] == [0] + [Error.UNKNOWN_MEMBER_ID] * 4_999
 
 
-async def test_a_leave_of_nobody_is_no_error(client: Client) -> None:
+async def test_leave_group_without_members_succeeds(client: Client) -> None:
     await stable(client)
     answer = await client.call(leave("g"))
     assert (answer.error_code, answer.members) == (0, [])
 
 
-async def test_assignments_for_strangers_go_nowhere(client: Client) -> None:
+async def test_assignments_for_unknown_members_are_ignored(client: Client) -> None:
     member = (await joined(client)).member_id
     answer = await client.call(sync("g", member, 1, {"stranger": b"x" * 100_000}))
     assert (answer.error_code, answer.assignment) == (0, b"")
 
 
-async def test_negative_timeouts_are_none(client: Client) -> None:
+async def test_negative_timeouts_are_treated_as_zero(client: Client) -> None:
     answer = await client.call(join("g", rebalance_timeout_ms=-(2**31), session_timeout_ms=SESSION_MS), 3)
     assert answer.error_code == 0
 
 
 @pytest.mark.parametrize(("instance", "error"), [("i" * 32_730, 0), ("i" * 32_731, Error.INVALID_REQUEST)])
-async def test_a_name_that_makes_a_member_id_too_long_is_refused(client: Client, instance: str, error: int) -> None:
+async def test_client_id_that_makes_the_member_id_too_long_is_rejected(
+    client: Client, instance: str, error: int
+) -> None:
     """Neither the leader, nor the log, could be told of such a member."""
     async with connected(client.broker) as other:
         answer = await other.call(join("g", group_instance_id=instance))

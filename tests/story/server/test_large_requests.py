@@ -99,7 +99,7 @@ async def test_decoding_ends_with_its_connection(large: Client, hub: Hub, monkey
     assert decoded == []
 
 
-async def test_a_large_fetch_is_delayed_as_any_other(large: Client, hub: Hub) -> None:
+async def test_large_fetch_is_delayed_like_any_other(large: Client, hub: Hub) -> None:
     wire = Wire(hub)
     wire.send((fetch_request("a", (0, 0), (1, 0), (2, 0), max_wait_ms=60_000), 12))
     for _ in range(NAMES):

@@ -57,7 +57,7 @@ async def write(client: Client, first: int, last: int) -> None:
         assert (await client.produce("t", batch(b"%03d" % number))).error_code == 0
 
 
-async def test_a_consumer_learns_of_records_that_were_lost(tmp_path: Path) -> None:
+async def test_consumer_detects_lost_records_by_leader_epoch(tmp_path: Path) -> None:
     """Position 100, log truncated to 50, 120 new records: before, 50 to 99 were skipped without an error."""
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
@@ -79,7 +79,7 @@ async def test_a_consumer_learns_of_records_that_were_lost(tmp_path: Path) -> No
         assert (await client.offset("t", -1)).leader_epoch == 1
 
 
-async def test_consumer_learns_that_all_records_were_lost(tmp_path: Path) -> None:
+async def test_consumer_detects_loss_of_all_records_by_leader_epoch(tmp_path: Path) -> None:
     """The files are those of a partition that never had a record: before, 0 to 9 were skipped without an error."""
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
@@ -95,7 +95,7 @@ async def test_consumer_learns_that_all_records_were_lost(tmp_path: Path) -> Non
         assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset) == (0, 0)
 
 
-async def test_a_clean_start_changes_no_epoch(tmp_path: Path) -> None:
+async def test_clean_start_keeps_leader_epochs(tmp_path: Path) -> None:
     for values in ((0, 1), (1, 2), (2, 3)):
         async with running(str(tmp_path)) as client:
             if not values[0]:
@@ -104,7 +104,7 @@ async def test_a_clean_start_changes_no_epoch(tmp_path: Path) -> None:
             await write(client, *values)
 
 
-async def test_epochs_grow_by_one_with_every_unclean_start(tmp_path: Path) -> None:
+async def test_unclean_start_raises_leader_epochs_by_one(tmp_path: Path) -> None:
     """Also without a record in between."""
     data = tmp_path / "0"
     async with running(str(data)) as client:
@@ -123,7 +123,7 @@ async def test_epochs_grow_by_one_with_every_unclean_start(tmp_path: Path) -> No
         assert await end_of_epoch(client, 0) == (0, 0, 1) and await end_of_epoch(client, 3) == (0, 3, 2)
 
 
-async def test_an_older_journal_takes_no_epoch_back(tmp_path: Path) -> None:
+async def test_older_journal_does_not_lower_leader_epochs(tmp_path: Path) -> None:
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
         await write(client, 0, 1)
@@ -139,7 +139,7 @@ async def test_an_older_journal_takes_no_epoch_back(tmp_path: Path) -> None:
             assert await end_of_epoch(client, 1) == (0, 1, 2)
 
 
-async def test_a_start_that_ends_halfway_raises_the_epochs_again(tmp_path: Path) -> None:
+async def test_crashed_start_raises_leader_epochs_again(tmp_path: Path) -> None:
     """At every change of the start that follows a kill: what a client saw is never the epoch of another history."""
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
@@ -167,7 +167,7 @@ async def test_a_start_that_ends_halfway_raises_the_epochs_again(tmp_path: Path)
     assert step > 5
 
 
-async def test_a_full_disk_keeps_no_partition_from_a_new_epoch(
+async def test_unclean_start_on_full_disk_raises_leader_epochs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(str(tmp_path / "data")) as client:
@@ -190,7 +190,7 @@ async def test_a_full_disk_keeps_no_partition_from_a_new_epoch(
         assert epoch_of(client) >= 1
 
 
-async def test_a_partition_that_was_restored_from_a_backup_gets_a_new_epoch(tmp_path: Path) -> None:
+async def test_partition_restored_from_backup_gets_a_new_leader_epoch(tmp_path: Path) -> None:
     """Its checkpoints know nothing of the copy, so it counts as not closed cleanly although the broker was."""
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")

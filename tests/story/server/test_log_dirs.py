@@ -51,7 +51,7 @@ async def fill(client: Client) -> list[Any]:
     return [(await client.produce("t", batch(b"x"), partition=at)).error_code for at in range(PARTITIONS)]
 
 
-async def test_a_directory_that_fails_takes_only_its_own_partitions(tmp_path: Path) -> None:
+async def test_failed_log_directory_takes_only_its_partitions_offline(tmp_path: Path) -> None:
     async with running(settings=settings(tmp_path), data=str(tmp_path)) as client:
         await client.create("t", partitions=PARTITIONS)
         assert await fill(client) == [0] * PARTITIONS
@@ -71,7 +71,7 @@ async def test_a_directory_that_fails_takes_only_its_own_partitions(tmp_path: Pa
         assert await client.read("t", min(lost)) == [b"x"] * 2
 
 
-async def test_a_directory_that_is_not_there_at_start_leaves_the_others(tmp_path: Path) -> None:
+async def test_missing_log_directory_at_start_keeps_the_others(tmp_path: Path) -> None:
     async with running(settings=settings(tmp_path), data=str(tmp_path)) as client:
         await client.create("t", partitions=PARTITIONS)
         await fill(client)
@@ -86,7 +86,7 @@ async def test_a_directory_that_is_not_there_at_start_leaves_the_others(tmp_path
         assert await received(client) == (set(), {"a": 0, "c": 0})
 
 
-async def test_partitions_of_one_request_are_spread(tmp_path: Path) -> None:
+async def test_new_partitions_are_spread_over_log_directories(tmp_path: Path) -> None:
     async with running(settings=settings(tmp_path), data=str(tmp_path)) as client:
         await client.create("t", partitions=PARTITIONS)
         await asyncio.gather(*(client.produce("t", batch(b"x"), partition=at) for at in range(PARTITIONS)))
@@ -94,7 +94,7 @@ async def test_partitions_of_one_request_are_spread(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("collector_restored")
-async def test_without_any_directory_serve_ends_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_serve_exits_when_all_log_directories_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lose_all(broker: RunningBroker) -> None:
         for path in broker.logs.directories():
             broker.logs.take_offline(path, BROKEN)

@@ -47,7 +47,7 @@ async def test_receive_buffers_of_a_burst_are_freed_while_serving(monkeypatch: p
 
 
 @pytest.mark.skipif(ENGINE != "c", reason="the sanitizer keeps what was freed")
-def test_large_compressed_batches_without_end_are_read_as_they_are_answered(broker: Kafkalite) -> None:
+def test_stream_of_large_compressed_batches_uses_bounded_memory(broker: Kafkalite) -> None:
     """Each is inspected outside the loop, so the others queue up; without a bound all of them would be in memory."""
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     request = produce_request("t", (0, batch(os.urandom(SIZE), codec=GZIP)))

@@ -41,7 +41,7 @@ async def test_find_coordinator_of_a_transactional_id_says_that_there_are_no_tra
     assert all("has no transactions" in each.error_message for each in found)
 
 
-async def test_the_log_has_one_warning_for_each_client(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_warning_is_logged_per_transactional_client(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     async with connected(client.broker) as other:
         other.peer._core._client_id = "other"
         for _ in range(3):
@@ -54,7 +54,7 @@ async def test_the_log_has_one_warning_for_each_client(client: Client, caplog: p
     assert "client 'other' at 127.0.0.1" in said[1]
 
 
-async def test_the_clients_that_were_warned_of_are_bounded(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_remembered_transactional_clients_are_bounded(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(CLIENTS_MAX + 2):
         client.peer._core._client_id = f"client-{number}"
         await client.call(init("x"))

@@ -27,14 +27,14 @@ async def filled(client: Client) -> Client:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-async def test_both_ends_in_every_version(filled: Client, version: int) -> None:
+async def test_earliest_and_latest_offset_in_every_version(filled: Client, version: int) -> None:
     for timestamp, offset in ((LATEST, 4), (EARLIEST, 0)):
         found = await filled.offset("t", timestamp, version=version)
         assert (found.error_code, found.offset, found.timestamp) == (0, offset, -1)
         assert found.leader_epoch == (0 if version >= 4 else -1)
 
 
-async def test_the_ends_of_an_empty_partition(filled: Client) -> None:
+async def test_earliest_and_latest_offset_of_empty_partition(filled: Client) -> None:
     for timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
         found = await filled.offset("t", timestamp, partition=1)
         assert (found.error_code, found.offset) == (0, 0)
@@ -47,12 +47,14 @@ async def test_the_ends_of_an_empty_partition(filled: Client) -> None:
     ("timestamp", "offset", "at"),
     [(0, 0, 1000), (1000, 0, 1000), (1001, 1, 3000), (2000, 1, 3000), (3000, 1, 3000), (3001, -1, -1)],
 )
-async def test_the_first_record_at_or_after_a_time(filled: Client, timestamp: int, offset: int, at: int) -> None:
+async def test_offset_of_the_first_record_at_or_after_a_timestamp(
+    filled: Client, timestamp: int, offset: int, at: int
+) -> None:
     found = await filled.offset("t", timestamp)
     assert (found.error_code, found.offset, found.timestamp) == (0, offset, at)
 
 
-async def test_the_record_with_the_largest_timestamp(filled: Client) -> None:
+async def test_offset_of_the_largest_timestamp(filled: Client) -> None:
     found = await filled.offset("t", MAX_TIMESTAMP, version=7)
     assert (found.error_code, found.offset, found.timestamp) == (0, 1, 3000)
 
@@ -60,13 +62,13 @@ async def test_the_record_with_the_largest_timestamp(filled: Client) -> None:
 @pytest.mark.parametrize(
     ("timestamp", "since"), [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (PENDING_UPLOAD, 11)]
 )
-async def test_special_timestamps_have_their_versions(filled: Client, timestamp: int, since: int) -> None:
+async def test_special_timestamps_need_their_versions(filled: Client, timestamp: int, since: int) -> None:
     assert (await filled.offset("t", timestamp, version=since)).error_code == 0
     early = await filled.offset("t", timestamp, version=since - 1)
     assert early.error_code == KafkaErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_what_is_not_there(filled: Client) -> None:
+async def test_list_offsets_of_unknown_partitions_fails(filled: Client) -> None:
     assert (await filled.offset("t", LATEST, partition=2)).error_code == 3
     assert (await filled.offset("nowhere", LATEST)).error_code == 3
     assert (await filled.offset("t", -7)).error_code == KafkaErrorCode.UNSUPPORTED_VERSION
@@ -99,7 +101,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 @pytest.mark.parametrize(("codec", "size", "on_loop"), [(NONE, 1, True), (NONE, 100_000, False), (GZIP, 1, False)])
-async def test_a_heavy_batch_is_searched_outside_the_loop(
+async def test_large_batch_is_searched_by_a_job(
     client: Client, searched: list[bool], codec: int, size: int, on_loop: bool
 ) -> None:
     await client.create("t")
@@ -109,7 +111,7 @@ async def test_a_heavy_batch_is_searched_outside_the_loop(
     assert searched == [on_loop]
 
 
-async def test_a_search_goes_on_to_the_next_batch_in_one_more_job(client: Client, searched: list[bool]) -> None:
+async def test_offset_lookup_continues_in_the_next_batch_by_another_job(client: Client, searched: list[bool]) -> None:
     await client.create("t")
     await client.produce("t", at_times(5000, 1000))
     await client.produce("t", at_times(4000))
@@ -122,9 +124,7 @@ async def test_a_search_goes_on_to_the_next_batch_in_one_more_job(client: Client
     assert (await client.offset("t", 4001)).offset == -1
 
 
-async def test_many_partitions_are_answered_together_and_a_repeated_one_is_refused(
-    client: Client, searched: list[bool]
-) -> None:
+async def test_list_offsets_of_many_partitions_rejects_duplicates(client: Client, searched: list[bool]) -> None:
     await client.create("t", partitions=3)
     for index in range(3):
         await client.produce("t", at_times(*range(1000 + index)), partition=index)
@@ -142,7 +142,7 @@ async def test_many_partitions_are_answered_together_and_a_repeated_one_is_refus
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP])
-async def test_a_damaged_batch_costs_no_connection(client: Client, codec: int) -> None:
+async def test_damaged_batch_fails_only_its_partition(client: Client, codec: int) -> None:
     await client.create("t")
     await client.produce("t", at_times(1000, 2000, codec=codec))
     partition = client.broker.replicas.partition("t", b"", 0, by_id=False)
@@ -153,7 +153,7 @@ async def test_a_damaged_batch_costs_no_connection(client: Client, codec: int) -
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-async def test_where_an_epoch_ends(filled: Client, version: int) -> None:
+async def test_offset_for_leader_epoch(filled: Client, version: int) -> None:
     partition = filled.broker.replicas.partition("t", b"", 0, by_id=False)
     assert isinstance(partition, Partition)
     partition.leader_epoch = 5

@@ -411,7 +411,9 @@ async def live(both: Both, dice: random.Random, random_member: RandomMember) -> 
             reading_until = None
 
 
-async def test_nobody_can_tell_which_way_was_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_packed_and_decoded_requests_have_equal_responses_and_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     chance = seed()
     dice = random.Random(chance)
     async with (

@@ -25,7 +25,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-async def test_a_member_of_a_classic_group(client: Client, commands: list[str]) -> None:
+async def test_classic_heartbeat_without_dispatch(client: Client, commands: list[str]) -> None:
     await client.create("orders")
     member = (await client.call(join("g", group_instance_id="i"), 5)).member_id
     assert (await client.call(sync("g", member, 1, {member: assignment("orders", 0)}))).error_code == 0
@@ -41,7 +41,7 @@ async def test_a_member_of_a_classic_group(client: Client, commands: list[str]) 
     assert commands == ["g", "g", "g", "nobody"]
 
 
-async def test_a_member_of_a_consumer_group(client: Client, commands: list[str]) -> None:
+async def test_consumer_heartbeat_without_dispatch(client: Client, commands: list[str]) -> None:
     await client.create("orders")
     joined = await client.call(beat_join("g", "m", "orders"))
     epoch = joined.member_epoch
@@ -66,7 +66,7 @@ async def test_a_member_of_a_consumer_group(client: Client, commands: list[str])
     assert commands == ["g", "g"]
 
 
-async def test_a_heartbeat_without_news_sees_what_changed(commands: list[str]) -> None:
+async def test_heartbeat_returns_changes_of_the_group(commands: list[str]) -> None:
     """The settings of the group, a topic that it reads, and who is in it."""
     async with running(settings={"group.consumer.assignment.interval.ms": "0"}) as client:
         await client.create("orders")
@@ -109,9 +109,7 @@ NEWS: dict[str, tuple[list[tuple[Request, int]], int]] = {
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("news", NEWS)
-async def test_a_heartbeat_without_news_follows_uncommitted_changes(
-    news: str, elsewhere: bool, commands: list[str]
-) -> None:
+async def test_heartbeat_reflects_uncommitted_changes(news: str, elsewhere: bool, commands: list[str]) -> None:
     """In the same pass, while nothing of the news is committed yet; by the same connection or by another one."""
     async with running(settings={"group.consumer.assignment.interval.ms": "0"}) as client:
         await client.create("orders")
@@ -135,7 +133,7 @@ async def test_a_heartbeat_without_news_follows_uncommitted_changes(
         assert (await wire.answer()).error_code == error
 
 
-async def test_a_topic_that_goes_is_missed_by_the_next_heartbeat(commands: list[str]) -> None:
+async def test_heartbeat_notices_a_deleted_topic(commands: list[str]) -> None:
     async with running(settings={"group.consumer.assignment.interval.ms": "0"}) as client:
         await client.create("orders", "other")
         epoch = (await client.call(beat_join("g", "m", "orders", "other"))).member_epoch
@@ -149,7 +147,7 @@ async def test_a_topic_that_goes_is_missed_by_the_next_heartbeat(commands: list[
         assert received.member_epoch == epoch and given(received) == {kept: [0]}, "it is to give the other one up first"
 
 
-async def test_where_the_consumer_protocol_is_switched_off(commands: list[str]) -> None:
+async def test_heartbeat_with_disabled_consumer_protocol(commands: list[str]) -> None:
     async with running(settings={"group.coordinator.rebalance.protocols": "classic"}) as client:
         await client.create("orders")
         await client.call(join("g"), 3)

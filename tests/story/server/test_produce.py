@@ -29,7 +29,7 @@ from tests.kit.server import (
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-async def test_every_version_appends_and_says_where(client: Client, version: int) -> None:
+async def test_produce_in_every_version_returns_the_base_offset(client: Client, version: int) -> None:
     await client.create("t")
     assert (await client.produce("t", batch(b"a", b"b"), version=version)).base_offset == 0
     again = await client.produce("t", batch(b"c"), version=version, acks=1)
@@ -39,7 +39,7 @@ async def test_every_version_appends_and_says_where(client: Client, version: int
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
-async def test_a_batch_is_kept_as_it_came(client: Client, codec: int) -> None:
+async def test_batch_is_stored_unchanged(client: Client, codec: int) -> None:
     await client.create("t")
     sent = batch(*[b"value"] * 100, codec=codec)
     assert (await client.produce("t", sent)).error_code == 0
@@ -48,7 +48,7 @@ async def test_a_batch_is_kept_as_it_came(client: Client, codec: int) -> None:
     assert stored[21:] == sent[21:]  # from the CRC on; base offset and leader epoch stand before it
 
 
-async def test_acks_0_gets_no_answer_and_appends(client: Client, wire: Wire) -> None:
+async def test_acks_0_appends_without_response(client: Client, wire: Wire) -> None:
     await client.create("t")
     await client.produce("t", batch(b"first"))
     wire.send((produce_request("t", (0, batch(b"second")), acks=0), 12), silent=True)
@@ -63,7 +63,7 @@ async def test_an_error_with_acks_0_closes_the_connection(client: Client) -> Non
         await client.create("t")
 
 
-async def test_log_append_time_is_stamped_into_the_batch(client: Client) -> None:
+async def test_log_append_time_is_written_into_the_batch(client: Client) -> None:
     await client.create("t", message_timestamp_type="LogAppendTime")
     found = await client.produce("t", batch(b"a", timestamp=1))
     assert found.error_code == 0 and found.log_append_time_ms > NOW_MS
@@ -78,7 +78,9 @@ async def test_log_append_time_is_stamped_into_the_batch(client: Client) -> None
     ("name", "codec"), [("gzip", GZIP), ("snappy", SNAPPY), ("lz4", LZ4), ("zstd", ZSTD), ("uncompressed", NONE)]
 )
 @pytest.mark.parametrize("sent_as", [NONE, LZ4])
-async def test_a_topic_with_its_own_codec_is_rewritten(client: Client, name: str, codec: int, sent_as: int) -> None:
+async def test_batch_is_recompressed_to_the_topics_compression_type(
+    client: Client, name: str, codec: int, sent_as: int
+) -> None:
     await client.create("t", compression_type=name)
     values = [b"value %d" % at for at in range(50)]
     found = await client.produce("t", batch(*values, codec=sent_as))
@@ -92,7 +94,7 @@ async def test_a_topic_with_its_own_codec_is_rewritten(client: Client, name: str
     assert await client.read("t") == [*values, b"more"]
 
 
-async def test_a_batch_that_outgrows_the_topic_by_rewriting_is_too_large(client: Client) -> None:
+async def test_recompressed_batch_above_the_limit_is_too_large(client: Client) -> None:
     await client.create("t", compression_type="uncompressed", max_message_bytes="1000")
     small = batch(b"x" * 5000, codec=GZIP)
     assert len(small) < 1000
@@ -100,7 +102,7 @@ async def test_a_batch_that_outgrows_the_topic_by_rewriting_is_too_large(client:
     assert await client.read("t") == []
 
 
-async def test_timestamps_beyond_the_bounds_are_refused(client: Client) -> None:
+async def test_timestamps_outside_the_limits_are_rejected(client: Client) -> None:
     await client.create("t", message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000")
     old = await client.produce("t", batch(b"x", timestamp=1000))
     assert old.error_code == KafkaErrorCode.INVALID_TIMESTAMP
@@ -110,7 +112,7 @@ async def test_timestamps_beyond_the_bounds_are_refused(client: Client) -> None:
     assert await client.read("t") == []
 
 
-async def test_a_batch_above_the_limit_is_too_large(client: Client) -> None:
+async def test_batch_above_max_message_bytes_is_too_large(client: Client) -> None:
     await client.create("t", max_message_bytes="500")
     assert (await client.produce("t", batch(b"x" * 600))).error_code == KafkaErrorCode.MESSAGE_TOO_LARGE
     assert (await client.produce("t", batch(b"x" * 100))).base_offset == 0
@@ -128,7 +130,7 @@ async def test_min_insync_replicas_above_the_number_of_replicas_counts_as_that_n
     assert refused.error_code == KafkaErrorCode.NOT_ENOUGH_REPLICAS
 
 
-async def test_what_is_not_there(client: Client) -> None:
+async def test_produce_to_unknown_partitions_fails(client: Client) -> None:
     await client.create("t")
     for topic, partition in (("nowhere", 0), ("t", 1), ("t", -1)):
         found = await client.produce(topic, batch(b"x"), partition=partition)
@@ -161,7 +163,7 @@ async def test_bad_batches_append_nothing(client: Client, records: bytes | None,
     assert await client.read("t") == [b"good", b"good"]
 
 
-async def test_a_null_key_does_not_fit_a_compacted_topic(client: Client) -> None:
+async def test_compacted_topic_rejects_records_without_key(client: Client) -> None:
     await client.create("t", cleanup_policy="compact")
     found = await client.produce("t", batch(b"a", key=None))
     assert found.error_code == KafkaErrorCode.INVALID_RECORD and found.record_errors[0].batch_index == 0
@@ -177,12 +179,12 @@ async def test_zstd_needs_version_7(client: Client) -> None:
 
 
 @pytest.mark.parametrize("acks", [2, -2])
-async def test_acks_that_do_not_exist(client: Client, acks: int) -> None:
+async def test_invalid_acks_are_rejected(client: Client, acks: int) -> None:
     await client.create("t")
     assert (await client.produce("t", batch(b"x"), acks=acks)).error_code == KafkaErrorCode.INVALID_REQUIRED_ACKS
 
 
-async def test_one_refused_partition_does_not_hold_up_the_others(client: Client) -> None:
+async def test_rejected_partition_does_not_delay_the_others(client: Client) -> None:
     await client.create("t", partitions=3)
     parts = [(0, batch(b"a")), (1, b"rubbish"), (2, batch(b"c")), (9, batch(b"d"))]
     found = outcomes(await client.call(produce_request("t", *parts), 12))
@@ -194,7 +196,7 @@ async def test_one_refused_partition_does_not_hold_up_the_others(client: Client)
 # Idempotent producers.
 
 
-async def test_a_repeated_batch_is_answered_with_its_first_offset(client: Client) -> None:
+async def test_duplicate_batch_returns_its_first_offset(client: Client) -> None:
     await client.create("t")
     for sequence in range(6):
         assert (await client.produce("t", idempotent(b"%d" % sequence, sequence=sequence))).base_offset == sequence
@@ -204,7 +206,7 @@ async def test_a_repeated_batch_is_answered_with_its_first_offset(client: Client
     assert len(await client.read("t")) == 6
 
 
-async def test_a_gap_in_the_sequence_is_refused(client: Client) -> None:
+async def test_sequence_gap_is_rejected(client: Client) -> None:
     await client.create("t")
     await client.produce("t", idempotent(b"0", sequence=0))
     gap = await client.produce("t", idempotent(b"2", sequence=2))
@@ -214,14 +216,14 @@ async def test_a_gap_in_the_sequence_is_refused(client: Client) -> None:
     assert older.error_code == 0  # an unknown producer may begin anywhere
 
 
-async def test_an_older_epoch_is_fenced(client: Client) -> None:
+async def test_older_producer_epoch_is_fenced(client: Client) -> None:
     await client.create("t")
     await client.produce("t", idempotent(b"0", sequence=0, epoch=3))
     found = await client.produce("t", idempotent(b"1", sequence=1, epoch=2))
     assert found.error_code == KafkaErrorCode.INVALID_PRODUCER_EPOCH
 
 
-async def test_a_repetition_within_one_pass(client: Client, wire: Wire) -> None:
+async def test_duplicate_batch_within_one_loop_iteration(client: Client, wire: Wire) -> None:
     await client.create("t")
     await client.produce("t", batch(b"open"))
     same = produce_request("t", (0, idempotent(b"x", sequence=0)))
@@ -233,7 +235,7 @@ async def test_a_repetition_within_one_pass(client: Client, wire: Wire) -> None:
 # Order.
 
 
-async def test_appends_queue_while_the_first_one_opens_the_log(client: Client, hub: Hub) -> None:
+async def test_appends_queue_while_the_log_is_opened(client: Client, hub: Hub) -> None:
     await client.create("t")
     wires = [Wire(hub) for _ in range(3)]
     for at, wire in enumerate(wires):
@@ -243,7 +245,7 @@ async def test_appends_queue_while_the_first_one_opens_the_log(client: Client, h
     assert await client.read("t") == [b"0", b"1", b"2"]
 
 
-async def test_a_large_compressed_batch_keeps_its_place_before_small_ones(client: Client, hub: Hub) -> None:
+async def test_large_compressed_batch_keeps_its_order_before_small_ones(client: Client, hub: Hub) -> None:
     await client.create("t", max_message_bytes="10000000")
     await client.produce("t", batch(b"open"))
     wires = [Wire(hub) for _ in range(3)]
@@ -255,7 +257,7 @@ async def test_a_large_compressed_batch_keeps_its_place_before_small_ones(client
     assert (await client.produce("t", batch(b"last"))).base_offset == 4
 
 
-async def test_one_pass_is_one_write(client: Client, wire: Wire) -> None:
+async def test_appends_of_one_loop_iteration_are_one_write(client: Client, wire: Wire) -> None:
     await client.create("t")
     await client.produce("t", batch(b"open"))
     partition = client.broker.replicas.partition("t", b"", 0, by_id=False)
@@ -269,7 +271,7 @@ async def test_one_pass_is_one_write(client: Client, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 14])
-async def test_a_version_that_is_not_served_closes_with_one_line(
+async def test_unsupported_version_closes_the_connection_with_one_log_line(
     client: Client, hub: Hub, version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "kafkalite.server"):
@@ -282,7 +284,7 @@ async def test_a_version_that_is_not_served_closes_with_one_line(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-async def test_a_body_that_does_not_parse_closes_the_connection(
+async def test_malformed_body_closes_the_connection(
     client: Client, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     wire.send_bytes(b"\0\0\0\x0c" + b"\0\0" + b"\0\x03" + b"\0\0\0\1" + b"\xff\xff" + b"\0\x09")
@@ -296,7 +298,7 @@ def transactional(*values: bytes) -> bytes:
     return builder.build(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
 
 
-async def test_a_transactional_batch_is_refused_as_nothing_opened_its_transaction(client: Client) -> None:
+async def test_transactional_batch_without_open_transaction_is_rejected(client: Client) -> None:
     await client.create("t")
     for transactional_id, code in (
         ("me", KafkaErrorCode.INVALID_TXN_STATE),
@@ -308,13 +310,13 @@ async def test_a_transactional_batch_is_refused_as_nothing_opened_its_transactio
     assert await client.read("t") == []
 
 
-async def test_a_transactional_id_alone_harms_nobody(client: Client) -> None:
+async def test_transactional_id_without_transactional_batches_is_accepted(client: Client) -> None:
     await client.create("t")
     (found,) = outcomes(await client.call(produce_request("t", (0, batch(b"x")), transactional_id="me"), 12))
     assert (found.error_code, await client.read("t")) == (0, [b"x"])
 
 
-async def test_a_full_queue_of_small_requests_loses_nothing() -> None:
+async def test_full_queue_of_small_produce_requests_loses_no_record() -> None:
     async with running() as client:
         await client.create("t", partitions=2)
         hub = Hub(client.broker)
@@ -325,7 +327,7 @@ async def test_a_full_queue_of_small_requests_loses_nothing() -> None:
         assert offsets == [at // 2 for at in range(200)]
 
 
-async def test_batches_that_exceed_the_budget_of_an_iteration_keep_their_order(client: Client, hub: Hub) -> None:
+async def test_batches_beyond_the_loop_budget_keep_their_order(client: Client, hub: Hub) -> None:
     await client.create("t", partitions=2)
     wire = Wire(hub)
     numbers = range(40)

@@ -138,9 +138,7 @@ def numbers(part: Any) -> list[int]:
     return [value[0] for value in values_of(part.records) if value is not None]
 
 
-async def test_while_a_job_waits_for_the_disk_everybody_else_is_served(
-    client: Client, hub: Hub, cellar: Cellar
-) -> None:
+async def test_other_requests_are_served_while_a_cold_read_waits(client: Client, hub: Hub, cellar: Cellar) -> None:
     make_cold(client, cellar, 0)
     reader, others = Wire(hub), [Wire(hub) for _ in range(10)]
     reader.send((fetch_request("old", (0, 0)), 12))
@@ -160,7 +158,7 @@ async def test_while_a_job_waits_for_the_disk_everybody_else_is_served(
     assert cellar.loop_reads == [] and client.broker.read_ahead.jobs == 1
 
 
-async def test_readers_of_one_place_share_its_job(client: Client, hub: Hub, cellar: Cellar) -> None:
+async def test_cold_reads_of_the_same_region_share_a_job(client: Client, hub: Hub, cellar: Cellar) -> None:
     make_cold(client, cellar, 0)
     readers = [Wire(hub) for _ in range(20)]
     for reader in readers:
@@ -173,7 +171,7 @@ async def test_readers_of_one_place_share_its_job(client: Client, hub: Hub, cell
     assert client.broker.read_ahead.jobs == 1 and cellar.loop_reads == []
 
 
-async def test_a_reader_that_hangs_up_takes_its_wish_back(client: Client, hub: Hub, cellar: Cellar) -> None:
+async def test_disconnect_cancels_a_queued_cold_read(client: Client, hub: Hub, cellar: Cellar) -> None:
     make_cold(client, cellar, 0, 1, 2, 3)
     readers = [Wire(hub) for _ in range(PARTITIONS)]
     for index, reader in enumerate(readers):
@@ -192,7 +190,9 @@ async def test_a_reader_that_hangs_up_takes_its_wish_back(client: Client, hub: H
 
 
 @pytest.mark.parametrize("how", ["the topic is deleted", "its records are deleted"])
-async def test_what_goes_away_meanwhile_is_not_answered(client: Client, hub: Hub, cellar: Cellar, how: str) -> None:
+async def test_records_deleted_during_a_cold_read_are_not_returned(
+    client: Client, hub: Hub, cellar: Cellar, how: str
+) -> None:
     make_cold(client, cellar, 0)
     reader = Wire(hub)
     reader.send((fetch_request("old", (0, 0)), 12))
@@ -207,7 +207,7 @@ async def test_what_goes_away_meanwhile_is_not_answered(client: Client, hub: Hub
     assert part_of(await reader.answer()).error_code == expected
 
 
-async def test_a_disk_that_does_not_give_the_bytes(client: Client, hub: Hub, cellar: Cellar, disk: FaultyDisk) -> None:
+async def test_failed_cold_read_is_a_storage_error(client: Client, hub: Hub, cellar: Cellar, disk: FaultyDisk) -> None:
     make_cold(client, cellar, 0)
     cellar.door.set()
     path = first_segment(client).path(".log")
@@ -221,7 +221,9 @@ async def test_a_disk_that_does_not_give_the_bytes(client: Client, hub: Hub, cel
     assert cellar.loop_reads == []
 
 
-async def test_hot_and_cold_are_answered_together_within_max_bytes(client: Client, hub: Hub, cellar: Cellar) -> None:
+async def test_hot_and_cold_records_are_returned_together_within_max_bytes(
+    client: Client, hub: Hub, cellar: Cellar
+) -> None:
     make_cold(client, cellar, 0, 2)
     cellar.door.set()
     reader = Wire(hub)
@@ -233,7 +235,7 @@ async def test_hot_and_cold_are_answered_together_within_max_bytes(client: Clien
     assert cellar.loop_reads == [] and client.broker.read_ahead.jobs == 1, "nothing is read that cannot be answered"
 
 
-async def test_too_few_bytes_park_after_the_job(client: Client, hub: Hub, cellar: Cellar) -> None:
+async def test_fetch_is_delayed_after_a_cold_read_of_too_few_bytes(client: Client, hub: Hub, cellar: Cellar) -> None:
     log = hosted(client, "old").log
     assert log is not None
     log.roll(log.log_end_offset)  # the segment of the last records is closed, and an empty one follows
@@ -253,9 +255,7 @@ async def test_too_few_bytes_park_after_the_job(client: Client, hub: Hub, cellar
     assert client.broker.read_ahead.jobs == 1 and not hosted(client, "old").delayed_fetches
 
 
-async def test_cold_bytes_before_the_log_end_are_answered_without_min_bytes(
-    client: Client, hub: Hub, cellar: Cellar
-) -> None:
+async def test_cold_records_before_the_log_end_need_no_min_bytes(client: Client, hub: Hub, cellar: Cellar) -> None:
     make_cold(client, cellar, 0)
     cellar.door.set()
     reader = Wire(hub)
@@ -264,7 +264,7 @@ async def test_cold_bytes_before_the_log_end_are_answered_without_min_bytes(
 
 
 @pytest.mark.parametrize("index_file", ["sane", "missing", "insane"])
-async def test_a_closed_segment_is_opened_by_the_job(client: Client, hub: Hub, cellar: Cellar, index_file: str) -> None:
+async def test_closed_segment_is_opened_by_the_job(client: Client, hub: Hub, cellar: Cellar, index_file: str) -> None:
     segment = first_segment(client)
     client.broker.logs.cache.forget(segment)
     segment.unload()
@@ -283,7 +283,9 @@ async def test_a_closed_segment_is_opened_by_the_job(client: Client, hub: Hub, c
     assert [numbers(part_of(answer)) for answer in reader.answers()] == [[2]], "it stays open"
 
 
-async def test_a_file_system_that_cannot_tell(client: Client, hub: Hub, cellar: Cellar, disk: FaultyDisk) -> None:
+async def test_unknown_page_cache_state_is_read_by_a_job(
+    client: Client, hub: Hub, cellar: Cellar, disk: FaultyDisk
+) -> None:
     disk.resident = lambda path, offset, size: -1
     reader = Wire(hub)
     for offset in range(12):
@@ -294,7 +296,7 @@ async def test_a_file_system_that_cannot_tell(client: Client, hub: Hub, cellar: 
     assert jobs == closed, "one for each read of a closed segment, none at the end of the log"
 
 
-async def test_pages_that_are_dropped_at_once_still_get_read(client: Client, hub: Hub, cellar: Cellar) -> None:
+async def test_pages_dropped_after_read_ahead_are_still_read(client: Client, hub: Hub, cellar: Cellar) -> None:
     make_cold(client, cellar, 0)
     cellar.stubborn = True
     cellar.door.set()
@@ -304,7 +306,7 @@ async def test_pages_that_are_dropped_at_once_still_get_read(client: Client, hub
     assert 2 < client.broker.read_ahead.jobs < 20 and cellar.loop_reads
 
 
-async def test_a_look_up_by_time(client: Client, hub: Hub, cellar: Cellar) -> None:
+async def test_offset_lookup_of_cold_records(client: Client, hub: Hub, cellar: Cellar) -> None:
     make_cold(client, cellar, 0, 1)
     cellar.door.set()
     assert (await client.offset("old", NOW_MS + 2)).offset == 2
@@ -339,7 +341,7 @@ def dropped(file: File) -> bool:
     return False
 
 
-async def test_the_page_cache_itself(tmp_path: Path) -> None:
+async def test_cold_read_with_the_real_page_cache(tmp_path: Path) -> None:
     """No twin: the kernel is told to drop the pages of a log, and says so when it is asked.
 
     A read that finds no page has the kernel read ahead. The pages of a fast disk are there before that read returns

@@ -30,14 +30,14 @@ async def listed(client: Client, *names: str) -> dict[str, Any]:
     return {each.group_id: each for each in answer.groups}
 
 
-async def test_the_keys_are_advertised_beside_kafkas(client: Client) -> None:
+async def test_extension_keys_are_advertised(client: Client) -> None:
     answer = await client.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"))
     assert answer.error_code == 0
     ours = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys if each.api_key >= 10_000}
     assert ours == dict.fromkeys(EXTENSIONS, (0, 0))
 
 
-async def test_a_group_is_defined_and_told_who_coordinates_it(orders: Client) -> None:
+async def test_create_group_returns_the_coordinator(orders: Client) -> None:
     answer = await orders.call(create("g", "orders", "later", "orders", session_timeout_ms=7_000))
     host, port = orders.broker.address.rsplit(":", 1)
     controller = (answer.error_code, answer.controller_id, answer.controller_host, answer.controller_port)
@@ -74,13 +74,13 @@ async def test_a_group_is_defined_and_told_who_coordinates_it(orders: Client) ->
         (register("g", "a", claims={"orders": [-1]}), Error.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-async def test_refusals(orders: Client, request_: Any, error: Error) -> None:
+async def test_invalid_group_definitions_are_rejected(orders: Client, request_: Any, error: Error) -> None:
     """Who is refused makes no group."""
     assert (await orders.call(request_)).error_code == error
     assert await listed(orders) == {}
 
 
-async def test_a_definition_may_change_while_there_is_no_member(orders: Client) -> None:
+async def test_group_definition_may_change_without_members(orders: Client) -> None:
     for topics in (("orders",), ("orders",), ("other",), ("orders",)):
         assert (await orders.call(create("g", *topics))).error_code == 0
     await orders.call(register("g", "a"))
@@ -89,14 +89,14 @@ async def test_a_definition_may_change_while_there_is_no_member(orders: Client) 
     assert (await listed(orders, "g"))["g"].topics == ["orders"]
 
 
-async def test_a_full_group_takes_nobody_in() -> None:
+async def test_full_registered_group_rejects_new_consumers() -> None:
     async with running(settings={"group.max.size": "1"}) as client:
         await client.create("orders")
         assert (await client.call(register("g", "a", "orders"))).error_code == 0
         assert (await client.call(register("g", "b", "orders"))).error_code == Error.GROUP_MAX_SIZE_REACHED
 
 
-async def test_an_ephemeral_group_ends_with_its_last_member(orders: Client) -> None:
+async def test_ephemeral_group_is_deleted_with_its_last_member(orders: Client) -> None:
     assert (await orders.call(create("g", "orders", ephemeral=True))).error_code == 0
     assert set(await listed(orders)) == {"g"}, "not before it has had members"
     generation = (await orders.call(register("g", "a"))).generation_id
@@ -106,7 +106,7 @@ async def test_an_ephemeral_group_ends_with_its_last_member(orders: Client) -> N
     assert (await listed(orders, "g"))["g"].error_code == Error.GROUP_ID_NOT_FOUND
 
 
-async def test_members_are_shown_with_what_they_own(orders: Client) -> None:
+async def test_registered_members_are_described_with_owned_partitions(orders: Client) -> None:
     assert (await orders.call(create("g", "orders", assignor="sticky"))).error_code == 0
     generation = (await orders.call(register("g", "a"))).generation_id
     group = (await listed(orders))["g"]
@@ -133,7 +133,7 @@ async def test_members_are_shown_with_what_they_own(orders: Client) -> None:
     assert read_subscription(member.member_metadata).topics == ["orders"]
 
 
-async def test_a_group_without_members_is_deleted_for_good(tmp_path: Path) -> None:
+async def test_delete_group_deletes_definition_and_offsets(tmp_path: Path) -> None:
     async with running(str(tmp_path)) as client:
         await client.create("orders")
         assert (await client.call(create("g", "orders"))).error_code == 0
@@ -152,7 +152,7 @@ async def test_a_group_without_members_is_deleted_for_good(tmp_path: Path) -> No
         assert (answer.generation_id, starts(answer)) == (1, {("orders", 0): -1})
 
 
-async def test_a_name_belongs_to_one_kind_while_it_has_members(orders: Client) -> None:
+async def test_registered_group_with_members_keeps_its_type(orders: Client) -> None:
     """Kinds without members give their names away, with the offsets."""
     assert codes(await orders.call(commit("g", "orders", {0: 0}), 9)) == [0]
     assert starts(await orders.call(register("g", "a", "orders")))["orders", 0] == 0
@@ -168,7 +168,7 @@ async def test_a_name_belongs_to_one_kind_while_it_has_members(orders: Client) -
     assert (await orders.call(register("g", "a", "orders"))).error_code == Error.INCONSISTENT_GROUP_PROTOCOL
 
 
-async def test_huge_and_repeated_lists(orders: Client) -> None:
+async def test_create_group_with_huge_and_duplicate_lists(orders: Client) -> None:
     names = [f"none-{at}" for at in range(10_000)] + ["orders"] * 1000
     answer = await orders.call(register("../g", "../a", *names))
     assert answer.error_code == 0 and list(starts(answer)) == [("orders", 0), ("orders", 1)]

@@ -60,7 +60,7 @@ async def sent_back(client: Client, consumer: str, generation: int) -> None:
 # Generations.
 
 
-async def test_a_generation_waits_for_every_member_and_gives_all_to_somebody(orders: Client, hub: Hub) -> None:
+async def test_generation_waits_for_all_members_and_assigns_all_partitions(orders: Client, hub: Hub) -> None:
     """The first is alone; each that comes parks until all others have registered again."""
     assert await registered(orders, "a") == (1, ORDERS)
     wires = [Wire(hub), Wire(hub)]
@@ -83,13 +83,13 @@ async def test_a_generation_waits_for_every_member_and_gives_all_to_somebody(ord
         assert await received(orders, consumer, third) == (0, third)
 
 
-async def test_who_has_nothing_new_is_answered_at_once(orders: Client) -> None:
+async def test_registration_without_change_is_answered_at_once(orders: Client) -> None:
     """In a generation of its own: a process before, under the same id, can commit no more."""
     generation, partitions = await registered(orders, "a")
     assert await registered(orders, "a") == (generation + 1, partitions)
 
 
-async def test_who_does_not_register_in_time_starts_the_next_generation(orders: Client, wire: Wire) -> None:
+async def test_late_registration_starts_the_next_generation(orders: Client, wire: Wire) -> None:
     answer = await orders.call(register("g", "a", "orders", rebalance_timeout_ms=50))
     wire.send((register("g", "b", "orders", rebalance_timeout_ms=50), 0))
     late = await wire.answer()
@@ -103,7 +103,7 @@ async def test_who_does_not_register_in_time_starts_the_next_generation(orders: 
     assert sorted([*of_b, *starts(back)]) == ORDERS
 
 
-async def test_a_second_registration_of_a_member_ends_its_first(orders: Client, wire: Wire) -> None:
+async def test_second_registration_of_a_consumer_ends_its_first(orders: Client, wire: Wire) -> None:
     await registered(orders, "a")
     wire.send((register("g", "b", "orders"), 0), (register("g", "b", "orders"), 0))
     first = await wire.answer()
@@ -112,7 +112,7 @@ async def test_a_second_registration_of_a_member_ends_its_first(orders: Client, 
     assert (await wire.answer()).error_code == 0
 
 
-async def test_who_hangs_up_while_his_registration_is_parked_harms_nobody(orders: Client, wire: Wire) -> None:
+async def test_disconnect_during_delayed_registration_keeps_the_group(orders: Client, wire: Wire) -> None:
     await registered(orders, "a")
     wire.send((register("g", "b", "orders"), 0))
     assert wire.answers() == []
@@ -120,7 +120,7 @@ async def test_who_hangs_up_while_his_registration_is_parked_harms_nobody(orders
     assert len((await registered(orders, "a"))[1]) == 2  # until its session is over
 
 
-async def test_parked_registrations_end_with_the_broker() -> None:
+async def test_delayed_registrations_end_with_the_broker() -> None:
     broker = Broker()
     await broker.start()
     async with connected(broker) as client:
@@ -136,7 +136,7 @@ async def test_parked_registrations_end_with_the_broker() -> None:
 # Sessions.
 
 
-async def test_a_lost_member_starts_a_generation_without_it() -> None:
+async def test_expired_consumer_starts_a_generation_without_it() -> None:
     async with running(settings=BRIEF) as client:
         await client.create("orders", partitions=4)
         async with connected(client.broker) as other:
@@ -151,7 +151,7 @@ async def test_a_lost_member_starts_a_generation_without_it() -> None:
         assert (await received(client, "b", generation))[0] == Error.UNKNOWN_MEMBER_ID
 
 
-async def test_members_leave_by_their_consumer_ids(orders: Client, wire: Wire) -> None:
+async def test_registered_consumers_leave_by_consumer_id(orders: Client, wire: Wire) -> None:
     await registered(orders, "a")
     wire.send((register("g", "b", "orders"), 0))
     generation, _ = await registered(orders, "a")
@@ -162,7 +162,7 @@ async def test_members_leave_by_their_consumer_ids(orders: Client, wire: Wire) -
     assert (await registered(orders, "a"))[1] == ORDERS
 
 
-async def test_heartbeats_of_strangers_and_of_other_times(orders: Client) -> None:
+async def test_heartbeats_of_unknown_consumers_and_old_generations_fail(orders: Client) -> None:
     generation, _ = await registered(orders, "a")
     assert (await received(orders, "a", generation + 1))[0] == Error.ILLEGAL_GENERATION
     assert (await received(orders, "a", generation - 1))[0] == Error.REBALANCE_IN_PROGRESS
@@ -176,7 +176,7 @@ async def test_heartbeats_of_strangers_and_of_other_times(orders: Client) -> Non
 # Topics.
 
 
-async def test_new_partitions_start_a_generation_and_are_read_from_their_beginning(orders: Client) -> None:
+async def test_new_partitions_start_a_generation_at_their_log_start(orders: Client) -> None:
     """Where nothing is committed, the partitions of the beginning are the client's to decide on, later ones not."""
     first = await orders.call(register("g", "a", "orders"))
     assert starts(first) == dict.fromkeys(ORDERS, -1)
@@ -187,7 +187,7 @@ async def test_new_partitions_start_a_generation_and_are_read_from_their_beginni
     assert starts(second) == {**dict.fromkeys(ORDERS, -1), ("orders", 4): 0}
 
 
-async def test_a_pattern_finds_a_topic_that_is_created_later(orders: Client) -> None:
+async def test_pattern_subscription_includes_topics_created_later(orders: Client) -> None:
     made = await orders.call(create("g", topic_pattern=r"orders|late-\d+"))
     assert made.error_code == 0
     generation, some = await registered_by_definition(orders, "a")
@@ -206,7 +206,7 @@ async def registered_by_definition(client: Client, consumer: str) -> tuple[int, 
     return answer.generation_id, list(starts(answer))
 
 
-async def test_a_deleted_topic_is_nobodys(orders: Client) -> None:
+async def test_deleted_topic_is_unassigned(orders: Client) -> None:
     await orders.create("gone")
     generation, some = await registered(orders, "a", "orders", "gone")
     assert some == [("gone", 0), *ORDERS]
@@ -216,7 +216,7 @@ async def test_a_deleted_topic_is_nobodys(orders: Client) -> None:
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky", "uniform"])
-async def test_partitions_are_dealt_as_the_definition_says(client: Client, wire: Wire, assignor: str) -> None:
+async def test_partitions_are_assigned_by_the_defined_assignor(client: Client, wire: Wire, assignor: str) -> None:
     """Two topics of three partitions: range gives the first member two of each."""
     await client.create("t1", "t2", partitions=3)
     assert (await client.call(create("g", "t1", "t2", assignor=assignor))).error_code == 0
@@ -231,7 +231,7 @@ async def test_partitions_are_dealt_as_the_definition_says(client: Client, wire:
 # Claims.
 
 
-async def test_claimed_partitions_are_left_out_of_the_assignment(orders: Client, wire: Wire) -> None:
+async def test_claimed_partitions_are_excluded_from_assignment(orders: Client, wire: Wire) -> None:
     """Who claims waits for nobody, and who owned what is claimed hears of it."""
     generation, _ = await registered(orders, "a")
     wire.send((register("g", "b", claims={"orders": [1, 2]}), 0))
@@ -250,7 +250,7 @@ async def test_claimed_partitions_are_left_out_of_the_assignment(orders: Client,
 # Offsets.
 
 
-async def test_members_commit_and_start_where_they_committed(orders: Client) -> None:
+async def test_registered_consumers_start_at_their_committed_offsets(orders: Client) -> None:
     generation, _ = await registered(orders, "a")
     assert codes(await orders.call(commit("g", "orders", {0: 2}, "a", generation), 9)) == [0]
     for member, at, error in (
@@ -263,7 +263,7 @@ async def test_members_commit_and_start_where_they_committed(orders: Client) -> 
     assert starts(await orders.call(register("g", "a", "orders")))["orders", 0] == 2
 
 
-async def test_a_live_group_is_rewound_and_nobody_loses_a_partition(orders: Client, wire: Wire) -> None:
+async def test_rewind_of_live_registered_group_moves_no_partition(orders: Client, wire: Wire) -> None:
     """The owner registers and is answered at once; the other goes on. What is committed of old is refused."""
     await registered(orders, "a")
     wire.send((register("g", "b", "orders"), 0))
@@ -283,7 +283,7 @@ async def test_a_live_group_is_rewound_and_nobody_loses_a_partition(orders: Clie
     assert rewound(await orders.call(rewind_to("g", ("orders", 0, -1, -2)))) == [(0, 0)], "to the earliest"
 
 
-async def test_a_rewind_of_a_group_without_members(orders: Client) -> None:
+async def test_rewind_of_empty_registered_group(orders: Client) -> None:
     assert (await orders.call(create("g", "orders"))).error_code == 0
     assert rewound(await orders.call(rewind_to("g", ("orders", 0, 2, -1)))) == [(2, 0)]
     assert starts(await orders.call(register("g", "a")))["orders", 0] == 2
@@ -292,7 +292,7 @@ async def test_a_rewind_of_a_group_without_members(orders: Client) -> None:
 # A restart of the broker.
 
 
-async def test_members_live_through_a_restart_of_the_broker(tmp_path: Path) -> None:
+async def test_registered_consumers_survive_a_broker_restart(tmp_path: Path) -> None:
     """Nobody registers anew: generation, partitions, definition, claims and marks are what they were."""
     async with running(str(tmp_path)) as client:
         await client.create("orders", partitions=4)

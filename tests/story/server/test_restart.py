@@ -47,7 +47,7 @@ def as_after_a_kill(data: Path, copy: Path) -> str:
     return str(copy)
 
 
-async def test_a_clean_stop_keeps_everything(tmp_path: Path) -> None:
+async def test_clean_restart_keeps_all_records(tmp_path: Path) -> None:
     async with running(str(tmp_path)) as client:
         await client.create("t", partitions=2)
         await client.produce("t", batch(b"a", b"b"))
@@ -64,7 +64,7 @@ async def test_a_clean_stop_keeps_everything(tmp_path: Path) -> None:
         assert (await client.produce("t", batch(b"d"), partition=1)).base_offset == 0
 
 
-async def test_a_kill_loses_nothing_acknowledged(tmp_path: Path) -> None:
+async def test_kill_keeps_acknowledged_records(tmp_path: Path) -> None:
     async with running(str(tmp_path / "data")) as client:
         await client.create("t", "untouched")
         for sequence in range(7):
@@ -78,7 +78,7 @@ async def test_a_kill_loses_nothing_acknowledged(tmp_path: Path) -> None:
         assert await client.read("untouched") == []
 
 
-async def test_nobody_is_heard_before_every_partition_of_every_directory_is_recovered(tmp_path: Path) -> None:
+async def test_listeners_open_after_recovery_of_all_partitions(tmp_path: Path) -> None:
     log_dirs = {"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
     async with running(str(tmp_path), log_dirs) as client:
         await client.create("t", partitions=4)
@@ -105,7 +105,7 @@ async def test_nobody_is_heard_before_every_partition_of_every_directory_is_reco
         await broker.stop()
 
 
-async def test_a_producer_is_forgotten_when_it_was_silent_for_as_long_as_configured() -> None:
+async def test_producer_state_expires_after_the_configured_time() -> None:
     settings = {"producer.id.expiration.ms": "1", "producer.id.expiration.check.interval.ms": "20"}
     async with running(settings=settings) as client:
         await client.create("t")
@@ -115,7 +115,7 @@ async def test_a_producer_is_forgotten_when_it_was_silent_for_as_long_as_configu
                 pass  # each turn is a request that is answered
 
 
-async def test_producers_are_not_forgotten_for_their_batches_old_timestamps(tmp_path: Path) -> None:
+async def test_old_record_timestamps_do_not_expire_producer_state(tmp_path: Path) -> None:
     old = batch(b"2013", timestamp=1_357_000_000_000, producer_id=9, producer_epoch=0, base_sequence=0)
     async with running(str(tmp_path / "data")) as client:
         await client.create("t", retention_ms="-1")
@@ -129,7 +129,7 @@ async def test_producers_are_not_forgotten_for_their_batches_old_timestamps(tmp_
             assert await client.read("t") == [b"2013"]
 
 
-async def test_a_torn_tail_is_cut_off(tmp_path: Path) -> None:
+async def test_torn_log_end_is_truncated(tmp_path: Path) -> None:
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
         await client.produce("t", batch(b"whole"))
@@ -154,7 +154,7 @@ async def test_producer_ids_never_repeat(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["directory", "log"])
-async def test_a_partition_whose_files_vanished_is_offline_and_never_empty(tmp_path: Path, lost: str) -> None:
+async def test_partition_with_missing_files_is_offline(tmp_path: Path, lost: str) -> None:
     async with running(str(tmp_path)) as client:
         await client.create("t", partitions=2)
         await client.produce("t", batch(b"acknowledged"), partition=0)
@@ -182,7 +182,7 @@ async def test_a_partition_whose_files_vanished_is_offline_and_never_empty(tmp_p
         assert (await client.produce("t", batch(b"fresh"))).base_offset == 0
 
 
-async def test_an_unfinished_deletion_is_finished_at_start(tmp_path: Path) -> None:
+async def test_unfinished_topic_deletion_is_finished_at_start(tmp_path: Path) -> None:
     async with running(str(tmp_path / "data"), {"log.segment.delete.delay.ms": "0"}) as client:
         await client.create("t")
         await client.produce("t", batch(b"old"))
@@ -198,7 +198,7 @@ async def test_an_unfinished_deletion_is_finished_at_start(tmp_path: Path) -> No
         assert await client.read("t") == [b"new"]
 
 
-async def test_a_kill_between_files_and_note_leaves_an_empty_partition(tmp_path: Path) -> None:
+async def test_kill_between_creation_and_record_leaves_an_empty_partition(tmp_path: Path) -> None:
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
         notes = client.broker.store
@@ -216,7 +216,7 @@ async def test_a_kill_between_files_and_note_leaves_an_empty_partition(tmp_path:
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-async def test_log_dirs_list_every_replica(client: Client, version: int) -> None:
+async def test_describe_log_dirs_lists_every_replica(client: Client, version: int) -> None:
     await client.create("t", partitions=2)
     await client.produce("t", batch(b"x"))
     (found,) = await log_dirs(client, version)
@@ -228,7 +228,7 @@ async def test_log_dirs_list_every_replica(client: Client, version: int) -> None
     assert (found.total_bytes > 0, found.usable_bytes > 0) == ((version >= 4,) * 2)
 
 
-async def test_producers_are_described(client: Client) -> None:
+async def test_describe_producers_after_restart(client: Client) -> None:
     await client.create("t", partitions=2)
     await client.produce("t", idempotent(b"a", b"b", sequence=0, producer=7, epoch=3))
     (found,) = await producers(client, "t")
@@ -239,7 +239,7 @@ async def test_producers_are_described(client: Client) -> None:
     assert answer.topics[0].partitions[0].error_code == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_the_cluster_is_this_broker(client: Client) -> None:
+async def test_describe_cluster_returns_this_broker(client: Client) -> None:
     answer = await client.call(DescribeClusterRequest(endpoint_type=1))
     (node,) = answer.brokers
     assert f"{node.host}:{node.port}" == client.broker.address
@@ -250,7 +250,7 @@ async def test_the_cluster_is_this_broker(client: Client) -> None:
     assert (moving.error_code, moving.topics) == (0, [])
 
 
-async def test_every_client_is_told_the_address_that_it_reached() -> None:
+async def test_metadata_returns_the_address_of_the_clients_connection() -> None:
     async with Broker(settings={"listeners": "PLAINTEXT://0.0.0.0:0"}) as broker:
         port = int(broker.address.rsplit(":", 1)[1])
         for host in ("127.0.0.1", "127.0.0.2"):
@@ -259,13 +259,13 @@ async def test_every_client_is_told_the_address_that_it_reached() -> None:
                 assert (node.host, node.port) == (host, port)
 
 
-async def test_an_advertised_address_is_told_to_everybody() -> None:
+async def test_metadata_returns_advertised_listeners() -> None:
     async with running(settings={"advertised.listeners": "PLAINTEXT://example.org:1234"}) as client:
         (node,) = (await client.call(MetadataRequest(topics=[]))).brokers
         assert (node.host, node.port) == ("example.org", 1234)
 
 
-async def test_files_of_nobody_are_neither_served_nor_written_over(tmp_path: Path) -> None:
+async def test_unknown_files_are_neither_served_nor_overwritten(tmp_path: Path) -> None:
     async with running(str(tmp_path)) as client:
         await client.create("t")
         await client.produce("t", batch(b"whose?"))
@@ -281,7 +281,7 @@ async def test_files_of_nobody_are_neither_served_nor_written_over(tmp_path: Pat
     assert {file.name: file.read_bytes() for file in (tmp_path / "t-0").glob("*.log")} == files
 
 
-async def test_a_wrong_topic_id_beside_the_records_never_deletes_them(tmp_path: Path) -> None:
+async def test_wrong_topic_id_never_deletes_records(tmp_path: Path) -> None:
     async with running(str(tmp_path)) as client:
         await client.create("t")
         await client.produce("t", batch(b"mine"))

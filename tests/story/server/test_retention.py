@@ -119,7 +119,7 @@ async def by_topic(client: Client) -> None:
     ],
     ids=["time", "size", "log start", "topic"],
 )
-async def test_a_slow_reader_gets_all_bytes_of_a_segment_that_goes_meanwhile(
+async def test_slow_consumer_receives_all_bytes_of_a_deleted_segment(
     tmp_path: Path, vanish: Vanish, configs: dict[str, Any], removed: Callable[[], Awaitable[Any]]
 ) -> None:
     gone = await removed()
@@ -154,7 +154,7 @@ async def delete_records(client: Client, offset: int) -> tuple[int, int]:
     return found.error_code, found.low_watermark
 
 
-async def test_deleted_records_stay_deleted_over_a_restart(tmp_path: Path) -> None:
+async def test_delete_records_survives_a_restart(tmp_path: Path) -> None:
     async with running(str(tmp_path)) as client:
         await client.create("t")
         for value in range(9):

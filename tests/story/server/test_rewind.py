@@ -65,7 +65,7 @@ async def orders(client: Client) -> Client:
         (-1, NOW_MS + 99_000, 5),
     ],
 )
-async def test_a_group_without_members_is_rewound(orders: Client, offset: int, timestamp: int, at: int) -> None:
+async def test_rewind_of_empty_group_commits_offsets(orders: Client, offset: int, timestamp: int, at: int) -> None:
     assert codes(await orders.call(commit("g", "orders", {0: 4, 1: 0}), 9)) == [0, 0]
     answer = await orders.call(rewind("g", ("orders", 0, offset, timestamp)))
     assert outcome(answer) == [(0, at)]
@@ -82,7 +82,7 @@ async def test_a_group_without_members_is_rewound(orders: Client, offset: int, t
         (("orders", 1, -1, -3), Error.INVALID_REQUEST),
     ],
 )
-async def test_what_cannot_be_rewound_leaves_the_rest_alone(
+async def test_rewind_error_of_one_partition_keeps_the_others(
     orders: Client, target: tuple[str, int, int, int], error: Error
 ) -> None:
     assert codes(await orders.call(commit("g", "orders", {0: 4}), 9)) == [0]
@@ -90,7 +90,7 @@ async def test_what_cannot_be_rewound_leaves_the_rest_alone(
     assert outcome(answer) == [(error, -1), (0, 1)]
 
 
-async def test_a_partition_that_is_named_twice_is_rewound_neither_way(orders: Client) -> None:
+async def test_rewind_of_duplicate_partition_is_rejected(orders: Client) -> None:
     assert codes(await orders.call(commit("g", "orders", {0: 4}), 9)) == [0]
     answer = await orders.call(rewind("g", ("orders", 0, 1, -1), ("orders", 0, 2, -1)))
     assert outcome(answer) == [(Error.INVALID_REQUEST, -1)] * 2
@@ -98,14 +98,12 @@ async def test_a_partition_that_is_named_twice_is_rewound_neither_way(orders: Cl
 
 
 @pytest.mark.parametrize(("group", "error"), [("", Error.INVALID_GROUP_ID), ("none", Error.GROUP_ID_NOT_FOUND)])
-async def test_a_group_that_is_not_there_is_not_made(orders: Client, group: str, error: Error) -> None:
+async def test_rewind_of_unknown_group_fails(orders: Client, group: str, error: Error) -> None:
     assert outcome(await orders.call(rewind(group, ("orders", 0, 0, -1)))) == [(error, -1)]
     assert offsets_of(await orders.call(fetch("none"), 9)) == {}
 
 
-async def test_the_owner_in_a_classic_group_is_fenced_and_the_other_goes_on(
-    orders: Client, wire: Wire, hub: Hub
-) -> None:
+async def test_rewind_fences_the_owner_in_a_classic_group(orders: Client, wire: Wire, hub: Hub) -> None:
     """Two members: one owns the partition that is rewound."""
     owner, other = await two_members(wire, Wire(hub))
     assert codes(await orders.call(commit("g", "orders", {0: 5}, owner, 2), 9)) == [0]
@@ -133,7 +131,7 @@ async def two_members(first: Wire, second: Wire) -> tuple[str, str]:
     return leader, follower
 
 
-async def test_a_rewind_while_the_assignment_is_made_sends_everybody_back(orders: Client, wire: Wire, hub: Hub) -> None:
+async def test_rewind_during_classic_rebalance_fences_all_members(orders: Client, wire: Wire, hub: Hub) -> None:
     """A parked sync ends at once: nobody knows who will own what."""
     second = Wire(hub)
     leader, follower = await two_members(wire, second)
@@ -147,7 +145,7 @@ async def test_a_rewind_while_the_assignment_is_made_sends_everybody_back(orders
     assert (await orders.call(heartbeat("g", leader, 3))).error_code == Error.UNKNOWN_MEMBER_ID
 
 
-async def test_who_is_still_to_give_a_partition_up_may_not_commit_it_after_a_rewind(
+async def test_rewind_rejects_commits_of_a_partition_that_is_being_revoked(
     orders: Client, wire: Wire, hub: Hub
 ) -> None:
     """A cooperative member commits what it gives up after it has been told to, in the generation that runs."""
@@ -174,7 +172,7 @@ async def reconciled(client: Client, member: str, *topics: str) -> ConsumerGroup
     return answer
 
 
-async def test_the_owner_in_a_consumer_group_is_fenced_and_reads_the_new_offset(orders: Client) -> None:
+async def test_rewind_fences_the_owner_in_a_consumer_group(orders: Client) -> None:
     topic_id = orders.topic_id("orders")
     joined = await reconciled(orders, "m", "orders")
     assert given(joined) == {topic_id: [0, 1]}

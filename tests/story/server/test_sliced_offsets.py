@@ -43,7 +43,7 @@ def named(client: Client, version: int, topic: str = "orders") -> Any:
 
 
 @pytest.mark.parametrize("version", [2, 6, 9, 10])
-async def test_sliced_commit_is_the_commit_at_once(
+async def test_sliced_offset_commit_equals_the_unsliced_one(
     orders: Client, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     request = commit("g", named(orders, version), COMMITS)
@@ -55,7 +55,9 @@ async def test_sliced_commit_is_the_commit_at_once(
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 9, 10])
-async def test_sliced_fetch_is_the_fetch_at_once(orders: Client, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+async def test_sliced_offset_fetch_equals_the_unsliced_one(
+    orders: Client, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
     for topic in ("orders", "payments"):
         await orders.call(commit("g", topic, COMMITS), 9)
     group = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -83,7 +85,9 @@ async def test_sliced_fetch_is_the_fetch_at_once(orders: Client, monkeypatch: py
 NOWHERE = bytes(15) + b"\x07"
 
 
-async def test_error_of_a_group_is_that_of_a_sliced_fetch(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_group_error_is_the_error_of_a_sliced_offset_fetch(
+    orders: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await orders.call(commit("g", "orders", COMMITS), 9)
     assert (await orders.call(beat_join("g", "m", "orders"))).error_code == 0
     slice_all(orders, monkeypatch)
@@ -103,7 +107,7 @@ async def test_sliced_commits_of_a_connection_keep_their_order(
     assert set(offsets_of(await orders.call(fetch("g"), 9)).values()) == {2}
 
 
-async def test_refused_commit_is_refused_for_each_partition(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rejected_sliced_commit_fails_every_partition(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     await orders.call(join("g", topics=("orders",)), 3)
     slice_all(orders, monkeypatch)
     refused = codes(await orders.call(commit("g", "orders", dict.fromkeys(range(PARTITIONS), 1), "nobody", 1), 9))
@@ -119,7 +123,7 @@ def deletion(*topic_partitions: tuple[str, int]) -> OffsetDeleteRequest:
     )
 
 
-async def test_sliced_deletion_is_the_deletion_at_once(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sliced_offset_delete_equals_the_unsliced_one(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     request = deletion(*(("orders", at) for at in range(-1, PARTITIONS + 1)), ("payments", 0), ("missing", 0))
     await orders.call(commit("g", "orders", COMMITS), 9)
     at_once = await orders.call(request)
@@ -129,7 +133,9 @@ async def test_sliced_deletion_is_the_deletion_at_once(orders: Client, monkeypat
     assert offsets_of(await orders.call(fetch("g"), 9)) == {}
 
 
-async def test_sliced_deletion_of_an_unknown_group_is_refused(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sliced_offset_delete_of_unknown_group_is_rejected(
+    orders: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slice_all(orders, monkeypatch)
     answer = await orders.call(deletion(("orders", 0), ("orders", 1)))
     assert (answer.error_code, answer.topics) == (Error.GROUP_ID_NOT_FOUND, [])

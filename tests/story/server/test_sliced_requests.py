@@ -162,7 +162,7 @@ REQUESTS: list[tuple[Request, int]] = [
 
 
 @pytest.mark.parametrize(("request_", "version"), REQUESTS, ids=lambda value: type(value).__name__)
-async def test_sliced_answer_is_the_answer_at_once(
+async def test_sliced_response_equals_the_unsliced_one(
     full: Client, iterations: Iterations, monkeypatch: pytest.MonkeyPatch, request_: Request, version: int
 ) -> None:
     monkeypatch.setattr(full.broker.logs, "space", lambda path: (2, 1))  # others use the disk, too
@@ -186,7 +186,9 @@ async def test_sliced_changes_of_topics_are_answered_in_order(client: Client, mo
     assert set(client.broker.image.topics) == {"c"}
 
 
-async def test_sliced_alterations_end_without_their_connection(full: Client, iterations: Iterations, hub: Hub) -> None:
+async def test_sliced_config_changes_finish_without_their_connection(
+    full: Client, iterations: Iterations, hub: Hub
+) -> None:
     iterations.slice_all()
     resource = AlterConfigsRequest.AlterConfigsResource
     config = resource.AlterableConfig(name="retention.ms", value="7")
@@ -208,9 +210,7 @@ async def steps(iterations: Iterations, count: int) -> None:
             await asyncio.sleep(0)
 
 
-async def test_metadata_is_of_one_moment_whatever_changes_meanwhile(
-    full: Client, iterations: Iterations, hub: Hub
-) -> None:
+async def test_sliced_metadata_has_one_cluster_image(full: Client, iterations: Iterations, hub: Hub) -> None:
     before = await full.call(metadata(), 12)
     iterations.slice_all()
     wire = Wire(hub)
@@ -227,7 +227,7 @@ async def test_metadata_is_of_one_moment_whatever_changes_meanwhile(
     assert after == {"b": PARTITIONS, "c": PARTITIONS, "d": 2}
 
 
-async def test_request_of_a_closed_connection_ends(full: Client, iterations: Iterations, hub: Hub) -> None:
+async def test_sliced_request_of_closed_connection_ends(full: Client, iterations: Iterations, hub: Hub) -> None:
     iterations.slice_all()
     wire = Wire(hub)
     wire.send((configs(), 4))
@@ -239,7 +239,7 @@ async def test_request_of_a_closed_connection_ends(full: Client, iterations: Ite
     assert iterations.steps <= taken + 2 * (PARTITIONS + 5)
 
 
-async def test_a_connection_has_one_sliced_request_at_a_time(full: Client, iterations: Iterations, hub: Hub) -> None:
+async def test_connection_has_one_sliced_request_at_a_time(full: Client, iterations: Iterations, hub: Hub) -> None:
     """Else the memory of half-built responses grows with the pipeline."""
     wire, other = Wire(hub), Wire(hub)
     iterations.slice_all()
@@ -255,7 +255,7 @@ async def test_a_connection_has_one_sliced_request_at_a_time(full: Client, itera
     assert all(answer == answers[0] for answer in answers)
 
 
-async def test_what_a_sliced_request_raises_ends_it(
+async def test_exception_in_sliced_request_ends_it(
     full: Client, iterations: Iterations, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     iterations.slice_all()
@@ -268,7 +268,7 @@ async def test_what_a_sliced_request_raises_ends_it(
             await asyncio.sleep(0)
 
 
-async def test_sliced_fetches_are_answered_as_at_once(full: Client, iterations: Iterations) -> None:
+async def test_sliced_fetch_equals_the_unsliced_one(full: Client, iterations: Iterations) -> None:
     request = fetch_request("a", *((index, 0) for index in range(7)))
     at_once = await full.call(request, 12)
     iterations.slice_all()
@@ -277,7 +277,7 @@ async def test_sliced_fetches_are_answered_as_at_once(full: Client, iterations: 
     assert iterations.steps > 2 * PARTITIONS
 
 
-async def test_sliced_session_answers_only_with_news(full: Client, iterations: Iterations) -> None:
+async def test_sliced_fetch_session_returns_only_changed_partitions(full: Client, iterations: Iterations) -> None:
     iterations.slice_all()
     iterations.slice_fetches()
     parts = [(index, 2) for index in range(PARTITIONS)]
@@ -290,7 +290,7 @@ async def test_sliced_session_answers_only_with_news(full: Client, iterations: I
     assert news == [[], [1], [2, 1]]  # one that gave records comes last
 
 
-async def test_append_during_a_sliced_look_is_not_missed(full: Client, iterations: Iterations, hub: Hub) -> None:
+async def test_append_during_a_sliced_fetch_is_not_missed(full: Client, iterations: Iterations, hub: Hub) -> None:
     iterations.slice_all()
     iterations.slice_fetches()
     wire = Wire(hub)

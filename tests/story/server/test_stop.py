@@ -16,7 +16,7 @@ from tests.kit.server import connected, running
 LONG_MS = 60_000
 
 
-async def test_a_parked_fetch_does_not_hold_up_the_end(tmp_path: Path) -> None:
+async def test_stop_completes_delayed_fetches(tmp_path: Path) -> None:
     broker = Broker(str(tmp_path))
     await broker.start()
     created: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -41,7 +41,7 @@ async def test_a_parked_fetch_does_not_hold_up_the_end(tmp_path: Path) -> None:
     assert answer.responses[0].partitions[0].error_code == 0
 
 
-async def test_a_broker_that_has_ended_is_forgotten_and_has_changed_nothing_for_its_process() -> None:
+async def test_stopped_broker_is_freed_and_froze_no_object() -> None:
     frozen = gc.get_freeze_count()
     async with Broker() as broker:
         assert gc.get_freeze_count() == frozen
@@ -52,7 +52,7 @@ async def test_a_broker_that_has_ended_is_forgotten_and_has_changed_nothing_for_
 
 
 @pytest.mark.parametrize("ended", [True, False])
-async def test_a_broker_starts_once_and_another_goes_on_in_its_directory(tmp_path: Path, ended: bool) -> None:
+async def test_broker_starts_once_and_another_continues_in_its_directory(tmp_path: Path, ended: bool) -> None:
     """Were it to start again, it would serve what it believed before."""
     broker = Broker(str(tmp_path))
     async with broker, connected(broker) as client:

@@ -44,7 +44,7 @@ async def older_journal(data: Path) -> bytes:
     return older
 
 
-async def test_an_older_journal_deletes_no_log(tmp_path: Path, warnings: pytest.LogCaptureFixture) -> None:
+async def test_older_journal_deletes_no_log(tmp_path: Path, warnings: pytest.LogCaptureFixture) -> None:
     older = await older_journal(tmp_path)
     newer, before = (tmp_path / JOURNAL).read_bytes(), segments(tmp_path)
     (tmp_path / JOURNAL).write_bytes(older)
@@ -64,7 +64,7 @@ async def test_an_older_journal_deletes_no_log(tmp_path: Path, warnings: pytest.
     assert segments(tmp_path) == before
 
 
-async def test_a_partial_copy_of_the_journal_deletes_no_log(tmp_path: Path) -> None:
+async def test_partial_journal_deletes_no_log(tmp_path: Path) -> None:
     """As 1.1 of the trial: the journal cut at any byte either stops the start or costs no file."""
     await older_journal(tmp_path / "data")
     journal, before = (tmp_path / "data" / JOURNAL).read_bytes(), segments(tmp_path / "data")
@@ -80,7 +80,7 @@ async def test_a_partial_copy_of_the_journal_deletes_no_log(tmp_path: Path) -> N
         assert segments(copy) == before
 
 
-async def test_a_topic_that_was_created_again_starts_empty_beside_the_stray(tmp_path: Path) -> None:
+async def test_recreated_topic_starts_empty_beside_its_stray(tmp_path: Path) -> None:
     older = await older_journal(tmp_path)
     before = segments(tmp_path)
     (tmp_path / JOURNAL).write_bytes(older)
@@ -109,7 +109,7 @@ async def test_partitions_beyond_those_of_an_older_journal_are_strays(tmp_path: 
     assert [(one.topic, one.partition) for one in stray_partitions.find(Disk(), str(tmp_path))] == [("t", 1)]
 
 
-async def test_a_stray_keeps_its_log_start(tmp_path: Path) -> None:
+async def test_stray_keeps_its_log_start(tmp_path: Path) -> None:
     older = await older_journal(tmp_path)
     async with running(str(tmp_path)) as client:
         partition = client.broker.replicas.partition("b", b"", 1, by_id=False)
@@ -124,7 +124,7 @@ async def test_a_stray_keeps_its_log_start(tmp_path: Path) -> None:
     assert found == {0: (0, 1), 1: (1, 2)}
 
 
-async def test_a_recorded_deletion_is_finished(tmp_path: Path, warnings: pytest.LogCaptureFixture) -> None:
+async def test_recorded_deletion_is_finished_at_start(tmp_path: Path, warnings: pytest.LogCaptureFixture) -> None:
     async with running(str(tmp_path / "data"), NO_DELAY) as client:
         await client.create("t")
         await client.produce("t", batch(b"old"))
@@ -161,7 +161,7 @@ async def test_records_without_a_topic_id_survive_a_partition_that_has_no_files_
     assert before.items() <= segments(data).items()
 
 
-async def test_damaged_files_without_a_topic_survive_a_new_topic_of_their_name(tmp_path: Path) -> None:
+async def test_damaged_files_of_unknown_topic_survive_a_new_topic_of_their_name(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with running(str(data), NO_DELAY) as client:
         await client.create("known")
@@ -176,7 +176,7 @@ async def test_damaged_files_without_a_topic_survive_a_new_topic_of_their_name(t
     assert segments(data)["t-0/00000000000000000000.log"] == before
 
 
-async def test_a_stray_keeps_its_cleaner_offset_and_the_broker_keeps_no_checkpoint(tmp_path: Path) -> None:
+async def test_stray_keeps_its_cleaner_offset(tmp_path: Path) -> None:
     older = await older_journal(tmp_path)
     (tmp_path / JOURNAL).write_bytes(older)
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n2\nb 1 2\nunknown 7 5\n")

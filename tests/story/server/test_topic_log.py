@@ -15,7 +15,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line for line in found if " topics: " in line]
 
 
-async def test_creations_and_deletions_are_logged_with_their_client(
+async def test_topic_creation_and_deletion_are_logged_with_the_client(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -33,7 +33,7 @@ async def test_creations_and_deletions_are_logged_with_their_client(
     assert lines(caplog) == []
 
 
-async def test_a_topic_that_metadata_creates_is_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_auto_created_topic_is_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("auto", "no/name")]
     for _ in range(2):
@@ -41,7 +41,9 @@ async def test_a_topic_that_metadata_creates_is_logged(client: Client, caplog: p
     assert lines(caplog) == [f"client {client.peer._core._client_id!r} at 127.0.0.1 created topics: auto (1 partition)"]
 
 
-async def test_many_topics_take_several_lines(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_many_created_topics_are_logged_in_several_lines(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     await client.create(*(f"t{number}" for number in range(NAMES_PER_LINE + 1)))
     first, second = lines(caplog)

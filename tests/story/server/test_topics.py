@@ -48,7 +48,7 @@ async def cut(client: Client, topic: str, partition: int, offset: int) -> tuple[
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-async def test_creation_in_every_version(client: Client, version: int) -> None:
+async def test_create_topics_in_every_version(client: Client, version: int) -> None:
     asked = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=3, replication_factor=1)
     (found,) = (await client.call(CreateTopicsRequest(topics=[asked]), version)).topics
     assert (found.name, found.error_code, found.error_message) == ("t", 0, None)
@@ -58,7 +58,7 @@ async def test_creation_in_every_version(client: Client, version: int) -> None:
     assert found.topic_id == (client.topic_id("t") if version >= 7 else bytes(16))
 
 
-async def test_what_cannot_be_created(client: Client) -> None:
+async def test_invalid_topics_are_not_created(client: Client) -> None:
     await client.create("a.b")
 
     async def refused(name: str, **how: object) -> tuple[int, str]:
@@ -83,13 +83,13 @@ async def test_what_cannot_be_created(client: Client) -> None:
     assert set(client.broker.image.topics) == {"a.b"}
 
 
-async def test_the_defaults_of_the_broker() -> None:
+async def test_create_topics_uses_broker_defaults() -> None:
     async with running(settings={"num.partitions": "4"}) as client:
         (found,) = await client.create("t", partitions=-1, factor=-1)
         assert (found.error_code, found.num_partitions, found.replication_factor) == (0, 4, 1)
 
 
-async def test_an_explicit_assignment(client: Client) -> None:
+async def test_create_topics_with_explicit_assignment(client: Client) -> None:
     entry = CreateTopicsRequest.CreatableTopic.CreatableReplicaAssignment
     for brokers, error in (([1], 0), ([2], KafkaErrorCode.INVALID_REPLICA_ASSIGNMENT)):
         asked = CreateTopicsRequest.CreatableTopic(
@@ -102,12 +102,12 @@ async def test_an_explicit_assignment(client: Client) -> None:
         assert found.error_code == error
 
 
-async def test_a_name_asked_for_twice(client: Client) -> None:
+async def test_duplicate_topic_in_one_request_is_rejected(client: Client) -> None:
     found = await client.create("t", "t", "u")
     assert {each.name: each.error_code for each in found} == {"t": KafkaErrorCode.INVALID_REQUEST, "u": 0}
 
 
-async def test_validate_only_creates_nothing(client: Client) -> None:
+async def test_create_topics_validate_only(client: Client) -> None:
     (found,) = await client.create("t", partitions=2, validate_only=True, retention_ms="5")
     assert (found.error_code, found.num_partitions, found.topic_id) == (0, 2, bytes(16))
     assert not client.broker.image.topics
@@ -133,7 +133,7 @@ async def test_metadata_in_every_version(client: Client, version: int) -> None:
     assert topic.topic_id == (client.topic_id("t") if version >= 10 else bytes(16))
 
 
-async def test_all_topics_none_and_some(client: Client) -> None:
+async def test_metadata_of_all_no_and_some_topics(client: Client) -> None:
     await client.create("t", "u")
 
     async def names(topics: list[Wanted] | None, version: int) -> list[str]:
@@ -146,7 +146,7 @@ async def test_all_topics_none_and_some(client: Client) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "", "another"])
-async def test_topics_by_id(client: Client, name: str | None) -> None:
+async def test_metadata_by_topic_id(client: Client, name: str | None) -> None:
     """Whatever stands beside the id: Java sends an empty name."""
     await client.create("t")
     wanted = [Wanted(topic_id=topic_id, name=name) for topic_id in (client.topic_id("t"), bytes(15) + b"\1")]
@@ -156,7 +156,7 @@ async def test_topics_by_id(client: Client, name: str | None) -> None:
     assert (unknown.error_code, unknown.name) == (KafkaErrorCode.UNKNOWN_TOPIC_ID, None)
 
 
-async def test_auto_creation_where_client_and_broker_want_it(client: Client) -> None:
+async def test_auto_creation_needs_client_and_broker_setting(client: Client) -> None:
     (absent,) = (await metadata(client, "t")).topics
     assert absent.error_code == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not client.broker.image.topics
     (made,) = (await metadata(client, "t", create=True)).topics
@@ -170,13 +170,13 @@ async def test_auto_creation_where_client_and_broker_want_it(client: Client) -> 
         assert absent.error_code == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_two_clients_that_auto_create_at_once_get_the_same_topic(client: Client) -> None:
+async def test_concurrent_auto_creation_creates_one_topic(client: Client) -> None:
     first, second = await asyncio.gather(metadata(client, "t", create=True), metadata(client, "t", create=True))
     assert [topic.error_code for answer in (first, second) for topic in answer.topics] == [0, 0]
     assert first.topics[0].topic_id == second.topics[0].topic_id == client.topic_id("t")
 
 
-async def test_an_internal_topic_is_marked(client: Client) -> None:
+async def test_internal_topic_is_marked(client: Client) -> None:
     await client.create("__consumer_offsets")
     assert (await metadata(client, "__consumer_offsets")).topics[0].is_internal
     (found,) = await client.delete("__consumer_offsets")
@@ -187,7 +187,7 @@ async def test_an_internal_topic_is_marked(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_growth_is_seen_and_written_to(client: Client, version: int) -> None:
+async def test_new_partitions_accept_appends(client: Client, version: int) -> None:
     await client.create("t")
     await client.produce("t", batch(b"0"))
     assert (await grow(client, "t", 3, validate_only=True, version=version)).error_code == 0
@@ -198,7 +198,7 @@ async def test_growth_is_seen_and_written_to(client: Client, version: int) -> No
     assert await client.read("t") == [b"0"]
 
 
-async def test_what_is_no_growth(client: Client) -> None:
+async def test_invalid_partition_counts_are_rejected(client: Client) -> None:
     await client.create("t")
     same = await grow(client, "t", 1)
     assert (same.error_code, same.error_message) == (37, "Topic already has 1 partition(s).")
@@ -210,7 +210,7 @@ async def test_what_is_no_growth(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_deletion_in_every_version(client: Client, version: int) -> None:
+async def test_delete_topics_in_every_version(client: Client, version: int) -> None:
     await client.create("t")
     request = DeleteTopicsRequest(timeout_ms=1000, topic_names=["t", "nowhere"])
     request.topics = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
@@ -220,7 +220,7 @@ async def test_deletion_in_every_version(client: Client, version: int) -> None:
     assert not client.broker.image.topics
 
 
-async def test_deletion_by_id(client: Client) -> None:
+async def test_delete_topics_by_id(client: Client) -> None:
     await client.create("t")
     ids = [client.topic_id("t"), bytes(15) + b"\1"]
     request = DeleteTopicsRequest(timeout_ms=1000)
@@ -230,7 +230,7 @@ async def test_deletion_by_id(client: Client) -> None:
     assert (unknown.error_code, unknown.topic_id) == (KafkaErrorCode.UNKNOWN_TOPIC_ID, ids[1])
 
 
-async def test_a_topic_whose_deletion_is_asked_for_twice_stays(client: Client) -> None:
+async def test_duplicate_topic_deletion_in_one_request_is_rejected(client: Client) -> None:
     await client.create("named", "by-id", "both", "once")
     asked = DeleteTopicsRequest.DeleteTopicState
     named, by_id = asked(name="named"), asked(name=None, topic_id=client.topic_id("by-id"))
@@ -246,7 +246,7 @@ async def test_a_topic_whose_deletion_is_asked_for_twice_stays(client: Client) -
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_where_topics_may_not_be_deleted_each_version_is_told_in_its_words(version: int) -> None:
+async def test_disabled_topic_deletion_has_an_error_per_version(version: int) -> None:
     async with running(settings={"delete.topic.enable": "false"}) as client:
         await client.create("t")
         asked = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in ("t", "nowhere")]
@@ -257,7 +257,7 @@ async def test_where_topics_may_not_be_deleted_each_version_is_told_in_its_words
         assert set(client.broker.image.topics) == {"t"}
 
 
-async def test_a_topic_created_again_is_empty_and_another_one(client: Client) -> None:
+async def test_recreated_topic_is_empty_and_has_a_new_id(client: Client) -> None:
     await client.create("t")
     await client.produce("t", batch(b"old"))
     first = client.topic_id("t")
@@ -270,7 +270,7 @@ async def test_a_topic_created_again_is_empty_and_another_one(client: Client) ->
     assert await client.read("t") == [b"new"]
 
 
-async def test_deletion_and_creation_pipelined_with_first_appends(client: Client) -> None:
+async def test_pipelined_topic_deletion_creation_and_appends(client: Client) -> None:
     """All on their way at once; the topics of one name follow each other, and so do their files."""
     await client.create("t")
     for at in range(5):
@@ -283,7 +283,7 @@ async def test_deletion_and_creation_pipelined_with_first_appends(client: Client
     assert await client.read("t") == [b"new"]
 
 
-async def test_records_are_cut_from_the_front(client: Client) -> None:
+async def test_delete_records_moves_the_log_start(client: Client) -> None:
     await client.create("t", partitions=2)
     for value in (b"a", b"b", b"c"):
         await client.produce("t", batch(value))
@@ -303,7 +303,7 @@ async def test_records_are_cut_from_the_front(client: Client) -> None:
 # Pages.
 
 
-async def test_topic_partitions_come_in_pages(client: Client) -> None:
+async def test_describe_topic_partitions_in_pages(client: Client) -> None:
     await client.create("a", partitions=3)
     await client.create("b", partitions=2)
     cursor, pages = None, []
@@ -320,7 +320,7 @@ async def test_topic_partitions_come_in_pages(client: Client) -> None:
     assert pages == [[("a", 0), ("a", 1)], [("a", 2), ("b", 0)], [("b", 1)]]
 
 
-async def test_topic_partitions_of_unknown_topics(client: Client) -> None:
+async def test_describe_topic_partitions_of_unknown_topics(client: Client) -> None:
     await client.create("t")
     asked = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in ("t", "nowhere", "a/b")]
     found = (await client.call(DescribeTopicPartitionsRequest(topics=asked))).topics
@@ -328,7 +328,7 @@ async def test_topic_partitions_of_unknown_topics(client: Client) -> None:
 
 
 @pytest.mark.parametrize("kept", ["in memory", "in a journal"])
-async def test_the_tables_are_copied_a_few_times_per_request_and_not_per_topic(
+async def test_cluster_image_is_copied_per_request_and_not_per_topic(
     kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands of topics in one request would copy thousands of topics for each of them."""
@@ -355,7 +355,7 @@ NOT_ASKED = -(2**31)
 
 
 @pytest.mark.parametrize("asked", [False, True])
-async def test_operations_on_topics_and_cluster_are_told_when_asked(client: Client, asked: bool) -> None:
+async def test_metadata_returns_authorized_operations_on_request(client: Client, asked: bool) -> None:
     """All that they support, as there is no authorizer (AclEntry.supportedOperations)."""
     await client.create("orders")
     request = MetadataRequest(

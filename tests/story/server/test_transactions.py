@@ -84,7 +84,7 @@ def aborted(part: Any) -> list[tuple[int, int]]:
     return [(entry.producer_id, entry.first_offset) for entry in part.aborted_transactions]
 
 
-async def test_only_a_reader_of_committed_records_is_told_what_was_aborted(client: Client, writer: Writer) -> None:
+async def test_only_read_committed_returns_aborted_transactions(client: Client, writer: Writer) -> None:
     part = await read(client)
     assert (part.aborted_transactions, values_of(part.records)) == ([], [b"plain"])
     assert (await read(client, isolation_level=0)).aborted_transactions is None
@@ -92,7 +92,7 @@ async def test_only_a_reader_of_committed_records_is_told_what_was_aborted(clien
     assert (await read(client, offset=1)).aborted_transactions == [], "nor has the end, which is no error"
 
 
-async def test_a_reader_stops_at_the_last_stable_offset(client: Client, writer: Writer) -> None:
+async def test_read_committed_stops_at_the_last_stable_offset(client: Client, writer: Writer) -> None:
     assert writer.send(7, b"a", b"b") == 1
     assert (await client.produce("t", batch(b"later"))).base_offset == 3
     part = await read(client)
@@ -105,7 +105,7 @@ async def test_a_reader_stops_at_the_last_stable_offset(client: Client, writer: 
     assert values_of(part.records)[:4] == [b"plain", b"a", b"b", b"later"]
 
 
-async def test_aborted_transactions_are_named(client: Client, writer: Writer) -> None:
+async def test_read_committed_returns_aborted_transactions(client: Client, writer: Writer) -> None:
     writer.send(7, b"a")  # 1
     writer.send(8, b"b")  # 2
     writer.abort(8)  # 3
@@ -116,7 +116,7 @@ async def test_aborted_transactions_are_named(client: Client, writer: Writer) ->
     assert aborted(await read(client, offset=6)) == []
 
 
-async def test_the_latest_offset_of_committed_records_is_the_stable_one(client: Client, writer: Writer) -> None:
+async def test_latest_offset_of_read_committed_is_the_last_stable_offset(client: Client, writer: Writer) -> None:
     writer.send(7, b"a")
     assert (await client.offset("t", LATEST)).offset == 2
     assert (await client.offset("t", LATEST, isolation_level=COMMITTED)).offset == 1
@@ -124,7 +124,7 @@ async def test_the_latest_offset_of_committed_records_is_the_stable_one(client: 
     assert (await client.offset("t", LATEST, isolation_level=COMMITTED)).offset == 3
 
 
-async def test_a_waiting_reader_wakes_when_the_stable_offset_moves(client: Client, writer: Writer) -> None:
+async def test_last_stable_offset_completes_delayed_fetch(client: Client, writer: Writer) -> None:
     time = stopped_time(client.broker)
     hub = Hub(client.broker)
     committed, everything = Wire(hub), Wire(hub)
@@ -142,7 +142,7 @@ async def test_a_waiting_reader_wakes_when_the_stable_offset_moves(client: Clien
     assert time.monotonic() == 0, "no deadline was needed"
 
 
-async def test_a_waiting_reader_still_waits_for_enough(client: Client, writer: Writer) -> None:
+async def test_delayed_read_committed_fetch_waits_for_min_bytes(client: Client, writer: Writer) -> None:
     time = stopped_time(client.broker)
     wire = Wire(Hub(client.broker))
     wire.send((fetch_request("t", (0, 1), isolation_level=COMMITTED, max_wait_ms=WAIT_MS, min_bytes=500), 12))
@@ -157,13 +157,13 @@ async def test_a_waiting_reader_still_waits_for_enough(client: Client, writer: W
     assert len(values_of(fetched(await wire.answer())["t", 0].records)) == 3, "the time was up"
 
 
-async def test_a_fenced_coordinator_is_told_so(client: Client, writer: Writer) -> None:
+async def test_fenced_transaction_coordinator_is_rejected(client: Client, writer: Writer) -> None:
     writer.send(7, b"a")
     assert writer.end(7, ControlType.COMMIT, coordinator=3) == 2
     assert writer.end(7, ControlType.ABORT, coordinator=2) == -KafkaErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-async def test_the_producers_are_described(client: Client, writer: Writer) -> None:
+async def test_describe_producers_with_open_transactions(client: Client, writer: Writer) -> None:
     writer.send(7, b"a", b"b")
     writer.end(7, ControlType.COMMIT, coordinator=3)
     writer.send(7, b"c")
@@ -194,7 +194,7 @@ async def test_transactions_survive_a_restart(tmp_path_factory: pytest.TempPathF
         assert (await read(client)).last_stable_offset == 5
 
 
-async def test_repeated_batches_are_counted(client: Client) -> None:
+async def test_duplicate_batches_are_counted(client: Client) -> None:
     await client.create("t")
     for _ in range(3):
         assert (await client.produce("t", idempotent(b"a", sequence=0))).base_offset == 0

@@ -25,7 +25,7 @@ def frame(key: int, version: int, body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("row", "version"), ENDS, ids=[f"{row.name}-v{version}" for row, version in ENDS])
-async def test_every_key_is_answered_in_its_lowest_and_highest_version(client: Client, row: Row, version: int) -> None:
+async def test_every_api_key_is_answered_in_minimum_and_maximum_version(client: Client, row: Row, version: int) -> None:
     """The emptiest request of each: it must decode, reach its handler, and come back in the same version."""
     request = row.request()
     if hasattr(request, "timeout_ms"):
@@ -37,7 +37,7 @@ async def test_every_key_is_answered_in_its_lowest_and_highest_version(client: C
     assert getattr(answer, "error_code", 0) != KafkaErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_what_is_served_is_announced_and_nothing_else(client: Client) -> None:
+async def test_api_versions_returns_exactly_the_served_keys(client: Client) -> None:
     answer = await client.call(ApiVersionsRequest(client_software_name="x", client_software_version="1"))
     announced = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
     assert set(announced) == SERVED
@@ -46,7 +46,7 @@ async def test_what_is_served_is_announced_and_nothing_else(client: Client) -> N
 
 
 @pytest.mark.parametrize("text", ["", "-a", "a.", "a b", "a_b", "ä", "a\n", "a" * 2000 + "!"])
-async def test_software_whose_name_or_version_is_ill_formed_is_refused(wire: Wire, text: str) -> None:
+async def test_malformed_client_software_name_or_version_is_rejected(wire: Wire, text: str) -> None:
     for name, version in ((text, "1"), ("client", text)):
         request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
         wire.send((request, 3), (request, 4), (request, 2))
@@ -56,14 +56,12 @@ async def test_software_whose_name_or_version_is_ill_formed_is_refused(wire: Wir
 
 
 @pytest.mark.parametrize("text", ["a", "apache-kafka-java", "librdkafka", "2.8.0-1.el9", "1..2--3"])
-async def test_software_with_a_proper_name_is_told_the_versions(client: Client, text: str) -> None:
+async def test_valid_client_software_name_is_accepted(client: Client, text: str) -> None:
     answer = await client.call(ApiVersionsRequest(client_software_name=text, client_software_version=text))
     assert answer.error_code == 0 and len(answer.api_keys) == len(SERVED)
 
 
-async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
-    client: Client, wire: Wire, hub: Hub
-) -> None:
+async def test_unknown_version_of_api_versions_is_answered_in_version_0(client: Client, wire: Wire, hub: Hub) -> None:
     inside = hub.connect()
     inside.send(frame(18, 99, b"\0whatever"))
     answer = inside.received()
@@ -75,7 +73,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(
 
 
 @pytest.mark.parametrize(("key", "version"), [(9999, 0), (-1, 0), (3, 99), (1, 3), (4, 0)])
-async def test_what_is_not_served_closes_the_connection_with_one_line(
+async def test_unserved_key_closes_the_connection_with_one_log_line(
     hub: Hub, key: int, version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "kafkalite"):
@@ -85,7 +83,7 @@ async def test_what_is_not_served_closes_the_connection_with_one_line(
     assert [record.levelname for record in caplog.records if record.name == "kafkalite.server"] == ["WARNING"]
 
 
-async def test_a_bug_in_a_handler_costs_its_own_request_only(
+async def test_exception_in_a_handler_ends_only_its_request(
     client: Client, wire: Wire, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(client.broker), "nodes", lambda *_: 1 // 0)

@@ -24,30 +24,30 @@ ALIASES = {"log_dir": "log_dirs", "node_id": "broker_id", "listener_security_pro
 
 
 @pytest.mark.parametrize("key", EVERY, ids=lambda key: key.name)
-def test_every_default_is_a_value_of_its_key(key: Key) -> None:
+def test_every_default_is_valid_for_its_key(key: Key) -> None:
     text = key.text(key.default)
     assert text is None or key.parse(text) == key.default
     assert key.doc.endswith(".") and "\n" not in key.doc
     assert "allowed is " in key.allows()
 
 
-def test_topic_keys_rest_on_broker_keys() -> None:
+def test_topic_keys_have_broker_keys_as_defaults() -> None:
     for key in TOPIC_KEYS.values():
         for synonym in key.synonyms:
             assert BROKER_KEYS[synonym.name].support == key.support, synonym.name
     assert {name.replace(".", "_") for name in TOPIC_KEYS} == ATTRIBUTES
 
 
-def test_a_topic_without_settings_has_kafkas_defaults() -> None:
+def test_topic_without_configs_has_kafkas_defaults() -> None:
     assert BrokerConfig().topic_defaults == TopicConfig()
 
 
-def test_a_name_has_one_row() -> None:
+def test_every_key_has_one_row() -> None:
     with pytest.raises(ValueError, match="x is defined twice"):
         by_name([Key("x", Type.INT, 1, "One."), Key("x", Type.INT, 2, "Two.")])
 
 
-def test_kafkas_defaults() -> None:
+def test_broker_defaults_are_kafkas() -> None:
     """A sample of server.properties as Kafka 4.3 documents it."""
     defaults = {
         "listeners": "PLAINTEXT://:9092", "socket.request.max.bytes": "104857600", "log.segment.bytes": "1073741824",
@@ -72,7 +72,7 @@ def attributes_read() -> set[str]:
     return names
 
 
-def test_honoured_keys_are_read_by_somebody() -> None:
+def test_honoured_keys_are_used_by_code() -> None:
     """A key that nobody reads is not honoured: its row would be a lie."""
     read = attributes_read()
     honoured = {key.name.replace(".", "_") for key in EVERY if key.support is Support.HONOURED}
@@ -83,12 +83,12 @@ def test_honoured_keys_are_read_by_somebody() -> None:
     assert sorted(name for name in names if name not in read) == []
 
 
-def test_keys_without_effect_are_read_by_nobody() -> None:
+def test_keys_without_effect_are_used_by_no_code() -> None:
     idle = {key.name.replace(".", "_") for key in EVERY if key.support is Support.WITHOUT_EFFECT}
     assert sorted(idle & attributes_read()) == []
 
 
-def test_changeable_keys_are_honoured_topic_defaults_or_known_to_be_put_into_force() -> None:
+def test_dynamic_keys_are_topic_defaults_or_applied_at_run_time() -> None:
     changeable = {
         name
         for name, key in BROKER_KEYS.items()
@@ -122,7 +122,7 @@ def test_changeable_keys_are_honoured_topic_defaults_or_known_to_be_put_into_for
         ("log.segment.bytes", "1000", "between 1048576 and 2147483647"),
     ],
 )
-def test_wrong_values_name_the_key_and_what_is_allowed(name: str, text: str, words: str) -> None:
+def test_errors_of_wrong_values_name_key_and_allowed_values(name: str, text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         BROKER_KEYS[name].parse(text)
     assert caught.value.key == name and caught.value.code == 40
@@ -130,7 +130,7 @@ def test_wrong_values_name_the_key_and_what_is_allowed(name: str, text: str, wor
     assert words in str(caught.value)
 
 
-def test_values_are_read_as_kafka_reads_them() -> None:
+def test_values_are_parsed_as_by_kafka() -> None:
     assert BROKER_KEYS["auto.create.topics.enable"].parse(" FALSE ") is False
     assert BROKER_KEYS["log.retention.bytes"].parse("-1") == -1
     assert BROKER_KEYS["log.cleanup.policy"].parse("compact, delete") == ("compact", "delete")
@@ -138,7 +138,7 @@ def test_values_are_read_as_kafka_reads_them() -> None:
     assert BROKER_KEYS["log.cleaner.min.cleanable.ratio"].parse("0.25") == 0.25
 
 
-def test_the_nearest_name() -> None:
+def test_nearest_known_key() -> None:
     assert nearest("log.retention.hour", BROKER_KEYS) == "log.retention.hours"
     assert nearest("completely.different", BROKER_KEYS) is None
 

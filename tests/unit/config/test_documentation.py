@@ -8,7 +8,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "configuration.md"
 MARK = "<!-- keys -->\n"
 
 
-def test_the_page_lists_the_tables() -> None:
+def test_configuration_page_lists_all_keys() -> None:
     """Bring it up to date: python -m tests.unit.config.test_documentation."""
     assert PAGE.read_text().partition(MARK)[2] == markdown()
 

@@ -33,12 +33,12 @@ def origins(setting: Setting) -> list[tuple[str, str | None, int]]:
 
 
 class TestDescribe:
-    def test_a_topic_with_defaults(self) -> None:
+    def test_describe_topic_with_defaults(self) -> None:
         setting = topic(BrokerConfig(), "segment.bytes")
         assert setting[:6] == ("segment.bytes", "1073741824", Source.DEFAULT, False, False, Type.INT)
         assert origins(setting) == [("log.segment.bytes", "1073741824", 5)]
 
-    def test_sources_from_strong_to_weak(self) -> None:
+    def test_config_sources_in_order_of_precedence(self) -> None:
         config = BrokerConfig(
             {"message.max.bytes": "1"}, dynamic_default={"message.max.bytes": "2"}, dynamic={"message.max.bytes": "3"}
         )
@@ -53,7 +53,7 @@ class TestDescribe:
         ]
         assert topic(config, "max.message.bytes").source == Source.DYNAMIC_BROKER
 
-    def test_synonyms_of_another_unit(self) -> None:
+    def test_synonyms_with_another_unit(self) -> None:
         setting = topic(BrokerConfig({"log.retention.hours": "1"}), "retention.ms")
         assert (setting.value, setting.source) == ("3600000", Source.STATIC_BROKER)
         assert origins(setting) == [("log.retention.hours", "1", 4)]
@@ -70,7 +70,7 @@ class TestDescribe:
         assert values["leader.replication.throttled.replicas"] == ""
         assert list(values) == sorted(values)
 
-    def test_a_broker(self) -> None:
+    def test_describe_broker_configs(self) -> None:
         config = BrokerConfig({"num.partitions": "3"}, dynamic={"log.retention.ms": "5"})
         settings = {setting.name: setting for setting in describe_broker(config)}
         assert (settings["num.partitions"].value, settings["num.partitions"].read_only) == ("3", True)
@@ -81,14 +81,14 @@ class TestDescribe:
         assert (settings["ssl.keystore.password"].value, settings["ssl.keystore.password"].sensitive) == (None, True)
         assert settings["broker.rack"].value is None and settings["broker.rack"].source == Source.DEFAULT
 
-    def test_only_what_was_asked_for(self) -> None:
+    def test_describe_only_requested_keys(self) -> None:
         names = ["retention.ms", "no.such.key", "retention.ms"]
         assert [setting.name for setting in describe_topic(BrokerConfig(), {}, names)] == ["retention.ms"]
         assert describe_broker(BrokerConfig(), []) == []
 
 
 class TestTopic:
-    def test_what_can_be_used_is_stored_as_sent(self) -> None:
+    def test_valid_topic_configs_are_stored_unchanged(self) -> None:
         assert check_topic_configs(BrokerConfig(), {"retention.ms": " 5 "}) == {"retention.ms": " 5 "}
 
     @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ class TestTopic:
             ({"remote.storage.enable": "true"}, "not supported"),
         ],
     )
-    def test_what_cannot_is_refused(self, configs: dict[str, str | None], words: str) -> None:
+    def test_invalid_topic_configs_are_rejected(self, configs: dict[str, str | None], words: str) -> None:
         with pytest.raises(ConfigError, match=words) as caught:
             check_topic_configs(BrokerConfig(), configs)
         assert caught.value.code == INVALID_CONFIG
@@ -120,12 +120,14 @@ class TestTopic:
             ({}, Alteration("cleanup.policy", Operation.SUBTRACT, "delete"), {"cleanup.policy": ""}),
         ],
     )  # fmt: skip
-    def test_operations(self, current: dict[str, str], alteration: Alteration, expected: dict[str, str]) -> None:
+    def test_incremental_operations(
+        self, current: dict[str, str], alteration: Alteration, expected: dict[str, str]
+    ) -> None:
         before = dict(current)
         assert alter_topic(BrokerConfig(), current, [alteration]) == expected
         assert current == before
 
-    def test_several_at_once_keep_the_rest(self) -> None:
+    def test_several_operations_keep_other_configs(self) -> None:
         current = {"retention.ms": "1", "segment.ms": "2", "flush.ms": "3"}
         alterations = [Alteration("retention.ms", 1, None), Alteration("segment.ms", 0, "5")]
         assert alter_topic(BrokerConfig(), current, alterations) == {"segment.ms": "5", "flush.ms": "3"}
@@ -143,14 +145,14 @@ class TestTopic:
              "Error due to duplicate config keys : retention.ms"),
         ],
     )  # fmt: skip
-    def test_wrong_operations(self, alterations: list[Alteration], code: int, words: str) -> None:
+    def test_invalid_operations_are_rejected(self, alterations: list[Alteration], code: int, words: str) -> None:
         with pytest.raises(ConfigError) as caught:
             alter_topic(BrokerConfig(), {}, alterations)
         assert caught.value.code == code and words in str(caught.value)
 
 
 class TestBroker:
-    def test_topic_defaults_and_connection_limits_can_change(self) -> None:
+    def test_dynamic_broker_keys_can_change(self) -> None:
         config = BrokerConfig(dynamic={"message.max.bytes": "7"})
         changed = alter_broker(
             config,
@@ -174,7 +176,7 @@ class TestBroker:
             "listener.name..ssl.protocol",
         ],
     )
-    def test_the_rest_cannot(self, name: str) -> None:
+    def test_static_broker_keys_cannot_change(self, name: str) -> None:
         for change in (
             lambda: alter_broker(BrokerConfig(), [Alteration(name, 0, "1")], all_brokers=False),
             lambda: check_broker_configs(BrokerConfig(), {name: "1"}, all_brokers=True),
@@ -184,7 +186,7 @@ class TestBroker:
             assert caught.value.code == INVALID_REQUEST
 
     @pytest.mark.parametrize("name", ["ssl.keystore.password", "ssl.truststore.location", "ssl.keystore.type"])
-    def test_keystores_belong_to_a_listener(self, name: str) -> None:
+    def test_key_stores_are_configured_per_listener(self, name: str) -> None:
         """As in Kafka (DynamicBrokerConfig.securityConfigsWithoutListenerPrefix)."""
         with pytest.raises(ConfigError, match="only per-listener using the listener prefix") as caught:
             alter_broker(BrokerConfig(), [Alteration(name, 0, "x")], all_brokers=False)
@@ -192,12 +194,12 @@ class TestBroker:
         prefixed = f"listener.name.internal.{name}"
         assert alter_broker(BrokerConfig(), [Alteration(prefixed, 0, "x")], all_brokers=False) == {prefixed: "x"}
 
-    def test_settings_of_one_broker_are_not_for_all(self) -> None:
+    def test_per_broker_configs_cannot_be_cluster_defaults(self) -> None:
         for name in ("listeners", "sasl.enabled.mechanisms", "listener.name.internal.ssl.keystore.password"):
             with pytest.raises(ConfigError, match="at default cluster level"):
                 alter_broker(BrokerConfig(), [Alteration(name, 0, "PLAINTEXT://:0")], all_brokers=True)
 
-    def test_settings_of_security_are_stored_and_have_no_effect(self) -> None:
+    def test_dynamic_security_configs_are_stored_without_effect(self) -> None:
         texts = {
             "sasl.enabled.mechanisms": "PLAIN,GSSAPI",
             "listener.name.sasl_ssl.plain.sasl.jaas.config": "hunter2 required;",
@@ -219,7 +221,7 @@ class TestBroker:
         assert described["listener.name.internal.max.connections"].value == "7"
         assert "hunter2" not in repr(list(described.values()))
 
-    def test_some_settings_take_effect_with_the_next_start(self) -> None:
+    def test_some_dynamic_configs_take_effect_at_the_next_start(self) -> None:
         texts = alter_broker(BrokerConfig(), [Alteration("log.cleaner.threads", 0, "3")], all_brokers=True)
         assert BrokerConfig({}, texts).log_cleaner_threads == 3
         assert not_in_force({}, texts) == [
@@ -227,7 +229,7 @@ class TestBroker:
         ]
         assert not_in_force({}, {"max.connections": "5", "log.retention.ms": "1"}) == []
 
-    def test_wrong_values_are_refused(self) -> None:
+    def test_invalid_dynamic_broker_values_are_rejected(self) -> None:
         with pytest.raises(ConfigError, match="allowed is") as caught:
             alter_broker(BrokerConfig(), [Alteration("max.connections", 0, "-1")], all_brokers=False)
         assert caught.value.code == INVALID_CONFIG

@@ -43,17 +43,17 @@ class TestProperties:
             ("", {}),
         ],
     )
-    def test_javas_rules(self, text: str, expected: dict[str, str]) -> None:
+    def test_properties_are_parsed_as_by_java(self, text: str, expected: dict[str, str]) -> None:
         assert properties(text) == expected
 
-    def test_a_broken_escape_names_its_line(self) -> None:
+    def test_invalid_escape_error_names_its_line(self) -> None:
         with pytest.raises(ConfigError, match=r"server\.properties, line 3: \\u needs four"):
             properties("a=1\n\nb=\\u12")
 
-    def test_what_is_no_utf_8_is_latin_1(self) -> None:
+    def test_properties_that_are_not_utf_8_are_latin_1(self) -> None:
         assert parse_properties("f", b"a=\xe4") == {"a": "ä"}
 
-    def test_any_bytes_are_read_or_refused(self) -> None:
+    def test_random_bytes_are_parsed_or_rejected(self) -> None:
         chance = random.Random(20)
         pieces = [b"a", b"=", b":", b" ", b"\\", b"\n", b"\r", b"u00e4", b"#", b"\xff", b"u12", b"\t", b"ud83d"]
         refused = 0
@@ -68,7 +68,7 @@ class TestProperties:
 
 
 class TestToml:
-    def test_tables_and_dotted_keys(self) -> None:
+    def test_toml_tables_and_dotted_keys(self) -> None:
         text = b"""
             num.partitions = 3
             "log.retention.ms" = -1
@@ -95,13 +95,13 @@ class TestToml:
             (b"a = [[1]]", "list"),
         ],
     )
-    def test_wrong_files(self, data: bytes, words: str) -> None:
+    def test_invalid_files_are_rejected(self, data: bytes, words: str) -> None:
         with pytest.raises(ConfigError, match=rf"^f\.toml: .*{words}"):
             parse_toml("f.toml", data)
 
 
 class TestPrecedence:
-    def test_set_wins_over_environment_over_file(self, tmp_path: Path) -> None:
+    def test_set_overrides_environment_overrides_file(self, tmp_path: Path) -> None:
         file = tmp_path / "server.properties"
         file.write_text("num.partitions=1\nbroker.rack=file\nfetch.max.bytes=2000\n")
         environment = {"KAFKALITE_NUM_PARTITIONS": "2", "KAFKALITE_BROKER_RACK": "environment", "NUM_PARTITIONS": "9"}
@@ -114,11 +114,11 @@ class TestPrecedence:
             "fetch.max.bytes": str(file),
         }
 
-    def test_a_tools_variables_are_no_configuration(self) -> None:
+    def test_variables_of_tools_are_not_configuration(self) -> None:
         environment = {"KAFKALITE_DEBUG": "1", "KAFKALITE_SEED": "5", "KAFKALITE_LISTENERS": "PLAINTEXT://:1"}
         assert load(None, environment).texts == {"listeners": "PLAINTEXT://:1"}
 
-    def test_a_wrong_value_is_told_with_its_place(self, tmp_path: Path) -> None:
+    def test_error_of_a_wrong_value_names_its_origin(self, tmp_path: Path) -> None:
         file = tmp_path / "my.toml"
         file.write_text("num.partitions = 0")
         for found, location in (
@@ -130,7 +130,7 @@ class TestPrecedence:
                 found.broker_config()
             assert str(caught.value).endswith(f"allowed is a whole number between 1 and 2147483647 (in {location})")
 
-    def test_what_cannot_be_read(self, tmp_path: Path) -> None:
+    def test_unreadable_configuration_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="nowhere: No such file"):
             load(str(tmp_path / "nowhere"))
         for setting in ("a", "=1"):

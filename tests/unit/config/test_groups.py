@@ -43,7 +43,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_limits(name: str) -> None:
+def test_group_values_are_limited_by_broker_configs(name: str) -> None:
     low, high = LIMITS[name]
     for value in (low, high):
         assert BrokerConfig({name: str(value)}).values[name] == value
@@ -53,21 +53,21 @@ def test_limits(name: str) -> None:
         assert name in str(caught.value) and str(value) in str(caught.value)
 
 
-def test_an_offsets_topic_that_is_accepted_can_be_made() -> None:
+def test_accepted_offsets_topic_configs_can_be_created() -> None:
     """The limits are those of the topic's own creation, or the start would promise what no client gets."""
     assert BROKER_KEYS["offsets.topic.segment.bytes"].low == TOPIC_KEYS["segment.bytes"].low
     assert BROKER_KEYS["offsets.topic.num.partitions"].high == PARTITIONS_PER_REQUEST_MAX
 
 
 @pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
-def test_a_session_outlasts_the_time_between_two_heartbeats(kind: str) -> None:
+def test_session_timeout_must_exceed_heartbeat_interval(kind: str) -> None:
     heartbeat, longest = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.max.heartbeat.interval.ms"
     assert BrokerConfig({heartbeat: "44999", longest: "50000"})
     with pytest.raises(ConfigError, match=rf"{heartbeat} \(45000\) must be below group.{kind}.session"):
         BrokerConfig({heartbeat: "45000", longest: "50000"})
 
 
-def test_the_shortest_classic_session_is_not_above_the_longest() -> None:
+def test_minimum_session_timeout_must_not_exceed_maximum() -> None:
     with pytest.raises(ConfigError, match=r"group\.max\.session\.timeout\.ms \(4000\) must not be below"):
         BrokerConfig({"group.max.session.timeout.ms": "4000"})
 
@@ -83,10 +83,10 @@ def test_the_shortest_classic_session_is_not_above_the_longest() -> None:
         ("group.coordinator.rebalance.protocols", "classic,Consumer"),
     ],
 )
-def test_names_that_cannot_be_used(name: str, text: str) -> None:
+def test_invalid_assignor_and_protocol_names_are_rejected(name: str, text: str) -> None:
     with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
         BrokerConfig({name: text})
 
 
-def test_policies_are_read_without_regard_to_case() -> None:
+def test_migration_policy_is_case_insensitive() -> None:
     assert BrokerConfig({"group.consumer.migration.policy": "Upgrade"}).group_consumer_migration_policy == "upgrade"

@@ -25,24 +25,24 @@ class TestTopicDefaults:
             ({"log.retention.ms": ""}, 168 * HOUR_MS),
         ],
     )
-    def test_retention(self, static: dict[str, str], retention_ms: int) -> None:
+    def test_retention_of_broker_and_topic(self, static: dict[str, str], retention_ms: int) -> None:
         assert BrokerConfig(static).topic_defaults.retention_ms == retention_ms
 
-    def test_roll_flush_and_jitter(self) -> None:
+    def test_roll_flush_and_jitter_defaults(self) -> None:
         config = BrokerConfig(
             {"log.roll.hours": "1", "log.roll.jitter.ms": "5", "log.flush.scheduler.interval.ms": "9"}
         ).topic_defaults
         assert (config.segment_ms, config.segment_jitter_ms, config.flush_ms) == (HOUR_MS, 5, 9)
         assert BrokerConfig({"log.flush.interval.ms": "3"}).topic_defaults.flush_ms == 3
 
-    def test_a_topics_own_values_win(self) -> None:
+    def test_topic_configs_override_broker_defaults(self) -> None:
         config = BrokerConfig({"log.segment.bytes": "2000000", "message.max.bytes": "5"})
         topic = config.topic_config({"segment.bytes": "3000000", "cleanup.policy": "compact,delete"})
         assert (topic.segment_bytes, topic.max_message_bytes) == (3_000_000, 5)
         assert topic.cleanup_policy == ("compact", "delete") and topic.compacted
         assert config.topic_config({}) is config.topic_defaults and not config.topic_defaults.compacted
 
-    def test_contradictions_are_refused(self) -> None:
+    def test_contradicting_configs_are_rejected(self) -> None:
         for build in (
             lambda: BrokerConfig().topic_config({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}),
             lambda: BrokerConfig({"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "4"}),
@@ -52,17 +52,17 @@ class TestTopicDefaults:
 
 
 class TestConnections:
-    def test_limits_of_single_addresses(self) -> None:
+    def test_connection_limits_per_address(self) -> None:
         config = BrokerConfig({"max.connections.per.ip.overrides": "127.0.0.1:2, [::1]:3,::2:4,localhost:5"})
         assert config.max_connections_per_ip_overrides == {"127.0.0.1": 2, "::1": 3, "::2": 4, "localhost": 5}
         assert BrokerConfig().max_connections_per_ip_overrides == {}
 
     @pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:", ":5", "a:-1", "a:x", f"a:{2**31}", "a:" + "9" * 5000])
-    def test_wrong_limits_of_single_addresses(self, text: str) -> None:
+    def test_invalid_connection_limits_per_address_are_rejected(self, text: str) -> None:
         with pytest.raises(ConfigError, match="expected HOST:COUNT"):
             BrokerConfig({"max.connections.per.ip.overrides": text})
 
-    def test_the_bytes_under_way_hold_at_least_one_request(self) -> None:
+    def test_request_memory_holds_at_least_one_request(self) -> None:
         allowed = {"queued.max.request.bytes": "5000", "socket.request.max.bytes": "5000"}
         assert limits_of(BrokerConfig(allowed)).all_requests_bytes_max == 5000
         with pytest.raises(ConfigError, match=r"queued\.max\.request\.bytes \(5000\) must not be below"):
@@ -70,7 +70,7 @@ class TestConnections:
         default = limits_of(BrokerConfig()).all_requests_bytes_max
         assert default == memory_bytes() // 8 and 1 << 24 < default < 1 << 50
 
-    def test_names_become_addresses_and_unknown_ones_are_told(self) -> None:
+    def test_connection_limits_resolve_host_names(self) -> None:
         known = BrokerConfig({"max.connections.per.ip.overrides": "localhost:5"})
         assert limits_of(known).connections_per_ip_overrides["127.0.0.1"] == 5
         with pytest.raises(ConfigError, match=r"cannot resolve 'nobody\.invalid'"):
@@ -78,7 +78,7 @@ class TestConnections:
 
 
 class TestBroker:
-    def test_the_stronger_place_wins(self) -> None:
+    def test_dynamic_configs_override_static_ones(self) -> None:
         static, default, own = {"message.max.bytes": "1"}, {"message.max.bytes": "2"}, {"message.max.bytes": "3"}
         assert BrokerConfig(static).topic_defaults.max_message_bytes == 1
         assert BrokerConfig(static, default).topic_defaults.max_message_bytes == 2
@@ -88,7 +88,7 @@ class TestBroker:
         with pytest.raises(dataclasses.FrozenInstanceError):
             config.broker_id = 5  # type: ignore[misc]
 
-    def test_broker_id(self) -> None:
+    def test_broker_id_configs(self) -> None:
         assert BrokerConfig().broker_id == -1
         assert BrokerConfig({"broker.id": "3"}).broker_id == BrokerConfig({"node.id": "3"}).broker_id == 3
         assert BrokerConfig({"broker.id": "3", "node.id": "3"}).broker_id == 3
@@ -96,7 +96,7 @@ class TestBroker:
             with pytest.raises(ConfigError, match=r"broker\.id"):
                 BrokerConfig(static)
 
-    def test_log_directories(self) -> None:
+    def test_log_directory_configs(self) -> None:
         assert BrokerConfig().log_dirs == ("/tmp/kafka-logs",)
         assert BrokerConfig({"log.dir": "/a"}).log_dirs == ("/a",)
         assert BrokerConfig({"log.dir": "/a", "log.dirs": "/b, /c"}).log_dirs == ("/b", "/c")
@@ -104,7 +104,7 @@ class TestBroker:
             with pytest.raises(ConfigError, match=r"log\.dirs"):
                 BrokerConfig(nothing)
 
-    def test_what_deviates(self) -> None:
+    def test_keys_without_effect_and_unknown_keys_are_listed(self) -> None:
         config = BrokerConfig({"num.io.threads": "4", "log.retention.hour": "3", "my.own": "1", "num.partitions": "2"})
         assert config.without_effect() == ["num.io.threads"]
         assert config.unknown() == [("log.retention.hour", "log.retention.hours"), ("my.own", None)]
@@ -128,7 +128,7 @@ class TestRefused:
             ("super.users", "User:admin"),
         ],
     )
-    def test_what_safety_hangs_on(self, key: str, value: str) -> None:
+    def test_unsupported_security_configs_are_refused(self, key: str, value: str) -> None:
         with pytest.raises(ConfigError, match="is not supported, and ignoring it is unsafe") as caught:
             BrokerConfig({key: value})
         assert caught.value.key == key
@@ -143,17 +143,17 @@ class TestRefused:
             ("sasl.enabled.mechanisms", "GSSAPI"),
         ],
     )
-    def test_but_not_what_asks_for_nothing(self, key: str, value: str) -> None:
+    def test_security_keys_with_default_values_are_accepted(self, key: str, value: str) -> None:
         assert BrokerConfig({key: value}).unknown() == []
 
-    def test_a_topic_in_remote_storage(self) -> None:
+    def test_remote_storage_of_a_topic_is_refused(self) -> None:
         with pytest.raises(ConfigError, match=r"remote\.storage\.enable is not supported"):
             BrokerConfig().topic_config({"remote.storage.enable": "true"})
         assert BrokerConfig().topic_config({"remote.storage.enable": "false"}).remote_storage_enable is False
 
 
 class TestListeners:
-    def test_kafkas_syntax(self) -> None:
+    def test_listener_syntax_of_kafka(self) -> None:
         config = BrokerConfig(
             {
                 "listeners": "PLAINTEXT://:9092, internal://[::1]:0,OUT://my-host.example:19092",
@@ -169,7 +169,7 @@ class TestListeners:
         assert str(config.listeners[1]) == "INTERNAL://[::1]:0"
         assert config.advertised_listeners == (Endpoint("OUT", "outside", 1),)
 
-    def test_without_advertised_listeners_there_are_none(self) -> None:
+    def test_advertised_listeners_default_to_none(self) -> None:
         assert BrokerConfig().advertised_listeners == ()
 
     @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ class TestListeners:
             ({"advertised.listeners": "PLAINTEXT://:9092"}, "clients cannot connect to"),
         ],
     )  # fmt: skip
-    def test_wrong_ones(self, static: dict[str, str], words: str) -> None:
+    def test_invalid_listeners_are_rejected(self, static: dict[str, str], words: str) -> None:
         with pytest.raises(ConfigError, match=words) as caught:
             BrokerConfig(static)
         assert caught.value.key in static and caught.value.key in str(caught.value)

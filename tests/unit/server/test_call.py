@@ -36,7 +36,7 @@ class Keeping:
         self.calls.append(Call(NO_BROKER, reply, ApiVersionsResponse, 0, read_request_header(frame)))
 
 
-def test_an_answer_that_cannot_be_encoded_closes_after_the_earlier_ones() -> None:
+def test_response_that_cannot_be_encoded_closes_after_earlier_responses() -> None:
     service = Keeping()
     client = MemoryHub(service).connect()
     for correlation_id in (1, 2, 3):

@@ -17,5 +17,5 @@ from kafkalite.server.descriptors import RESERVED_MAX, Descriptors, descriptors_
         (resource.RLIM_INFINITY, Descriptors(None, RESERVED_MAX, None)),
     ],
 )
-def test_the_logs_keep_a_share_of_the_limit(limit: int, expected: Descriptors) -> None:
+def test_logs_keep_a_share_of_the_descriptor_limit(limit: int, expected: Descriptors) -> None:
     assert descriptors_of(limit) == expected

@@ -53,14 +53,14 @@ def serve(request: Any, version: int) -> tuple[list[Any], str]:
     return served, reply.reason
 
 
-def test_a_full_fetch_of_topics_with_one_partition_each_is_served() -> None:
+def test_fetch_of_many_topics_with_one_partition_is_served() -> None:
     topic = FetchTopic(topic="t", partitions=[FetchTopic.FetchPartition()])
     served, reason = serve(FetchRequest(topics=[topic] * 100_000), 4)
     assert reason == ""
     assert len(served[0].topics) == 100_000
 
 
-def test_a_flood_of_empty_names_is_refused_before_objects_are_made_of_it() -> None:
+def test_flood_of_empty_names_is_rejected_before_decoding() -> None:
     flood = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="")] * 1_000_000)
     served, reason = serve(flood, 1)
     assert served == []

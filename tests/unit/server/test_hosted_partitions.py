@@ -97,7 +97,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     rig.logs.unlock()
 
 
-def test_nothing_is_answered_before_the_note_is_kept(rig: Rig) -> None:
+def test_append_is_answered_after_its_directory_is_recorded(rig: Rig) -> None:
     rig.notes.held = []
     rig.append(batch(b"a"))
     assert rig.run_until_idle() == []
@@ -107,7 +107,7 @@ def test_nothing_is_answered_before_the_note_is_kept(rig: Rig) -> None:
     assert rig.run_until_idle() == [(0, 0), (0, 1)]
 
 
-def test_a_directory_that_cannot_be_made_refuses_and_is_tried_again(rig: Rig) -> None:
+def test_failed_directory_creation_rejects_the_append_and_is_retried(rig: Rig) -> None:
     rig.disk.fail("open", errno.ENOSPC)
     rig.append(batch(b"a"))
     rig.append(batch(b"b"))
@@ -116,7 +116,7 @@ def test_a_directory_that_cannot_be_made_refuses_and_is_tried_again(rig: Rig) ->
     assert rig.run_until_idle() == [(0, 0)]
 
 
-def test_a_note_that_is_not_kept_refuses_and_is_tried_again(rig: Rig) -> None:
+def test_failed_directory_record_rejects_the_append_and_is_retried(rig: Rig) -> None:
     rig.notes.error = STORAGE
     rig.append(batch(b"a"))
     assert rig.run_until_idle() == [(STORAGE, -1)]
@@ -125,7 +125,7 @@ def test_a_note_that_is_not_kept_refuses_and_is_tried_again(rig: Rig) -> None:
     assert rig.run_until_idle() == [(0, 0)]
 
 
-def test_a_topic_that_goes_while_its_log_is_opened(rig: Rig) -> None:
+def test_topic_deleted_while_its_log_is_opened(rig: Rig) -> None:
     rig.notes.held = []
     rig.append(batch(b"old"))
     rig.clock.advance(0)
@@ -141,7 +141,7 @@ def test_a_topic_that_goes_while_its_log_is_opened(rig: Rig) -> None:
     assert new.log is not None and new.log.log_end_offset == 1
 
 
-def test_a_full_disk_fails_the_pass_and_leaves_no_half_batch(rig: Rig) -> None:
+def test_full_disk_fails_the_iteration_and_leaves_no_partial_batch(rig: Rig) -> None:
     rig.append(idempotent(b"a", sequence=0))
     assert rig.run_until_idle() == [(0, 0)]
     rig.disk.fail("write", errno.ENOSPC, allowed=10, path=".log")
@@ -153,7 +153,7 @@ def test_a_full_disk_fails_the_pass_and_leaves_no_half_batch(rig: Rig) -> None:
     assert rig.run_until_idle() == [(0, 1)]
 
 
-def test_a_reader_is_not_woken_by_a_failed_write(rig: Rig) -> None:
+def test_failed_write_completes_no_delayed_fetch(rig: Rig) -> None:
     rig.append(batch(b"a"))
     rig.run_until_idle()
     woken: list[int] = []
@@ -165,7 +165,7 @@ def test_a_reader_is_not_woken_by_a_failed_write(rig: Rig) -> None:
     assert rig.run_until_idle() == [(0, 1)] and woken == [1]
 
 
-def test_a_disk_that_does_not_read_is_an_error_of_the_partition(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_read_error_is_an_error_of_the_partition(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     rig.append(batch(b"a"))
     rig.run_until_idle()
     rig.disk.fail("read", errno.EIO, repeat=True)
@@ -173,7 +173,7 @@ def test_a_disk_that_does_not_read_is_an_error_of_the_partition(rig: Rig, caplog
     assert found.error == STORAGE and "cannot read at offset 0" in caplog.text
 
 
-def test_batches_behind_one_that_left_the_loop_keep_their_order(rig: Rig) -> None:
+def test_batches_behind_a_validation_job_keep_their_order(rig: Rig) -> None:
     rig.append(batch(b"open"))
     rig.run_until_idle()
     rig.offload.held = True
@@ -185,7 +185,7 @@ def test_batches_behind_one_that_left_the_loop_keep_their_order(rig: Rig) -> Non
     assert rig.run_until_idle() == [(0, 1), (0, 2), (0, 3)]
 
 
-def test_the_bytes_of_queued_batches_are_kept_when_the_buffer_is_used_again(rig: Rig) -> None:
+def test_queued_batches_are_copied_before_the_buffer_is_reused(rig: Rig) -> None:
     received = bytearray(batch(b"mine"))
     append = Append(memoryview(received), 1, lambda done: rig.outcomes.append((done.error, done.base_offset)))
     rig.partition.append(append)  # opens the log
@@ -193,7 +193,7 @@ def test_the_bytes_of_queued_batches_are_kept_when_the_buffer_is_used_again(rig:
     assert rig.run_until_idle() == [(0, 0)]
 
 
-def test_a_deletion_refuses_what_is_outside_the_loop(rig: Rig) -> None:
+def test_topic_deletion_rejects_appends_in_validation_jobs(rig: Rig) -> None:
     rig.append(batch(b"open"))
     rig.run_until_idle()
     rig.offload.held = True
@@ -204,7 +204,7 @@ def test_a_deletion_refuses_what_is_outside_the_loop(rig: Rig) -> None:
     assert rig.run_until_idle() == [(KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)] * 2
 
 
-def test_a_bug_in_a_job_costs_its_own_batch_only(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_in_a_job_fails_only_its_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.append(batch(b"open"))
     rig.run_until_idle()
     monkeypatch.setattr("kafkalite.cluster.partition.validate_now", lambda *_: 1 // 0)
@@ -215,9 +215,7 @@ def test_a_bug_in_a_job_costs_its_own_batch_only(rig: Rig, monkeypatch: pytest.M
     assert rig.run_until_idle() == [(KafkaErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 1)]
 
 
-def test_an_inspected_batch_that_cannot_be_admitted_does_not_hold_up_the_others(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_validated_batch_that_is_rejected_does_not_delay_the_others(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.append(batch(b"open"))
     rig.run_until_idle()
     bugs = [1]
@@ -234,7 +232,7 @@ def test_an_inspected_batch_that_cannot_be_admitted_does_not_hold_up_the_others(
     assert rig.run_until_idle() == [(0, 2)]
 
 
-def test_a_queued_batch_that_raises_does_not_hold_up_the_others(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_of_a_queued_batch_does_not_delay_the_others(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.append(batch(b"open"))
     for value in (b"bug", b"behind"):
         rig.append(batch(value))
@@ -248,7 +246,7 @@ def test_a_queued_batch_that_raises_does_not_hold_up_the_others(rig: Rig, monkey
     assert sorted(rig.run_until_idle()) == [(KafkaErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 0), (0, 1)]
 
 
-def test_a_job_that_cannot_begin_costs_its_own_batch_only(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_that_cannot_start_fails_only_its_batch(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     rig.append(batch(b"open"))
     rig.run_until_idle()
     with monkeypatch.context() as patched:
@@ -260,7 +258,7 @@ def test_a_job_that_cannot_begin_costs_its_own_batch_only(rig: Rig, monkeypatch:
 
 
 @pytest.mark.parametrize("disk_fails", [False, True])
-def test_an_answer_that_raises_keeps_no_other_from_being_told(rig: Rig, disk_fails: bool) -> None:
+def test_exception_in_a_completion_does_not_stop_the_others(rig: Rig, disk_fails: bool) -> None:
     rig.append(batch(b"open"))
     rig.run_until_idle()
     woken: list[str] = []
@@ -282,7 +280,7 @@ def test_an_answer_that_raises_keeps_no_other_from_being_told(rig: Rig, disk_fai
     assert rig.run_until_idle() == [(0, 1 if disk_fails else 4)]
 
 
-def test_a_repeated_batch_fails_with_the_write_that_it_repeats(rig: Rig) -> None:
+def test_duplicate_batch_fails_with_its_original_write(rig: Rig) -> None:
     rig.append(batch(b"open"))
     rig.run_until_idle()
     rig.disk.fail("write", errno.ENOSPC, path=".log")
@@ -293,7 +291,7 @@ def test_a_repeated_batch_fails_with_the_write_that_it_repeats(rig: Rig) -> None
     assert rig.run_until_idle() == [(0, 1)]
 
 
-def test_a_waiter_is_woken_once_by_whatever_comes_first(rig: Rig) -> None:
+def test_delayed_fetch_completes_once(rig: Rig) -> None:
     woken: list[str] = []
     waiter = DelayedFetch([rig.partition], 100, lambda: woken.append("now"))
     waiter.watch(rig.clock, 5.0)
@@ -305,7 +303,7 @@ def test_a_waiter_is_woken_once_by_whatever_comes_first(rig: Rig) -> None:
     assert woken == ["now"] and rig.clock.timers == 0 and not rig.partition.delayed_fetches
 
 
-def test_a_large_topic_is_hosted_changed_and_dropped_in_slices(rig: Rig) -> None:
+def test_large_topic_is_hosted_changed_and_dropped_in_slices(rig: Rig) -> None:
     """No step of it keeps the loop from its clients; nothing of a new topic is seen before all of it is hosted."""
     rig.hosting._slicer = Slicer(CostlyClock(rig.clock), reraise)
     image = TopicImage("large", bytes(15) + b"L", (PartitionImage((1,), (1,), 1, 0),) * 500, {})

@@ -127,9 +127,7 @@ def open_segments(data: Path) -> list[str]:
     return sorted(path.parent.name for path in found if path.suffix == ".log" and data in path.parents)
 
 
-def test_an_append_before_the_creation_is_queued_creates_the_files_once(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_append_before_background_creation_creates_the_files_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     create_each, late = rig.hosting._create_each, list[list[Partition]]()
     monkeypatch.setattr(rig.hosting, "_create_each", lambda partitions: late.append(list(partitions)))
     partitions = rig.host("t", 3)
@@ -199,7 +197,7 @@ def test_the_background_waits_while_appends_create_partitions(rig: Rig) -> None:
         assert len(rig.directories) == 2 * count, "no batch of the background in between"
 
 
-def test_a_created_partition_is_opened_without_a_job(rig: Rig) -> None:
+def test_created_partition_is_opened_without_a_job(rig: Rig) -> None:
     (partition,) = rig.host("t", 1)
     rig.pause()
     rig.creations.held = True
@@ -222,7 +220,7 @@ def test_other_jobs_do_not_wait_for_creations(rig: Rig) -> None:
     assert rig.run_until_idle() == [(0, 0)]
 
 
-def test_a_partition_that_cannot_be_created_fails_alone(rig: Rig) -> None:
+def test_failed_creation_fails_only_its_partition(rig: Rig) -> None:
     partitions = rig.host("t", 4)
     rig.creations.held = True
     for partition in partitions:
@@ -234,7 +232,7 @@ def test_a_partition_that_cannot_be_created_fails_alone(rig: Rig) -> None:
     assert rig.run_until_idle() == [(0, 0)]
 
 
-def test_a_failed_sync_refuses_the_batch_and_takes_the_directory_offline(rig: Rig) -> None:
+def test_failed_fsync_rejects_the_batch_and_takes_the_directory_offline(rig: Rig) -> None:
     (partition,) = rig.host("t", 1)
     rig.disk.fail("sync_dir", errno.EIO)
     rig.append(partition)
@@ -242,7 +240,7 @@ def test_a_failed_sync_refuses_the_batch_and_takes_the_directory_offline(rig: Ri
     assert not rig.logs.any_online
 
 
-def test_a_topic_deleted_before_its_record_fails_alone(rig: Rig) -> None:
+def test_topic_deleted_before_its_record_fails_alone(rig: Rig) -> None:
     kept, gone = rig.host("kept", 2), rig.host("gone", 2, topic_id=2)
     rig.notes.refused.add(gone[0].topic_id)
     rig.pause()
@@ -255,7 +253,7 @@ def test_a_topic_deleted_before_its_record_fails_alone(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("moment", ["queued", "under way", "files are there", "created"])
-def test_a_topic_is_deleted_and_created_again_at_any_moment(rig: Rig, moment: str) -> None:
+def test_topic_is_deleted_and_recreated_during_creation(rig: Rig, moment: str) -> None:
     (old,) = rig.host("t", 1)
     if moment == "under way":
         rig.creations.held = True
@@ -279,7 +277,7 @@ def test_a_topic_is_deleted_and_created_again_at_any_moment(rig: Rig, moment: st
     assert rig.directories == {"t-0"}
 
 
-def test_empty_partitions_are_found_at_a_start_and_not_opened(rig: Rig) -> None:
+def test_empty_partitions_are_loaded_and_not_opened(rig: Rig) -> None:
     partitions = rig.host("t", 4)
     rig.pause()
     rig.append(partitions[1])
@@ -294,7 +292,7 @@ def test_empty_partitions_are_found_at_a_start_and_not_opened(rig: Rig) -> None:
     again.logs.unlock()
 
 
-def test_what_was_created_and_not_recorded_is_created_again_and_recorded(rig: Rig) -> None:
+def test_unrecorded_partition_is_created_again_and_recorded(rig: Rig) -> None:
     rig.host("t", 2)
     rig.notes.held = []
     rig.pause()
@@ -306,7 +304,7 @@ def test_what_was_created_and_not_recorded_is_created_again_and_recorded(rig: Ri
     again.logs.unlock()
 
 
-def test_an_empty_partition_of_an_unknown_topic_is_kept_as_a_stray(rig: Rig) -> None:
+def test_empty_partition_of_unknown_topic_becomes_a_stray(rig: Rig) -> None:
     rig.host("t", 1)
     rig.pause()
     again = rig.restart({})
@@ -314,14 +312,14 @@ def test_an_empty_partition_of_an_unknown_topic_is_kept_as_a_stray(rig: Rig) -> 
     again.logs.unlock()
 
 
-def test_a_failed_log_directory_takes_its_created_partitions_offline(rig: Rig) -> None:
+def test_failed_log_directory_takes_created_partitions_offline(rig: Rig) -> None:
     (partition,) = rig.host("t", 1)
     rig.pause()
     rig.logs.take_offline(str(rig.data), OSError(errno.EIO, "planted"))
     assert partition.error == STORAGE
 
 
-def test_after_the_close_nothing_is_created(rig: Rig) -> None:
+def test_closed_creator_creates_nothing(rig: Rig) -> None:
     rig.host("t", 2 * BACKGROUND_BATCH)
     rig.pause()
     rig.hosting.close()

@@ -19,7 +19,7 @@ def manager(tmp_path: Path):
         yield manager
 
 
-def test_life_of_a_service(manager: socket.socket) -> None:
+def test_notifications_of_start_reload_and_stop(manager: socket.socket) -> None:
     environ = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())}
     notifier = Notifier.from_environment(environ)
     assert environ == {}
@@ -41,7 +41,7 @@ def test_life_of_a_service(manager: socket.socket) -> None:
     assert not notifier.connected
 
 
-def test_abstract_socket() -> None:
+def test_notification_over_an_abstract_socket() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.settimeout(60)
         manager.bind("")  # the kernel picks a free abstract name
@@ -51,7 +51,7 @@ def test_abstract_socket() -> None:
         notifier.close()
 
 
-def test_without_a_manager_nothing_happens() -> None:
+def test_no_notification_without_service_manager() -> None:
     notifier = Notifier.from_environment({"WATCHDOG_USEC": "1000000"})
     assert not notifier.connected
     assert notifier.watchdog_interval_s is None
@@ -62,7 +62,7 @@ def test_without_a_manager_nothing_happens() -> None:
     ("usec", "pid", "interval_s"),
     [("2000000", None, 1.0), ("2000000", "1", None), ("0", None, None), (None, None, None)],
 )
-def test_watchdog_is_for_us(
+def test_watchdog_of_another_process_is_ignored(
     manager: socket.socket, usec: str | None, pid: str | None, interval_s: float | None
 ) -> None:
     variables = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": usec, "WATCHDOG_PID": pid}
@@ -75,18 +75,18 @@ def test_watchdog_is_for_us(
     "environ",
     [{"NOTIFY_SOCKET": "relative"}, {"WATCHDOG_USEC": "-1"}, {"WATCHDOG_USEC": "soon"}, {"WATCHDOG_PID": ""}],
 )
-def test_senseless_variables(environ: dict[str, str]) -> None:
+def test_invalid_service_manager_variables_are_errors(environ: dict[str, str]) -> None:
     (key,) = environ
     with pytest.raises(ServiceManagerError, match=key):
         Notifier.from_environment(environ)
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_missing_notification_socket_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Notifier(str(tmp_path / "gone"))
 
 
-def test_a_manager_that_went_away_is_logged_only(manager: socket.socket, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_service_manager_is_only_logged(manager: socket.socket, caplog: pytest.LogCaptureFixture) -> None:
     notifier = Notifier(manager.getsockname())
     manager.close()
     notifier.watchdog()
@@ -126,7 +126,7 @@ def activate(inherited: list[socket.socket], **variables: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_sockets_are_taken_over() -> None:
+def test_inherited_listening_sockets_are_used() -> None:
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
         lines = activate([one, two], LISTEN_FDS="2", LISTEN_FDNAMES="plain:admin")
         assert lines == [
@@ -137,20 +137,20 @@ def test_sockets_are_taken_over() -> None:
         assert activate([one], LISTEN_FDS="1") == [f" {one.getsockname()[1]} False False", "[]"]
 
 
-def test_sockets_that_do_not_listen_are_refused() -> None:
+def test_inherited_sockets_must_listen() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
         (line, left) = activate([datagram], LISTEN_FDS="1")
     assert "descriptor 3 of LISTEN_FDS is not a listening stream socket" in line
     assert left == "[]"
 
 
-def test_names_and_count_must_agree() -> None:
+def test_names_and_count_of_inherited_sockets_must_agree() -> None:
     environ = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2", "LISTEN_FDNAMES": "one"}
     with pytest.raises(ServiceManagerError, match="names 1 descriptors, LISTEN_FDS is 2"):
         inherited_sockets(environ)
     assert environ == {}
 
 
-def test_sockets_of_another_process_are_left_alone() -> None:
+def test_inherited_sockets_of_another_process_are_ignored() -> None:
     assert inherited_sockets({"LISTEN_PID": "1", "LISTEN_FDS": "1"}) == []
     assert inherited_sockets({}) == []

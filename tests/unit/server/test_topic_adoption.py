@@ -102,7 +102,7 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("move", [False, True])
-async def test_topics_come_with_ids_offsets_and_leader_epochs(kafka: Path, tmp_path: Path, move: bool) -> None:
+async def test_adopted_topics_keep_ids_offsets_and_leader_epochs(kafka: Path, tmp_path: Path, move: bool) -> None:
     before, data = files(kafka), tmp_path / "ours"
     found = await asyncio.to_thread(adopt, kafka, data, move=move)
     assert found.topics == {"orders": 3, "__consumer_offsets": 1}
@@ -129,9 +129,7 @@ async def test_topics_come_with_ids_offsets_and_leader_epochs(kafka: Path, tmp_p
 
 @pytest.mark.parametrize("move", [False, True])
 @pytest.mark.parametrize("power", [False, True])
-def test_a_kill_at_any_step_loses_nothing_and_can_be_repeated(
-    kafka: Path, tmp_path: Path, move: bool, power: bool
-) -> None:
+def test_adoption_killed_at_any_step_can_be_repeated(kafka: Path, tmp_path: Path, move: bool, power: bool) -> None:
     """After each step: killed, or without power so that what was not synced is gone; then the same call again."""
     print(f"KAFKALITE_SEED={SEED}")
     chance, steps = random.Random(SEED), SEED % STRIDE
@@ -159,7 +157,7 @@ def test_a_kill_at_any_step_loses_nothing_and_can_be_repeated(
     assert steps > 60
 
 
-async def test_between_registration_and_place_a_partition_is_offline_and_not_lost(kafka: Path, tmp_path: Path) -> None:
+async def test_registered_partition_is_offline_until_its_directory_is_renamed(kafka: Path, tmp_path: Path) -> None:
     data, disk = tmp_path / "ours", FaultyDisk()
 
     def stop(operation: str, path: str) -> None:
@@ -194,7 +192,7 @@ async def test_retention_expires_no_adopted_record(kafka: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("clean", [False, True])
-async def test_a_compacted_topic_stays_compacted_and_whole(kafka: Path, tmp_path: Path, clean: bool) -> None:
+async def test_adopted_compacted_topic_stays_compacted(kafka: Path, tmp_path: Path, clean: bool) -> None:
     """Where the cleaner of the other broker left a gap between two segments, nothing behind the gap is dropped."""
     shutil.rmtree(kafka / "orders-2")
     log = filled(kafka / "orders-2")
@@ -224,7 +222,7 @@ async def test_a_compacted_topic_stays_compacted_and_whole(kafka: Path, tmp_path
     assert (await ends(data, look))["orders-2"][:2] == (0, end)
 
 
-async def test_what_was_not_left_cleanly_is_recovered(kafka: Path, tmp_path: Path) -> None:
+async def test_adoption_recovers_unclean_logs(kafka: Path, tmp_path: Path) -> None:
     (kafka / ".kafka_cleanshutdown").unlink()
     (kafka / "recovery-point-offset-checkpoint").write_text("0\n0\n")
     tear_the_tail(kafka / "orders-2")
@@ -234,7 +232,7 @@ async def test_what_was_not_left_cleanly_is_recovered(kafka: Path, tmp_path: Pat
     assert (await ends(data))["orders-2"] == (0, 3 * BATCHES - 3, 1)
 
 
-def test_a_second_call_leaves_what_is_there(kafka: Path, tmp_path: Path) -> None:
+def test_second_adoption_changes_nothing(kafka: Path, tmp_path: Path) -> None:
     data = tmp_path / "ours"
     adopt(kafka, data)
     before = files(data)
@@ -244,7 +242,7 @@ def test_a_second_call_leaves_what_is_there(kafka: Path, tmp_path: Path) -> None
     assert changed <= {JOURNAL}
 
 
-async def test_partitions_of_two_brokers_come_one_after_the_other(kafka: Path, tmp_path: Path) -> None:
+async def test_partitions_of_two_brokers_are_adopted_one_after_the_other(kafka: Path, tmp_path: Path) -> None:
     other, data = tmp_path / "other", tmp_path / "ours"
     filled(other / "orders-1", 3).close()
     (other / "orders-1/partition.metadata").write_text((kafka / "orders-0/partition.metadata").read_text())
@@ -254,7 +252,7 @@ async def test_partitions_of_two_brokers_come_one_after_the_other(kafka: Path, t
     assert await ends(data) == {**WHOLE, "orders-1": (0, 9, 1)}
 
 
-async def test_topics_without_an_id_get_one_and_keep_it(kafka: Path, tmp_path: Path) -> None:
+async def test_topics_without_id_get_one(kafka: Path, tmp_path: Path) -> None:
     data = tmp_path / "ours"
     for path in kafka.glob("orders-*/partition.metadata"):
         path.unlink()
@@ -303,7 +301,7 @@ def damage(kafka: Path, _data: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_adopted_is_refused_before_anything_is_registered(
+def test_invalid_topic_is_rejected_before_registration(
     kafka: Path, tmp_path: Path, spoil: Callable[[Path, Path], object], complaint: str
 ) -> None:
     data = tmp_path / "ours"
@@ -325,7 +323,7 @@ def topics(data: Path) -> list[str]:
         service.close()
 
 
-def test_a_disk_without_room_is_told_before_anything_is_copied(kafka: Path, tmp_path: Path) -> None:
+def test_adoption_checks_free_space_before_copying(kafka: Path, tmp_path: Path) -> None:
     class Full(Disk):
         def free_bytes(self, path: str) -> tuple[int, int]:
             return 10, 1 << 30

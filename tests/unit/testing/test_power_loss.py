@@ -47,7 +47,7 @@ def write(disk: FaultyDisk, path: Path, data: bytes, offset: int = 0, *, sync: b
     file.close()
 
 
-def test_a_new_file_is_there_once_file_and_directory_are_synced(tmp_path: Path) -> None:
+def test_new_file_survives_after_fsync_of_file_and_directory(tmp_path: Path) -> None:
     def act(disk: FaultyDisk, root: Path) -> None:
         write(disk, root / "a", b"synced", sync=True)
         disk.sync_dir(str(root))
@@ -55,7 +55,7 @@ def test_a_new_file_is_there_once_file_and_directory_are_synced(tmp_path: Path) 
     assert outcomes(tmp_path, act, torn=True) == [{"a": b"synced"}]
 
 
-def test_a_name_and_its_bytes_are_lost_apart(tmp_path: Path) -> None:
+def test_names_and_bytes_are_lost_independently(tmp_path: Path) -> None:
     found = outcomes(tmp_path, lambda disk, root: write(disk, root / "a", b"data", sync=True))
     assert sorted(map(str, found)) == ["{'a': b'data'}", "{}"]
     (tmp_path / "other").mkdir()
@@ -67,7 +67,7 @@ def test_a_name_and_its_bytes_are_lost_apart(tmp_path: Path) -> None:
     assert sorted(map(str, outcomes(tmp_path / "other", named))) == ["{'a': b''}", "{'a': b'data'}"]
 
 
-def test_changes_survive_up_to_one_of_them(tmp_path: Path) -> None:
+def test_changes_survive_up_to_a_random_one(tmp_path: Path) -> None:
     def act(disk: FaultyDisk, root: Path) -> None:
         write(disk, root / "a", b"0", sync=True)
         disk.sync_dir(str(root))
@@ -78,7 +78,7 @@ def test_changes_survive_up_to_one_of_them(tmp_path: Path) -> None:
     assert {found["a"] for found in outcomes(tmp_path, act)} == {b"0", b"01", b"012", b"0123"}
 
 
-def test_a_torn_change_is_old_or_new_by_sectors(tmp_path: Path) -> None:
+def test_torn_write_is_old_or_new_per_sector(tmp_path: Path) -> None:
     old, new = b"o" * (2 * SECTOR), b"n" * (3 * SECTOR)
 
     def act(disk: FaultyDisk, root: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_torn_change_is_old_or_new_by_sectors(tmp_path: Path) -> None:
     assert len(found) == len(allowed | {old})
 
 
-def test_a_rename_without_its_directory_is_there_or_not(tmp_path: Path) -> None:
+def test_unsynced_rename_survives_or_not(tmp_path: Path) -> None:
     def act(disk: FaultyDisk, root: Path) -> None:
         (root / "a").write_bytes(b"old")
         write(disk, root / "a.tmp", b"new", sync=True)
@@ -111,7 +111,7 @@ def test_a_rename_without_its_directory_is_there_or_not(tmp_path: Path) -> None:
     assert sorted(map(str, found)) == sorted(map(str, [{"a": b"old"}, {"a": b"old", "a.tmp": b"new"}, {"a": b"new"}]))
 
 
-def test_write_atomic_is_old_or_new(tmp_path: Path) -> None:
+def test_atomic_write_leaves_old_or_new_file(tmp_path: Path) -> None:
     def act(disk: FaultyDisk, root: Path) -> None:
         disk.write_atomic(str(root / "a"), b"old", sync=True)
         disk.write_atomic(str(root / "a"), b"new", sync=True)
@@ -119,7 +119,7 @@ def test_write_atomic_is_old_or_new(tmp_path: Path) -> None:
     assert outcomes(tmp_path, act, torn=True) == [{"a": b"new"}]
 
 
-def test_a_removed_tree_comes_back_in_part(tmp_path: Path) -> None:
+def test_unsynced_removal_of_a_tree_returns_in_part(tmp_path: Path) -> None:
     def act(disk: FaultyDisk, root: Path) -> None:
         (root / "d").mkdir()
         for name in "xyz":
@@ -135,7 +135,7 @@ def test_a_removed_tree_comes_back_in_part(tmp_path: Path) -> None:
     assert ["d-delete", "d-delete/y", "d-delete/z"] in found
 
 
-def test_a_renamed_directory_goes_back_with_all_in_it(tmp_path: Path) -> None:
+def test_unsynced_directory_rename_is_undone_with_its_files(tmp_path: Path) -> None:
     def act(disk: FaultyDisk, root: Path) -> None:
         (root / "d").mkdir()
         (root / "d" / "x").write_bytes(b"x")
@@ -150,7 +150,7 @@ def test_a_renamed_directory_goes_back_with_all_in_it(tmp_path: Path) -> None:
     assert sorted(map(str, found)) == sorted(map(str, names["d"] + names["e"]))
 
 
-def test_a_file_in_a_lost_directory_is_lost(tmp_path: Path) -> None:
+def test_file_in_a_lost_directory_is_lost(tmp_path: Path) -> None:
     def act(disk: FaultyDisk, root: Path) -> None:
         disk.make_dir(str(root / "d" / "e"))
         write(disk, root / "d" / "e" / "x", b"x", sync=True)
@@ -160,7 +160,7 @@ def test_a_file_in_a_lost_directory_is_lost(tmp_path: Path) -> None:
     assert sorted(found) == [[], ["d"], ["d", "d/e", "d/e/x"]]
 
 
-def test_a_journal_keeps_the_order_of_two_directories_or_each_its_own(tmp_path: Path) -> None:
+def test_name_changes_keep_order_per_disk_or_per_directory(tmp_path: Path) -> None:
     def act(disk: FaultyDisk, root: Path) -> None:
         for name in ("d", "e"):
             (root / name).mkdir()
@@ -170,7 +170,7 @@ def test_a_journal_keeps_the_order_of_two_directories_or_each_its_own(tmp_path: 
     assert sorted(found) == [["d", "d/x", "e"], ["d", "d/x", "e", "e/x"], ["d", "e"], ["d", "e", "e/x"]]
 
 
-def test_what_moved_between_directories_is_synced_in_both(tmp_path: Path) -> None:
+def test_move_between_directories_needs_fsync_of_both(tmp_path: Path) -> None:
     def act(disk: FaultyDisk, root: Path) -> None:
         for name in ("d", "e"):
             (root / name).mkdir()
@@ -182,7 +182,7 @@ def test_what_moved_between_directories_is_synced_in_both(tmp_path: Path) -> Non
     assert outcomes(tmp_path, act) == [{"d": None, "e": None, "e/x": b"x", "e/y": b""}]
 
 
-def test_what_is_written_while_a_sync_is_held_is_not_covered(tmp_path: Path) -> None:
+def test_write_during_fsync_is_not_covered(tmp_path: Path) -> None:
     def act(disk: FaultyDisk, root: Path) -> None:
         write(disk, root / "a", b"1", sync=True)
         disk.sync_dir(str(root))
@@ -199,7 +199,7 @@ def test_what_is_written_while_a_sync_is_held_is_not_covered(tmp_path: Path) -> 
     assert {found["a"] for found in outcomes(tmp_path, act)} == {b"1", b"12"}
 
 
-def test_a_failed_sync_is_never_made_good(tmp_path: Path) -> None:
+def test_data_of_failed_fsync_is_never_durable(tmp_path: Path) -> None:
     def act(disk: FaultyDisk, root: Path) -> None:
         disk.sync_dir(str(root))
         file = disk.open(str(root / "a"), create=True)
@@ -213,7 +213,7 @@ def test_a_failed_sync_is_never_made_good(tmp_path: Path) -> None:
     assert {found["a"] for found in outcomes(tmp_path, act)} == {b"", b"1"}
 
 
-def test_the_process_stops_at_any_step_and_stays_so(tmp_path: Path) -> None:
+def test_crash_at_any_step_stops_all_later_operations(tmp_path: Path) -> None:
     disk = FaultyDisk()
     disk.write_atomic(str(tmp_path / "a"), b"old", sync=True)
     total = disk.steps
