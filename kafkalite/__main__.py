@@ -1,6 +1,6 @@
-"""`python -m kafkalite` is the same as the `kafkalite` command."""
+"""Runs the `kafkalite` command: `python -m kafkalite`."""
 
-from kafkalite.cli.main import main
+from kafkalite.cli.main import run
 
 if __name__ == "__main__":
-    main(prog_name="kafkalite")
+    run()

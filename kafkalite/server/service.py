@@ -3,8 +3,7 @@
 from kafkalite._speedups.net.framing import Connection
 from kafkalite._speedups.net.heartbeats import Heartbeats
 from kafkalite.cluster.replicas import Replicas
-from kafkalite.protocol.messages.produce import ProduceRequest
-from kafkalite.server.dispatch import Dispatcher
+from kafkalite.server.dispatch import PRODUCE, Dispatcher
 
 
 class BrokerService:
@@ -15,7 +14,7 @@ class BrokerService:
         self.request = dispatcher.request
         self.flush = replicas.write_pending
         self.quick = heartbeats
-        self.pinning = frozenset({ProduceRequest.api_key})  # its records are views of the frame
+        self.pinning = frozenset({PRODUCE})  # its records are views of the frame
         self.connections = 0
 
     def connected(self, _connection: Connection) -> bool:
