@@ -78,7 +78,7 @@ MET = {
 }
 
 
-async def test_careless_clients_hurt_nobody(
+async def test_invalid_group_requests_do_not_affect_other_clients(
     tmp_path: Path, fuzz_inputs: int, record_property: Callable[[str, object], None]
 ) -> None:
     count = fuzz_inputs // SHARE

@@ -305,5 +305,5 @@ class Members(Chaos):
                         assert held.setdefault((topic, index), member) == member
 
 
-def test_no_member_breaks_a_shard() -> None:
+def test_misbehaving_members_do_not_break_a_shard() -> None:
     assert_all_is_answered(Members, HISTORIES)

@@ -251,5 +251,5 @@ class Requests(Chaos):
         return self.pick((-1, 1, 2**31 - 1)) if group is None or self.dice.random() < 0.2 else group.generation
 
 
-def test_no_request_breaks_a_shard() -> None:
+def test_random_requests_do_not_break_a_shard() -> None:
     assert_all_is_answered(Requests, HISTORIES)

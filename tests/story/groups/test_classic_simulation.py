@@ -215,7 +215,7 @@ class History:
 
 
 @pytest.mark.torture
-def test_random_histories_keep_the_laws_and_take_every_transition(
+def test_random_operations_keep_invariants_and_take_every_transition(
     simulations: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = Taken(TRANSITIONS)
@@ -263,12 +263,12 @@ def overlook_generations(monkeypatch: pytest.MonkeyPatch) -> None:
     "plant",
     [lose_timers_at_load, reuse_the_generation, forget_syncs, forget_to_store, overlook_generations],
 )
-def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeded_bugs_are_detected(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert_finds(plant, lambda seed, minutes: History(seed).run(minutes), MINUTES)
 
 
-def test_what_is_settled_is_a_whole_group() -> None:
+def test_simulation_completes_generations() -> None:
     """The histories do settle: a guard against a simulation in which nothing happens."""
     history = History(1)
     history.run(MINUTES)

@@ -100,7 +100,7 @@ class Story:
         return ids
 
 
-def test_two_consumers_form_a_group() -> None:
+def test_two_consumers_join_and_sync() -> None:
     story = Story()
     one, other = story.stable(2)
     assert story.heartbeat(one, 1) == story.heartbeat(other, 1) == Error.NONE
@@ -111,7 +111,7 @@ def test_two_consumers_form_a_group() -> None:
     assert [member.assignment for member in assigned.members] == [one.encode(), other.encode()]
 
 
-def test_a_new_consumer_first_gets_its_id() -> None:
+def test_new_member_joins_again_with_its_reserved_id() -> None:
     story = Story()
     received = story.join()
     assert (received.error, received.member_id) == (Error.MEMBER_ID_REQUIRED, "c-1")
@@ -120,14 +120,14 @@ def test_a_new_consumer_first_gets_its_id() -> None:
     assert story.join("c-1").error == Error.UNKNOWN_MEMBER_ID, "the id was not used in time"
 
 
-def test_an_old_client_joins_without_the_detour() -> None:
+def test_client_before_v4_joins_without_reserved_id() -> None:
     story = Story()
     token = story.ask_to_join(member_id_required=False)
     story.shard.advance(DELAY_MS)
     assert story.joined(token).generation == 1
 
 
-def test_each_newcomer_extends_the_first_delay_up_to_the_rebalance_timeout() -> None:
+def test_joins_extend_initial_delay_up_to_rebalance_timeout() -> None:
     story = Story()
     first = story.ask_to_join(member_id_required=False, rebalance_timeout_ms=7_000)
     for _ in range(2):
@@ -143,7 +143,7 @@ def test_each_newcomer_extends_the_first_delay_up_to_the_rebalance_timeout() -> 
     assert len(story.joined(first).members) == 3
 
 
-def test_a_late_consumer_makes_all_rejoin() -> None:
+def test_join_of_new_member_rebalances_stable_group() -> None:
     story = Story()
     (one,) = story.stable()
     late = story.ask_to_join(story.join().member_id)
@@ -155,7 +155,7 @@ def test_a_late_consumer_makes_all_rejoin() -> None:
     assert story.heartbeat(one, 1) == Error.ILLEGAL_GENERATION
 
 
-def test_who_does_not_rejoin_in_time_is_out() -> None:
+def test_member_that_misses_rebalance_timeout_is_removed() -> None:
     story = Story()
     one, other = story.stable(2, session_timeout_ms=120_000)
     again = story.ask_to_join(one)
@@ -164,7 +164,7 @@ def test_who_does_not_rejoin_in_time_is_out() -> None:
     assert story.heartbeat(other, 1) == Error.UNKNOWN_MEMBER_ID
 
 
-def test_a_silent_member_is_removed_and_the_rest_rebalance() -> None:
+def test_expired_session_removes_member_and_rebalances() -> None:
     story = Story()
     one, other = story.stable(2)
     story.shard.advance(SESSION_MS - 1)
@@ -176,7 +176,7 @@ def test_a_silent_member_is_removed_and_the_rest_rebalance() -> None:
     assert (rejoined.generation, rejoined.leader) == (2, other)
 
 
-def test_the_last_one_leaves_an_empty_group_that_can_be_deleted() -> None:
+def test_empty_group_can_be_deleted_after_last_member_leaves() -> None:
     story = Story()
     (one,) = story.stable()
     machine = story.shard.machine
@@ -191,7 +191,7 @@ def test_the_last_one_leaves_an_empty_group_that_can_be_deleted() -> None:
     assert story.state == "Dead" and "g" not in machine
 
 
-def test_the_leader_must_assign_anew_after_it_rejoins_but_a_follower_need_not() -> None:
+def test_rejoin_of_leader_rebalances_and_of_follower_does_not() -> None:
     story = Story()
     one, other = story.stable(2)
     assert story.join(other).generation == 1, "nothing is new"
@@ -200,7 +200,7 @@ def test_the_leader_must_assign_anew_after_it_rejoins_but_a_follower_need_not() 
     assert story.state == "PreparingRebalance"
 
 
-def test_members_that_do_not_sync_are_removed() -> None:
+def test_members_that_miss_sync_timeout_are_removed() -> None:
     story = Story()
     ids = [story.join(session_timeout_ms=120_000).member_id for _ in range(2)]
     for member_id in ids:
@@ -213,7 +213,7 @@ def test_members_that_do_not_sync_are_removed() -> None:
     assert story.join(ids[1]).leader == ids[1]
 
 
-def test_a_restarted_static_member_keeps_its_partitions() -> None:
+def test_static_member_restart_keeps_assignment() -> None:
     story = Story()
     token = story.ask_to_join(group_instance_id="i")
     story.shard.advance(DELAY_MS)
@@ -229,7 +229,7 @@ def test_a_restarted_static_member_keeps_its_partitions() -> None:
     assert isinstance(stored, ClassicGroupMetadata) and stored.members[0].member_id == back.member_id
 
 
-def test_an_old_static_leader_that_restarts_is_not_told_that_it_leads() -> None:
+def test_restarted_static_leader_before_v9_is_not_leader_in_response() -> None:
     story = Story()
     token = story.ask_to_join(group_instance_id="i")
     story.shard.advance(DELAY_MS)
@@ -239,7 +239,7 @@ def test_an_old_static_leader_that_restarts_is_not_told_that_it_leads() -> None:
     assert (back.leader, back.members, back.skip_assignment) == (old, (), False)
 
 
-def test_a_static_member_that_restarts_while_it_waits_fences_its_former_self() -> None:
+def test_static_member_restart_fences_delayed_join_of_previous_process() -> None:
     story = Story()
     first = story.ask_to_join(group_instance_id="i")
     second = story.ask_to_join(group_instance_id="i")
@@ -258,7 +258,7 @@ def fence(story: Story, *owners: str) -> None:
     story.shard.do(story.shard.machine.groups["g"].fence_owners(fenced, story.shard.now))
 
 
-def test_who_was_gone_when_its_partitions_were_fenced_does_not_come_back_with_the_broker() -> None:
+def test_rewind_removes_departed_member_from_stored_group() -> None:
     story = owns_its_name()
     gone, other = story.stable(2)
     story.leave(LeaveOf(gone))
@@ -269,7 +269,7 @@ def test_who_was_gone_when_its_partitions_were_fenced_does_not_come_back_with_th
     assert story.heartbeat(other, 1) == Error.ILLEGAL_GENERATION, "it is assigned what the first one left behind"
 
 
-def test_a_generation_that_nobody_knows_is_not_the_next_one() -> None:
+def test_reserved_generation_is_skipped_by_next_rebalance() -> None:
     """What is stored for a restart when members are fenced."""
     story = owns_its_name()
     fenced, other = story.stable(2)
@@ -279,7 +279,7 @@ def test_a_generation_that_nobody_knows_is_not_the_next_one() -> None:
     assert story.heartbeat(other, joined.generation) == Error.ILLEGAL_GENERATION
 
 
-def test_a_static_member_is_removed_by_its_instance_id() -> None:
+def test_leave_by_instance_id_removes_static_member() -> None:
     story = Story()
     story.stable(1)
     assert story.leave(LeaveOf("", "i")).members[0].error == Error.UNKNOWN_MEMBER_ID
@@ -288,26 +288,26 @@ def test_a_static_member_is_removed_by_its_instance_id() -> None:
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001, -1])
-def test_session_timeouts_have_limits(session_ms: int) -> None:
+def test_session_timeout_out_of_range_is_rejected(session_ms: int) -> None:
     assert Story().join(session_timeout_ms=session_ms).error == Error.INVALID_SESSION_TIMEOUT
 
 
 @pytest.mark.parametrize(
     "odd", [{"protocol_type": "connect"}, {"protocols": (("other", b""),)}, {"protocols": ()}, {"protocol_type": ""}]
 )
-def test_a_stranger_to_the_protocol_is_refused(odd: dict[str, Any]) -> None:
+def test_join_with_incompatible_protocols_is_rejected(odd: dict[str, Any]) -> None:
     story = Story()
     story.stable()
     assert story.join(**odd).error == Error.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_refused_founder_leaves_nothing_behind() -> None:
+def test_rejected_first_join_creates_no_group() -> None:
     story = Story()
     assert story.join(protocols=()).error == Error.INCONSISTENT_GROUP_PROTOCOL
     assert story.state == "Dead" and story.shard.log == []
 
 
-def test_the_protocol_that_most_prefer_wins() -> None:
+def test_protocol_preferred_by_most_members_is_selected() -> None:
     story = Story()
     both = (("a", b""), ("b", b""))
     tokens = [story.ask_to_join(member_id_required=False, protocols=wish) for wish in (both, both[::-1], both[::-1])]
@@ -316,7 +316,7 @@ def test_the_protocol_that_most_prefer_wins() -> None:
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_of_protocols_with_as_many_votes_the_oldest_member_decides(first: str) -> None:
+def test_oldest_member_selects_among_protocols_with_equal_votes(first: str) -> None:
     story = Story()
     wishes = sorted([(("a", b""), ("b", b"")), (("b", b""), ("a", b""))], key=lambda wish: wish[0][0] != first)
     tokens = [story.ask_to_join(member_id_required=False, protocols=wish) for wish in wishes]
@@ -324,13 +324,13 @@ def test_of_protocols_with_as_many_votes_the_oldest_member_decides(first: str) -
     assert {story.joined(token).protocol for token in tokens} == {first}
 
 
-def test_a_full_group_takes_nobody() -> None:
+def test_join_of_full_group_is_rejected() -> None:
     story = Story(members_max=1)
     story.stable()
     assert story.join().error == Error.GROUP_MAX_SIZE_REACHED
 
 
-def test_a_group_that_outgrew_its_limit_shrinks_after_a_restart() -> None:
+def test_group_above_size_limit_shrinks_after_restart() -> None:
     limits = iter([10, 1])
     story = Story()
     story.shard = Shard(lambda: ClassicGroups(ClassicSettings(members_max=next(limits))))
@@ -342,7 +342,7 @@ def test_a_group_that_outgrew_its_limit_shrinks_after_a_restart() -> None:
     assert story.joined(kept).generation == 2, "the one that was refused holds up nobody"
 
 
-def test_members_live_on_over_a_restart_of_the_broker() -> None:
+def test_members_continue_after_broker_restart() -> None:
     story = Story()
     one, other = story.stable(2)
     story.shard.advance(SESSION_MS - 1)
@@ -354,7 +354,7 @@ def test_members_live_on_over_a_restart_of_the_broker() -> None:
     assert story.heartbeat(other, 1) == Error.UNKNOWN_MEMBER_ID
 
 
-def test_a_repeated_join_answers_the_one_before() -> None:
+def test_second_join_completes_delayed_first_join() -> None:
     story = Story()
     one, _ = story.stable(2)
     first = story.ask_to_join(one)
@@ -363,7 +363,7 @@ def test_a_repeated_join_answers_the_one_before() -> None:
     assert second in story.shard.waiting
 
 
-def test_requests_to_a_group_that_nobody_knows() -> None:
+def test_requests_to_unknown_group_fail() -> None:
     story = Story()
     assert story.join("x").error == Error.UNKNOWN_MEMBER_ID
     assert story.heartbeat("x", 1) == Error.UNKNOWN_MEMBER_ID

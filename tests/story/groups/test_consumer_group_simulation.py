@@ -224,7 +224,7 @@ def live(seed: int, minutes: int) -> None:
 
 
 @pytest.mark.torture
-def test_no_life_breaks_a_law_and_every_transition_is_taken(
+def test_random_operations_keep_invariants_and_take_every_transition(
     simulations: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = Taken(TRANSITIONS)
@@ -259,6 +259,6 @@ def lose_scheduled_targets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("plant", [hand_over_at_once, overlook_owners, lose_timers_at_load, lose_scheduled_targets])
-def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeded_bugs_are_detected(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert_finds(plant, live, MINUTES)

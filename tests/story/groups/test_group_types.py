@@ -201,7 +201,7 @@ class Crowd(Chaos):
 
 
 @pytest.mark.torture
-def test_all_protocols_at_the_same_groups(simulations: int) -> None:
+def test_random_joins_of_all_protocols_keep_one_group_type(simulations: int) -> None:
     registry: set[str] = set()
 
     def live(seed: int, _minutes: int) -> None:

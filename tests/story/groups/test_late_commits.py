@@ -131,7 +131,7 @@ def hands_over(story: Story, protocol: str) -> tuple[str, str, int]:
 
 @restarts
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
-def test_of_a_classic_member_that_rejoins(protocol: str, *, restarted: bool) -> None:
+def test_late_commit_of_rejoining_classic_member(protocol: str, *, restarted: bool) -> None:
     story = Story()
     gone, stays, generation = hands_over(story, protocol)
     story.rewind("orders", 1)
@@ -143,14 +143,14 @@ def test_of_a_classic_member_that_rejoins(protocol: str, *, restarted: bool) -> 
     assert story.committed("orders", 1) == REWOUND_TO
 
 
-def test_others_commit_on_while_a_partition_is_rewound_in_a_rebalance() -> None:
+def test_other_partitions_are_committed_after_rewind_during_rebalance() -> None:
     story = Story()
     alice, _, generation = hands_over(story, "cooperative-sticky")
     story.rewind("orders", 1)
     assert story.commit(alice, generation, ("orders", 0), ("orders", 1)) == (0, Error.ILLEGAL_GENERATION)
 
 
-def test_the_next_generation_of_a_classic_group_commits_what_was_rewound() -> None:
+def test_rewound_partition_is_committed_in_next_classic_generation() -> None:
     story = Story()
     alice, bob, _ = hands_over(story, "cooperative-sticky")
     story.rewind("orders", 1)
@@ -160,7 +160,7 @@ def test_the_next_generation_of_a_classic_group_commits_what_was_rewound() -> No
     assert story.commit(bob, generation, ("orders", 1), offset=REWOUND_TO + 1) == (0,)
 
 
-def test_a_rewind_of_what_no_classic_member_reads_disturbs_nobody() -> None:
+def test_rewind_of_unread_partition_fences_no_classic_member() -> None:
     story = Story()
     alice, generation = story.joined(story.join("", {}))
     story.sync(alice, generation, {alice: {"orders": (0, 1)}})
@@ -171,7 +171,7 @@ def test_a_rewind_of_what_no_classic_member_reads_disturbs_nobody() -> None:
 
 
 @restarts
-def test_of_a_classic_member_that_was_taken_along_into_a_consumer_group(*, restarted: bool) -> None:
+def test_late_commit_of_upgraded_classic_member(*, restarted: bool) -> None:
     story = Story(interval_ms=15_000)
     alice, bob, generation = hands_over(story, "cooperative-sticky")
     story.rewind("orders", 1)
@@ -204,7 +204,7 @@ def unsubscribes(story: Story) -> int:
 
 
 @restarts
-def test_of_a_consumer_that_unsubscribed(*, restarted: bool) -> None:
+def test_late_commit_after_unsubscribe(*, restarted: bool) -> None:
     story = Story(interval_ms=15_000)
     epoch = unsubscribes(story)
     story.rewind("clicks", 0)
@@ -215,7 +215,7 @@ def test_of_a_consumer_that_unsubscribed(*, restarted: bool) -> None:
 
 
 @restarts
-def test_of_a_consumer_that_unsubscribed_when_the_next_owner_is_fenced(*, restarted: bool) -> None:
+def test_late_commit_after_unsubscribe_when_next_owner_is_fenced(*, restarted: bool) -> None:
     story = Story(interval_ms=15_000)
     epoch = unsubscribes(story)
     story.shard.advance(20_000)
@@ -231,7 +231,7 @@ def test_of_a_consumer_that_unsubscribed_when_the_next_owner_is_fenced(*, restar
     assert story.commit("bob", bob.member_epoch, ("clicks", 0), offset=REWOUND_TO + 1) == (0,)
 
 
-def test_a_consumer_that_knows_the_target_may_commit_what_nobody_owns() -> None:
+def test_member_at_target_epoch_commits_unowned_partition() -> None:
     """As in Kafka; so it is after a rewind of what nobody reads, from the next heartbeat on."""
     story = Story()
     alice = story.answer("registry", "consumer_heartbeat", _beat("alice", 0, ["orders"]))
@@ -243,7 +243,7 @@ def test_a_consumer_that_knows_the_target_may_commit_what_nobody_owns() -> None:
 
 
 @restarts
-def test_of_a_registered_consumer(*, restarted: bool) -> None:
+def test_late_commit_of_registered_consumer(*, restarted: bool) -> None:
     """While the others wait for Bob, his partitions are still his; after the rewind nothing of before is taken."""
     story = Story()
     story.ask("registry", "register", _registration("alice"))

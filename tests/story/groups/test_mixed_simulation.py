@@ -293,12 +293,12 @@ def live(seed: int, minutes: int, face: str) -> None:
 
 @pytest.mark.torture
 @pytest.mark.parametrize("face", ["classic", "consumer"])
-def test_no_life_breaks_a_law(face: str, simulations: int, minutes: int) -> None:
+def test_random_operations_keep_invariants(face: str, simulations: int, minutes: int) -> None:
     live_all(lambda seed, minutes: live(seed, minutes, face), simulations, minutes)
 
 
 @pytest.mark.torture
-def test_no_life_breaks_a_law_and_every_transition_is_taken(
+def test_random_operations_keep_invariants_and_take_every_transition(
     simulations: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mixed = Taken(RESPONSES)
@@ -380,7 +380,7 @@ def forget_to_watch_the_converted(monkeypatch: pytest.MonkeyPatch) -> None:
         ("mixed", forget_to_watch_the_converted),
     ],
 )
-def test_planted_bugs_are_found(
+def test_seeded_bugs_are_detected(
     face: str, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)

@@ -41,7 +41,7 @@ async def take(client: Client, group: str, offset: int, partitions: int = 1) -> 
 # The topic.
 
 
-async def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
+async def test_offsets_topic_is_created_on_first_use(tmp_path: Path) -> None:
     async with running(str(tmp_path)) as client:
         await client.create("orders")
         assert OFFSETS not in client.broker.image.topics
@@ -59,7 +59,7 @@ async def described(client: Client) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("by", ["coordinator", "metadata"])
-async def test_it_is_made_as_the_settings_say(by: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_offsets_topic_has_configured_settings(by: str, caplog: pytest.LogCaptureFixture) -> None:
     settings = {
         "offsets.topic.num.partitions": "7",
         "offsets.topic.segment.bytes": "1048576",
@@ -84,13 +84,13 @@ async def test_it_is_made_as_the_settings_say(by: str, caplog: pytest.LogCapture
     assert received == [("WARNING", f"{OFFSETS}: created with one replica instead of 3: there is one broker")]
 
 
-async def test_a_default_that_one_broker_cannot_have_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_default_replication_factor_on_one_broker_logs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     async with running() as client:
         await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
     assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == []
 
 
-async def test_clients_read_it_and_no_more() -> None:
+async def test_clients_may_only_read_offsets_topic() -> None:
     async with running() as client:
         await client.create("orders")
         assert await take(client, "g", 5) == [0]
@@ -116,7 +116,7 @@ async def test_clients_read_it_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-async def test_records_are_compressed_as_configured(tmp_path: Path, codec: int) -> None:
+async def test_offsets_topic_uses_configured_compression(tmp_path: Path, codec: int) -> None:
     settings = {"offsets.topic.compression.codec": str(codec)}
     async with running(str(tmp_path), settings) as client:
         await client.create("orders", partitions=40)
@@ -131,7 +131,7 @@ async def test_records_are_compressed_as_configured(tmp_path: Path, codec: int) 
 # What is kept.
 
 
-async def test_offsets_are_there_after_a_restart_and_after_a_kill(tmp_path: Path) -> None:
+async def test_committed_offsets_survive_restart_and_kill(tmp_path: Path) -> None:
     data, killed = tmp_path / "data", tmp_path / "killed"
     settings = {"offsets.topic.num.partitions": "5"}
     async with running(str(data), settings) as client:
@@ -147,7 +147,7 @@ async def test_offsets_are_there_after_a_restart_and_after_a_kill(tmp_path: Path
             assert (await committed(client, "g3"))["orders", 0] == 100
 
 
-async def test_offsets_of_a_deleted_topic_do_not_come_back(tmp_path: Path) -> None:
+async def test_offsets_of_deleted_topic_stay_deleted_after_restart(tmp_path: Path) -> None:
     async with running(str(tmp_path)) as client:
         await client.create("orders")
         assert await take(client, "g", 5) == [0]
@@ -158,7 +158,7 @@ async def test_offsets_of_a_deleted_topic_do_not_come_back(tmp_path: Path) -> No
         assert await committed(client, "g") == {}
 
 
-async def test_a_full_disk_refuses_commits_and_loses_none(tmp_path: Path) -> None:
+async def test_full_disk_rejects_commits_and_keeps_committed_offsets(tmp_path: Path) -> None:
     disk = FaultyDisk()
     broker = Broker(str(tmp_path), ports=Ports(disk=disk))
     async with broker, connected(broker) as client:
@@ -171,7 +171,7 @@ async def test_a_full_disk_refuses_commits_and_loses_none(tmp_path: Path) -> Non
         assert await committed(client, "g") == {("orders", 0): 7}
 
 
-async def test_a_disk_that_fails_a_sync_answers_no_commit(tmp_path: Path) -> None:
+async def test_failed_fsync_completes_no_commit(tmp_path: Path) -> None:
     disk = FaultyDisk()
     broker = Broker(str(tmp_path), {"log.flush.interval.messages": "1"}, ports=Ports(disk=disk))
     async with broker, connected(broker) as client:

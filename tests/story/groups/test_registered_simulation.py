@@ -382,7 +382,7 @@ def durable(machine: RegisteredGroups) -> dict[str, Any]:
 
 
 @pytest.mark.torture
-def test_random_histories_keep_the_laws_and_take_every_transition(
+def test_random_operations_keep_invariants_and_take_every_transition(
     simulations: int, minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = Taken(TRANSITIONS)
@@ -480,6 +480,6 @@ def take_a_new_process_for_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
         take_a_new_process_for_the_old_one,
     ],
 )
-def test_planted_bugs_are_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeded_bugs_are_detected(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert_finds(plant, lambda seed, minutes: History(seed).run(minutes), MINUTES)

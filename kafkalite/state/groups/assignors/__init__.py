@@ -1,5 +1,6 @@
-"""Who owns which partitions: the assignors by name. `uniform` and `range` are Kafka's for consumer groups (KIP-848);
-`roundrobin` and `sticky` besides serve kafkalite's own group protocol."""
+"""The partition assignors by name: `uniform` and `range` for consumer groups (KIP-848), as in Kafka; registered groups
+also use `roundrobin` and `sticky`.
+"""
 
 from kafkalite.state.groups.assignors import ranges, roundrobin, sticky, uniform
 from kafkalite.state.groups.assignors.spec import Assignment, Assignor, Members, MemberSpec, Topics

@@ -1,8 +1,8 @@
-"""What every assignor is given, and what it answers.
+"""Arguments and result of an assignor, and what several assignors share.
 
-Laws: an assignor is a function of its arguments alone, so the same group gives the same assignment. Every partition of
-a topic that somebody is subscribed to has exactly one owner, who is subscribed to the topic. Topics are dealt out in
-the order of `topics`; the caller passes them sorted by name.
+Laws: an assignor is a function of its arguments alone, so that the same group has the same assignment. Every partition
+of a subscribed topic has exactly one owner, which subscribes to the topic. Topics are assigned in the order of
+`topics`; the caller passes them sorted by name.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ NOTHING: Assignment = {}
 
 
 class MemberSpec(NamedTuple):
-    """One member as an assignor sees it.
+    """One member.
 
     Arguments:
-        topics: ids of the topics it is subscribed to; those that do not exist are passed over.
-        target: what the last assignment gave it.
+        topics: ids of the topics to which it subscribes; those that do not exist are ignored.
+        target: its previous assignment.
         instance_id: of a static member, else None.
-        rack_id: where it runs, if it said so.
+        rack_id: of its client, None = unknown.
     """
 
     topics: frozenset[bytes]
@@ -38,24 +38,24 @@ Assignor = Callable[[Members, Topics], dict[str, Assignment]]
 
 
 class Holdings:
-    """An assignment in the making: who owns which partitions, and how many."""
+    """An incomplete assignment: the partitions of each member, and their number."""
 
     def __init__(self, members: Members) -> None:
         self.owned: dict[str, dict[bytes, set[int]]] = {member_id: {} for member_id in members}
         self.size: dict[str, int] = dict.fromkeys(members, 0)
 
-    def give(self, member_id: str, topic_id: bytes, partition: int) -> None:
-        """Make the member the owner of a partition that has none."""
+    def assign(self, member_id: str, topic_id: bytes, partition: int) -> None:
+        """Assign a partition that has no owner."""
         self.owned[member_id].setdefault(topic_id, set()).add(partition)
         self.size[member_id] += 1
 
-    def take(self, member_id: str, topic_id: bytes, partition: int) -> None:
-        """Take a partition from its owner."""
+    def revoke(self, member_id: str, topic_id: bytes, partition: int) -> None:
+        """Revoke a partition from its owner."""
         self.owned[member_id][topic_id].remove(partition)
         self.size[member_id] -= 1
 
     def assignment(self) -> dict[str, Assignment]:
-        """Answer what every member owns now; who owns nothing is there, too."""
+        """The assignment of every member, also of those without partitions."""
         return {
             member_id: {topic_id: frozenset(partitions) for topic_id, partitions in topics.items() if partitions}
             for member_id, topics in self.owned.items()
@@ -63,10 +63,10 @@ class Holdings:
 
 
 def keep_targets(members: Members, topics: Topics) -> tuple[Holdings, dict[bytes, list[int]]]:
-    """Give every member what it owns and may keep; answer that, and the partitions of each topic nobody owns.
+    """The previous assignment as far as it is still valid, and the free partitions of each topic.
 
-    What a member is no longer subscribed to, and what no longer exists, is taken from it; of what two members claim the
-    first by id is the owner. Topics without subscribers are left out.
+    A member keeps the partitions that exist and to whose topics it subscribes. If two members had a partition, the
+    first by member id keeps it. Topics without subscribers are ignored.
     """
     holdings = Holdings(members)
     free = {topic_id: set(range(topics[topic_id])) for topic_id in subscribed(members, topics)}
@@ -83,13 +83,13 @@ def keep_targets(members: Members, topics: Topics) -> tuple[Holdings, dict[bytes
 
 
 def subscribed(members: Members, topics: Topics) -> list[bytes]:
-    """Answer the topics that exist and have a subscriber, in the order of `topics`."""
+    """The topics that exist and have a subscriber, in the order of `topics`."""
     wanted = set().union(*{member.topics for member in members.values()}) if members else set()
     return [topic_id for topic_id in topics if topic_id in wanted]
 
 
 def subscribers(members: Members, topics: Topics) -> dict[bytes, list[str]]:
-    """Answer who is subscribed to each topic that exists, members in the order of `in_order`.
+    """The subscribers of each topic that exists, in the order of `in_order`.
 
     Topics with the same subscribers share one list: there are as many lists as combinations of subscriptions.
     """
@@ -111,7 +111,7 @@ def subscribers(members: Members, topics: Topics) -> dict[bytes, list[str]]:
 
 
 def in_order(members: Members) -> list[str]:
-    """Answer the member ids, static members first by instance id, so that a restarted one stands where it stood."""
+    """The member ids, static members first by instance id, so that a restarted static member keeps its position."""
     return sorted(members, key=lambda member_id: _sort_key(member_id, members[member_id].instance_id))
 
 

@@ -1,34 +1,34 @@
-"""`sticky`: everybody keeps what he has, and only what makes the group more even moves.
+"""The `sticky` assignor: members keep their partitions; partitions move only if that makes the assignment more even.
 
-The way of UniformHeterogeneousAssignmentBuilder.java, which the `uniform` assignor takes where subscriptions differ:
-what is free goes to the least loaded subscribers, topic after topic; then partitions move from the most to the least
-loaded subscriber of their topic while that makes them more even.
-Promise: no single partition could still move to a subscriber with two partitions less than its owner, unless ROUNDS_MAX
-did not suffice, which takes chains of overlapping subscriptions of that length.
+The algorithm of UniformHeterogeneousAssignmentBuilder.java, which `uniform` uses for unequal subscriptions: free
+partitions are assigned to the least loaded subscribers, topic after topic; then partitions move from the most to the
+least loaded subscriber of their topic while that makes them more even.
+Guarantee: no partition can move to a subscriber with two partitions less than its owner, unless BALANCE_PASSES_MAX did
+not suffice, which takes chains of overlapping subscriptions of that length.
 """
 
 from heapq import heapify, heappop, heappush, heapreplace
 
 from kafkalite.state.groups.assignors.spec import Assignment, Holdings, Members, Topics, keep_targets, subscribers
 
-ROUNDS_MAX = 16
+BALANCE_PASSES_MAX = 16
 
 
 def assign(members: Members, topics: Topics) -> dict[str, Assignment]:
-    """Answer the partitions of every member."""
+    """The partitions of every member."""
     holdings, free = keep_targets(members, topics)
     by_topic = subscribers(members, topics)
     order = _hardest_first(by_topic, topics)
-    _deal_out(holdings, [topic_id for topic_id in order if topic_id in free], free, by_topic)
+    _assign_free(holdings, [topic_id for topic_id in order if topic_id in free], free, by_topic)
     shared = [topic_id for topic_id in order if len(by_topic[topic_id]) > 1]
-    for _ in range(ROUNDS_MAX):
+    for _ in range(BALANCE_PASSES_MAX):
         if not _balance_all(holdings, shared, by_topic):
             break
     return holdings.assignment()
 
 
 def _hardest_first(by_topic: dict[bytes, list[str]], topics: Topics) -> list[bytes]:
-    """Many partitions for few subscribers come first: there is the least choice."""
+    """Topics with many partitions for few subscribers first: they leave the least choice."""
 
     def difficulty(topic_id: bytes) -> tuple[float, int]:
         count = len(by_topic[topic_id])
@@ -37,12 +37,12 @@ def _hardest_first(by_topic: dict[bytes, list[str]], topics: Topics) -> list[byt
     return sorted(by_topic, key=difficulty)
 
 
-def _deal_out(
+def _assign_free(
     holdings: Holdings, order: list[bytes], free: dict[bytes, list[int]], by_topic: dict[bytes, list[str]]
 ) -> None:
-    """Give partitions without an owner to the least loaded subscribers, topic after topic.
+    """Assign free partitions to the least loaded subscribers, topic after topic.
 
-    Neighbours in the order that have the same subscribers share one heap.
+    Consecutive topics with the same subscribers share one heap.
     """
     least: list[tuple[int, int]] = []
     member_ids: list[str] = []
@@ -54,13 +54,13 @@ def _deal_out(
         for partition in free[topic_id]:
             size, index = least[0]
             heapreplace(least, (size + 1, index))
-            holdings.give(member_ids[index], topic_id, partition)
+            holdings.assign(member_ids[index], topic_id, partition)
 
 
 def _balance_all(holdings: Holdings, order: list[bytes], by_topic: dict[bytes, list[str]]) -> int:
-    """Balance one topic after the other; answer how many partitions moved.
+    """Balance all topics; returns the number of partitions that moved.
 
-    Subscribers that were found even stay so until a partition moves: other topics with the same list are passed over.
+    Subscribers that are even stay so until a partition moves: other topics with the same subscribers are skipped.
     """
     even: set[int] = set()  # lists of subscribers, by identity
     moved = 0
@@ -83,13 +83,13 @@ def _is_even(holdings: Holdings, member_ids: list[str]) -> bool:
 
 
 def _balance(holdings: Holdings, topic_id: bytes, member_ids: list[str]) -> int:
-    """Move partitions of one topic from the most to the least loaded; answer how many moved.
+    """Move partitions of one topic from the most to the least loaded subscribers; returns how many moved.
 
-    An entry of a heap counts only while the size in it is true: a member that gave or got stands in both heaps.
-    No member both gives and gets: the largest size never grows, the smallest never shrinks.
+    A heap entry is valid only while its size is correct: a member whose size changed is in both heaps again. No member
+    both loses and receives partitions: the largest size never grows, the smallest never shrinks.
     """
     size = holdings.size
-    ascending: dict[str, list[int]] = {}  # the partitions of the topic that each giver has left
+    ascending: dict[str, list[int]] = {}  # the remaining partitions of the topic of each member that loses some
     if _is_even(holdings, member_ids):
         return 0
     least = [(size[member_id], index) for index, member_id in enumerate(member_ids)]
@@ -104,17 +104,17 @@ def _balance(holdings: Holdings, topic_id: bytes, member_ids: list[str]) -> int:
         if least[0][0] != size[member_ids[least[0][1]]]:
             heappop(least)
             continue
-        giver, taker = member_ids[-most[0][1]], member_ids[least[0][1]]
-        if size[giver] - size[taker] < 2:
+        donor, receiver = member_ids[-most[0][1]], member_ids[least[0][1]]
+        if size[donor] - size[receiver] < 2:
             break
-        if not holdings.owned[giver].get(topic_id):
+        if not holdings.owned[donor].get(topic_id):
             heappop(most)
             continue
-        if giver not in ascending:
-            ascending[giver] = sorted(holdings.owned[giver][topic_id])
-        partition = ascending[giver].pop()
-        holdings.take(giver, topic_id, partition)
-        holdings.give(taker, topic_id, partition)
+        if donor not in ascending:
+            ascending[donor] = sorted(holdings.owned[donor][topic_id])
+        partition = ascending[donor].pop()
+        holdings.revoke(donor, topic_id, partition)
+        holdings.assign(receiver, topic_id, partition)
         moved += 1
         for index in (-most[0][1], least[0][1]):
             heappush(least, (size[member_ids[index]], index))

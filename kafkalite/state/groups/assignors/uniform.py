@@ -1,10 +1,10 @@
-"""`uniform`: every member owns the same number of partitions, and keeps as many of its own as that allows.
+"""The `uniform` assignor: all members own the same number of partitions, and keep as many as that allows.
 
-Source: UniformAssignor.java and UniformHomogeneousAssignmentBuilder.java. Where all subscriptions are the same, one
-pass suffices: a quota each, the surplus goes to those who own most (Kafka: to the first in its hash order, which moves
-more partitions than it must). Where they differ, it is `sticky`.
-Promise with equal subscriptions: sizes differ by one at most, and no assignment as even as this one leaves more where
-it is.
+Source: UniformAssignor.java and UniformHomogeneousAssignmentBuilder.java. For equal subscriptions one
+pass suffices: each member has a quota, and the surplus is assigned to the members that own most. (Kafka assigns it to
+the first members in its hash order, which moves more partitions.) For unequal subscriptions it is `sticky`.
+Guarantee with equal subscriptions: the numbers of partitions differ by one at most, and no assignment that is as even
+moves fewer partitions.
 """
 
 from collections.abc import Iterator
@@ -15,19 +15,19 @@ from kafkalite.state.groups.assignors.spec import Assignment, Holdings, Members,
 
 
 def assign(members: Members, topics: Topics) -> dict[str, Assignment]:
-    """Answer the partitions of every member."""
+    """The partitions of every member."""
     if len({member.topics for member in members.values()}) > 1:
         return sticky.assign(members, topics)
     holdings, free = keep_targets(members, topics)
     quotas = _quotas(holdings, sum(holdings.size.values()) + sum(map(len, free.values())))
     loose = [(topic_id, partition) for topic_id, partitions in free.items() for partition in partitions]
     for member_id, quota in quotas.items():
-        loose.extend(_surrender(holdings, member_id, quota))
+        loose.extend(_revoke_surplus(holdings, member_id, quota))
     rest = iter(loose)
     for member_id, quota in quotas.items():
         while holdings.size[member_id] < quota:
             topic_id, partition = next(rest)
-            holdings.give(member_id, topic_id, partition)
+            holdings.assign(member_id, topic_id, partition)
     return holdings.assignment()
 
 
@@ -39,9 +39,9 @@ def _quotas(holdings: Holdings, partitions: int) -> dict[str, int]:
     return {member_id: quota + (index < surplus) for index, member_id in enumerate(order)}
 
 
-def _surrender(holdings: Holdings, member_id: str, quota: int) -> Iterator[tuple[bytes, int]]:
-    """Take what is above the quota, the highest partitions of the topic that the member owns most of; of topics with
-    equal counts, that with the highest id.
+def _revoke_surplus(holdings: Holdings, member_id: str, quota: int) -> Iterator[tuple[bytes, int]]:
+    """Revoke partitions above the quota: the highest partitions of the topic of which the member owns most; of topics
+    with equal counts, the one with the highest id.
     """
     if holdings.size[member_id] <= quota:
         return
@@ -56,6 +56,6 @@ def _surrender(holdings: Holdings, member_id: str, quota: int) -> Iterator[tuple
         if topic_id not in ascending:
             ascending[topic_id] = sorted(owned[topic_id])
         partition = ascending[topic_id].pop()
-        holdings.take(member_id, topic_id, partition)
+        holdings.revoke(member_id, topic_id, partition)
         heapreplace(largest, (count + 1, index))
         yield topic_id, partition

@@ -1,9 +1,9 @@
-"""All classic groups of a shard: which there are, who may do what with their offsets, and their part of the log.
+"""All classic groups of a shard: their requests, timers and records.
 
 Pure. Laws:
-1. What is durable changes in `apply` alone. Before `loaded` it builds the groups from the records; later a living group
-   has already become what its record says, and `apply` notes that this is stored.
-2. A group that nobody could join is not kept: a refused first join leaves nothing behind.
+1. Before `loaded`, `apply` builds the groups from the records. Later a command changes the group before its record is
+   appended, and `apply` notes what is stored; if the append fails, the shard is dropped.
+2. A join that is accepted creates the group; a rejected first join leaves nothing behind.
 3. A token is any object but None.
 """
 
@@ -23,8 +23,8 @@ from kafkalite.state.groups.classic.requests import (
     Leave,
     Sync,
     Synced,
-    left_nobody,
-    unknown_in,
+    leave_unknown_group,
+    unknown_group_error,
 )
 from kafkalite.state.groups.classic.settings import ClassicSettings
 from kafkalite.state.groups.classic.table import TRANSITIONS
@@ -67,15 +67,20 @@ class ClassicGroups(GroupType):
         return iter(self.groups.values())
 
     def get(self, group: str) -> ClassicGroup | None:
-        """The group's machine, None when there is no such classic group."""
+        """A group by name, None = there is no such classic group."""
         return self.groups.get(group)
 
     # requests of members
 
     def join(self, request: Join, token: Token, now: Now, since: int = 0) -> Effects:
-        """Join a group, found it when need be; answers `Joined`, perhaps much later.
+        """Join a group, which is created if necessary. The result is a `Joined`, which may be delayed.
 
-        `since` is the last generation of the group that had the name before.
+        Arguments:
+            request: of the member.
+            token: of the response.
+            now: the time.
+            since: the last generation of the previous group of the same name, if the join creates the group.
+
         Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID,
         INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, REBALANCE_IN_PROGRESS.
         """
@@ -94,51 +99,53 @@ class ClassicGroups(GroupType):
         return effects
 
     def sync(self, request: Sync, token: Token, now: Now) -> Effects:
-        """Bring or fetch an assignment; answers `Synced` once the leader has assigned.
+        """Send or fetch the assignment. The result is a `Synced`, delayed until the leader has sent the assignment.
 
         Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
         REBALANCE_IN_PROGRESS.
         """
         group = self.groups.get(request.group)
         if group is None:
-            return answered(token, Synced(unknown_in(request.group)))
+            return answered(token, Synced(unknown_group_error(request.group)))
         return commands.sync(group, request, token, now)
 
     def heartbeat(self, request: Heartbeat, token: Token, now: Now) -> Effects:
-        """Say that a member is alive; answers `Done`: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
-        REBALANCE_IN_PROGRESS or no error."""
+        """Extend the session of a member. The result is an `ErrorOnly`.
+
+        Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
+        """
         group = self.groups.get(request.group)
         if group is None:
-            return answered(token, ErrorOnly(unknown_in(request.group)))
+            return answered(token, ErrorOnly(unknown_group_error(request.group)))
         return commands.heartbeat(group, request, token, now)
 
     def fast_heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> bool:
-        """A heartbeat that leads nowhere; False = it is not one, and nothing has happened."""
+        """Extend the session of a member if `heartbeat` would do nothing else (`commands.fast_heartbeat`)."""
         group = self.groups.get(name)
         return group is not None and commands.fast_heartbeat(group, member_id, instance_id, generation, now_ms)
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
-        """Leave, or remove static members; answers `Left` with an error per member."""
+        """Members leave, or static members are removed. The result is a `Left` with an error per member."""
         group = self.groups.get(request.group)
         if group is not None:
             return commands.leave(group, request, token, now)
-        return answered(token, left_nobody(request))
+        return answered(token, leave_unknown_group(request))
 
     # conversion
 
     def upgrade(self, name: str, now: Now) -> Effects:
-        """Give the name of a group with members to the consumer group that takes them over."""
+        """End a group whose members are now in a consumer group of the same name."""
         return commands.upgrade(self.groups[name], now)
 
     def downgrade(self, name: str, generation: int, members: Collection[ClassicMember], now: Now) -> Effects:
-        """Make a classic group of a consumer group's members, who know `generation`."""
+        """Convert a consumer group: its members are in `generation` and must rejoin."""
         group = self.groups[name] = self._create(name, now.wall_ms)
         return commands.downgrade(group, generation, members, now)
 
     # time and the log
 
     def expired(self, name: TimerName, now: Now) -> Effects:
-        """A timer of this machine has run out; one of a group that has gone is nothing."""
+        """A timer has fired. The timer of a deleted group has no effects."""
         group = self.groups.get(name[1])
         if group is None:
             return Effects()
@@ -149,7 +156,7 @@ class ClassicGroups(GroupType):
         return commands.sync_timeout_expired(group, now)
 
     def apply(self, record: ClassicGroupMetadata | GroupDeleted) -> None:
-        """Take a record of the log into the durable state (law 1)."""
+        """Apply a record (law 1)."""
         if isinstance(record, GroupDeleted):
             self._drop(record.group)
             return
@@ -169,14 +176,14 @@ class ClassicGroups(GroupType):
         return stored is None or stored.generation != record.generation
 
     def loaded(self, now: Now) -> Iterator[Effects]:
-        """The log has been replayed: members have their whole session timeout to show that they live."""
+        """The log was replayed: members have their whole session timeout for the next heartbeat."""
         self._loaded = True
         for group in self:
             yield from commands.loaded(group, now)
         self.memory.attach()
 
     def ended(self) -> None:
-        """The machine of the shard is dropped."""
+        """The machine is dropped."""
         self.memory.detach()
 
     def _create(self, name: str, wall_ms: int) -> ClassicGroup:
@@ -188,7 +195,7 @@ class ClassicGroups(GroupType):
             group.members.release()
 
     def validate_join(self, request: Join) -> int:
-        """INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, or 0: no group could take the join."""
+        """INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, or 0: the join is valid for some group."""
         if not request.group:
             return KafkaErrorCode.INVALID_GROUP_ID
         settings = self.settings

@@ -8,7 +8,7 @@ from collections import Counter
 
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.state.effects import Token
-from kafkalite.state.groups.classic.requests import Join, Protocols, without_repeats
+from kafkalite.state.groups.classic.requests import Join, Protocols, distinct_protocols
 from kafkalite.state.groups.member_memory import MEMBER_BYTES, ShardMemory
 from kafkalite.state.groups.records import ClassicMemberRecord
 
@@ -69,7 +69,7 @@ class ClassicMember:
         self.group_instance_id = request.group_instance_id
         self.client_id = request.client_id
         self.client_host = request.client_host
-        self.protocols = without_repeats(request.protocols)
+        self.protocols = distinct_protocols(request.protocols)
         self.generation_protocols: Protocols = ()
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.session_timeout_ms = request.session_timeout_ms
@@ -109,7 +109,7 @@ class ClassicMember:
 
     def has_protocols_of(self, request: Join) -> bool:
         """Whether a join has the protocols that the member has."""
-        return self.protocols == without_repeats(request.protocols)
+        return self.protocols == distinct_protocols(request.protocols)
 
     def memory(self) -> int:
         """Memory of the member in bytes; with the metadata of the current generation, while it refers to it."""
@@ -232,7 +232,7 @@ class ClassicMembers:
     def update(self, member: ClassicMember, request: Join) -> None:
         """Update a member from its join."""
         self._vote(member, -1)
-        member.protocols = without_repeats(request.protocols)
+        member.protocols = distinct_protocols(request.protocols)
         self._vote(member, 1)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms

@@ -1,6 +1,6 @@
-"""What a classic group is asked, and what it answers: the requests of keys 11-14 without their versions.
+"""Requests and results of classic groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (keys 11-14) without versions.
 
-`member_id` is "" where a member has none yet; timeouts are ms; an `error` is a Kafka error code, 0 = none.
+`member_id` is "" for a member that has none yet; timeouts are in ms; an `error` is a Kafka error code, 0 = none.
 """
 
 from collections.abc import Mapping
@@ -20,22 +20,23 @@ __all__ = [
     "LeftMember",
     "Sync",
     "Synced",
+    "distinct_protocols",
     "fresh_member_id",
-    "left_nobody",
-    "unknown_in",
-    "without_repeats",
+    "leave_unknown_group",
+    "unknown_group_error",
 ]
 
-Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, the dearest first
+Protocols = tuple[tuple[str, bytes], ...]  # name and metadata, in order of preference
 
 
 class Join(NamedTuple):
     """A JoinGroup request.
 
     Arguments:
-        fresh_id: text that nobody else has (a random UUID), from which the id of a new member is made.
-        member_id_required: a new dynamic member must first be told its id and join with it (version 4 and later).
-        can_skip_assignment: a leader understands that it need not assign (version 9 and later).
+        fresh_id: a random UUID, part of the id of a new member.
+        protocols: name and metadata, in order of preference.
+        member_id_required: a new dynamic member receives an id and joins again with it (version 4 and later).
+        can_skip_assignment: the sender supports `Joined.skip_assignment` (version 9 and later).
     """
 
     group: str
@@ -53,7 +54,7 @@ class Join(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """What the leader is told of a member."""
+    """A member as the leader receives it."""
 
     member_id: str
     group_instance_id: str | None
@@ -61,7 +62,7 @@ class JoinedMember(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The answer to a join. `members` is for the leader only."""
+    """The result of a join. Only the leader receives `members`."""
 
     error: int = 0
     member_id: str = ""
@@ -74,7 +75,7 @@ class Joined(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """A SyncGroup request. `assignments` by member id is the leader's; types None = not said (before version 5)."""
+    """A SyncGroup request. The leader sends `assignments` by member id. Before version 5 no protocol is named."""
 
     group: str
     member_id: str
@@ -86,7 +87,7 @@ class Sync(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """The answer to a sync: the member's part of the leader's assignment."""
+    """The result of a sync: the member's part of the assignment."""
 
     error: int = 0
     protocol_type: str | None = None
@@ -104,13 +105,13 @@ class Heartbeat(NamedTuple):
 
 
 class ErrorOnly(NamedTuple):
-    """An answer that is an error code and no more."""
+    """A result that consists of an error code."""
 
     error: int = 0
 
 
 class LeaveOf(NamedTuple):
-    """One member that leaves, or that an administrator removes by its instance id (then without a member id)."""
+    """One member that leaves. An administrator removes a member by its instance id, without a member id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -124,7 +125,7 @@ class Leave(NamedTuple):
 
 
 class LeftMember(NamedTuple):
-    """What became of one member's leave."""
+    """The result for one member."""
 
     member_id: str
     group_instance_id: str | None
@@ -132,32 +133,32 @@ class LeftMember(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The answer to a leave: in the order of the request."""
+    """The result of a leave; `members` in the order of the request."""
 
     error: int = 0
     members: tuple[LeftMember, ...] = ()
 
 
-def unknown_in(group: str) -> int:
-    """What a member hears of a group that there is not: UNKNOWN_MEMBER_ID, or INVALID_GROUP_ID for the empty name."""
+def unknown_group_error(group: str) -> int:
+    """The error if the group of a member does not exist: UNKNOWN_MEMBER_ID, or INVALID_GROUP_ID for an empty name."""
     return KafkaErrorCode.UNKNOWN_MEMBER_ID if group else KafkaErrorCode.INVALID_GROUP_ID
 
 
-def left_nobody(request: Leave) -> Left:
-    """The answer where there is no such group."""
+def leave_unknown_group(request: Leave) -> Left:
+    """The result of a leave if the group does not exist."""
     if not request.group:
         return Left(KafkaErrorCode.INVALID_GROUP_ID)
     return Left(members=tuple(LeftMember(*one, KafkaErrorCode.UNKNOWN_MEMBER_ID) for one in request.members))
 
 
 def fresh_member_id(request: Join) -> str:
-    """The id of a member that joins without one."""
+    """The id of a member that joins without one: client or instance id, and a UUID."""
     named_by = request.client_id if request.group_instance_id is None else request.group_instance_id
     return f"{named_by}-{request.fresh_id}"
 
 
-def without_repeats(protocols: Protocols) -> Protocols:
-    """The protocols of a join, each once; what comes first counts."""
+def distinct_protocols(protocols: Protocols) -> Protocols:
+    """The protocols of a join without duplicates; the first of each name is kept."""
     kept: dict[str, bytes] = {}
     for name, metadata in protocols:
         kept.setdefault(name, metadata)

@@ -23,8 +23,8 @@ from kafkalite.state.groups.classic.requests import (
     LeftMember,
     Sync,
     Synced,
+    distinct_protocols,
     fresh_member_id,
-    without_repeats,
 )
 from kafkalite.state.groups.classic.settings import CONSUMER_PROTOCOL
 from kafkalite.state.groups.consumer import membership
@@ -217,7 +217,7 @@ def _described(
         subscribed_topic_names=tuple(sorted(set(subscription.topics))),
         subscribed_topic_regex="",
         rebalance_timeout_ms=max(0, request.rebalance_timeout_ms),
-        classic=ClassicMemberMetadata(request.session_timeout_ms, without_repeats(request.protocols)),
+        classic=ClassicMemberMetadata(request.session_timeout_ms, distinct_protocols(request.protocols)),
     )
 
 

@@ -13,7 +13,7 @@ from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.state.effects import Effects, Now, TimerName, Token, answered
 from kafkalite.state.groups.assignors import ASSIGNORS
-from kafkalite.state.groups.classic.requests import ErrorOnly, Leave, left_nobody, unknown_in
+from kafkalite.state.groups.classic.requests import ErrorOnly, Leave, leave_unknown_group, unknown_group_error
 from kafkalite.state.groups.consumer.requests import TopicLookup
 from kafkalite.state.groups.group import GroupType
 from kafkalite.state.groups.records import (
@@ -149,14 +149,14 @@ class RegisteredGroups(GroupType):
         group = self.groups.get(request.group)
         if group is not None:
             return commands.heartbeat(group, request, token, now)
-        return answered(token, HeartbeatAnswered(unknown_in(request.group)))
+        return answered(token, HeartbeatAnswered(unknown_group_error(request.group)))
 
     def leave(self, request: Leave, token: Token, now: Now) -> Effects:
         """Members leave. The result is a `Left` with an error per member."""
         group = self.groups.get(request.group)
         if group is not None:
             return self._with_offsets(group, commands.leave(group, request, token, now))
-        return answered(token, left_nobody(request))
+        return answered(token, leave_unknown_group(request))
 
     # time, topics and the log
 

@@ -1,6 +1,6 @@
-"""What a registered group is asked, and what it answers: kafkalite's own requests (keys 10001, 10003, 10004) without
-versions and bytes. Timeouts are ms; an `error` is a Kafka error code, 0 = none. Members leave by
-`groups/classic/requests`.
+"""Requests and results of registered groups: kafkalite's own keys 10001, 10003 and 10004 without versions.
+
+Timeouts are in ms; an `error` is a Kafka error code, 0 = none. Members leave with `groups/classic/requests.Leave`.
 """
 
 from collections.abc import Mapping
@@ -20,25 +20,29 @@ __all__ = [
 ]
 
 BY_RESET_POLICY = -1
-"""A start offset: nothing is committed, and the partition was there when the group began; the client decides."""
+"""A start offset: there is no committed offset for a partition of the first generation; the client's reset policy
+decides.
+"""
 
 FROM_LOG_START = -2
-"""A start offset: nothing is committed, and the partition came later; who answers puts the log start in its place."""
+"""A start offset: there is no committed offset for a partition that was created later. The handler replaces it by the
+log start offset.
+"""
 
 StartOffsets = Mapping[str, Mapping[int, int]]
-"""Where to begin to read, by topic and partition."""
+"""Start offsets by topic and partition."""
 
 NOWHERE: StartOffsets = {}
 
 
 class CreateGroup(NamedTuple):
-    """Define a group; answered by `groups/classic/requests.Done`.
+    """Create a group; the result is a `groups/classic/requests.ErrorOnly`.
 
     Arguments:
-        topics: what the group reads; () where there is a pattern, or where the members say what they read.
-        pattern: checked to be one that RE2 accepts; None = no pattern.
+        topics: that the group reads; () = it has a pattern, or each member names its topics.
+        pattern: a regular expression that RE2 accepts; None = no pattern.
         assignor: a name of `assignors.ASSIGNORS`.
-        ephemeral: the group ends with its last member.
+        ephemeral: the group is deleted when its last member leaves.
     """
 
     group: str
@@ -50,11 +54,11 @@ class CreateGroup(NamedTuple):
 
 
 class RegisterConsumer(NamedTuple):
-    """Register for the next generation; answered by `ConsumerRegistered`, perhaps much later.
+    """Register for the next generation; the result is a `ConsumerRegistered`, which may be delayed.
 
     Arguments:
-        topics: what the consumer reads; () = what the group's definition says, or, with claims, nothing but these.
-        claims: partitions that it takes for itself; they are left out of the assignment.
+        topics: that the consumer reads; () = those of the group's definition, or with claims only the claims.
+        claims: partitions that only this consumer reads; they are excluded from the assignment.
         session_timeout_ms: 0 = that of the definition.
     """
 
@@ -69,7 +73,7 @@ class RegisterConsumer(NamedTuple):
 
 
 class ConsumerRegistered(NamedTuple):
-    """The answer to a registration: what the consumer owns in this generation, and where to begin."""
+    """The result of a registration: the partitions of the consumer in this generation, with start offsets."""
 
     error: int = 0
     generation: int = -1
@@ -77,7 +81,7 @@ class ConsumerRegistered(NamedTuple):
 
 
 class HeartbeatPlus(NamedTuple):
-    """A registered consumer lives; answered by `HeartbeatAnswered`. A session timeout of 0 = as it was."""
+    """Extend the session of a member; the result is a `HeartbeatAnswered`. A session timeout of 0 changes nothing."""
 
     group: str
     consumer_id: str
@@ -86,7 +90,7 @@ class HeartbeatPlus(NamedTuple):
 
 
 class HeartbeatAnswered(NamedTuple):
-    """The generation to use from now on, or an error, upon which the consumer registers again."""
+    """The current generation, or an error: the consumer must register again."""
 
     error: int = 0
     generation: int = -1

@@ -1,7 +1,7 @@
-"""Which registered groups of a shard a changed topic concerns, so that the change touches no other group.
+"""Index of the registered groups that read a topic, so that a changed topic is checked in these groups only.
 
-A member reads the topics that it names or claims, else those of the definition of its group. Any new topic may match a
-pattern: a group whose definition has one is concerned by every change.
+A member reads the topics that it names or claims, otherwise those of the definition of its group. A group whose
+definition has a pattern is found for every topic, because a new topic may match.
 
 Laws:
 1. `replace` is called whenever the topics of a member change: when it registers, is restored or is removed.
@@ -24,25 +24,23 @@ class RegisteredReaders:
         self._with_pattern: dict[str, None] = {}
 
     def concerned(self, topics: Iterable[str]) -> list[str]:
-        """The groups that a change of any of these topics concerns, each once: those with a member that reads one by
-        its name, and those with a pattern.
-        """
+        """The groups with a member that reads one of these topics by name, and those with a pattern; each once."""
         found = dict(self._with_pattern)
         for topic in topics:
             found.update(dict.fromkeys(self._named.of(topic)))
         return list(found)
 
     def replace(self, group: str, before: Collection[str], after: Collection[str]) -> None:
-        """A member of a group reads other topics than before; none before it is one, and after it was removed."""
+        """Replace the topics of a member: none before it is added, and none after it is removed."""
         self._named.replace(group, before, after)
 
     def follow(self, record: object) -> None:
-        """Take over what a record changes."""
+        """Update the index from a record."""
         if isinstance(record, GroupDefinition):
             self._with_pattern.pop(record.group, None)
             if record.pattern is not None:
                 self._with_pattern[record.group] = None
 
     def forget(self, group: str) -> None:
-        """A group is deleted; it has no members."""
+        """Remove a deleted group; it has no members."""
         self._with_pattern.pop(group, None)

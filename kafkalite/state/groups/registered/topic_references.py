@@ -1,5 +1,6 @@
-"""Which registered groups remember a topic that none of their members may read any more: by rewind marks, or as one of
-the topics that the group began with. A deleted topic is forgotten in these groups alone.
+"""Index of the registered groups whose records name a topic: in rewind marks, or as a topic of the first generation.
+
+When the topic is deleted, these groups forget it, even if none of their members reads it.
 
 Law: `follow` is called with each applied record, in replay and in normal operation.
 """
@@ -23,11 +24,11 @@ class RegisteredTopicReferences:
         self._marked_of: dict[str, dict[str, None]] = {}  # group -> topics
 
     def of(self, topic: str) -> list[str]:
-        """The groups that remember a topic."""
+        """The groups whose records name a topic."""
         return list(dict.fromkeys([*self._first.of(topic), *self._marked.get(topic, ())]))
 
     def follow(self, record: object) -> None:
-        """Take over what a record changes."""
+        """Update the index from a record."""
         match record:
             case GroupDefinition(group=group, first_topics=first):
                 self._replace_first(group, frozenset(topic for topic, _ in first or ()))
@@ -38,7 +39,7 @@ class RegisteredTopicReferences:
                 self._unmark(group, topic, partition)
 
     def forget(self, group: str) -> None:
-        """A group is deleted."""
+        """Remove a deleted group."""
         self._replace_first(group, NOTHING)
         for topic in self._marked_of.pop(group, ()):
             self._drop(group, topic)

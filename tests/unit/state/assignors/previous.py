@@ -28,7 +28,7 @@ def uniform(members: Members, topics: Topics) -> dict[str, Assignment]:
     for member_id, quota in quotas.items():
         while holdings.size[member_id] < quota:
             topic_id, partition = next(rest)
-            holdings.give(member_id, topic_id, partition)
+            holdings.assign(member_id, topic_id, partition)
     return holdings.assignment()
 
 
@@ -45,7 +45,7 @@ def _surrender(holdings: Holdings, member_id: str, quota: int) -> Iterator[tuple
     while holdings.size[member_id] > quota:
         topic_id = max(owned, key=lambda topic_id: (len(owned[topic_id]), topic_id))
         partition = max(owned[topic_id])
-        holdings.take(member_id, topic_id, partition)
+        holdings.revoke(member_id, topic_id, partition)
         yield topic_id, partition
 
 
@@ -77,7 +77,7 @@ def _deal_out(holdings: Holdings, topic_id: bytes, partitions: list[int], member
     for partition in partitions:
         size, position = least[0]
         heapreplace(least, (size + 1, position))
-        holdings.give(member_ids[position], topic_id, partition)
+        holdings.assign(member_ids[position], topic_id, partition)
 
 
 def _balance(holdings: Holdings, topic_id: bytes, member_ids: list[str]) -> int:
@@ -112,8 +112,8 @@ def _balance(holdings: Holdings, topic_id: bytes, member_ids: list[str]) -> int:
 
 def _move(holdings: Holdings, topic_id: bytes, giver: str, taker: str) -> None:
     partition = max(holdings.owned[giver][topic_id])
-    holdings.take(giver, topic_id, partition)
-    holdings.give(taker, topic_id, partition)
+    holdings.revoke(giver, topic_id, partition)
+    holdings.assign(taker, topic_id, partition)
 
 
 def subscribers(members: Members, topics: Topics) -> dict[bytes, list[str]]:

@@ -16,9 +16,7 @@ PREVIOUS = {"uniform": previous.uniform, "sticky": previous.sticky}
 @pytest.mark.parametrize("name", PREVIOUS)
 @pytest.mark.parametrize("alike", [True, False])
 @many
-def test_assignment_is_that_of_the_previous_implementation(
-    name: str, alike: bool, topics: Topics, changes: list[Any]
-) -> None:
+def test_assignment_equals_previous_implementation(name: str, alike: bool, topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS[name], topics, alike=alike)
     for change in changes:
         history.change(*change)
@@ -46,11 +44,11 @@ def member_joins_mixed_group(members: int, topics: int) -> Callable[[], object]:
     return lambda: ASSIGNORS["sticky"](group, sizes)
 
 
-def test_work_of_uniform_does_not_grow_with_the_square_of_the_topics() -> None:
+def test_uniform_time_is_not_quadratic_in_topics() -> None:
     few, many_topics = calls_in(second_member_joins(300)), calls_in(second_member_joins(3_000))
     assert many_topics < 15 * few
 
 
-def test_work_of_sticky_does_not_grow_with_members_times_topics() -> None:
+def test_sticky_time_is_below_members_times_topics() -> None:
     few, many_topics = calls_in(member_joins_mixed_group(500, 10)), calls_in(member_joins_mixed_group(500, 100))
     assert many_topics < 5 * few

@@ -114,7 +114,7 @@ def test_every_partition_has_exactly_one_owner(name: str, topics: Topics, change
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @many
-def test_the_same_group_gets_the_same_assignment(name: str, topics: Topics, changes: list[Any]) -> None:
+def test_assignment_is_deterministic(name: str, topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS[name], topics)
     for change in changes:
         history.change(*change)
@@ -124,7 +124,7 @@ def test_the_same_group_gets_the_same_assignment(name: str, topics: Topics, chan
 
 @pytest.mark.parametrize("name", ["uniform", "sticky"])
 @many
-def test_nothing_moves_when_nothing_changed(name: str, topics: Topics, changes: list[Any]) -> None:
+def test_unchanged_group_keeps_assignment(name: str, topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS[name], topics)
     for change in changes:
         history.change(*change)
@@ -133,7 +133,7 @@ def test_nothing_moves_when_nothing_changed(name: str, topics: Topics, changes: 
 
 @pytest.mark.parametrize("name", ["uniform", "sticky"])
 @many
-def test_no_single_move_would_make_the_group_more_even(name: str, topics: Topics, changes: list[Any]) -> None:
+def test_no_single_move_makes_assignment_more_even(name: str, topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS[name], topics)
     for _, owned in history.through(changes):
         size = {member: len(flat(assignment)) for member, assignment in owned.items()}
@@ -144,7 +144,7 @@ def test_no_single_move_would_make_the_group_more_even(name: str, topics: Topics
 
 
 @many
-def test_only_what_must_move_moves(topics: Topics, changes: list[Any]) -> None:
+def test_uniform_moves_fewest_partitions(topics: Topics, changes: list[Any]) -> None:
     """With equal subscriptions the least number of moves is known: what each member owns above its share."""
     history = History(ASSIGNORS["uniform"], topics, alike=True)
     for kept, owned in history.through(changes):
@@ -157,7 +157,7 @@ def test_only_what_must_move_moves(topics: Topics, changes: list[Any]) -> None:
 
 
 @many
-def test_who_gives_a_partition_away_had_more_than_its_share(topics: Topics, changes: list[Any]) -> None:
+def test_partitions_move_only_from_members_above_their_share(topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS["uniform"], topics, alike=True)
     for kept, owned in history.through(changes):
         share = sum(history.topics.values()) // max(1, len(owned))
@@ -166,7 +166,7 @@ def test_who_gives_a_partition_away_had_more_than_its_share(topics: Topics, chan
 
 
 @many
-def test_range_gives_neighbours_in_the_order_of_the_members(topics: Topics, changes: list[Any]) -> None:
+def test_range_assigns_consecutive_partitions_in_member_order(topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS["range"], topics)
     for _, owned in history.through(changes):
         for topic, count in history.topics.items():
@@ -179,14 +179,14 @@ def test_range_gives_neighbours_in_the_order_of_the_members(topics: Topics, chan
 
 
 @many
-def test_round_robin_is_even_when_all_want_the_same(topics: Topics, changes: list[Any]) -> None:
+def test_roundrobin_is_even_with_equal_subscriptions(topics: Topics, changes: list[Any]) -> None:
     history = History(ASSIGNORS["roundrobin"], topics, alike=True)
     for _, owned in history.through(changes):
         counts = [len(flat(assignment)) for assignment in owned.values()]
         assert not counts or max(counts) - min(counts) <= 1
 
 
-def test_a_static_member_keeps_its_range_when_it_comes_back_with_a_new_id() -> None:
+def test_range_of_static_member_is_independent_of_member_id() -> None:
     topics = {TOPIC_IDS[0]: 6}
 
     def group(*ids: str) -> dict[str, MemberSpec]:
@@ -197,13 +197,13 @@ def test_a_static_member_keeps_its_range_when_it_comes_back_with_a_new_id() -> N
     assert after["00"] == before["mm"] == {TOPIC_IDS[0]: frozenset({2, 3})}
 
 
-def test_ranges_of_equal_topics_lie_beside_each_other() -> None:
+def test_range_copartitions_topics_of_equal_size() -> None:
     members = {name: MemberSpec(EVERYTHING) for name in ("a", "b", "c")}
     owned = ASSIGNORS["range"](members, {TOPIC_IDS[0]: 7, TOPIC_IDS[1]: 7})
     assert all(assignment[TOPIC_IDS[0]] == assignment[TOPIC_IDS[1]] for assignment in owned.values())
 
 
-def test_what_two_members_claim_has_one_owner_afterwards() -> None:
+def test_partition_claimed_by_two_members_has_one_owner() -> None:
     claim = {TOPIC_IDS[0]: frozenset({0, 1})}
     for name in ("uniform", "sticky"):
         members = {"a": MemberSpec(EVERYTHING, claim), "b": MemberSpec(EVERYTHING, claim)}

@@ -14,7 +14,7 @@ PARTITIONS = st.sets(st.tuples(st.sampled_from(TOPICS), st.integers(0, 7)), max_
 
 
 @given(st.sampled_from(sorted(ASSIGNORS)), WANTED, SIZES, PARTITIONS, PARTITIONS)
-def test_all_that_is_not_claimed_has_one_owner_who_wants_it(assignor, wanted, sizes, claimed, held) -> None:  # type: ignore[no-untyped-def]
+def test_unclaimed_partitions_have_one_subscribed_owner(assignor, wanted, sizes, claimed, held) -> None:  # type: ignore[no-untyped-def]
     owned = dict.fromkeys(wanted, held)
     dealt = assign(assignor, wanted, owned, sizes, claimed)
     assert dealt.keys() == wanted.keys()
@@ -28,7 +28,7 @@ def test_all_that_is_not_claimed_has_one_owner_who_wants_it(assignor, wanted, si
 
 
 @pytest.mark.parametrize("assignor", ["sticky", "uniform"])
-def test_nothing_moves_without_need(assignor: str) -> None:
+def test_registered_assignment_moves_no_partition_without_need(assignor: str) -> None:
     """Although what is free is numbered anew when somebody claims a partition in the midst of it."""
     wanted = {name: {"a"} for name in "xy"}
     before = {"x": [("a", 0), ("a", 2), ("a", 4)], "y": [("a", 1), ("a", 3), ("a", 5)]}

@@ -73,7 +73,7 @@ def test_joins_beyond_the_limit_are_rejected_in_every_shard() -> None:
     broker.stable(1, 10)
 
 
-def test_member_ids_given_out_count_until_their_session_ends() -> None:
+def test_reserved_member_ids_count_until_they_expire() -> None:
     broker = Broker(3 * (MEMBER_BYTES + 100))
     answers = [broker.joined(at % 2, 1, group=f"g{at}").error for at in range(4)]
     assert answers == [Error.MEMBER_ID_REQUIRED] * 3 + [Error.GROUP_MAX_SIZE_REACHED]
@@ -83,7 +83,7 @@ def test_member_ids_given_out_count_until_their_session_ends() -> None:
     assert broker.joined(1, 1).error == Error.MEMBER_ID_REQUIRED
 
 
-def test_a_member_id_given_out_is_not_counted_twice_when_it_joins() -> None:
+def test_reserved_member_id_is_counted_once_after_join() -> None:
     broker = Broker(MEMBER_BYTES + 100)
     member_id = broker.joined(0, 1).member_id
     broker.join(0, 1, member_id)
@@ -114,7 +114,7 @@ def test_a_rejoin_that_does_not_grow_is_accepted_above_the_limit() -> None:
     assert cast("Joined", broker.shards[0].answers[token]).error == 0
 
 
-def test_a_replay_counts_the_same() -> None:
+def test_replay_counts_same_memory() -> None:
     broker = Broker(TWO_MEMBERS + 2 * MEMBER_BYTES)
     broker.stable(0, 10 * KIB)
     broker.stable(0, 10, group="other")
@@ -127,7 +127,7 @@ def test_a_replay_counts_the_same() -> None:
     assert broker.joined(1, 10 * KIB, group="third").error == Error.GROUP_MAX_SIZE_REACHED
 
 
-def test_a_replay_that_is_given_up_counts_nothing() -> None:
+def test_abandoned_replay_releases_memory() -> None:
     broker = Broker(TWO_MEMBERS)
     broker.stable(0, 10 * KIB)
     before = broker.memory.held

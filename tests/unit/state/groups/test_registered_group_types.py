@@ -29,7 +29,7 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_a_group_as_an_administrator_sees_it(rig: Rig) -> None:
+def test_describe_registered_group(rig: Rig) -> None:
     registry = rig.shard.machine.registry
     assert registry.get("g") is None
     rig.create(topics=("b",), session_timeout_ms=8_000, assignor="range")
@@ -65,7 +65,7 @@ def heartbeat(rig: Rig) -> HeartbeatResult:
     return answer
 
 
-def test_members_of_other_protocols_keep_out(rig: Rig) -> None:
+def test_members_of_other_protocols_are_rejected(rig: Rig) -> None:
     rig.begin("x")
     assert join(rig).error == Error.INCONSISTENT_GROUP_PROTOCOL
     assert heartbeat(rig).error == Error.GROUP_ID_NOT_FOUND
@@ -73,7 +73,7 @@ def test_members_of_other_protocols_keep_out(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("come", [join, heartbeat])
-def test_an_empty_group_that_was_founded_gives_its_name(rig: Rig, come: Come) -> None:
+def test_empty_group_created_by_registration_changes_type(rig: Rig, come: Come) -> None:
     rig.begin("x")
     rig.rewind(("a", 0), offset=2)
     rig.leave("x")
@@ -84,13 +84,13 @@ def test_an_empty_group_that_was_founded_gives_its_name(rig: Rig, come: Come) ->
 
 
 @pytest.mark.parametrize("come", [join, heartbeat])
-def test_one_that_was_created_keeps_it(rig: Rig, come: Come) -> None:
+def test_empty_group_created_by_create_group_keeps_type(rig: Rig, come: Come) -> None:
     rig.create()
     assert come(rig).error
     assert rig.exists()
 
 
-def test_empty_groups_of_other_kinds_give_their_names(rig: Rig) -> None:
+def test_empty_groups_of_other_types_become_registered(rig: Rig) -> None:
     member = join(rig).member_id
     rig.leave(member)
     assert not rig.register("x", "a").error and "g" not in rig.shard.machine.classic
@@ -103,7 +103,7 @@ def test_empty_groups_of_other_kinds_give_their_names(rig: Rig) -> None:
     assert list(replayed.registry.names()) == ["g"] and "g" in replayed.registered
 
 
-def test_a_group_is_deleted_with_all_its_records(rig: Rig) -> None:
+def test_delete_writes_tombstones_of_all_records(rig: Rig) -> None:
     rig.begin("x")
     rig.rewind(("a", 3))
     rig.leave("x")
@@ -116,7 +116,7 @@ def test_a_group_is_deleted_with_all_its_records(rig: Rig) -> None:
     assert not rig.shard.replayed().names()
 
 
-def test_the_records_of_a_group(rig: Rig) -> None:
+def test_records_of_registered_group(rig: Rig) -> None:
     """One batch founds the group, and begins its first generation."""
     rig.begin("x")
     rig.rewind(("a", 3))

@@ -30,7 +30,7 @@ def rig() -> Rig:
 # who is refused
 
 
-def test_registrations_that_can_never_be_right_leave_nothing_behind(rig: Rig) -> None:
+def test_invalid_registrations_create_no_group(rig: Rig) -> None:
     assert rig.register("x", "a", group="").error == Error.INVALID_GROUP_ID
     assert rig.register("", "a").error == Error.INVALID_REQUEST
     for session_ms in (-1, 0, 1, 2**31 - 1):
@@ -40,7 +40,7 @@ def test_registrations_that_can_never_be_right_leave_nothing_behind(rig: Rig) ->
     assert not rig.exists() and not rig.shard.log and not rig.shard.timers
 
 
-def test_a_partition_is_claimed_once(rig: Rig) -> None:
+def test_second_claim_of_partition_is_rejected(rig: Rig) -> None:
     rig.register("c", claims={("a", 1)})
     assert rig.register("d", claims={("a", 1), ("a", 2)}).error == Error.UNRELEASED_INSTANCE_ID
     assert rig.register("d", "b", claims={("a", 1)}).error == Error.UNRELEASED_INSTANCE_ID
@@ -49,14 +49,14 @@ def test_a_partition_is_claimed_once(rig: Rig) -> None:
     assert rig.register("d", claims={("a", 1)}).partitions == {"a": {1: -1}}
 
 
-def test_a_full_group(rig: Rig) -> None:
+def test_registration_in_full_group_is_rejected(rig: Rig) -> None:
     rig = Rig(members_max=1)
     rig.begin("x")
     assert rig.register("y", "a").error == Error.GROUP_MAX_SIZE_REACHED
     assert not rig.register("x", "a").error
 
 
-def test_definitions_that_can_never_be_right(rig: Rig) -> None:
+def test_invalid_definitions_are_rejected(rig: Rig) -> None:
     assert rig.create(group="") == Error.INVALID_GROUP_ID
     assert rig.create(session_timeout_ms=5) == Error.INVALID_SESSION_TIMEOUT
     assert rig.create(pattern="a.*") == rig.create(topics=()) == Error.INVALID_REQUEST
@@ -64,7 +64,7 @@ def test_definitions_that_can_never_be_right(rig: Rig) -> None:
     assert not rig.exists()
 
 
-def test_a_group_with_members_is_not_defined_anew(rig: Rig) -> None:
+def test_definition_of_group_with_members_is_not_replaced(rig: Rig) -> None:
     assert not rig.create(topics=("b", "a"))
     rig.register("x")
     assert rig.create(topics=("a", "b", "a")) == 0
@@ -75,7 +75,7 @@ def test_a_group_with_members_is_not_defined_anew(rig: Rig) -> None:
     assert rig.group.definition.first_topics == (("a", 4), ("b", 2)), "there was a first generation"
 
 
-def test_strangers(rig: Rig) -> None:
+def test_requests_of_unknown_members_fail(rig: Rig) -> None:
     assert rig.fast_heartbeat("x", 1) == (Error.UNKNOWN_MEMBER_ID, -1)
     rig.begin("x")
     assert rig.fast_heartbeat("y", 1) == (Error.UNKNOWN_MEMBER_ID, -1)
@@ -94,7 +94,7 @@ def test_strangers(rig: Rig) -> None:
         ("h", Left(members=(LeftMember("x", None, Error.UNKNOWN_MEMBER_ID),))),
     ],
 )
-def test_leaving_a_group_that_is_not_there(rig: Rig, name: str, left: Left) -> None:
+def test_leave_of_unknown_group_fails(rig: Rig, name: str, left: Left) -> None:
     request = Leave(name, (LeaveOf("x"),))
     token = rig.shard.ask(lambda machine, token, now: machine.registered.leave(request, token, now))
     assert rig.shard.answers[token] == left
@@ -103,7 +103,7 @@ def test_leaving_a_group_that_is_not_there(rig: Rig, name: str, left: Left) -> N
 # sessions
 
 
-def test_a_heartbeat_may_change_the_session_timeout(rig: Rig) -> None:
+def test_heartbeat_changes_session_timeout(rig: Rig) -> None:
     rig.begin("x")
     rig.fast_heartbeat("x", 1, session_timeout_ms=3 * SESSION_MS)
     rig.shard.advance(3 * SESSION_MS - 1)
@@ -114,14 +114,14 @@ def test_a_heartbeat_may_change_the_session_timeout(rig: Rig) -> None:
     assert rig.fast_heartbeat("x", 1) == (Error.UNKNOWN_MEMBER_ID, -1)
 
 
-def test_a_commit_keeps_a_session_alive(rig: Rig) -> None:
+def test_commit_extends_session(rig: Rig) -> None:
     rig.begin("x")
     for _ in range(3):
         rig.shard.advance(SESSION_MS - 1)
         assert rig.commit("x", 1, ("a", 0)) == [0]
 
 
-def test_the_session_clock_stands_still_for_who_waits(rig: Rig) -> None:
+def test_session_does_not_expire_during_delayed_registration(rig: Rig) -> None:
     rig.begin("x")
     waiting = rig.ask("y", "a")
     for _ in range(REBALANCE_MS // 5_000 - 1):
@@ -135,14 +135,14 @@ def test_the_session_clock_stands_still_for_who_waits(rig: Rig) -> None:
     assert not rig.group.members
 
 
-def test_a_session_timeout_of_nothing_is_that_of_the_definition(rig: Rig) -> None:
+def test_zero_session_timeout_uses_definition(rig: Rig) -> None:
     rig.create(session_timeout_ms=7_000)
     assert not rig.register("x", session_timeout_ms=0).error
     rig.shard.advance(7_000)
     assert not rig.group.members
 
 
-def test_who_asks_again_while_it_waits(rig: Rig) -> None:
+def test_second_registration_completes_delayed_first_one(rig: Rig) -> None:
     rig.begin("x")
     first = rig.ask("y", "a")
     second = rig.ask("y", "b")
@@ -154,7 +154,7 @@ def test_who_asks_again_while_it_waits(rig: Rig) -> None:
 # what is assigned, and where reading begins
 
 
-def test_members_of_a_definition_and_with_topics_of_their_own(rig: Rig) -> None:
+def test_members_read_defined_topics_or_their_own(rig: Rig) -> None:
     rig.create(topics=("a",), assignor="range")
     rig.register("x")
     rig.ask("y", "a", "b")
@@ -163,7 +163,7 @@ def test_members_of_a_definition_and_with_topics_of_their_own(rig: Rig) -> None:
     assert rig.owned("y") == {("a", 2), ("a", 3), ("b", 0), ("b", 1)}
 
 
-def test_claims_beside_topics_count_from_the_next_generation(rig: Rig) -> None:
+def test_claims_with_topics_take_effect_in_next_generation(rig: Rig) -> None:
     rig.begin("x")
     waiting = rig.ask("y", "a", claims={("b", 1), ("a", 0)})
     assert rig.owned("x") == ALL and not rig.group.claims
@@ -175,12 +175,12 @@ def test_claims_beside_topics_count_from_the_next_generation(rig: Rig) -> None:
     assert StaticClaimDeleted("g", "y") in rig.shard.log
 
 
-def test_claims_alone_read_no_topic_of_the_definition(rig: Rig) -> None:
+def test_member_with_claims_only_reads_no_defined_topic(rig: Rig) -> None:
     rig.create()
     assert rig.register("c", claims={("b", 0)}).partitions == {"b": {0: -1}}
 
 
-def test_a_member_gives_up_its_share_for_claims_alone(rig: Rig) -> None:
+def test_member_releases_share_when_it_registers_claims_only(rig: Rig) -> None:
     rig.begin("x", "y")
     assert set(rig.register("x", claims={("a", 0)}).partitions["a"]) == {0}
     assert rig.fast_heartbeat("y", 2) == (Error.REBALANCE_IN_PROGRESS, -1), "what x had is free"
@@ -188,7 +188,7 @@ def test_a_member_gives_up_its_share_for_claims_alone(rig: Rig) -> None:
     assert rig.owned("y") == ALL - {("a", 0)}
 
 
-def test_claims_that_were_given_up_before_the_next_generation_are_one_members_after_a_restart(rig: Rig) -> None:
+def test_released_claim_has_one_owner_after_restart_during_rebalance(rig: Rig) -> None:
     rig.begin("y")
     rig.register("x", claims={("a", 0), ("a", 1)})
     rig.ask("x", "a")
@@ -199,7 +199,7 @@ def test_claims_that_were_given_up_before_the_next_generation_are_one_members_af
     assert rig.register("c", claims={("a", 1)}).partitions == {"a": {1: -1}}
 
 
-def test_claims_that_are_free_again_are_assigned(rig: Rig) -> None:
+def test_released_claims_are_assigned(rig: Rig) -> None:
     rig.register("c", claims={("a", 0), ("a", 1)})
     rig.begin("x")
     rig.register("c", claims={("a", 0)})
@@ -210,7 +210,7 @@ def test_claims_that_are_free_again_are_assigned(rig: Rig) -> None:
     assert rig.owned("x") == ALL
 
 
-def test_what_came_later_is_read_from_its_log_start(rig: Rig) -> None:
+def test_later_partitions_start_at_log_start_offset(rig: Rig) -> None:
     rig.begin("x")
     rig.commit("x", 1, ("a", 1), offset=7)
     rig.topics.make("c", 1)
@@ -218,7 +218,7 @@ def test_what_came_later_is_read_from_its_log_start(rig: Rig) -> None:
     assert rig.group.definition.first_topics == (("a", 4),)
 
 
-def test_a_topic_made_anew_has_come_later(rig: Rig) -> None:
+def test_recreated_topic_starts_at_log_start_offset(rig: Rig) -> None:
     rig.begin("x")
     rig.rewind(("a", 2), offset=3)
     rig.register("x", "a")
@@ -232,7 +232,7 @@ def test_a_topic_made_anew_has_come_later(rig: Rig) -> None:
     assert rig.register("x", "a").partitions == {"a": {0: -2}}
 
 
-def test_topics_that_nobody_reads_disturb_nobody(rig: Rig) -> None:
+def test_unread_topics_start_no_rebalance(rig: Rig) -> None:
     rig.begin("x")
     rig.topics.grow("b", 9)
     rig.change_topics("b")
@@ -242,7 +242,7 @@ def test_topics_that_nobody_reads_disturb_nobody(rig: Rig) -> None:
 # patterns
 
 
-def test_a_pattern_is_resolved_before_the_first_generation(rig: Rig) -> None:
+def test_pattern_is_resolved_before_first_generation(rig: Rig) -> None:
     rig.create(topics=(), pattern="a.*")
     assert rig.shard.questions == [ResolvePatterns("g", ("a.*",), internal=False)]
     waiting = rig.ask("x")
@@ -251,7 +251,7 @@ def test_a_pattern_is_resolved_before_the_first_generation(rig: Rig) -> None:
     assert set(rig.answer(waiting).partitions) == {"a"}
 
 
-def test_a_new_topic_that_matches_starts_a_generation(rig: Rig) -> None:
+def test_new_topic_that_matches_pattern_starts_rebalance(rig: Rig) -> None:
     rig.create(topics=(), pattern="a.*")
     rig.resolve("a")
     rig.register("x")
@@ -264,7 +264,7 @@ def test_a_new_topic_that_matches_starts_a_generation(rig: Rig) -> None:
     assert rig.register("x").partitions["ab"] == {0: -2}
 
 
-def test_a_pattern_is_not_resolved_for_every_topic_that_comes(rig: Rig) -> None:
+def test_pattern_resolution_is_rate_limited(rig: Rig) -> None:
     rig.create(topics=(), pattern="a.*")
     rig.resolve("a")
     rig.register("x")
@@ -283,7 +283,7 @@ def test_a_pattern_is_not_resolved_for_every_topic_that_comes(rig: Rig) -> None:
     assert len(rig.owned("x")) == 54
 
 
-def test_a_pattern_that_could_not_be_resolved_is_asked_again(rig: Rig) -> None:
+def test_failed_pattern_resolution_is_retried(rig: Rig) -> None:
     rig.create(topics=(), pattern="a.*")
     waiting = rig.ask("x")
     rig.shard.questions.clear()
@@ -293,7 +293,7 @@ def test_a_pattern_that_could_not_be_resolved_is_asked_again(rig: Rig) -> None:
     assert not rig.answer(waiting).error
 
 
-def test_a_pattern_that_is_never_resolved_holds_nobody_for_ever(rig: Rig) -> None:
+def test_unresolved_pattern_ends_with_rebalance_timeout(rig: Rig) -> None:
     rig.create(topics=(), pattern="a.*")
     waiting = rig.ask("x")
     rig.shard.advance(REBALANCE_MS)
@@ -303,7 +303,7 @@ def test_a_pattern_that_is_never_resolved_holds_nobody_for_ever(rig: Rig) -> Non
     assert rig.register("x").partitions == {"a": {0: -1, 1: -1, 2: -1, 3: -1}}
 
 
-def test_the_answer_for_a_pattern_of_before_is_nothing(rig: Rig) -> None:
+def test_result_for_previous_pattern_is_ignored(rig: Rig) -> None:
     rig.create(topics=(), pattern="a.*")
     rig.create(topics=(), pattern="b.*")
     rig.shard.do(rig.shard.machine.patterns_resolved("g", {"a.*": ["a"]}, 0, rig.shard.now))
@@ -316,7 +316,7 @@ def test_the_answer_for_a_pattern_of_before_is_nothing(rig: Rig) -> None:
 # restarts
 
 
-def test_members_go_on_after_a_restart(rig: Rig) -> None:
+def test_registered_members_continue_after_restart(rig: Rig) -> None:
     rig.begin("x", "y")
     rig.register("c", claims={("b", 0)})
     owned = {name: rig.owned(name) for name in ("x", "y", "c")}
@@ -331,7 +331,7 @@ def test_members_go_on_after_a_restart(rig: Rig) -> None:
     assert not rig.group.members
 
 
-def test_rewinds_hold_after_a_restart(rig: Rig) -> None:
+def test_rewind_marks_survive_restart(rig: Rig) -> None:
     rig.begin("x")
     rig.rewind(("a", 0))
     rig.shard.restart()
@@ -340,7 +340,7 @@ def test_rewinds_hold_after_a_restart(rig: Rig) -> None:
     assert rig.register("x", "a").partitions["a"][0] == 0
 
 
-def test_who_was_waited_for_is_waited_for_again(rig: Rig) -> None:
+def test_rebalance_restarts_after_broker_restart(rig: Rig) -> None:
     """What left a share behind is durable, who was to get it is not."""
     rig.begin("x", "y")
     rig.leave("y")
@@ -350,14 +350,14 @@ def test_who_was_waited_for_is_waited_for_again(rig: Rig) -> None:
     assert rig.register("x", "a").generation == 3 and rig.owned("x") == ALL
 
 
-def test_partitions_that_came_while_the_broker_was_down(rig: Rig) -> None:
+def test_partitions_added_during_downtime_start_rebalance(rig: Rig) -> None:
     rig.begin("x")
     rig.topics.grow("a", 5)
     rig.shard.restart()
     assert rig.fast_heartbeat("x", 1) == (Error.REBALANCE_IN_PROGRESS, -1)
 
 
-def test_records_without_their_group(rig: Rig) -> None:
+def test_records_without_definition_are_applied(rig: Rig) -> None:
     """A log that lost some of its records is read as far as it goes."""
     rig.shard.log += [
         StaticClaimDeleted("h", "x"),
@@ -375,7 +375,7 @@ def test_records_without_their_group(rig: Rig) -> None:
 # offsets
 
 
-def test_commits_of_those_who_are_no_members(rig: Rig) -> None:
+def test_commits_without_membership(rig: Rig) -> None:
     rig.begin("x")
     assert rig.commit("", -1, ("a", 0)) == rig.commit("y", 1, ("a", 0)) == [Error.UNKNOWN_MEMBER_ID]
     assert rig.commit("x", -1, ("a", 0)) == rig.commit("x", 2, ("a", 0)) == [Error.ILLEGAL_GENERATION]
@@ -386,14 +386,14 @@ def test_commits_of_those_who_are_no_members(rig: Rig) -> None:
     assert rig.commit("", -1, ("a", 0)) == [0]
 
 
-def test_who_waits_for_its_first_generation_commits_nothing(rig: Rig) -> None:
+def test_commit_before_first_generation_is_rejected(rig: Rig) -> None:
     rig.begin("x")
     rig.ask("y", "a")
     assert rig.commit("y", 1, ("a", 0)) == [Error.ILLEGAL_GENERATION]
     assert rig.commit("x", 1, ("a", 0)) == [0], "the generation of before is at work until the next one begins"
 
 
-def test_who_may_fetch_offsets(rig: Rig) -> None:
+def test_offset_fetch_validates_member_and_generation(rig: Rig) -> None:
     rig.begin("x", "y")
     fetch = rig.shard.machine.offsets.validate_fetch
     assert fetch("g", None, -1) == fetch("g", "", -1) == fetch("g", "x", 2) == fetch("nobody", None, -1) == 0
@@ -401,7 +401,7 @@ def test_who_may_fetch_offsets(rig: Rig) -> None:
     assert fetch("g", "x", 1) == fetch("g", "x", 3) == Error.ILLEGAL_GENERATION
 
 
-def test_offsets_expire_when_nobody_reads_them(rig: Rig) -> None:
+def test_offsets_of_empty_registered_group_expire(rig: Rig) -> None:
     shard, retention_ms = rig.shard, 7 * 24 * 3_600_000
     rig.begin("x")
     rig.commit("x", 1, ("a", 0))
@@ -413,7 +413,7 @@ def test_offsets_expire_when_nobody_reads_them(rig: Rig) -> None:
     assert not rig.exists() and not shard.replayed().names()
 
 
-def test_a_group_that_was_created_stays(rig: Rig) -> None:
+def test_created_group_does_not_expire(rig: Rig) -> None:
     rig.create()
     rig.commit("", -1, ("a", 0))
     rig.shard.restart()
@@ -423,7 +423,7 @@ def test_a_group_that_was_created_stays(rig: Rig) -> None:
     assert rig.exists() and "g" not in rig.shard.machine.offsets
 
 
-def test_offsets_of_topics_that_are_read_are_not_deleted_one_by_one(rig: Rig) -> None:
+def test_offsets_of_read_topics_cannot_be_deleted(rig: Rig) -> None:
     rig.begin("x")
     rig.commit("x", 1, ("a", 0))
     delete = rig.shard.machine.offsets.delete

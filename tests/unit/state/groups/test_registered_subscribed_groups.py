@@ -88,7 +88,7 @@ class History:
         assert len(groups.topic_readers.concerned(TOPICS)) == len(concerned(groups, TOPICS))
 
 
-def test_the_index_agrees_with_a_walk_after_random_histories() -> None:
+def test_index_equals_full_scan_after_random_operations() -> None:
     print(f"KAFKALITE_SEED={SEED}")
     for seed in range(SEED, SEED + 20):
         history = History(seed)
@@ -97,7 +97,7 @@ def test_the_index_agrees_with_a_walk_after_random_histories() -> None:
             history.judge()
 
 
-def test_the_index_is_empty_when_all_groups_are_gone() -> None:
+def test_index_is_empty_after_all_groups_are_deleted() -> None:
     rig = Rig()
     for group in GROUPS:
         rig.ask("one", "a", claims=[("b", 0)], group=group)
@@ -110,7 +110,7 @@ def test_the_index_is_empty_when_all_groups_are_gone() -> None:
 
 
 @pytest.mark.parametrize("claims", [(), [("b", 1)]])
-def test_a_change_of_topics_visits_only_the_groups_that_read_them(claims: list[tuple[str, int]]) -> None:
+def test_topic_change_visits_only_reading_groups(claims: list[tuple[str, int]]) -> None:
     def work(others: int) -> int:
         rig = Rig()
         for at in range(others):
