@@ -42,8 +42,8 @@ Refused = dict[tuple[int, int], int]  # errors by the indexes of topic and parti
 commit_of: Callable[[tuple[str, int, int, int, str | None, bytes]], PartitionCommit] = partial(
     tuple.__new__, PartitionCommit
 )
-packed_commit: Callable[[tuple[str, tuple[()], str, int, str | None, int, int, PartitionOffsets]], Commit] = partial(
-    tuple.__new__, Commit
+packed_commit: Callable[[tuple[str, tuple[()], str, int, str | None, int, int, PartitionOffsets, bool]], Commit] = (
+    partial(tuple.__new__, Commit)
 )
 
 
@@ -73,7 +73,7 @@ def located(call: GroupCall, request: PackedCommit) -> bool:
 
 
 class PendingCommit:
-    """A commit in one piece: the command, and who waits for it (`coordinators.runtime.Waiting`)."""
+    """A packed commit: the command and its completion in one object, as every commit makes one."""
 
     __slots__ = ("_call", "_request")
 
@@ -82,13 +82,13 @@ class PendingCommit:
         self._request = request
 
     def command(self, shard: GroupShard, token: Token, now: Now) -> Effects:
-        """Commit."""
-        of = self._request
-        wanted = packed_commit((of.group_id, (), of.member_id, of.generation, of.group_instance_id, -1, -1, of.offsets))
-        return commit(self._call.version, wanted, shard, token, now)
+        """The command for the shard."""
+        of, member_epochs = self._request, self._call.version >= MEMBER_EPOCH_SINCE
+        fields = of.group_id, (), of.member_id, of.generation, of.group_instance_id, -1, -1, of.offsets, member_epochs
+        return shard.offsets.commit(packed_commit(fields), token, now)
 
     def answer(self, result: Any) -> None:
-        """The machine's `CommitsDone`, committed."""
+        """Send the response; the offsets are committed."""
         call = self._call
         try:
             errors = error_of(call, result) or result.errors
@@ -97,7 +97,7 @@ class PendingCommit:
             call.fail(error)
 
     def fail(self, error: int) -> None:
-        """There is no answer."""
+        """Send the response for an error of the coordinator."""
         call = self._call
         try:
             call.reply.send(encode_response(self._request, call.header.correlation_id, error))
@@ -105,12 +105,8 @@ class PendingCommit:
             call.fail(raised)
 
 
-def commit(version: int, wanted: Commit, shard: GroupShard, token: Token, now: Now) -> Effects:
-    """Apply the commit of all partitions of a request, or of a part of them."""
-    if version < MEMBER_EPOCH_SINCE and speaks_consumer(shard, wanted):
-        effects = Effects()
-        effects.answer(token, CommitResult(KafkaErrorCode.UNSUPPORTED_VERSION))
-        return effects
+def commit(wanted: Commit, shard: GroupShard, token: Token, now: Now) -> Effects:
+    """The command that commits a part of a request."""
     return shard.offsets.commit(wanted, token, now)
 
 
@@ -133,8 +129,9 @@ def committing(call: GroupCall, request: OffsetCommitRequest, objects: int) -> G
         generation=request.generation_id_or_member_epoch,
         group_instance_id=request.group_instance_id,
         retention_ms=request.retention_time_ms,
+        member_epochs=call.version >= MEMBER_EPOCH_SINCE,
     )
-    commands = [partial(commit, call.version, wanted._replace(partitions=part)) for part in parts]
+    commands = [partial(commit, wanted._replace(partitions=part)) for part in parts]
 
     def committed(results: list[CommitResult]) -> None:
         outcomes = chain.from_iterable(errors(call, part, done) for part, done in zip(parts, results, strict=True))
@@ -177,14 +174,6 @@ def topic_of(call: GroupCall, topic: OffsetCommitRequest.OffsetCommitRequestTopi
         found = call.context.image.topics_by_id.get(topic.topic_id)
         return found, KafkaErrorCode.UNKNOWN_TOPIC_ID if found is None else KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return call.context.image.topics.get(topic.name), KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def speaks_consumer(shard: GroupShard, request: Commit) -> bool:
-    """Return whether the sender is a member that uses the consumer protocol."""
-    group = shard.consumers.groups.get(request.group)
-    if group is None or request.member_id not in group.members:
-        return False
-    return not group.speaks_classic(request.member_id)
 
 
 def errors(call: GroupCall, commits: list[PartitionCommit], done: CommitResult) -> Iterator[int]:

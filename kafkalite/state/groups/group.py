@@ -116,7 +116,13 @@ class Group(Protocol):
         """Whether housekeeping keeps the group when it is Empty and has no offsets."""
 
     def validate_offset_commit(
-        self, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
+        member_epochs: bool = True,
     ) -> CommitValidation:
         """Whether the sender of a commit may commit.
 
@@ -125,6 +131,7 @@ class Group(Protocol):
             group_instance_id: of a static member.
             generation: of the member, or its member epoch; -1 = none.
             transactional: the commit is part of a transaction (TxnOffsetCommit).
+            member_epochs: the version of the request has member epochs (OffsetCommit v9).
         """
 
     def offsets_committed(self, member_id: str, now: Now) -> Effects:

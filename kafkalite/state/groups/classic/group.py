@@ -276,7 +276,13 @@ class ClassicGroup:
         return bool(self.members.reserved_ids)
 
     def validate_offset_commit(
-        self, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
+        member_epochs: bool = True,
     ) -> ClassicCommitValidation:
         """Whether a commit is accepted. A commit without a generation comes from a consumer that is no member.
 

@@ -183,12 +183,19 @@ class ConsumerGroup:
         return len(self.members)
 
     def validate_offset_commit(
-        self, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
+        member_epochs: bool = True,
     ) -> ConsumerCommitValidation:
         """Whether the sender of a commit may commit. While the group has no members, a commit without an epoch is
         accepted. `generation` is the member epoch, or the generation of a member of the classic protocol.
 
-        Errors: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION (a member of the classic protocol).
+        Errors: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION (no `member_epochs`), STALE_MEMBER_EPOCH, ILLEGAL_GENERATION (a
+        member of the classic protocol).
         """
         if generation < 0 and not self.members:
             return COMMIT_ACCEPTED
@@ -196,6 +203,8 @@ class ConsumerGroup:
             return ConsumerCommitValidation(KafkaErrorCode.UNKNOWN_MEMBER_ID)
         current = self.current(member_id)
         classic = self.speaks_classic(member_id)
+        if not member_epochs and not classic:
+            return ConsumerCommitValidation(KafkaErrorCode.UNSUPPORTED_VERSION)
         late = KafkaErrorCode.ILLEGAL_GENERATION if classic else KafkaErrorCode.STALE_MEMBER_EPOCH
         if generation == current.member_epoch:
             behind = generation < self.assignment_epoch

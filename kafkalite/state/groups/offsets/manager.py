@@ -105,7 +105,8 @@ class Commit(NamedTuple):
         generation: of the member (classic) or its epoch (KIP-848), -1 = the sender is no member.
         retention_ms: how long to keep the offsets (requests up to version 4), -1 = as the broker says.
         producer_id: -1 = not in a transaction.
-        packed: stands for `partitions`; without a retention time and outside of transactions only.
+        packed: replaces `partitions` in a commit without a retention time and outside of transactions.
+        member_epochs: the version of the request has member epochs (OffsetCommit v9).
     """
 
     group: str
@@ -116,6 +117,7 @@ class Commit(NamedTuple):
     retention_ms: int = -1
     producer_id: int = -1
     packed: PackedOffsets | None = None
+    member_epochs: bool = True
 
 
 class CommitResult(NamedTuple):
@@ -199,6 +201,7 @@ class OffsetManager:
                 request.group_instance_id,
                 request.generation,
                 transactional=request.producer_id >= 0,
+                member_epochs=request.member_epochs,
             )
         if (check.code or request.producer_id >= 0) and (error := self._commit_refusal(request, check.code)):
             effects.answer(token, CommitResult(error))

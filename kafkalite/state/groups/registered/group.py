@@ -319,7 +319,13 @@ class RegisteredGroup:
         return self.definition.session_timeout_ms != NOT_DEFINED
 
     def validate_offset_commit(
-        self, member_id: str, group_instance_id: str | None, generation: int, *, transactional: bool = False
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
+        member_epochs: bool = True,
     ) -> RegisteredCommitValidation:
         """Whether a commit is accepted: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, or 0 = each partition is validated. A
         commit without a generation comes from a consumer that is no member: it is accepted while the group has none.
