@@ -59,7 +59,7 @@ class JournalFile:
         try:
             self._file.pwrite(data, self.size)
         except OSError:
-            self._cut_back()
+            self._truncate()
             raise
         try:
             self._file.sync()
@@ -87,7 +87,7 @@ class JournalFile:
         """Close the file."""
         self._file.close()
 
-    def _cut_back(self) -> None:
+    def _truncate(self) -> None:
         try:
             self.cut(self.size)
         except OSError as error:

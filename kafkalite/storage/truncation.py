@@ -2,7 +2,7 @@
 
 A recovery point above what is on the disk is a promise that is not kept: after a crash the start would not check what
 was appended behind the cut, or refuse it as damaged. So the steps are:
-1. The recovery points go down to the cuts in memory, and no sync raises them above those (`Log.expect_cut`).
+1. The recovery points go down to the cuts in memory, and no sync raises them above those (`Log.begin_truncation`).
 2. The checkpoints say so, on the disk; where there is no room for that, nothing is cut.
 3. The logs are cut.
 

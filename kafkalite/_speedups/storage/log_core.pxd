@@ -27,7 +27,7 @@ cdef class LogCore:
     cdef int room
     cdef int written                         # how many of the queue are in the file while `write` is under way
 
-    cdef int64_t judge_producer(
+    cdef int64_t check_producer(
         self, const uint8_t *p, int64_t size, const BatchHeader *header, EndMarker *marker, bint client
     ) except? -1000
     cdef Queued *slot(self) except NULL

@@ -1,10 +1,9 @@
-"""The hot half of a partition's log: queue appends, write them in one call, find batches.
+"""Appends to and reads from the log of a partition: queues batches, writes them with one system call, finds batches.
 
-Laws:
-1. `append` makes no system call; `write` makes one per segment touched.
-2. A failed write leaves log end, indexes and producers as they were; if the file cannot be cut, the log has failed.
-3. Nothing here reads a record: headers only.
-4. Readers work on the tuple of segments they began with.
+1. `append` makes no system call; `write` makes one per segment.
+2. After a failed write, log end, indexes and producers are unchanged. If the file cannot be truncated, the log fails.
+3. Only batch headers are read, no records.
+4. A read uses the tuple of segments that it began with.
 
 Sources: LogSegment.java, UnifiedLog.java, LocalLog.java.
 """
@@ -45,7 +44,7 @@ cdef int64_t INT64_MAX = 0x7fffffffffffffff
 
 
 cdef class LogCore:
-    """What `Log` is built on; the subclass rolls, deletes and knows the directory."""
+    """The part of a log that handles batches; the subclass `Log` rolls, deletes and manages the files."""
 
     def __cinit__(self, *args, **kwargs):
         self.segments = ()
@@ -60,46 +59,46 @@ cdef class LogCore:
         free(self.queue)
         free(self.parts)
 
-    # What the subclass does.
+    # Implemented by the subclass.
 
     def roll(self, int64_t base_offset):
-        """Close the active segment and begin the next at `base_offset`. Raises OSError."""
+        """Close the active segment and create the next one at `base_offset`. Raises OSError."""
         raise NotImplementedError
 
     def begin_epoch(self, int32_t leader_epoch, int64_t start_offset):
-        """A batch of a new leader epoch is about to be written. Raises OSError."""
+        """Add a leader epoch, before its first batch is written. Raises OSError."""
         raise NotImplementedError
 
-    def cut_back(self, int64_t offset):
-        """After a failed write: drop every byte and entry at or above `offset`. Raises OSError."""
+    def truncate_segments(self, int64_t offset):
+        """After a failed write: remove every byte and index entry at or above `offset`. Raises OSError."""
         raise NotImplementedError
 
     def index_aborted(self, aborted):
-        """Note transactions whose abort markers were just written; as `ProducerState.take_aborted` has them.
+        """Add transactions (`ProducerState.take_aborted`) whose abort markers were just written to the index.
 
-        Raises OSError, upon which the write is taken back.
+        Raises OSError; then the write is undone.
         """
         raise NotImplementedError
 
     def write_failed(self, error):
-        """Tell the outside that a write failed with this OSError."""
+        """Report that a write failed with this OSError."""
         raise NotImplementedError
 
-    # Appending.
+    # Appends.
 
     def start(self, int64_t next_offset, int32_t leader_epoch):
-        """Begin at the end that was found on the disk; `leader_epoch` is that of the last batch, -1 for none."""
+        """Begin to append at `next_offset`; `leader_epoch` is that of the last batch, -1 for none."""
         assert self.count == 0
         self.next_offset = self.log_end_offset = next_offset
         self.epoch = leader_epoch
         self.active.written_from = self.active.size
 
     def fail(self):
-        """Append nothing any more: the directory is offline."""
+        """Reject all further appends: the log directory is offline."""
         self.failed = True
 
     def set_epoch(self, int32_t leader_epoch):
-        """The leader epoch of the last batch, after the end was cut back."""
+        """Set the leader epoch of the last batch, after a truncation."""
         self.epoch = leader_epoch
 
     def append(self, batch, validation, int32_t leader_epoch):
@@ -125,9 +124,9 @@ cdef class LogCore:
         slot = self.slot()
         PyObject_GetBuffer(batch, &slot.view, PyBUF_WRITABLE)
         p = <uint8_t *> slot.view.buf
-        verdict = judge_frame(p, slot.view.len, self.segment_bytes, &header)
+        verdict = check_frame(p, slot.view.len, self.segment_bytes, &header)
         if verdict == NEW_BATCH and header.producer_id >= 0:
-            verdict = self.judge_producer(p, slot.view.len, &header, &marker, validation is not None)
+            verdict = self.check_producer(p, slot.view.len, &header, &marker, validation is not None)
         if verdict != NEW_BATCH:
             PyBuffer_Release(&slot.view)
             return verdict
@@ -144,12 +143,12 @@ cdef class LogCore:
             self.producers.note(&header, slot.base_offset, &marker)
         return slot.base_offset
 
-    cdef int64_t judge_producer(
+    cdef int64_t check_producer(
         self, const uint8_t *p, int64_t size, const BatchHeader *header, EndMarker *marker, bint client
     ) except? -1000:
         if header.attributes & CONTROL_BIT and read_marker(p, size, header, marker) < 0:
             return -INVALID_RECORD
-        return self.producers.judge(header, marker, client)
+        return self.producers.check(header, marker, client)
 
     cdef Queued *slot(self) except NULL:
         cdef int room
@@ -178,11 +177,11 @@ cdef class LogCore:
         return 0
 
     def write(self):
-        """Bring what is queued to the file; 0 or a Kafka error code, in which case nothing of it stays."""
+        """Write the queued batches: 0 or a Kafka error code; then none of them stays."""
         if self.count == 0:
             return 0
         try:
-            if self.failed:      # since it was queued: another log of the directory has seen that the disk is not sound
+            if self.failed:      # meanwhile, because of an error in another log of the directory
                 self.next_offset = self.log_end_offset
                 self.producers.take_back(self.log_end_offset)
                 return KAFKA_STORAGE_ERROR
@@ -195,21 +194,22 @@ cdef class LogCore:
         except OSError as error:
             self.take_back(error)
             return KAFKA_STORAGE_ERROR
-        except BaseException:   # a bug: what is refused must not be read later, nor leave a gap of offsets
+        except BaseException:   # a bug: rejected batches must not be read later or leave a gap of offsets
             self.take_back(None)
             raise
         finally:
             self.release()
 
     def take_back(self, error):
-        """Return to the state before the queue, file and all; a log whose file cannot be truncated has failed.
+        """Undo the queued appends and their write; a log whose file cannot be truncated has failed.
 
-        `error`: the OSError to report, or None. Of two the one of the truncation is reported: it decides what follows.
+        Arguments:
+            error: the OSError to report, or None. If the truncation fails, its error is reported instead.
         """
         self.next_offset = self.log_end_offset
         self.producers.take_back(self.log_end_offset)
         try:
-            self.cut_back(self.log_end_offset)
+            self.truncate_segments(self.log_end_offset)
         except OSError as failure:
             self.failed = True
             error = failure
@@ -228,13 +228,13 @@ cdef class LogCore:
                 self.written = first
                 self.roll(self.queue[first].base_offset)
                 fit = self.fitting(first)
-                assert fit > 0, "an empty segment takes any batch"
+                assert fit > 0, "an empty segment has space for any batch"
             self.active.write_run(&self.queue[first], fit, self.parts, self.index_interval_bytes)
             first += fit
         return 0
 
     def pack_producers(self):
-        """The producers as of the end of what is in the files, as in a snapshot; also in the middle of `write`."""
+        """The producers at the end of the written batches, as in a snapshot; also during `write`."""
         cdef ProducerState state
         cdef BatchHeader header
         cdef EndMarker marker
@@ -254,13 +254,13 @@ cdef class LogCore:
         return state.pack()
 
     cdef int fitting(self, int first) noexcept:
-        """How many batches from `first` on go into the active segment with one call (LogSegment.shouldRoll)."""
+        """How many batches from `first` on the active segment accepts with one call (LogSegment.shouldRoll)."""
         cdef SegmentCore active = self.active
         cdef int64_t size = active.size
         cdef int64_t first_timestamp = active.first_timestamp
         cdef Queued *queued
         cdef int i = first
-        # An index takes an entry per interval at most: so many bytes may come before it is looked at again.
+        # An index receives one entry per interval at most, which bounds the bytes that one call may write.
         cdef int64_t bytes_max = <int64_t> (active.offset_index.entries_max - active.offset_index.count)
         bytes_max = min(bytes_max, <int64_t> (active.time_index.entries_max - 1 - active.time_index.count))
         bytes_max = size + bytes_max * (self.index_interval_bytes + 1)
@@ -288,7 +288,7 @@ cdef class LogCore:
         return self.producers.first_open >= 0 or len(self.producers.ended) > 0
 
     def last_stable_offset(self, int64_t high_watermark):
-        """Up to where a read_committed reader sees, never above the high watermark."""
+        """The end of read_committed reads, never above the high watermark."""
         cdef int64_t stable = self.producers.stable_below(high_watermark)
         return min(max(stable, self.log_start_offset), high_watermark)
 
@@ -377,7 +377,7 @@ cdef class LogCore:
         return None
 
 
-cdef int64_t judge_frame(const uint8_t *p, int64_t size, int64_t segment_bytes, BatchHeader *header) noexcept nogil:
+cdef int64_t check_frame(const uint8_t *p, int64_t size, int64_t segment_bytes, BatchHeader *header) noexcept nogil:
     """NEW_BATCH where `size` bytes are one v2 batch by its header, else -(Kafka error code)."""
     if read_batch_header(p, size, header) < 0 or header.magic != 2 or header.last_offset_delta < 0:
         return -INVALID_RECORD

@@ -4,7 +4,7 @@ from kafkalite._speedups.wire.wire cimport BatchHeader
 
 cdef enum:
     BATCHES_KEPT = 5
-    NEW_BATCH = -1               # the verdict of `judge`: in order, to be appended
+    NEW_BATCH = -1               # the result of `check`: in order, to be appended
     MARKER_BYTES = 256           # more than a control batch of a transaction has: 78 bytes by Kafka
 
 
@@ -50,8 +50,8 @@ cdef class ProducerState:
     cdef list ended               # (first, last offset) of transactions whose marker may be at or above the watermark
     cdef list aborted             # (producer id, first, last, last stable offset) since `keep` or `take_aborted`
 
-    cdef int64_t judge(self, const BatchHeader *header, const EndMarker *marker, bint client) except? -1000
-    cdef int64_t judge_sequence(self, Producer entry, const BatchHeader *header) noexcept nogil
+    cdef int64_t check(self, const BatchHeader *header, const EndMarker *marker, bint client) except? -1000
+    cdef int64_t check_sequence(self, Producer entry, const BatchHeader *header) noexcept nogil
     cdef int note(self, const BatchHeader *header, int64_t base_offset, const EndMarker *marker) except -1
     cdef int note_end(self, Producer entry, int64_t offset, bint aborts) except -1
     cdef int order(self) except -1

@@ -201,7 +201,7 @@ cdef class ProducerState:
     def __len__(self):
         return len(self.entries)
 
-    cdef int64_t judge(self, const BatchHeader *header, const EndMarker *marker, bint client) except? -1000:
+    cdef int64_t check(self, const BatchHeader *header, const EndMarker *marker, bint client) except? -1000:
         """NEW_BATCH, the first offset of the batch this one repeats, or -(Kafka error code).
 
         Arguments:
@@ -228,12 +228,12 @@ cdef class ProducerState:
                 return found
         if client and transactional and entry.first_offset_of_transaction < 0:
             return -INVALID_TXN_STATE
-        found = self.judge_sequence(entry, header)
+        found = self.check_sequence(entry, header)
         if found == NEW_BATCH and entry.first_offset_of_transaction >= 0 and not transactional:
             return -INVALID_TXN_STATE
         return found
 
-    cdef int64_t judge_sequence(self, Producer entry, const BatchHeader *header) noexcept nogil:
+    cdef int64_t check_sequence(self, Producer entry, const BatchHeader *header) noexcept nogil:
         if header.producer_epoch < entry.epoch:
             return -INVALID_PRODUCER_EPOCH
         if header.base_sequence < 0:                     # written by a coordinator

@@ -1,10 +1,9 @@
-"""What a log has not brought to the disk yet, as a plan that a job can carry out without touching the log.
+"""Flushes logs in jobs, by plans that list the files of a log, so that the job does not use the log.
 
-Laws:
-1. A plan names open files, paths and a directory; the job reads nothing else.
-2. The small files come first, then the batches, then the directory: nothing is synced whose epoch is not. Snapshots of
-   the producers come before all; one for which there is no room is left out, as recovery does without it.
-3. A file or directory that is gone was deleted or renamed meanwhile, and nobody waits for it any more.
+1. A plan contains open files, paths and a directory; the job uses nothing else.
+2. The small files are synced first, then the batches, then the directory: no batch is on the disk before its epoch.
+   Producer snapshots are written before all. On a full disk a snapshot is left out, because recovery works without it.
+3. A missing file or directory was deleted or renamed meanwhile, and needs no sync.
 """
 
 import logging
@@ -23,13 +22,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class FlushPlan:
-    """Everything of one log up to `offset`.
+    """The files of one log to sync, so that it is on the disk up to `offset`.
 
     Arguments:
-        offset: up to where the log is on the disk once the plan was carried out.
-        truncations, rolls, epochs: how often the log was truncated, changed its segments and epochs when it was made.
-        files: open files of batches; paths: files that are synced by name; directory: to be synced, or None.
-        snapshots: packed producers by offset, to be written; bases: of the segments, whose snapshots stay.
+        offset: the flushed offset after this plan.
+        truncations, rolls, epochs: the counters of the log when the plan was created.
+        files: open files with batches.
+        paths: files that are synced by name.
+        directory: the directory to sync, or None.
+        snapshots: producer snapshots to write, packed, by offset.
+        bases: base offsets of the segments, whose snapshots are kept.
     """
 
     offset: int
@@ -44,28 +46,28 @@ class FlushPlan:
 
 
 class Syncer(Protocol):
-    """Whatever carries out plans; `batches_max`: at the same time, of one log directory."""
+    """Executes plans; `batches_max`: concurrent batches of plans per log directory."""
 
     batches_max: int
 
     def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
-        """Bring all that the plans of a log directory name to the disk, then call `done(outcome)`."""
+        """Sync the files in the plans of a log directory, then call `done(outcome)`."""
 
 
 class ClosableSyncer(Syncer, Protocol):
     """A `Syncer` of one broker."""
 
     def close(self) -> None:
-        """Wait for every batch and apply its outcome."""
+        """Wait for all batches and apply their outcomes."""
 
 
 class JobSyncer:
-    """Carries out the plans of a round as one job, file after file.
+    """Executes the plans of a batch as one job, file after file.
 
     Arguments:
-        disk: sees every sync.
+        disk: syncs the files.
         offload: runs the jobs.
-        end: called by `close`: ends what runs the jobs, having waited for them.
+        end: called by `close`; waits for the jobs and ends their threads.
     """
 
     batches_max = 1
@@ -76,7 +78,7 @@ class JobSyncer:
         self._end = end
 
     def run(self, root: str, plans: Sequence[FlushPlan], done: Done) -> None:
-        """See `Syncer`; a job does not care which directory it is."""
+        """As `Syncer.run`; `root` is not used."""
         self._offload.run(sync, self._disk, plans, done=done)
 
     def close(self) -> None:

@@ -1,9 +1,8 @@
-"""What of a log has to be brought to the disk, looked at on the loop and noted as a plan for a job (`syncing`).
+"""Plans the flush of a log: which files a job (`flush_job`) must sync.
 
-Laws:
-1. A plan that was carried out leaves nothing unsynced below its offset: batches, epochs, and the small files of all
-   segments that were closed.
-2. Of closed segments those are in it that may not be on the disk, the newest first.
+1. After a plan was executed, everything below its offset is on the disk: batches, epochs and the small files of all
+   closed segments.
+2. A plan contains the closed segments that may not be on the disk, the newest first.
 
 Source: UnifiedLog.flush.
 """
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def flush_plan(log: "Log", *, active: bool) -> FlushPlan:
-    """What has to be synced of a log; without `active`, of closed segments only."""
+    """The files of a log to sync; without `active`, those of closed segments only."""
     offset = log.log_end_offset if active else log.active.base_offset
     plan = FlushPlan(offset, log.truncations, log.rolls, log.epochs.written)
     if log.epochs.written > log.epochs.flushed:
@@ -36,7 +35,7 @@ def flush_plan(log: "Log", *, active: bool) -> FlushPlan:
 
 
 def closing_plan(log: "Log") -> FlushPlan:
-    """All of a log that nothing is appended to any more, its producers as of its end among it."""
+    """All files of a log after its last append, with a producer snapshot at its end."""
     log.due_snapshots[log.log_end_offset] = log.producers.pack()
     plan = flush_plan(log, active=True)
     _add_snapshots(log, plan)
@@ -45,19 +44,19 @@ def closing_plan(log: "Log") -> FlushPlan:
 
 
 def _add_snapshots(log: "Log", plan: FlushPlan) -> None:
-    """The producers as of each roll, before the recovery point passes it."""
+    """Add the producer snapshots of each roll, before the recovery point passes it."""
     plan.snapshots |= log.take_due_snapshots()
     plan.bases = log.bases()
     plan.directory = log.directory
 
 
 def _add_closed(log: "Log", plan: FlushPlan) -> None:
-    """Closed segments that may not be on the disk, the newest first; unloaded ones are synced by their path."""
+    """Add the closed segments that may not be on the disk, the newest first; unloaded ones are synced by path."""
     for segment in reversed(log.segments[:-1]):
         if segment.file is not None:
             plan.files.append(segment.file)
         else:
             plan.paths.append(segment.path(names.LOG))
         plan.paths += [segment.path(suffix) for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)]
-        if segment.base_offset < log.synced:  # one that ended there was synced without its last index entry
+        if segment.base_offset < log.synced:  # a segment that ended there was synced without its last index entry
             break

@@ -1,6 +1,6 @@
-"""Which leader epoch began at which offset: the cache behind `leader-epoch-checkpoint` (KIP-101).
+"""The leader epochs of a partition with their start offsets, stored in `leader-epoch-checkpoint` (KIP-101).
 
-Law: epochs and start offsets only grow; an entry that would not is replaced together with all it contradicts.
+Epochs and start offsets only increase: a new entry replaces all entries that contradict it.
 """
 
 from bisect import bisect_right
@@ -18,7 +18,7 @@ class LeaderEpochCache:
     """The epochs of one partition.
 
     Arguments:
-        disk, path: of the checkpoint; it is written at every change, and synced with the batches of the epoch.
+        disk, path: of the checkpoint, which is written at each change and synced with the batches of the epoch.
         entries: (epoch, start offset), in order.
     """
 
@@ -28,13 +28,13 @@ class LeaderEpochCache:
         self._disk = disk
         self.path = path
         self.entries = entries or []
-        # Counts the changes; `written` is the last one in the file, `flushed` the last one that is on the disk.
+        # Number of changes; `written`: of those in the file; `flushed`: of those on the disk.
         self.version = self.written = 0
         self.flushed = -1
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> "LeaderEpochCache":
-        """Read the checkpoint; empty where there is none. Raises BadCheckpoint, OSError."""
+        """Read the checkpoint; empty if it does not exist. Raises BadCheckpoint, OSError."""
         return cls(disk, path, read_epochs(disk, path))
 
     @property
@@ -43,41 +43,44 @@ class LeaderEpochCache:
         return self.entries[-1][0] if self.entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` begins at `start_offset`. Raises OSError."""
+        """Add an epoch that begins at `start_offset`. Raises OSError."""
         self._replace(_assigned(self.entries, epoch, start_offset))
 
     def recover(self, found: Iterable[tuple[int, int]], start_offset: int, end_offset: int, *, lost: bool) -> None:
-        """Become what recovery found, in order and each epoch once, within the ends of the log. Raises OSError.
+        """Replace all epochs with those that recovery found, in one write, so that a crash leaves no partial file.
 
-        The last epoch may begin at the log end: it has no batch yet.
+        The last epoch may begin at the log end, without a batch. On a full disk the file stays unchanged; the next
+        start finds the same epochs again.
 
-        On a full disk the file stays as it was: the next start finds the same again.
+        Arguments:
+            found: (epoch, start offset), in order of offsets.
+            start_offset, end_offset: log start and log end.
+            lost: whether the file is damaged, so that it is written in any case.
 
-        One write: a crash in between would leave a part that looks like the whole. `lost`: write in any case, as the
-        file is bad.
+        Raises OSError.
         """
         entries: list[tuple[int, int]] = []
         for epoch, offset in found:
             if epoch > (entries[-1][0] if entries else UNDEFINED_EPOCH):
                 entries = _assigned(entries, epoch, offset)
         entries = [entry for entry in entries if entry[1] <= end_offset]
-        self._replace_where_room(_started(entries, start_offset), lost)
+        self._replace_if_space(_started(entries, start_offset), lost)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that begin at or above `end_offset`. Raises OSError."""
-        self._replace_where_room([entry for entry in self.entries if entry[1] < end_offset])
+        """Remove the epochs that begin at or above `end_offset`. Raises OSError."""
+        self._replace_if_space([entry for entry in self.entries if entry[1] < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget what ended before `start_offset`; the epoch that holds it begins there now. Raises OSError."""
-        self._replace_where_room(_started(self.entries, start_offset))
+        """Remove the epochs that end at or below `start_offset`; the first one left begins there. Raises OSError."""
+        self._replace_if_space(_started(self.entries, start_offset))
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch in which the record at `offset` was written, -1 where unknown."""
+        """The epoch of the record at `offset`, -1 if unknown."""
         index = bisect_right(self.entries, offset, key=lambda entry: entry[1])
         return self.entries[index - 1][0] if index else UNDEFINED_EPOCH
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the largest known epoch up to `epoch`, where it ends); (-1, -1) where nothing is known."""
+        """(largest known epoch up to `epoch`, its end offset); (-1, -1) if unknown."""
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest:
@@ -96,8 +99,8 @@ class LeaderEpochCache:
         write_epochs(self._disk, self.path, entries)
         self.written = self.version
 
-    def _replace_where_room(self, entries: list[tuple[int, int]], force: bool = False) -> None:
-        """On a full disk the file keeps what it has, and a start finds the entries again by itself."""
+    def _replace_if_space(self, entries: list[tuple[int, int]], force: bool = False) -> None:
+        """As `_replace`; on a full disk the file stays unchanged, and the next start finds the entries again."""
         try:
             self._replace(entries, force)
         except OSError as error:
@@ -105,7 +108,7 @@ class LeaderEpochCache:
                 raise
 
     def write_pending(self) -> None:
-        """Write the file where an earlier write of it failed. Raises OSError."""
+        """Write the file again if the last write failed. Raises OSError."""
         if self.version > self.written:
             write_epochs(self._disk, self.path, self.entries)
             self.written = self.version

@@ -1,10 +1,9 @@
-"""One partition's log, owned by the loop thread.
+"""The log of one partition: rolls, truncates, deletes and flushes its segments. It belongs to the loop thread.
 
-Laws:
-1. log start <= recovery point <= log end, at all times. A log start that moves takes the recovery point along, but
-   nothing is on the disk for that: `synced` is what the checkpoints tell the next start.
-2. Closed segments never change but by deletion; the tuple of segments is replaced whole.
-3. What must wait for the disk (fsync, deletion) is a plan, run as a job by the caller, its result applied here.
+1. log start <= recovery point <= log end, at all times. When the log start moves, the recovery point moves with it;
+   nothing more is on the disk then, so the checkpoints contain `synced`.
+2. A closed segment does not change until its deletion; the tuple of segments is replaced, not changed.
+3. Work that waits for the disk (fsync, deletion) is a plan. The caller runs it as a job and applies the result here.
 
 Sources: UnifiedLog.java, LocalLog.java.
 """
@@ -38,11 +37,11 @@ class Log(LogCore):
     Arguments:
         disk: the disk port.
         directory: of the partition; exists.
-        topic, partition: whose log this is.
-        config: the topic's settings; assign to replace them.
-        segments: as recovery found them, at least one; the last one is appended to.
-        epochs: leader epochs as recovery found them.
-        log_start_offset, recovery_point: as checkpointed, brought into the range of the segments.
+        topic, partition: the name and index of the partition.
+        config: the settings of the topic; assign to replace them.
+        segments: from recovery, at least one; appends go to the last one.
+        epochs: leader epochs from recovery.
+        log_start_offset, recovery_point: from the checkpoints; limited to the range of the segments.
     """
 
     def __init__(
@@ -74,20 +73,20 @@ class Log(LogCore):
         self.last_flush = 0.0  # monotonic seconds
         self.due_snapshots: dict[int, bytes] = {}
         self.complete_state: tuple[int, ...] | None = None
-        self._cut_at = OFFSET_MAX
+        self._truncation_offset = OFFSET_MAX
         self._aborts: tuple[tuple[Segment, ...], list[Segment]] | None = None
         self.last_error: OSError | None = None
         self.on_error: Callable[[Log, OSError], object] = report
         self.on_roll: Callable[[Log], object] = nothing
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
         self.start(max(self.active.next_offset(), self.log_start_offset), epochs.latest)
-        self.synced = min(recovery_point, self.log_end_offset)  # below it all that there is, is on the disk
+        self.synced = min(recovery_point, self.log_end_offset)  # everything below it is on the disk
         self.recovery_point = max(self.synced, self.log_start_offset)
-        self.rolls = int(self.active.base_offset > self.synced)  # before this start, and not flushed then
+        self.rolls = int(self.active.base_offset > self.synced)  # 1: a roll before this start was not flushed
 
     @property
     def config(self) -> TopicConfig:
-        """The topic's settings in use."""
+        """The settings of the topic."""
         return self._config
 
     @config.setter
@@ -103,7 +102,7 @@ class Log(LogCore):
         return sum(segment.size for segment in self.segments)
 
     def use_random(self, random: Random) -> None:
-        """Let `random` take up to `segment.jitter.ms` off the age at which each segment rolls."""
+        """Reduce the age at which each segment rolls by a random time up to `segment.jitter.ms`."""
         self._random = random
         self._draw_segment_ms()
 
@@ -113,14 +112,14 @@ class Log(LogCore):
         self.segment_ms = self._config.segment_ms - less_ms
 
     def use_cache(self, cache: SegmentCache) -> None:
-        """Let `cache` say which closed segments stay loaded."""
+        """Let `cache` decide which closed segments stay loaded."""
         self.cache = cache
         for segment in self.segments:
             segment.cache = cache
             if segment.closed and segment.file is not None:
                 cache.add(segment)
 
-    # What LogCore asks for.
+    # Called by LogCore.
 
     def roll(self, base_offset: int) -> None:
         """Begin the next segment at `base_offset`. Raises OSError, with the log as it was."""
@@ -129,7 +128,7 @@ class Log(LogCore):
         try:
             segment.create()
         except OSError:
-            segment.remove()  # here, where its name is known: a later roll may be at another offset
+            segment.remove()  # a later roll may have another offset
             self.rolls += 1  # the next flush syncs the directory
             raise
         segment.cache = self.cache
@@ -144,13 +143,13 @@ class Log(LogCore):
         self.on_roll(self)
 
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Note a new leader epoch before its first batch is written. Raises OSError."""
+        """Add a new leader epoch before its first batch is written. Raises OSError."""
         self.epochs.assign(leader_epoch, start_offset)
 
     def begin_leadership(self, leader_epoch: int) -> None:
-        """Note that a new leader epoch begins at the log end, before it has a batch (Partition.makeLeader).
+        """Add a leader epoch that begins at the log end, before its first batch (Partition.makeLeader).
 
-        On a full disk its first batch notes it. Raises OSError.
+        On a full disk it is added with its first batch. Raises OSError.
         """
         if leader_epoch <= self.epochs.latest:
             return
@@ -163,29 +162,29 @@ class Log(LogCore):
         self.set_epoch(self.epochs.latest)
 
     def index_aborted(self, aborted: list[tuple[int, int, int, int]]) -> None:
-        """Note aborted transactions in the segments that hold their markers. Raises OSError."""
+        """Add aborted transactions to the indexes of the segments with their markers. Raises OSError."""
         self._aborts = None
         for entry in map(AbortedTransaction._make, aborted):
             self.segment_at(entry.last_offset).transactions.append([entry])
 
     def write_failed(self, error: OSError) -> None:
-        """Keep the reason and tell it; the caller answers KAFKA_STORAGE_ERROR."""
+        """Report the error of a failed write; the appends fail with KAFKA_STORAGE_ERROR."""
         self.last_error = error
         self.on_error(self, error)
 
-    def cut_back(self, offset: int) -> None:
-        """Drop every byte and entry at or above `offset`. Raises OSError."""
+    def truncate_segments(self, offset: int) -> None:
+        """Remove every byte and index entry at or above `offset`. Raises OSError."""
         # As LocalLog.truncateTo: a segment that begins at `offset` stays as the empty active one. So a closed segment,
-        # which the cleaner may be reading, becomes active again only where this write has closed it.
+        # which the cleaner may be reading, becomes active again only if this write has closed it.
         kept = [segment for segment in self.segments if segment.base_offset <= offset] or [self.segments[0]]
         dropped = self.segments[len(kept) :]
         if kept[-1].file is None:
-            kept[-1].open_again()  # may lack descriptors: before anything is removed
+            kept[-1].open_again()  # may fail for lack of descriptors, so before anything is removed
         if self.cache is not None:
             for segment in (kept[-1], *dropped):
                 self.cache.forget(segment)
-        # The last files first, and cut only then: whenever it ends halfway, no gap is left. Removing needs no
-        # descriptor; syncing the directory does, and is left to the next flush, before which nothing is claimed.
+        # The last files are removed first, and the kept one is truncated last: a crash in between leaves no gap. The
+        # next flush syncs the directory, which needs a descriptor; until then no offset counts as flushed.
         for segment in reversed(dropped):
             self.rolls += 1
             segment.remove()
@@ -200,17 +199,17 @@ class Log(LogCore):
         self.set_epoch(self.epochs.latest)
 
     def _sync_names(self) -> None:
-        """Sync the directory, from which segments were removed; without a descriptor the next flush does it."""
+        """Sync the directory after segments were removed; without a free descriptor the next flush does it."""
         try:
             self.disk.sync_dir(self.directory)
         except OSError as error:
             if not lacks_descriptors(error):
                 raise
 
-    # Reading beside offsets.
+    # Reads by transaction, time and epoch.
 
     def first_unstable_offset(self, high_watermark: int) -> int:
-        """First offset of the first transaction that is open or not yet below the high watermark, -1 for none."""
+        """First offset of the first transaction that is open, or has its end above the high watermark; -1 for none."""
         first = self.producers.first_unstable_offset(high_watermark)
         return max(first, self.log_start_offset) if first >= 0 else -1
 
@@ -253,7 +252,7 @@ class Log(LogCore):
         return self._aborts[1]
 
     def end_of(self, region: FileRegion, offset: int) -> int:
-        """An offset above all batches of a region that `read` gave for `offset`, from the index. Raises OSError."""
+        """An offset above all batches in a region of a read at `offset`, from the index. Raises OSError."""
         segment = self.segment_at(offset)
         while segment is not None and segment.file is not region.file:
             segment = self.segment_after(segment)
@@ -263,7 +262,7 @@ class Log(LogCore):
         return self.end_of_segment(segment) if above is None else int(above)
 
     def look_up_time(self, timestamp_ms: int) -> Found | None:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp_ms`, None where all are older.
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp_ms`, None if all are older.
 
         Raises OSError, BatchError.
         """
@@ -283,17 +282,17 @@ class Log(LogCore):
         return None if highest < 0 else self.look_up_time(highest)
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at `offset`, -1 where unknown."""
+        """The leader epoch of the record at `offset`, -1 if unknown."""
         return self.epochs.epoch_at(offset)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """(largest known epoch up to `epoch`, its end offset), (-1, -1) where unknown (KIP-101)."""
+        """(largest known epoch up to `epoch`, its end offset); (-1, -1) if unknown (KIP-101)."""
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
-    # Moving the ends.
+    # Changes of the log start and the log end.
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start up to `offset`; 0 or a Kafka error code. The files go with the next retention check."""
+        """Raise the log start to `offset`: 0 or a Kafka error code. The next retention check deletes the files."""
         if not 0 <= offset <= self.log_end_offset:
             return KafkaErrorCode.OFFSET_OUT_OF_RANGE
         if offset > self.log_start_offset:
@@ -307,41 +306,41 @@ class Log(LogCore):
         return 0
 
     def begin_truncation(self, offset: int) -> int:
-        """The log is about to be truncated to `offset`: no sync claims more from now on, in no checkpoint.
+        """Prepare a truncation to `offset`: from now on no flush and no checkpoint goes beyond it.
 
-        Answers where it will be cut: a batch across `offset` goes whole, as a gap would be taken for a loss. Raises
-        OSError.
+        Returns the offset of the truncation: a batch that contains `offset` is removed whole, because recovery would
+        report a gap as a loss. Raises OSError.
         """
         holder = next((each for each in reversed(self.segments) if each.base_offset <= offset), self.segments[0])
         if (location := holder.position_of_batch(offset)) is not None:
             _, base_offset = location
             offset = min(offset, base_offset)
         self.truncations += 1
-        self._cut_at = offset
+        self._truncation_offset = offset
         self.synced = min(self.synced, offset)
         return offset
 
     def end_truncation(self) -> None:
-        """The log was truncated, or could not be."""
-        self._cut_at = OFFSET_MAX
+        """End a truncation, also a failed one."""
+        self._truncation_offset = OFFSET_MAX
 
     def truncate_to(self, offset: int) -> None:
-        """Drop every batch from `offset` on, where `expect_cut` said that one begins and the checkpoints know it.
+        """Remove every batch from `offset` on, the result of `begin_truncation`, after the checkpoints were lowered.
 
-        Raises OSError; the log has failed then, or is as it was.
+        Raises OSError; then the log has failed, or is unchanged.
         """
-        assert self.pending_bytes == 0, "truncation comes between passes"
-        assert self.synced <= offset, "what is on the disk is claimed up to the cut at most"
+        assert self.pending_bytes == 0, "a truncation needs a log without queued appends"
+        assert self.synced <= offset, "the recovery point was lowered to the offset of the truncation"
         if offset >= self.log_end_offset:
             return
         self.before_truncation(self, offset)
         self.truncations += 1
         try:
             count = len(self.segments)
-            self.cut_back(offset)
+            self.truncate_segments(offset)
             if len(self.segments) < count:
                 self._sync_names()
-            self.active.opened.sync()  # or the old records come back beside those of a new segment
+            self.active.opened.sync()  # otherwise old records could follow those of a new segment
             producer_state_loader.rebuild(self.disk, self.directory, self.segments, offset, self.producers)
         except OSError:
             self.fail()
@@ -352,7 +351,7 @@ class Log(LogCore):
         self.end_truncation()
 
     def drop_first(self, count: int) -> list[Segment]:
-        """Take the first `count` segments out of the log; readers that began before still hold them."""
+        """Remove the first `count` segments from the log; running reads still use them."""
         dropped, self.segments = list(self.segments[:count]), self.segments[count:]
         if self.cache is not None:
             for segment in dropped:
@@ -363,9 +362,9 @@ class Log(LogCore):
         return dropped
 
     def replace(self, old: list[Segment], new: Segment) -> None:
-        """Put a compacted segment in the place of a run of closed ones; readers that began before still hold those.
+        """Replace consecutive closed segments by a compacted one; running reads still use the old ones.
 
-        It stays loaded until `segment_swapped_in`, as its files are about to be renamed.
+        The new segment stays loaded until `segment_swapped_in`, because its files are still to be renamed.
         """
         first = self.segments.index(old[0])
         behind = first + len(old)
@@ -376,20 +375,20 @@ class Log(LogCore):
         self.segments = (*self.segments[:first], new, *self.segments[behind:])
 
     def segment_swapped_in(self, new: Segment) -> None:
-        """The files of a compacted segment have their names for good."""
+        """Allow the cache to unload a compacted segment, because its files have their final names."""
         new.cache = self.cache
         if self.cache is not None and new in self.segments:
             self.cache.add(new)
 
-    # Flushing: a plan for a job, and what its success means.
+    # Flushes: a plan for a job, and its result.
 
     @property
     def rolled(self) -> bool:
-        """Whether there are closed segments that were not flushed since."""
+        """Whether a segment was closed since the last flush of closed segments."""
         return self.rolls > self.rolls_flushed
 
     def take_due_snapshots(self) -> dict[int, bytes]:
-        """Offset -> packed producers, of each roll since the last call: for `producers.write_snapshots`."""
+        """Packed producers by offset, of each roll since the last call, for `producer_state_loader.write_snapshots`."""
         due, self.due_snapshots = self.due_snapshots, {}
         return due
 
@@ -398,13 +397,13 @@ class Log(LogCore):
         return [segment.base_offset for segment in self.segments]
 
     def unflushed(self, *, active: bool = True) -> FlushPlan:
-        """What has to be synced, as a plan for a job; without `active`, closed segments only."""
+        """A plan for a flush; without `active`, of closed segments only."""
         return flush_plan.flush_plan(self, active=active)
 
     def flushed(self, plan: FlushPlan) -> bool:
-        """The job of this plan succeeded; False when the log was truncated since, so that it says nothing.
+        """Apply the success of a plan; False if the log was truncated since, so that the plan has no effect.
 
-        Of a log that was deleted or is offline nothing is claimed any more. Raises OSError.
+        The recovery point of a deleted or offline log does not move. Raises OSError.
         """
         if plan.truncations != self.truncations:
             if not self.failed:
@@ -412,21 +411,21 @@ class Log(LogCore):
             return False
         if self.failed:
             return True
-        self.synced = max(self.synced, min(plan.offset, self.log_end_offset, self._cut_at))
+        self.synced = max(self.synced, min(plan.offset, self.log_end_offset, self._truncation_offset))
         self.recovery_point = max(self.recovery_point, self.synced)
         self.rolls_flushed = max(self.rolls_flushed, plan.rolls)
         self.epochs.flushed = max(self.epochs.flushed, plan.epochs)
         return True
 
     def not_flushed(self, plan: FlushPlan) -> None:
-        """The job of this plan could not begin for want of descriptors: the next plan holds the same again."""
+        """Add the files of a plan to the next one, because its job lacked descriptors."""
         if plan.truncations == self.truncations:
             self.due_snapshots = {**plan.snapshots, **self.due_snapshots}
         if self.active.transactions.path in plan.paths:
             self.active.transactions.unsynced = True
 
     def finish(self) -> FlushPlan:
-        """Write what is only in memory; the log can be opened from checkpoints once the plan is carried out.
+        """Write what is only in memory; after the returned plan, the log can be opened without recovery.
 
         Raises OSError.
         """
@@ -442,28 +441,28 @@ class Log(LogCore):
 
     @property
     def complete(self) -> bool:
-        """Whether all files are on the disk as after a clean end, so that `close` has nothing to do."""
+        """Whether all files are on the disk as after a clean stop, so that `close` has nothing to do."""
         return self.complete_state == self._state
 
     def note_complete(self) -> None:
-        """All files are on the disk as after a clean end."""
+        """Note that all files are on the disk as after a clean stop."""
         self.complete_state = self._state
 
     @property
     def _state(self) -> tuple[int, int, int, int, int]:
-        """Changes with everything that changes a file of the log or what its checkpoints say."""
+        """Changes with every change of a file of the log or of its lines in the checkpoints."""
         return self.log_end_offset, self.synced, self.rolls, self.truncations, self.epochs.version
 
 
 def report(log: Log, error: OSError) -> None:
-    """Log that a write failed: what happens to a log that nobody looks after."""
-    state = "the log is offline" if log.failed else "taken back"
+    """Log a failed write; for a log without a manager."""
+    state = "the log is offline" if log.failed else "the batches were removed"
     logger.error("%s-%d: write failed, %s: %s", log.topic, log.partition, state, error)
 
 
 def nothing(log: Log) -> None:
-    """A log without a manager is flushed by its user."""
+    """Do nothing at a roll: the user of a log without a manager flushes it."""
 
 
 def ignore(log: Log, offset: int) -> None:
-    """Nobody needs to know of a truncation."""
+    """Do nothing before a truncation."""

@@ -1,9 +1,8 @@
-"""Producer snapshots, `<offset>.snapshot`: the state of the idempotent producers as of that offset.
+"""Reads and writes producer snapshots, `<offset>.snapshot`: the state of the idempotent producers at that offset.
 
 Kafka's layout (ProducerSnapshot.json): int16 version 1, uint32 CRC-32C of the rest, int32 count, entries of 46 bytes.
-It holds the last batch of each producer only. Taken at every roll, as of the new segment's base offset, and at a clean
-end; read at every start.
-Law: a snapshot that does not read is no snapshot: the producers are found in the batches, or unknown.
+It contains only the last batch of each producer. Snapshots are written at each roll, at the base offset of the new
+segment, and at a clean stop; each start reads them. An unreadable snapshot is ignored: recovery reads the batches.
 """
 
 import os
@@ -21,11 +20,20 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class BadSnapshot(ValueError):
-    """The bytes are no producer snapshot; the text names the file."""
+    """The bytes are not a valid producer snapshot; the message contains the path."""
 
 
 def write_packed(disk: Disk, directory: str, offset: int, packed: bytes, *, sync: bool = True) -> None:
-    """Note the producers as of `offset`, packed then by `ProducerState.pack`. Raises OSError."""
+    """Write the snapshot of the producers at `offset`.
+
+    Arguments:
+        disk, directory: of the partition.
+        offset: of the snapshot.
+        packed: the result of `ProducerState.pack` at that offset.
+        sync: whether the file is also synced.
+
+    Raises OSError.
+    """
     path = os.path.join(directory, names.file_name(offset, names.SNAPSHOT))
     disk.write_atomic(path, _HEAD.pack(VERSION, checksum(packed)) + packed, sync=sync)
 
@@ -52,6 +60,6 @@ def _unpack(fields: tuple[int, int, int, int, int, int, int, int]) -> Producer:
 
 
 def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
-    """Offsets of the snapshot files there are, the newest last."""
+    """Offsets of the snapshot files in a directory, the newest last."""
     parsed = (names.parse_file_name(name) for name in disk.list(directory) if name.endswith(names.SNAPSHOT))
     return sorted(found[0] for found in parsed if found is not None and found[1] == names.SNAPSHOT)

@@ -1,11 +1,10 @@
-"""How the producers and transactions of a log are found again: from a snapshot, and from the batches behind it.
+"""Recovers the producers and transactions of a log from a snapshot and from the batches that follow it.
 
-Laws:
-1. The newest snapshot that reads, at or below what is known to be on the disk, is believed; what follows it is read
-   from the headers of the batches. Without a snapshot all batches are read.
-2. The index of aborted transactions of a segment is, from the snapshot on, what its batches say.
-3. Kept are the snapshots at the base offset of a segment, and the newest. None stays above the end of the log.
-4. Producers are not forgotten here by the timestamps of their batches, as Kafka does.
+1. The newest readable snapshot in the flushed part of the log is used; the state after it is read from the headers of
+   the batches. Without a snapshot, all batches are read.
+2. From the snapshot on, the index of aborted transactions of a segment is rebuilt from its batches.
+3. The snapshots at the base offset of a segment are kept, and the newest one. None stays above the log end.
+4. Unlike in Kafka, producers do not expire here by the timestamps of their batches.
 
 Sources: UnifiedLog.rebuildProducerState, ProducerStateManager.removeStraySnapshots, LogSegment.recover.
 """
@@ -27,19 +26,22 @@ logger = logging.getLogger(__name__)
 
 
 def snapshot_path(directory: str, offset: int) -> str:
-    """Where the snapshot as of `offset` is."""
+    """The path of the snapshot at `offset`."""
     return os.path.join(directory, names.file_name(offset, names.SNAPSHOT))
 
 
 def load_snapshot(
     disk: Disk, directory: str, limit: int, state: ProducerState, offsets: Sequence[int] | None = None
 ) -> int:
-    """Put the newest snapshot at or below `limit` into `state`; answer its offset, 0 where there is none.
-
-    Those above `limit` and those that do not read are removed. Raises OSError.
+    """Load the newest snapshot at or below `limit`, and remove those above it and unreadable ones.
 
     Arguments:
-        offsets: of the snapshots in the directory, the newest last; it is listed without them.
+        disk, directory: of the partition.
+        limit: largest offset of the snapshot.
+        state: replaced by the content of the snapshot.
+        offsets: of the snapshots in the directory, the newest last; None: they are listed.
+
+    Returns the offset of the snapshot, 0 if there is none. Raises OSError.
     """
     state.clear()
     for offset in reversed(snapshot_offsets(disk, directory) if offsets is None else offsets):
@@ -55,19 +57,19 @@ def load_snapshot(
 
 
 def readable_until(segments: Sequence[Segment], limit: int) -> int:
-    """`limit`, or the base of the first segment below it whose index of aborted transactions must be built again."""
+    """`limit`, or the base offset of the first segment below it whose index of aborted transactions is damaged."""
     for segment in segments:
         try:
             segment.transactions.load()
         except BadTransactionIndex as error:
             logger.warning("%s; rebuilt from the batches", error)
-            segment.transactions.disbelieve()
+            segment.transactions.ignore_file()
             limit = min(limit, segment.base_offset)
     return limit
 
 
 def take_aborted(segment: Segment, from_offset: int, aborted: Aborted) -> None:
-    """Let the segment's index hold what was found in its batches from `from_offset` on. Raises OSError."""
+    """Replace the entries of a segment's index of aborted transactions from `from_offset` on. Raises OSError."""
     known = segment.transactions.entries()
     wanted = [entry for entry in known if entry.last_offset < from_offset]
     wanted += [AbortedTransaction(*entry) for entry in aborted]
@@ -81,7 +83,7 @@ def replay(segment: Segment, from_offset: int, state: ProducerState) -> None:
 
 
 def rebuild(disk: Disk, directory: str, segments: Sequence[Segment], end_offset: int, state: ProducerState) -> None:
-    """Bring `state` to the end of a log that was cut to `end_offset`. Raises OSError."""
+    """Rebuild the state of a log that was truncated to `end_offset`. Raises OSError."""
     from_offset = load_snapshot(disk, directory, end_offset, state)
     ends = [segment.base_offset for segment in segments[1:]]
     for segment, end in zip(segments, [*ends, end_offset], strict=True):
@@ -92,12 +94,13 @@ def rebuild(disk: Disk, directory: str, segments: Sequence[Segment], end_offset:
 def write_snapshots(
     disk: Disk, directory: str, due: dict[int, bytes], bases: Iterable[int], *, sync: bool = True
 ) -> None:
-    """Job: write the snapshots taken at rolls, and remove those that serve nobody. Raises OSError.
+    """Job: write the snapshots of rolls, and remove those that are not needed. Raises OSError.
 
     Arguments:
-        due: offset -> packed producers (`ProducerState.pack`).
-        bases: base offsets of the log's segments.
-        sync: also to the disk, where the caller does not sync them with others.
+        disk, directory: of the partition.
+        due: packed producers (`ProducerState.pack`) by offset.
+        bases: base offsets of the segments.
+        sync: whether the files are also synced.
     """
     for offset, packed in due.items():
         write_packed(disk, directory, offset, packed, sync=sync)
@@ -105,13 +108,13 @@ def write_snapshots(
 
 
 def remove(disk: Disk, directory: str, offsets: Iterable[int]) -> None:
-    """Remove these snapshots, where they are: they tell of what was cut since. Raises OSError."""
+    """Remove these snapshots, if they exist, because their batches were truncated. Raises OSError."""
     for offset in set(offsets) & set(snapshot_offsets(disk, directory)):
         disk.remove(snapshot_path(directory, offset))
 
 
 def remove_stray(disk: Disk, directory: str, bases: Iterable[int]) -> None:
-    """Remove the snapshots that are at no segment's base, but for the newest of all. Raises OSError."""
+    """Remove the snapshots that are not at the base offset of a segment, except the newest one. Raises OSError."""
     known = set(bases)
     for offset in snapshot_offsets(disk, directory)[:-1]:
         if offset not in known:

@@ -1,10 +1,9 @@
-"""One segment on the disk: its files, and when its indexes are written, dropped and read again.
+"""The files of one segment: creates, loads, unloads, truncates and deletes them, and writes its indexes.
 
-Laws:
-1. The active segment is open with both indexes in memory; their files are brought up to date by `write_indexes`.
-2. A closed segment may be unloaded at any time; whoever reads it loads it again, and regions in flight hold its file.
-3. An index file that is missing or insane is built again from the batches.
-4. The index of aborted transactions is written with each abort; without aborts there is none.
+1. The active segment is loaded, with both indexes in memory; `write_indexes` writes them to their files.
+2. A closed segment may be unloaded at any time; the next read loads it again. Regions in responses keep its file open.
+3. A missing or corrupt index file is rebuilt from the batches.
+4. The index of aborted transactions is written at each abort; a segment without aborts has no such file.
 """
 
 import contextlib
@@ -32,11 +31,11 @@ class Segment(SegmentCore):
     """A file of batches and its two indexes.
 
     Arguments:
-        base_offset: names the files.
+        base_offset: of the segment; the name of its files.
         directory: of the partition.
         disk: the disk port.
-        config: index sizes are taken from it.
-        aborts: whether it has a file of aborted transactions.
+        config: for the sizes of the indexes.
+        aborts: whether it has an index of aborted transactions.
     """
 
     __slots__ = (
@@ -59,9 +58,9 @@ class Segment(SegmentCore):
         self.disk = disk
         self.index_bytes_max = config.segment_index_bytes
         self.interval = config.index_interval_bytes
-        self.damaged = False  # a batch is: seen when the indexes were to be built again
-        self.reported_damage: frozenset[int] = frozenset()  # where damage is that was told already
-        # Of one that is `apart`: what stands behind the names of the indexes that it built again, "" if it did not.
+        self.damaged = False  # whether a rebuild of the indexes found a damaged batch
+        self.reported_damage: frozenset[int] = frozenset()  # positions of damaged batches that were logged
+        # Of a copy (`apart`): suffix of the index files that it has rebuilt, "" if it has not.
         self.rebuilt: str | None = None
         self._suffix = ""
         self.cache: SegmentCache | None = None
@@ -69,7 +68,7 @@ class Segment(SegmentCore):
 
     @property
     def suffix(self) -> str:
-        """What its files are called by on top of their names while they come or go, such as `.deleted`."""
+        """The additional suffix of its files, such as `.deleted`."""
         return self._suffix
 
     @suffix.setter
@@ -78,11 +77,11 @@ class Segment(SegmentCore):
         self.transactions.path = self.path(names.TXN_INDEX)
 
     def path(self, suffix: str) -> str:
-        """Where one of its files is now."""
+        """The current path of one of its files."""
         return f"{self.directory}/{self.base_offset:020d}{suffix}{self._suffix}"
 
     def create(self) -> "Segment":
-        """Make an empty file, or empty the one a failed roll left. Raises OSError."""
+        """Create an empty file, also over that of a failed roll. Raises OSError."""
         self.file = self.disk.open(self.path(names.LOG), create=True)
         if self.file.size():
             self.file.truncate(0)
@@ -93,7 +92,7 @@ class Segment(SegmentCore):
         return self
 
     def empty_indexes(self) -> None:
-        """Forget both indexes and what was counted; the file stays."""
+        """Reset both indexes and the counters; the file stays."""
         self.offset_index = OffsetIndex(self.base_offset, self.index_bytes_max)
         self.time_index = TimeIndex(self.base_offset, self.index_bytes_max)
         self.size = 0
@@ -103,13 +102,13 @@ class Segment(SegmentCore):
         self.bytes_since_index = 0
 
     def remove(self) -> None:
-        """Remove the files, which takes no descriptor; those that are missing are fine. Raises OSError."""
+        """Remove the files that exist, which needs no descriptor. Raises OSError."""
         for path in self.files():
             self.disk.remove(path)
 
     @property
     def opened(self) -> File:
-        """The file, opened again where the segment was unloaded."""
+        """The file; loads the segment if it is unloaded."""
         if self.file is None:
             self.open_again()
         assert self.file is not None
@@ -128,24 +127,24 @@ class Segment(SegmentCore):
         try:
             self._read_again()
         except OSError:
-            self.unload()  # never a file without its indexes: what could not be opened now is opened by the next reader
+            self.unload()  # never a file without its indexes; the next reader tries again
             raise
         if self.closed and self.cache is not None:
             self.cache.add(self)
 
     def _read_again(self) -> None:
-        """Load the indexes of the opened file, built from the batches where they are missing. Raises OSError."""
+        """Load the indexes of the opened file; rebuild missing ones from the batches. Raises OSError."""
         try:
             self.read_indexes(self.size)
         except (CorruptIndexError, FileNotFoundError):
             self.index_again()
         try:
             self.transactions.load()
-        except BadTransactionIndex as error:  # raised again where somebody needs it
+        except BadTransactionIndex as error:  # raised again when it is used
             logger.error("%s", error)
 
     def apart(self) -> "Segment":
-        """This unloaded segment for a job, which loads it by `open_again`; `take_over` brings the result back."""
+        """A copy of this unloaded segment, which a job loads; `take_over` uses the result."""
         twin = Segment.__new__(Segment, self.base_offset)
         twin.transactions = self.transactions.apart()
         twin.directory, twin.disk, twin.suffix = self.directory, self.disk, self.suffix
@@ -160,7 +159,7 @@ class Segment(SegmentCore):
         return twin
 
     def take_over(self, twin: "Segment") -> bool:
-        """Be loaded with what a job has loaded apart; False where this was changed meanwhile. Raises OSError."""
+        """Use what a job has loaded into a copy; False if this segment has changed meanwhile. Raises OSError."""
         same = (self.size, self.suffix) == (twin.size, twin.suffix)
         twin.install_rebuilt(keep=same and self.file is None)
         if not same:
@@ -173,8 +172,12 @@ class Segment(SegmentCore):
         return True
 
     def install_rebuilt(self, *, keep: bool) -> None:
-        """Give the indexes that this one, which is `apart`, has built again their names, or remove them. Its job may
-        not: the names may be others' by then. On a full disk they go: whoever loads the segment builds them again.
+        """Rename the index files that this copy has rebuilt, or remove them, also on a full disk.
+
+        The job does not rename them, because other files may have the names by then.
+
+        Arguments:
+            keep: whether the files are used.
 
         Raises OSError.
         """
@@ -199,9 +202,9 @@ class Segment(SegmentCore):
         return position
 
     def index_again(self) -> None:
-        """Build both indexes anew from the batches, as the files are no good. Raises OSError.
+        """Rebuild both indexes from the batches, because an index is missing or wrong. Raises OSError.
 
-        Where it is the batches that are damaged, indexes that were loaded stay, and new ones lead around the damage.
+        If a batch is damaged, indexes that were loaded are kept, and new ones contain the valid batches around it.
         """
         if self.damaged:
             return
@@ -210,7 +213,7 @@ class Segment(SegmentCore):
         self.empty_indexes()
         found = scan(self, 0, size, self.interval)
         self.damaged = not found.whole
-        text = "its batches are damaged" if self.damaged else "its indexes are built again"
+        text = "a batch is damaged" if self.damaged else "the indexes are rebuilt"
         logger.warning("%s: %s", self.path(names.LOG), text)
         if self.damaged and before[0] is not None:
             self.offset_index, self.time_index, self.size, self.max_timestamp, self.max_timestamp_offset = before
@@ -223,29 +226,29 @@ class Segment(SegmentCore):
         if self.rebuilt is not None:
             self._write_apart()
         elif self.closed:
-            self.finish_where_room(sync=True)
+            self.finish_if_space(sync=True)
 
     def _write_apart(self) -> None:
-        """Write the indexes as work files, which `install_rebuilt` gives their names. Raises OSError.
+        """Write the indexes as work files, which `install_rebuilt` renames. Raises OSError.
 
-        The segment that takes the place of this one may do the same at the same time: no two write the same files.
+        Their names are unique, because a segment that replaces this one may be written at the same time.
         """
         self.rebuilt = f".{next(WORK_NUMBERS)}{names.WORK}"
         own, self.suffix = self.suffix, self.suffix + self.rebuilt
         try:
-            self.finish_where_room(sync=True)
+            self.finish_if_space(sync=True)
         finally:
             self.suffix = own
 
     def report_damage(self, position: int, offset: int) -> None:
-        """Log once for each place that a reader of `offset` was told of a damaged batch there."""
+        """Log that a damaged batch at `position` prevents a read of `offset`, once per position."""
         if position not in self.reported_damage and len(self.reported_damage) < DAMAGE_REPORTS_MAX:
             self.reported_damage |= {position}
             text = "%s: the batch at byte %d is damaged, so offset %d cannot be read"
             logger.error(text, self.path(names.LOG), position, offset)
 
     def read_indexes(self, size: int) -> None:
-        """Load both index files of a segment of `size` bytes. Raises InsaneIndex, OSError."""
+        """Load both index files of a segment of `size` bytes. Raises CorruptIndexError, OSError."""
         offsets = OffsetIndex(self.base_offset, self.index_bytes_max)
         offsets.load(self.disk.read_bytes(self.path(names.INDEX)), size)
         times = TimeIndex(self.base_offset, self.index_bytes_max)
@@ -253,9 +256,10 @@ class Segment(SegmentCore):
         self.offset_index, self.time_index = offsets, times
 
     def write_indexes(self, *, sync: bool = False) -> None:
-        """Bring the index files up to what is in memory. Raises OSError; may be called again then.
+        """Write the indexes to their files. Raises OSError; then it may be called again.
 
-        `sync`: also to the disk, where no later flush of the log does.
+        Arguments:
+            sync: whether the files are also synced, because no later flush of the log does it.
         """
         for index, suffix in zip(self.indexes, (names.INDEX, names.TIME_INDEX), strict=True):
             file = self.disk.open(self.path(suffix), create=True)
@@ -269,13 +273,13 @@ class Segment(SegmentCore):
                 file.close()
 
     def finish(self, *, sync: bool = False) -> None:
-        """Nothing is appended any more: the time index gets its last entry, both go to their files. Raises OSError."""
+        """Add the last entry of the time index and write both indexes, after the last append. Raises OSError."""
         if self.max_timestamp >= 0:
             self.indexes[1].append(self.max_timestamp, self.max_timestamp_offset)
         self.write_indexes(sync=sync)
 
-    def finish_where_room(self, *, sync: bool) -> None:
-        """`finish`; on a full disk there are no index files then, and whoever loads the segment builds them again.
+    def finish_if_space(self, *, sync: bool) -> None:
+        """As `finish`; on a full disk the index files are removed, and the next load of the segment rebuilds them.
 
         Raises OSError.
         """
@@ -290,7 +294,7 @@ class Segment(SegmentCore):
                     self.disk.remove(self.path(suffix))
 
     def resume(self) -> None:
-        """Count again what follows from indexes and batches: timestamps, bytes since the last entry."""
+        """Compute the counters from indexes and batches: timestamps, bytes since the last entry."""
         offsets, times = self.indexes
         entries = offsets.count
         last = offsets.look_up(self.base_offset + 2**31) if entries else 0
@@ -308,7 +312,7 @@ class Segment(SegmentCore):
         return first.max_timestamp if isinstance(first, BatchLocation) else -1
 
     def truncate(self, offset: int) -> None:
-        """Drop the batches that reach `offset` or beyond, and all bytes behind the counted ones. Raises OSError."""
+        """Remove the batches that end at or above `offset`, and all bytes after the last batch. Raises OSError."""
         location = self.position_of_batch(offset)
         offsets, times = self.indexes
         if location is not None:
@@ -320,12 +324,12 @@ class Segment(SegmentCore):
         self.resume()
 
     def unload(self) -> None:
-        """Give back descriptor and memory; a region in flight keeps its file open."""
+        """Free the descriptor and the memory; a region in a response keeps the file open."""
         self.file = self.offset_index = self.time_index = None
         self.transactions.unload()
 
     def next_offset(self) -> int:
-        """One above the last record; the base offset in an empty segment. Raises OSError."""
+        """The offset after the last record; the base offset in an empty segment. Raises OSError."""
         begin = self.indexes[0].look_up(self.base_offset + 2**31)
         batches = self.batches(begin)
         return batches[-1].last_offset + 1 if batches else self.base_offset
@@ -347,7 +351,7 @@ class Segment(SegmentCore):
         return self.next_offset()
 
     def _last_index_entry(self) -> tuple[int | None, int]:
-        """Last offset and position of the batch that the file of the offset index names last; (None, 0) without one."""
+        """Last offset and position of the batch of the last entry in the offset index file; (None, 0) without one."""
         index = self.disk.open(self.path(names.INDEX), read_only=True)
         entry = index.pread(OFFSET_ENTRY.size, max(index.size() - OFFSET_ENTRY.size, 0))
         if len(entry) < OFFSET_ENTRY.size:
@@ -356,14 +360,14 @@ class Segment(SegmentCore):
         return self.base_offset + relative, position
 
     def files(self) -> list[str]:
-        """Paths of the files it has."""
+        """Paths of the existing files."""
         suffixes = (names.LOG, names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
         return [path for suffix in suffixes if self.disk.exists(path := self.path(suffix))]
 
     def mark_deleted(self) -> list[str]:
-        """Rename its files to `.deleted`; answer the new paths. Raises OSError.
+        """Rename its files to `.deleted`; returns the new paths. Raises OSError.
 
-        A file for whose longer name a full disk has no room is removed at once; readers in flight hold it open.
+        If a full disk has no space for the longer name, the file is removed; running reads keep it open.
         """
         renamed = []
         for path in self.files():

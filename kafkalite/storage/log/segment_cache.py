@@ -1,8 +1,9 @@
-"""Which closed segments stay open: a bound on descriptors and index memory of all logs together.
+"""Limits the open files and the index memory of the closed segments of all logs.
 
-Laws:
-1. A closed segment is opened on first use and may be unloaded at any later moment; regions in flight hold its file.
-2. Who was looked at since the last round is spared once (second chance), so a hot old segment stays.
+1. A closed segment is loaded at its first use and may be unloaded at any later time; regions in responses keep its file
+   open.
+2. A segment that was read since the cache last considered it is kept once more (second chance), so segments in constant
+   use stay loaded.
 """
 
 from collections import OrderedDict
@@ -19,8 +20,8 @@ class SegmentCache:
     """The closed segments that are loaded.
 
     Arguments:
-        files_max: segments at most.
-        index_bytes_max: bytes of their indexes at most; one segment may stay above it.
+        files_max: bound on loaded segments.
+        index_bytes_max: bound on the bytes of their indexes; one segment alone may exceed it.
     """
 
     def __init__(self, files_max: int = FILES_MAX, index_bytes_max: int = INDEX_BYTES_MAX) -> None:
@@ -33,7 +34,7 @@ class SegmentCache:
         return len(self._loaded)
 
     def add(self, segment: "Segment") -> None:
-        """A closed segment is loaded now; unload others until the bounds hold."""
+        """Add a loaded segment, and unload others until the bounds hold."""
         self.forget(segment)
         memory = sum(index.memory for index in segment.indexes)
         self._loaded[segment] = memory, segment.used
@@ -42,13 +43,13 @@ class SegmentCache:
             self._unload_one(segment)
 
     def unload(self, count: int) -> None:
-        """Unload `count` segments, or as many as there are: their descriptors are needed."""
+        """Unload up to `count` segments, to free descriptors."""
         for segment in list(self._loaded)[:count]:
             self.forget(segment)
             segment.unload()
 
     def forget(self, segment: "Segment") -> None:
-        """The segment is unloaded, deleted or written to again."""
+        """Remove a segment that is unloaded, deleted or active again."""
         memory, _ = self._loaded.pop(segment, (0, 0))
         self.index_bytes -= memory
 

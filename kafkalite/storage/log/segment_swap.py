@@ -1,10 +1,10 @@
-"""How cleaned segments take the place of the old ones, so that a kill at any step leaves one of the two, whole.
+"""Replaces segments with their compacted segment, so that a crash at any step leaves either of them complete.
 
-The steps; the directory is synced after each, so that none is on the disk before the one ahead of it:
-1. The cleaned files are complete and synced as `.cleaned` (`Segment.create` and `seal`).
-2. `make_ready`: `.cleaned` -> `.swap`, the `.log` last: a `.log.swap` says that all files of the new segment are there.
-3. `retire`: the old files -> `.deleted`. From here on readers are given the new segment.
-4. `take_place`: `.swap` -> no suffix, the `.log` last: while a `.log.swap` is there, `finish` can do 3 and 4 again.
+The directory is synced after each step, so that no step is on the disk before the previous one:
+1. The cleaned files are complete and synced as `.cleaned` (`cleaning_jobs`).
+2. `make_ready`: `.cleaned` -> `.swap`, the `.log` last: a `.log.swap` means that all files of the new segment exist.
+3. `retire`: the old files -> `.deleted`. From here on, readers use the new segment.
+4. `swap_in`: `.swap` -> no suffix, the `.log` last: while a `.log.swap` exists, `finish` can repeat 3 and 4.
 The `.deleted` files are removed after file.delete.delay.ms, or at the next start.
 
 Sources: LogLoader.java, LocalLog.replaceSegments.
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class SwapError(ValueError):
-    """A compaction that was cut short cannot be finished; the text names the file and the reason."""
+    """An interrupted swap cannot be completed; the message contains the path and the reason."""
 
 
 def make_ready(cleaned: Segment) -> None:
@@ -35,7 +35,7 @@ def make_ready(cleaned: Segment) -> None:
 
 
 def retire(old: list[Segment]) -> list[str]:
-    """Step 3: the old files get their last name; answer their paths. Raises OSError."""
+    """Step 3. Returns the new paths of the old files. Raises OSError."""
     return [path for segment in old for path in segment.mark_deleted()]
 
 
@@ -54,7 +54,7 @@ def _rename(segment: Segment, old: str, new: str) -> None:
 
 
 def remove(segment: Segment) -> None:
-    """Give up a cleaned segment before step 3: its files go, whatever their suffix is. Raises OSError."""
+    """Remove the files of a cleaned segment before step 3, with either suffix. Raises OSError."""
     for suffix in reversed(SUFFIXES):
         name = os.path.join(segment.directory, names.file_name(segment.base_offset, suffix))
         for stage in STAGES:
@@ -63,12 +63,12 @@ def remove(segment: Segment) -> None:
 
 
 def finish(disk: Disk, directory: str, config: TopicConfig) -> list[str]:
-    """At start: finish every swap that was ready, remove what was not. Returns the names in the directory afterwards.
+    """At the start: complete the swaps that were ready, and remove the work files of the others.
 
-    Raises SwapError, OSError.
+    A `.swap` at or above a `.cleaned` was not ready, because the renames of step 2 were not complete. An empty `.swap`
+    is not from kafkalite and replaces nothing.
 
-    A `.swap` at or above a `.cleaned` was not ready: the renames of step 2 had not come to their end. An empty one is
-    none of ours and replaces nothing.
+    Returns the names in the directory afterwards. Raises SwapError, OSError.
     """
     present = disk.list(directory)
     work = work_files(present)
@@ -80,7 +80,7 @@ def finish(disk: Disk, directory: str, config: TopicConfig) -> list[str]:
             _finish_one(disk, directory, base, config)
     for base, suffix, stage in work_files(disk.list(directory)):
         name = os.path.join(directory, names.file_name(base, suffix))
-        # Apache Kafka takes the log first in step 4: its indexes may be all that is left to rename.
+        # Apache Kafka renames the log first in step 4: perhaps only the indexes are left to rename.
         if stage == names.SWAP and base < unready and not disk.exists(name):
             disk.rename(name + stage, name)
         else:
@@ -95,12 +95,12 @@ def _would_empty(disk: Disk, directory: str, base: int) -> bool:
 
 
 def _unready(work: list[WorkFile]) -> int:
-    """From this base offset on nothing was ready."""
+    """The base offset from which on no segment was ready."""
     return min((base for base, _, stage in work if stage == names.CLEANED), default=2**63)
 
 
 def ready(work: list[WorkFile]) -> list[int]:
-    """Base offsets of the segments that were ready to take the place of others."""
+    """Base offsets of the segments that were ready to replace others."""
     logs = sorted(base for base, suffix, stage in work if (suffix, stage) == (names.LOG, names.SWAP))
     return [base for base in logs if base < _unready(work)]
 
@@ -109,7 +109,7 @@ def work_files(present: list[str]) -> list[WorkFile]:
     """The `.cleaned` and `.swap` files among the names in a directory."""
     found = []
     for name in present:
-        if not name.endswith(STAGES):  # as good as always
+        if not name.endswith(STAGES):
             continue
         plain, stage = os.path.splitext(name)
         parsed = names.parse_file_name(plain)
@@ -119,7 +119,7 @@ def work_files(present: list[str]) -> list[WorkFile]:
 
 
 def _finish_one(disk: Disk, directory: str, base: int, config: TopicConfig) -> None:
-    """Steps 3 and 4 again. What the new segment covers is known from its last batch; its renames replace old files."""
+    """Repeat steps 3 and 4. The last batch shows which offsets the new segment covers; renames replace old files."""
     ready = Segment(base, directory, disk, config)
     ready.suffix = names.SWAP
     end = _end_of(ready)
@@ -137,7 +137,7 @@ def _finish_one(disk: Disk, directory: str, base: int, config: TopicConfig) -> N
 
 
 def _end_of(ready: Segment) -> int:
-    """One above the last offset of a segment that was synced whole. Raises SwapError."""
+    """The end offset of a segment that was completely synced. Raises SwapError."""
     ready.file = ready.disk.open(ready.path(names.LOG))
     size = ready.file.size()
     ready.empty_indexes()

@@ -1,13 +1,12 @@
-"""The aborted transactions of a segment, `<base>.txnindex`: what a read_committed consumer must be told to skip.
+"""The index of aborted transactions of a segment, `<base>.txnindex`: the records that read_committed consumers skip.
 
 Kafka's layout (AbortedTxn.java): entries of 34 bytes, int16 version 0, then int64 producer id, first offset, last
-offset (that of the abort marker) and last stable offset (where readers stood once the marker was written).
+offset (that of the abort marker) and last stable offset (after the marker was written).
 
-Laws:
 1. A segment without aborted transactions has no file.
-2. The last offsets of the entries rise; none is below the segment's base offset.
-3. An entry is written after its marker, in the same write; a failed write takes both back.
-4. A file that does not read is built again from the batches, by recovery.
+2. The last offsets of the entries increase; none is below the base offset of the segment.
+3. An entry is written after its marker, in the same loop iteration; if a write fails, both are truncated.
+4. Recovery rebuilds an unreadable file from the batches.
 
 Sources: TransactionIndex.java, AbortedTxn.java, LocalLog.collectAbortedTransactions.
 """
@@ -25,14 +24,17 @@ LAST_OFFSET_AT = 18
 
 
 class BadTransactionIndex(OSError):
-    """The bytes are no index of aborted transactions; the text names the file."""
+    """The bytes are not a valid index of aborted transactions; the message contains the path."""
 
 
 class AbortedTransaction(NamedTuple):
     """One aborted transaction of a producer in a partition.
 
-    `first_offset`: of its first record; `last_offset`: of its abort marker; `last_stable_offset`: the first offset of
-    the next transaction that was open then, or the one behind the marker.
+    Arguments:
+        producer_id: of the producer.
+        first_offset: of its first record.
+        last_offset: of its abort marker.
+        last_stable_offset: first offset of the next transaction that was open then, or the one after the marker.
     """
 
     producer_id: int
@@ -45,7 +47,7 @@ class TransactionIndex:
     """The index of one segment; read at its first use.
 
     Arguments:
-        disk, path: where the file is, or will be at the first entry.
+        disk, path: of the file, which is created with the first entry.
         base_offset: of the segment.
         present: whether there is a file.
     """
@@ -59,24 +61,24 @@ class TransactionIndex:
         self.damaged = False
         self.unsynced = False
         self._data: bytearray | None = None if present else bytearray()
-        self._bad: BadTransactionIndex | None = None  # it was read, and this is why it is not believed
+        self._bad: BadTransactionIndex | None = None  # the error of the last read
 
     def __bool__(self) -> bool:
-        """Whether there are entries, or a file that was not read yet."""
+        """Whether it has entries, or a file that was not read yet."""
         return self._data is None or len(self._data) > 0
 
     def __len__(self) -> int:
-        """How many entries there are. Raises BadTransactionIndex, OSError."""
+        """The number of entries. Raises BadTransactionIndex, OSError."""
         return len(self._loaded()) // ENTRY.size
 
     @property
     def memory(self) -> int:
-        """Bytes it holds in memory."""
+        """Bytes of the loaded entries."""
         return len(self._data or b"")
 
     @property
     def in_memory(self) -> bool:
-        """Whether the disk need not be asked."""
+        """Whether the file was read, or does not exist."""
         return self._data is not None or self._bad is not None
 
     def load(self) -> None:
@@ -88,12 +90,12 @@ class TransactionIndex:
         return TransactionIndex(self.disk, self.path, self.base_offset, present=bool(self))
 
     def take_over(self, twin: "TransactionIndex") -> None:
-        """Hold what a job has loaded."""
+        """Use the entries that a job has loaded."""
         if not self.in_memory:
             self._data, self._bad = twin._data, twin._bad
 
     def unload(self) -> None:
-        """Give back the memory; the file is read again at the next use."""
+        """Free the memory; the file is read again at the next use."""
         self._bad = None
         if self._data:
             self._data = None
@@ -111,17 +113,17 @@ class TransactionIndex:
             self._data = data
         return self._data
 
-    def disbelieve(self) -> None:
-        """Take a file that does not read for an empty one; it stays until `replace` is called."""
+    def ignore_file(self) -> None:
+        """Treat an unreadable file as empty; it stays until `replace` is called."""
         self.damaged = True
         self._data, self._bad = bytearray(), None
 
     def entries(self) -> list[AbortedTransaction]:
-        """All of them, in the order of their markers. Raises BadTransactionIndex, OSError."""
+        """All entries, in the order of their markers. Raises BadTransactionIndex, OSError."""
         return parse(bytes(self._loaded()))
 
     def append(self, entries: Iterable[AbortedTransaction]) -> None:
-        """Write more entries behind the others. Raises OSError, upon which `truncate` restores the file."""
+        """Append entries to the file. Raises OSError; then `truncate` restores the file."""
         data = self._loaded()
         more = pack(entries)
         self.unsynced = True
@@ -133,7 +135,7 @@ class TransactionIndex:
         data += more
 
     def replace(self, entries: Iterable[AbortedTransaction]) -> None:
-        """Let the file hold exactly these entries, whatever it held; without any it is removed. Raises OSError."""
+        """Replace all entries; without any, the file is removed. Raises OSError."""
         data = pack(entries)
         if data:
             self.disk.write_atomic(self.path, data, sync=True)
@@ -143,7 +145,7 @@ class TransactionIndex:
         self.damaged = self.unsynced = False
 
     def truncate(self, offset: int) -> None:
-        """Drop the transactions that ended at or above `offset`. Raises BadTransactionIndex, OSError."""
+        """Remove the transactions that ended at or above `offset`. Raises BadTransactionIndex, OSError."""
         data = self._loaded()
         size = self._position(data, offset)
         self._data = data[:size]
@@ -159,7 +161,7 @@ class TransactionIndex:
             self.unsynced = False
 
     def take_unsynced(self) -> bool:
-        """Whether the file was changed since the last call, and is to be synced with the segment."""
+        """Whether the file was changed since the last call, so that it must be synced with the segment."""
         unsynced, self.unsynced = self.unsynced and bool(self), False
         return unsynced
 
@@ -202,7 +204,15 @@ def parse(data: bytes) -> list[AbortedTransaction]:
 
 
 def check(data: bytes | bytearray, base_offset: int, path: str) -> None:
-    """See that these can be the bytes of the index of a segment. Raises BadTransactionIndex, naming `path`."""
+    """Validate the bytes of an index.
+
+    Arguments:
+        data: content of the file.
+        base_offset: of the segment.
+        path: for the message.
+
+    Raises BadTransactionIndex.
+    """
     if len(data) % ENTRY.size:
         raise BadTransactionIndex(f"{path}: the size is not a multiple of {ENTRY.size}")
     last = base_offset - 1

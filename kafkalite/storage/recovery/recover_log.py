@@ -249,7 +249,7 @@ class Recovery:
         self.progress.batches_checked += found.batches
         self.progress.epochs += found.epochs
         if found.whole and segment.closed:
-            segment.finish_where_room(sync=synced)
+            segment.finish_if_space(sync=synced)
             return True
         if not found.whole:
             self.progress.bytes_dropped += segment.opened.size() - found.end
@@ -440,7 +440,7 @@ def _complete_times(segment: Segment) -> None:
     segment.read_indexes(segment.size)
     segment.resume()
     if segment.max_timestamp != found:
-        segment.finish_where_room(sync=True)
+        segment.finish_if_space(sync=True)
 
 
 def _last_time(segment: Segment) -> tuple[int, int]:

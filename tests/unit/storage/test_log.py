@@ -225,7 +225,7 @@ def test_a_segment_file_made_by_a_failed_roll_is_removed(tmp_path: Path, log: Lo
     assert append(log, batch()) == [120]
 
 
-def test_a_log_that_cannot_be_cut_back_is_offline(log: Log, disk: FaultyDisk) -> None:
+def test_a_log_that_cannot_be_truncated_is_offline(log: Log, disk: FaultyDisk) -> None:
     append(log, batch())
     disk.fail("write", errno.EIO, path=".log", allowed=10)
     disk.fail("truncate", errno.EIO)
