@@ -8,7 +8,7 @@ PERIOD_S = 60.0
 
 
 class RateLimitedLog:
-    """Wraps a logger; `site` identifies the source of a line. The next line tells how many were suppressed."""
+    """Wraps a logger; `site` identifies the source of a line. The next line has the number of suppressed ones."""
 
     def __init__(self, logger: logging.Logger, clock: Clock) -> None:
         self._logger = logger

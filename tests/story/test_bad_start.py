@@ -1,6 +1,6 @@
-"""A broker that cannot start says why in one line that names the place, and leaves with exit code 2.
+"""Tests brokers that cannot start: one line with the reason and the path, and exit code 2.
 
-Nothing that was in the directory is changed by the attempt, so that the right broker can still use it.
+The attempt changes nothing in the directory, so that the right broker can still use it.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ def test_missing_parent_of_log_directory_is_created(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".lock", "meta.properties", FORMAT, JOURNAL])
-def test_directory_in_place_of_a_file_is_an_error(tmp_path: Path, name: str) -> None:
+def test_directory_with_the_name_of_a_file_is_an_error(tmp_path: Path, name: str) -> None:
     data = tmp_path / "data"
     (data / name).mkdir(parents=True)
     assert str(data) in refused(data)

@@ -1,4 +1,4 @@
-"""Heartbeat, key 12, v0-4: extends the session of a classic group member; an error code tells the member to rejoin.
+"""Heartbeat, key 12, v0-4: extends the session of a classic group member; an error code makes the member rejoin.
 
 Version notes: v3 static members (KIP-345). While the group is loading, every heartbeat succeeds, as in Kafka: sessions
 start again when the group is loaded.

@@ -1,4 +1,4 @@
-"""Heartbeat+, key 10004, v0: extends the session of a registered consumer; an error code tells it to register again.
+"""Heartbeat+, key 10004, v0: extends the session of a registered consumer; an error code makes it register again.
 
 While the group is loading, every heartbeat succeeds, as for classic groups: sessions start again when it is loaded.
 """

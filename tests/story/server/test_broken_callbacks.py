@@ -1,7 +1,7 @@
-"""A bug in what goes on with a request after its handler has returned: the request still gets exactly one end.
+"""Tests exceptions in callbacks of a request whose handler has returned: the request still ends exactly once.
 
-The bug is planted in what the callback of each kind calls. Where the answer can say it, it says UNKNOWN_SERVER_ERROR;
-elsewhere the connection is closed. The log has one traceback, however often it happens.
+The exception is planted in what the callback of each kind calls. The response has UNKNOWN_SERVER_ERROR where it has a
+field for it, else the connection is closed. One traceback is logged, however often it happens.
 """
 
 import asyncio
@@ -192,7 +192,7 @@ async def test_exception_after_metadata_change_ends_only_its_request(
 async def test_durable_change_that_cannot_be_applied_fails_and_later_changes_run(
     client: Client, step: str, monkeypatch: pytest.MonkeyPatch, tracebacks: Callable[[], int]
 ) -> None:
-    """Each of them ends with an error of its own; the next change of the same thing takes its turn."""
+    """Each fails with its own error; the next change of the same object runs."""
     broker = client.broker
     if step == "topic_changed":
         monkeypatch.setattr(broker.hosting, "apply", broken)

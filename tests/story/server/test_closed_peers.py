@@ -1,7 +1,4 @@
-"""A client that closes its side ends its connection, and with it the request that is delayed, whatever it waits for.
-
-Before, only a delayed fetch did: one of a group kept its connection until the rebalance timeout.
-"""
+"""Tests clients that close their side: the connection ends, and with it the delayed request, whatever it waits for."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""Configs by request: shown with their sources, changed at once, kept over a restart."""
+"""Tests dynamic configs: described with sources, effective at once, kept over a restart."""
 
 import asyncio
 from pathlib import Path

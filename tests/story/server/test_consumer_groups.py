@@ -1,4 +1,4 @@
-"""Consumer groups over the wire (KIP-848): heartbeats, patterns, refusals; both protocols under one name."""
+"""Tests consumer groups over the wire (KIP-848): heartbeats, patterns, errors, conversion between protocols."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ async def orders(client: Client) -> Client:
 
 
 async def test_consumer_group_reassigns_partitions_when_a_member_leaves() -> None:
-    """A partition is given to the second member when the first has said that it gave it up."""
+    """The second member gets a partition after the first has confirmed its revocation."""
     async with running(settings=QUICK) as client:
         await client.create("orders", partitions=4)
         topic_id = client.topic_id("orders")
@@ -75,7 +75,7 @@ async def test_assignment_encoded_in_slices_is_equal(client: Client, monkeypatch
 
 
 async def test_broker_chooses_member_id_in_version_0(orders: Client) -> None:
-    """In v0 only, and only who joins."""
+    """Only in v0, and only for a joining member."""
     answer = await orders.call(beat_join("g", "", "orders"), 0)
     assert answer.error_code == 0 and len(answer.member_id) == 22
     assert (await orders.call(fast_heartbeat("g", answer.member_id, answer.member_epoch), 0)).error_code == 0
@@ -149,7 +149,7 @@ async def test_disabled_consumer_protocol_is_unsupported() -> None:
 
 
 async def test_regex_subscription_includes_internal_topics() -> None:
-    """As in Kafka. The match is made outside of the loop; heartbeats go on meanwhile. A name must match as a whole."""
+    """As in Kafka. A job evaluates the pattern while heartbeats are served. The whole name must match."""
     async with running(settings=QUICK) as client:
         await client.create("orders-1", "orders-22", "orders-x", "my-orders-1")
         answer = await client.call(beat_join("g", "m", subscribed_topic_regex=r"__consumer_.*|orders-\d+"))
@@ -163,14 +163,14 @@ async def test_regex_subscription_includes_internal_topics() -> None:
 
 
 async def test_group_with_members_keeps_its_protocol() -> None:
-    """Where groups are not converted."""
+    """With a migration policy that forbids conversion."""
     async with running(None, {"group.consumer.migration.policy": "disabled"}) as client:
         await client.create("orders", partitions=4)
         await keeps_its_name(client)
 
 
 async def test_group_converts_to_the_protocol_of_its_last_members(orders: Client) -> None:
-    """As long as the policy is the default one: a classic group becomes a consumer group, and a classic one again."""
+    """With the default policy: a classic group becomes a consumer group, and a classic group again."""
     old = (await orders.call(join("g"), 3)).member_id
     await orders.call(sync("g", old, 1, {old: assignment("orders", 0, 1, 2, 3)}))
     came = await orders.call(beat_join("g", "m", "orders"))
@@ -200,7 +200,7 @@ async def keeps_its_name(orders: Client) -> None:
 
 
 async def test_invalid_names_and_partitions_are_rejected(orders: Client) -> None:
-    """Many topics that are not there, owned partitions that nobody has: taken for what they are."""
+    """Many unknown topics, and owned partitions that do not exist."""
     names = [f"none-{at}" for at in range(10_000)] + ["orders"] * 1000
     answer = await orders.call(beat_join("../../g", "../m", *names))
     assert answer.error_code == 0 and given(answer) == {orders.topic_id("orders"): [0, 1, 2, 3]}

@@ -1,4 +1,4 @@
-"""What clients see of a disk that is full when the broker starts, that does not give bytes back, or is at work."""
+"""Tests what clients receive from a broker whose disk is full at start, returns read errors, or is slow."""
 
 import asyncio
 import errno
@@ -107,7 +107,7 @@ async def test_broker_starts_on_a_full_disk(client: Client, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("where", [".log", ".index"])
 async def test_read_error_fails_only_its_read(client: Client, disk: FaultyDisk, where: str) -> None:
-    """Nothing that was acknowledged hangs on it: the directory stays online, and the next read may succeed."""
+    """No acknowledged record depends on it: the directory stays online, and the next read may succeed."""
     log = log_of(client)
     unload(client, log.segments[0])
     path = log.segments[0].path(where)
@@ -130,7 +130,7 @@ async def test_segment_deleted_while_a_job_opens_it(client: Client, disk: Faulty
 
     def retire() -> None:
         log.drop_first(1)
-        os.rename(path, path + ".deleted")  # the first of several renames of a job; the loop has not heard of them
+        os.rename(path, path + ".deleted")  # the first of several renames of a job; the loop does not know of them yet
 
     asked = asyncio.create_task(error_at(client, 0))
     await Door(disk, "open", path).meanwhile(retire)
@@ -138,7 +138,7 @@ async def test_segment_deleted_while_a_job_opens_it(client: Client, disk: Faulty
 
 
 async def test_segment_replaced_while_a_job_opens_it(client: Client, disk: FaultyDisk) -> None:
-    """By the cleaner: the same offsets are read from the new one."""
+    """The cleaner replaces it: the same offsets are read from the new segment."""
     log = log_of(client)
     unload(client, log.segments[0])
     old = log.segments[0]

@@ -1,4 +1,4 @@
-"""Fetch: what a reader gets at once, and what parks until it is there."""
+"""Tests Fetch: immediate responses, delayed fetches and fetch sessions."""
 
 import pytest
 
@@ -125,7 +125,7 @@ async def test_fetch_after_truncation_returns_the_diverging_epoch(client: Client
     assert part.diverging_epoch is None
 
 
-# Parked.
+# Delayed.
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Fetch: when the bytes that are there are enough for `min_bytes`, as Apache Kafka counts them."""
+"""Tests which available bytes satisfy `min_bytes`, as Apache Kafka counts them."""
 
 import pytest
 

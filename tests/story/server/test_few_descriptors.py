@@ -1,4 +1,4 @@
-"""A broker process whose descriptors are all taken by connections: it serves on, and nothing acknowledged is lost."""
+"""Tests a broker process whose descriptors are all used by connections: no acknowledged record is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acknowledged after the sync: a real broker whose disk the test holds back."""
+"""Tests acknowledgement after fsync, on a broker whose disk waits for the test."""
 
 import asyncio
 import errno
@@ -131,7 +131,7 @@ async def until(received: Callable[[], bool]) -> None:
 
 
 async def test_flush_messages_makes_every_nth_append_wait_for_fsync(tmp_path: Path) -> None:
-    """`log.flush.interval.messages` is what topics have that say nothing else."""
+    """`log.flush.interval.messages` is the default of topics."""
     disk = HeldDisk("orders-0")
     settings = {"log.flush.interval.messages": "2"}
     async with on(disk, tmp_path, settings) as client, connected(client.broker) as other:
@@ -148,7 +148,7 @@ async def test_flush_messages_makes_every_nth_append_wait_for_fsync(tmp_path: Pa
 
 
 async def test_flush_ms_flushes_logs_without_waiting_requests(tmp_path: Path) -> None:
-    """`log.flush.scheduler.interval.ms` is how often is looked, `log.flush.interval.ms` how old the oldest may be."""
+    """`log.flush.scheduler.interval.ms` is the interval of checks, `log.flush.interval.ms` the maximum age."""
     old = AT_ONCE | {"log.flush.scheduler.interval.ms": "1", "log.flush.interval.ms": "1"}
     disk = HeldDisk("orders-0")
     async with on(disk, tmp_path, old) as client:

@@ -1,4 +1,4 @@
-"""What administrators ask of groups: lists, descriptions, deletion, settings of single groups."""
+"""Tests the administration of groups: lists, descriptions, deletion, group configs."""
 
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ NOT_ASKED = -(2**31)
 
 @pytest.mark.parametrize("asked", [False, True])
 async def test_describe_groups_returns_authorized_operations_on_request(crowd: Client, asked: bool) -> None:
-    """All that a group supports, as there is no authorizer; of a group that does not exist nothing is known."""
+    """All supported operations, as there is no authorizer; none for a group that does not exist."""
     request = DescribeGroupsRequest(groups=["classic", "none"], include_authorized_operations=asked)
     answer = await crowd.call(request, 6)
     expected = READ_DESCRIBE_DELETE_AND_CONFIGS if asked else NOT_ASKED
@@ -84,7 +84,7 @@ async def test_describe_groups_returns_authorized_operations_on_request(crowd: C
 
 
 async def test_responses_about_thousands_of_groups_are_complete(client: Client) -> None:
-    """They are made in several loop iterations, and encoded in pieces."""
+    """They are built in several loop iterations, and encoded in pieces."""
     await client.create("orders", partitions=1)
     names = [f"g{at}" for at in range(700)]
     for name in names:
@@ -121,7 +121,7 @@ async def test_list_groups_in_every_version(crowd: Client, version: int) -> None
 
 @pytest.mark.parametrize("version", range(7))
 async def test_describe_groups_in_every_version(crowd: Client, version: int) -> None:
-    """What is not there is Dead, which from v6 on is an error."""
+    """An unknown group is Dead, and an error from v6 on."""
     names = ["classic", "empty", "simple", "modern", "none", "classic"]
     groups = (await crowd.call(DescribeGroupsRequest(groups=names), version)).groups
     assert [(each.group_id, each.group_state) for each in groups] == [
@@ -136,7 +136,7 @@ async def test_describe_groups_in_every_version(crowd: Client, version: int) -> 
 
 
 async def test_group_name_of_maximum_length_is_described(crowd: Client) -> None:
-    """Also in a sentence about it, where it does not fit."""
+    """Also in an error message, where it is shortened."""
     longest = "x" * 32_767
     (group,) = (await crowd.call(DescribeGroupsRequest(groups=[longest]))).groups
     assert (group.group_id, group.error_code) == (longest, Error.GROUP_ID_NOT_FOUND)
@@ -240,7 +240,7 @@ async def settings(client: Client, group: str) -> Any:
 
 
 async def test_group_configs_are_set_and_described(tmp_path: Path) -> None:
-    """They are in force with the next heartbeat, and after a restart; without them the broker's hold."""
+    """They take effect with the next heartbeat, and survive a restart; without them the broker's configs hold."""
     name = "../a.b/%2E"
     async with running(str(tmp_path)) as client:
         await client.create("orders")

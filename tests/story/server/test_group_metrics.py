@@ -1,4 +1,4 @@
-"""What a watcher sees of groups: totals in the registry, and each group with its lag."""
+"""Tests the metrics of groups: totals in the registry, and each group with its lag."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ async def test_group_metrics_per_group_and_in_total(client: Client) -> None:
 
 
 async def test_completed_rebalances_are_counted(client: Client) -> None:
-    """A commit, or a member that comes back, is none; the end of a group is none."""
+    """A commit, a rejoin and the end of a group are no rebalances."""
     await client.create("orders", partitions=2)
     member = await stable(client, "classic")
     numbers = client.broker.group_coordinator.numbers

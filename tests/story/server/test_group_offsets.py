@@ -1,4 +1,4 @@
-"""Committed offsets over the wire: OffsetCommit, OffsetFetch, OffsetDelete in all versions."""
+"""Tests OffsetCommit, OffsetFetch and OffsetDelete over the wire, in all versions."""
 
 import asyncio
 from collections.abc import Callable
@@ -46,7 +46,7 @@ async def member_of(client: Client, group: str = "g", *topics: str) -> str:
 
 @pytest.mark.parametrize("version", range(2, 11))
 async def test_offset_commit_in_every_version(orders: Client, version: int) -> None:
-    """Names up to v9, ids from v10 on; what does not exist is refused, the rest stored."""
+    """Names up to v9, ids from v10 on; unknown partitions fail, the others are stored."""
     named: Any = orders.topic_id("orders") if version >= 10 else "orders"
     answer = await orders.call(commit("g", named, {0: 7, 2: 9, 3: 1, -1: 1}), version)
     unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -87,7 +87,7 @@ async def test_offset_fetch_by_topic_id(orders: Client) -> None:
 
 
 async def test_recreated_topic_has_no_committed_offsets(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the broker was killed between the end of the topic and that of its offsets."""
+    """Also if the broker was killed between the deletion of the topic and that of its offsets."""
     assert codes(await orders.call(commit("g", "orders", {0: 7}), 9)) == [0]
     monkeypatch.setattr(OffsetExpiration, "topic_gone", lambda *_: None)
     await orders.delete("orders")
@@ -198,7 +198,7 @@ async def test_offset_delete_deletes_single_partitions(orders: Client) -> None:
 
 
 async def test_offset_delete_of_a_topic_deleted_meanwhile(orders: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each partition is told what was found of it when the request came."""
+    """Each partition has the result of its check when the request came."""
     await orders.create("payments")
     member = await member_of(orders, "g", "payments")
     for topic in ("orders", "payments"):

@@ -1,4 +1,4 @@
-"""Classic groups over the wire: finding the coordinator, joining, syncing, heartbeats, leaving."""
+"""Tests classic groups over the wire: finding the coordinator, joining, syncing, heartbeats, leaving."""
 
 import asyncio
 from typing import Any
@@ -90,7 +90,7 @@ async def test_classic_group_join_sync_heartbeat_and_leave(client: Client) -> No
 
 @pytest.mark.parametrize("version", range(10))
 async def test_join_group_in_every_version(client: Client, version: int) -> None:
-    """Up to v3 a member joins at once; later it is told its id first."""
+    """Up to v3 a member joins at once; later it first receives its id."""
     answer = await client.call(join("g"), version)
     assert answer.member_id.startswith("kafkalite-") or answer.member_id.count("-") >= 5
     if version >= 4:
@@ -201,7 +201,7 @@ async def test_restarted_static_member_fences_the_older_one(client: Client) -> N
     assert errors == [0, Error.UNKNOWN_MEMBER_ID, Error.UNKNOWN_MEMBER_ID]
 
 
-# Parked requests.
+# Delayed requests.
 
 
 async def parked_join(client: Client, wire: Wire) -> str:
@@ -263,7 +263,7 @@ async def test_session_expiry_removes_member() -> None:
     async with running(settings={"group.min.session.timeout.ms": "50"}) as client:
         member = (await stable(client, session_timeout_ms=1_000, rebalance_timeout_ms=1_000)).member_id
         while (await client.call(DescribeGroupsRequest(groups=["g"]))).groups[0].members:
-            pass  # looking keeps nobody alive
+            pass  # a description does not extend a session
         assert (await client.call(heartbeat("g", member, 1))).error_code == Error.UNKNOWN_MEMBER_ID
 
 
@@ -307,7 +307,7 @@ async def test_negative_timeouts_are_treated_as_zero(client: Client) -> None:
 async def test_client_id_that_makes_the_member_id_too_long_is_rejected(
     client: Client, instance: str, error: int
 ) -> None:
-    """Neither the leader, nor the log, could be told of such a member."""
+    """Neither the leader nor the log could represent such a member."""
     async with connected(client.broker) as other:
         answer = await other.call(join("g", group_instance_id=instance))
         assert answer.error_code == error

@@ -1,7 +1,7 @@
-"""Clients that fill the memory for requests, or leave while the broker waits for something: others notice nothing.
+"""Tests clients that fill the request memory, or disconnect while the broker waits: other clients are not affected.
 
-Each test failed before shares and hang-ups were introduced: the broker read from no connection for up to 24.8 days,
-kept connections of clients that had left, or held many times `queued.max.request.bytes`.
+Before memory shares and hang-ups, each test failed: the broker read from no connection for up to 24.8 days, kept
+connections of clients that had left, or held many times `queued.max.request.bytes`.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Leader epochs after an unclean end: a client that has read lost records learns where the log was truncated."""
+"""Tests leader epochs after an unclean shutdown: a client that has read lost records detects the truncation."""
 
 import errno
 import logging
@@ -140,7 +140,7 @@ async def test_older_journal_does_not_lower_leader_epochs(tmp_path: Path) -> Non
 
 
 async def test_crashed_start_raises_leader_epochs_again(tmp_path: Path) -> None:
-    """At every change of the start that follows a kill: what a client saw is never the epoch of another history."""
+    """At every change of the start after a kill: an epoch that a client has seen never belongs to other records."""
     async with running(str(tmp_path / "data")) as client:
         await client.create("t")
         await write(client, 0, 2)

@@ -1,4 +1,4 @@
-"""Several log directories: one that fails takes only its own partitions, clients are told, the rest serve on."""
+"""Tests several log directories: a failed one takes only its partitions offline."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""How much memory one connection can make the broker hold."""
+"""Tests how much memory one connection can make the broker hold."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ async def test_receive_buffers_of_a_burst_are_freed_while_serving(monkeypatch: p
 
 @pytest.mark.skipif(ENGINE != "c", reason="the sanitizer keeps what was freed")
 def test_stream_of_large_compressed_batches_uses_bounded_memory(broker: Kafkalite) -> None:
-    """Each is inspected outside the loop, so the others queue up; without a bound all of them would be in memory."""
+    """Each batch is validated by a job, so the others queue; without a limit all of them would be in memory."""
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     request = produce_request("t", (0, batch(os.urandom(SIZE), codec=GZIP)))
     frame = framed(codec.encode_request(request, 12, 5, "flood"))

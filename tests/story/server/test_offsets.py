@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where things are in a partition."""
+"""Tests ListOffsets and OffsetForLeaderEpoch."""
 
 import threading
 from typing import Any

@@ -1,9 +1,9 @@
-"""The short ways of commits and of heartbeats change nothing that anybody can see.
+"""Tests that the fast paths of commits and heartbeats change nothing that clients can observe.
 
-Two brokers that are alike: the same dice, the same time, the same frames. One of them has no short ways: each request
-is decoded, dispatched and handled as any other. Whatever is asked, in all versions, by members of all kinds and by
-nobody, on a shard that is there and on one that is read again: both send the same bytes and write the same log.
-Replays from KAFKALITE_SEED.
+Two equal brokers: the same random numbers, the same time, the same frames. One of them has no fast paths: each request
+is decoded, dispatched and handled like any other. Whatever is requested, in all versions, by members of all types and
+by unknown ones, on a loaded shard and on a loading one: both send the same bytes and write the same log. KAFKALITE_SEED
+repeats a run.
 """
 
 import asyncio
@@ -113,7 +113,7 @@ async def twin(data: Path, chance: int, *, short: bool) -> AsyncIterator[Twin]:
         broker.groups.ensure_topic(lambda _: there.set())
         await there.wait()
         if not short:
-            broker.heartbeats = Heartbeats()  # which nobody tells whom to ask
+            broker.heartbeats = Heartbeats()  # without callbacks
             rows = tuple(copy(row.load()) for row in ROWS)
             for row in rows:
                 row.decode = decode
@@ -122,7 +122,7 @@ async def twin(data: Path, chance: int, *, short: bool) -> AsyncIterator[Twin]:
 
 
 class Both:
-    """What is done to both; what they say is the same."""
+    """Drives both brokers and compares their responses."""
 
     def __init__(self, twins: tuple[Twin, Twin]) -> None:
         self.twins = twins
@@ -198,8 +198,8 @@ class Both:
 
 
 class RandomMember:
-    """Draws requests: of members that are there, that were, and that never were. What a member has to do next he
-    mostly does, or no group would ever settle.
+    """Draws requests of current, former and unknown members. Mostly it does the next step of a member, so that groups
+    become stable.
     """
 
     def __init__(self, dice: random.Random, topic_ids: list[bytes]) -> None:
@@ -224,7 +224,7 @@ class RandomMember:
             self.due += next_of(request, answer)
 
     def whom(self, usual: str | None = None) -> tuple[str, str, int, str | None]:
-        """A group, and somebody who may be its member; now and then one of another group or generation."""
+        """A group and a possible member of it; sometimes a member of another group or generation."""
         dice = self.dice
         group = usual if usual is not None and dice.random() < 0.9 else dice.choice(GROUPS)
         known = self.known[group if dice.random() < 0.95 else dice.choice(GROUPS)]
@@ -358,7 +358,7 @@ KINDS = {
 
 
 def fitting(dice: random.Random, request: Any) -> int:
-    """Draw a version, and leave out of the request what that one has no place for."""
+    """Draw a version, and drop the fields that this version does not have."""
     version = dice.randint(*type(request).versions)
     leave_out(request, version)
     if isinstance(request, OffsetCommitRequest):
@@ -375,7 +375,7 @@ def leave_out(message: Any, version: int) -> None:
 
 
 def short_ways(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
-    """Count the commits that stay in one piece."""
+    """Count the commits that stay packed."""
     located = offset_commit.located
 
     def counted(*asked: Any) -> bool:
@@ -387,7 +387,7 @@ def short_ways(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
 
 
 async def live(both: Both, dice: random.Random, random_member: RandomMember) -> None:
-    """One life; now and then a write fails, and the shard is read again while requests go on."""
+    """Run one incarnation; sometimes a write fails, and the shard is loaded again while requests continue."""
     reading_until = None
     for step in range(STEPS):
         free = [at for at in range(CONNECTIONS) if both.open[at] is None]

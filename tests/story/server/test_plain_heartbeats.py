@@ -1,4 +1,4 @@
-"""Heartbeats of members at rest have a short way through the broker: they make no command of the shard."""
+"""Tests heartbeats of members without changes: they are answered without a command of the shard."""
 
 import pytest
 
@@ -67,7 +67,7 @@ async def test_consumer_heartbeat_without_dispatch(client: Client, commands: lis
 
 
 async def test_heartbeat_returns_changes_of_the_group(commands: list[str]) -> None:
-    """The settings of the group, a topic that it reads, and who is in it."""
+    """Group configs, a subscribed topic, and members."""
     async with running(settings={"group.consumer.assignment.interval.ms": "0"}) as client:
         await client.create("orders")
         epoch = (await client.call(beat_join("g", "m", "orders"))).member_epoch
@@ -110,7 +110,7 @@ NEWS: dict[str, tuple[list[tuple[Request, int]], int]] = {
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("news", NEWS)
 async def test_heartbeat_reflects_uncommitted_changes(news: str, elsewhere: bool, commands: list[str]) -> None:
-    """In the same pass, while nothing of the news is committed yet; by the same connection or by another one."""
+    """In the same loop iteration, while the change is not committed; on the same connection and on another one."""
     async with running(settings={"group.consumer.assignment.interval.ms": "0"}) as client:
         await client.create("orders")
         epoch = (await client.call(beat_join("g", "m", "orders", instance_id="i"))).member_epoch

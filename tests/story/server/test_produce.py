@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is refused, and in which order answers come."""
+"""Tests Produce: what is appended, what is rejected, and the order of responses."""
 
 import logging
 
@@ -267,7 +267,7 @@ async def test_appends_of_one_loop_iteration_are_one_write(client: Client, wire:
     assert partition.high_watermark == 51
 
 
-# What cannot be told from a request.
+# Requests that cannot be answered.
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 14])

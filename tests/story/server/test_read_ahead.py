@@ -1,6 +1,6 @@
-"""Reads of what is not in memory: a job waits for the disk, the loop for nobody.
+"""Tests reads of records that are not in memory: a job waits for the disk, the loop serves other requests.
 
-The `Cellar` says which files lie on the disk alone; a read by a job brings them into memory, when the test lets it.
+`Cellar` says which files are only on the disk; a read by a job loads them into memory, when the test allows it.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ READS = 50  # one of which finds a page missing
 
 
 class Cellar:
-    """Files that are cold until a job has read them; jobs wait at the door until it is opened."""
+    """Files that are cold until a job has read them; jobs wait until the test opens the door."""
 
     def __init__(self, disk: FaultyDisk) -> None:
         self.cold: set[str] = set()
@@ -106,7 +106,7 @@ async def hub(client: Client) -> Hub:
 async def cellar(client: Client, disk: FaultyDisk) -> AsyncIterator[Cellar]:
     cellar = Cellar(disk)
     yield cellar
-    cellar.door.set()  # a test that failed leaves no job behind that nobody ends
+    cellar.door.set()  # a failed test leaves no job behind
 
 
 def written(number: int) -> bytes:
@@ -342,7 +342,7 @@ def dropped(file: File) -> bool:
 
 
 async def test_cold_read_with_the_real_page_cache(tmp_path: Path) -> None:
-    """No twin: the kernel is told to drop the pages of a log, and says so when it is asked.
+    """No twin: the kernel drops the pages of a log on request, and reports that they are gone.
 
     A read that finds no page has the kernel read ahead. The pages of a fast disk are there before that read returns
     when another process has the core meanwhile: then no job was needed, and the pages are dropped again.

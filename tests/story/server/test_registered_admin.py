@@ -1,4 +1,4 @@
-"""What administrators do with registered groups: define, list, describe, delete; names that other kinds have."""
+"""Tests the administration of registered groups: define, list, describe, delete, and names of other group types."""
 
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ async def test_create_group_returns_the_coordinator(orders: Client) -> None:
     ],
 )
 async def test_invalid_group_definitions_are_rejected(orders: Client, request_: Any, error: Error) -> None:
-    """Who is refused makes no group."""
+    """A rejected definition creates no group."""
     assert (await orders.call(request_)).error_code == error
     assert await listed(orders) == {}
 
@@ -153,7 +153,7 @@ async def test_delete_group_deletes_definition_and_offsets(tmp_path: Path) -> No
 
 
 async def test_registered_group_with_members_keeps_its_type(orders: Client) -> None:
-    """Kinds without members give their names away, with the offsets."""
+    """A group of another type without members is replaced, with its offsets."""
     assert codes(await orders.call(commit("g", "orders", {0: 0}), 9)) == [0]
     assert starts(await orders.call(register("g", "a", "orders")))["orders", 0] == 0
     assert (await orders.call(join("g"), 3)).error_code == Error.INCONSISTENT_GROUP_PROTOCOL

@@ -1,4 +1,4 @@
-"""Registered groups over the wire: generations, sessions, topics, claims, rewinds, restarts of the broker."""
+"""Tests registered groups over the wire: generations, sessions, topics, claims, rewinds, broker restarts."""
 
 import asyncio
 from pathlib import Path
@@ -37,7 +37,7 @@ async def orders(client: Client) -> Client:
 
 
 async def registered(client: Client, consumer: str, *topics: str, group: str = "g") -> tuple[int, list[TopicPartition]]:
-    """A registration that waits for nobody: its generation, and what it gives."""
+    """A registration that is answered at once: its generation and partitions."""
     answer = await client.call(register(group, consumer, *(topics or ("orders",))))
     assert answer.error_code == 0, answer
     return answer.generation_id, list(starts(answer))
@@ -61,7 +61,7 @@ async def sent_back(client: Client, consumer: str, generation: int) -> None:
 
 
 async def test_generation_waits_for_all_members_and_assigns_all_partitions(orders: Client, hub: Hub) -> None:
-    """The first is alone; each that comes parks until all others have registered again."""
+    """The first consumer is alone; each further one waits until all others have registered again."""
     assert await registered(orders, "a") == (1, ORDERS)
     wires = [Wire(hub), Wire(hub)]
     wires[0].send((register("g", "b", "orders"), 0))
@@ -84,7 +84,7 @@ async def test_generation_waits_for_all_members_and_assigns_all_partitions(order
 
 
 async def test_registration_without_change_is_answered_at_once(orders: Client) -> None:
-    """In a generation of its own: a process before, under the same id, can commit no more."""
+    """In a new generation: an older process with the same id can no longer commit."""
     generation, partitions = await registered(orders, "a")
     assert await registered(orders, "a") == (generation + 1, partitions)
 
@@ -177,7 +177,7 @@ async def test_heartbeats_of_unknown_consumers_and_old_generations_fail(orders: 
 
 
 async def test_new_partitions_start_a_generation_at_their_log_start(orders: Client) -> None:
-    """Where nothing is committed, the partitions of the beginning are the client's to decide on, later ones not."""
+    """Without a commit, the client's reset policy decides for the partitions of the first generation only."""
     first = await orders.call(register("g", "a", "orders"))
     assert starts(first) == dict.fromkeys(ORDERS, -1)
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(name="orders", count=5, assignments=None)
@@ -232,7 +232,7 @@ async def test_partitions_are_assigned_by_the_defined_assignor(client: Client, w
 
 
 async def test_claimed_partitions_are_excluded_from_assignment(orders: Client, wire: Wire) -> None:
-    """Who claims waits for nobody, and who owned what is claimed hears of it."""
+    """A claim waits for no other consumer; the owner of a claimed partition is notified."""
     generation, _ = await registered(orders, "a")
     wire.send((register("g", "b", claims={"orders": [1, 2]}), 0))
     claimed = await wire.answer()
@@ -264,7 +264,7 @@ async def test_registered_consumers_start_at_their_committed_offsets(orders: Cli
 
 
 async def test_rewind_of_live_registered_group_moves_no_partition(orders: Client, wire: Wire) -> None:
-    """The owner registers and is answered at once; the other goes on. What is committed of old is refused."""
+    """The owner registers and is answered at once; the others continue. Commits of the old generation are rejected."""
     await registered(orders, "a")
     wire.send((register("g", "b", "orders"), 0))
     generation, of_a = await registered(orders, "a")
@@ -293,7 +293,7 @@ async def test_rewind_of_empty_registered_group(orders: Client) -> None:
 
 
 async def test_registered_consumers_survive_a_broker_restart(tmp_path: Path) -> None:
-    """Nobody registers anew: generation, partitions, definition, claims and marks are what they were."""
+    """No consumer registers again: generation, partitions, definition, claims and marks are unchanged."""
     async with running(str(tmp_path)) as client:
         await client.create("orders", partitions=4)
         assert (await client.produce("orders", batch(b"a", b"b"))).error_code == 0

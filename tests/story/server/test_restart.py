@@ -1,4 +1,4 @@
-"""What a broker still knows after a stop and a kill, and what it does about files that are not as it left them."""
+"""Tests what a broker keeps over a stop and a kill, and how it handles missing and foreign files."""
 
 import asyncio
 import errno

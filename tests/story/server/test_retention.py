@@ -1,4 +1,4 @@
-"""Segments that go while their bytes are on the way to a slow reader, and a log start that stays where it was put."""
+"""Tests segments that are deleted while a slow consumer reads them, and the log start over a restart."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ def log_of(broker: RunningBroker) -> Log:
 
 
 class SlowReader:
-    """Asks for all of the first segment and takes nothing of the answer until it is told to."""
+    """Fetches all of the first segment, and reads the response only in `rest`."""
 
     def __init__(self, broker: RunningBroker) -> None:
         host, port = broker.address.rsplit(":", 1)

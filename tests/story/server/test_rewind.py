@@ -1,4 +1,4 @@
-"""Rewinding a group over the wire: empty, classic with members, KIP-848 with members."""
+"""Tests RewindConsumer over the wire: on empty groups, classic groups with members, KIP-848 groups with members."""
 
 from typing import Any
 
@@ -132,7 +132,7 @@ async def two_members(first: Wire, second: Wire) -> tuple[str, str]:
 
 
 async def test_rewind_during_classic_rebalance_fences_all_members(orders: Client, wire: Wire, hub: Hub) -> None:
-    """A parked sync ends at once: nobody knows who will own what."""
+    """A delayed sync ends at once, as the owners of partitions are not known yet."""
     second = Wire(hub)
     leader, follower = await two_members(wire, second)
     wire.send((join("g", leader), 3))
@@ -148,7 +148,7 @@ async def test_rewind_during_classic_rebalance_fences_all_members(orders: Client
 async def test_rewind_rejects_commits_of_a_partition_that_is_being_revoked(
     orders: Client, wire: Wire, hub: Hub
 ) -> None:
-    """A cooperative member commits what it gives up after it has been told to, in the generation that runs."""
+    """A cooperative member commits the partitions that it revokes after the assignment, in the current generation."""
     second = Wire(hub)
     leader, follower = await two_members(wire, second)
     wire.send((join("g", leader, has={"orders": [0]}), 3))

@@ -1,4 +1,4 @@
-"""Commits, fetches and deletions of many offsets run in parts, over many loop iterations, and give the same answers."""
+"""Tests commits, fetches and deletions of many offsets: in parts, over many iterations, with the same responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that touch many objects are served over many loop iterations, and their answers are the same as at once."""
+"""Tests requests about many objects: over many loop iterations, with the same responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a broker: parked fetches are answered at once, nobody waits for their deadlines; nothing stays."""
+"""Tests the stop of a broker: delayed requests complete at once, and nothing of the broker remains."""
 
 import asyncio
 import gc
@@ -53,7 +53,7 @@ async def test_stopped_broker_is_freed_and_froze_no_object() -> None:
 
 @pytest.mark.parametrize("ended", [True, False])
 async def test_broker_starts_once_and_another_continues_in_its_directory(tmp_path: Path, ended: bool) -> None:
-    """Were it to start again, it would serve what it believed before."""
+    """A second start would serve outdated state."""
     broker = Broker(str(tmp_path))
     async with broker, connected(broker) as client:
         await client.create("orders")

@@ -1,4 +1,4 @@
-"""Logs whose topic the journal does not know: they are renamed, reported and kept, whatever took the topic away."""
+"""Tests logs whose topic the journal does not know: they are renamed, reported and kept."""
 
 import asyncio
 import gc

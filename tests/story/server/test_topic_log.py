@@ -1,4 +1,4 @@
-"""The log says which client created or deleted which topic."""
+"""Tests that the log says which client created or deleted which topic."""
 
 import logging
 

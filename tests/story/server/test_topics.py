@@ -1,4 +1,4 @@
-"""Topics: created, found, grown, cut and deleted by request."""
+"""Tests topics: created, described, extended, truncated and deleted by request."""
 
 import asyncio
 from dataclasses import replace
@@ -147,7 +147,7 @@ async def test_metadata_of_all_no_and_some_topics(client: Client) -> None:
 
 @pytest.mark.parametrize("name", [None, "", "another"])
 async def test_metadata_by_topic_id(client: Client, name: str | None) -> None:
-    """Whatever stands beside the id: Java sends an empty name."""
+    """The name beside the id is ignored: Java sends an empty one."""
     await client.create("t")
     wanted = [Wanted(topic_id=topic_id, name=name) for topic_id in (client.topic_id("t"), bytes(15) + b"\1")]
     known, unknown = (await client.call(MetadataRequest(topics=wanted), 12)).topics
@@ -271,7 +271,7 @@ async def test_recreated_topic_is_empty_and_has_a_new_id(client: Client) -> None
 
 
 async def test_pipelined_topic_deletion_creation_and_appends(client: Client) -> None:
-    """All on their way at once; the topics of one name follow each other, and so do their files."""
+    """All requests are in flight at once; the topics of one name, and their files, follow each other."""
     await client.create("t")
     for at in range(5):
         produced, deleted, created = await asyncio.gather(
@@ -356,7 +356,7 @@ NOT_ASKED = -(2**31)
 
 @pytest.mark.parametrize("asked", [False, True])
 async def test_metadata_returns_authorized_operations_on_request(client: Client, asked: bool) -> None:
-    """All that they support, as there is no authorizer (AclEntry.supportedOperations)."""
+    """All supported operations, as there is no authorizer (AclEntry.supportedOperations)."""
     await client.create("orders")
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name="orders")],

@@ -1,4 +1,4 @@
-"""Transactions as readers see them. No coordinator yet: batches and markers are the broker's own."""
+"""Tests transactions as consumers see them. Without a coordinator, the broker itself appends batches and markers."""
 
 import asyncio
 from collections.abc import AsyncIterator

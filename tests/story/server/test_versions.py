@@ -1,4 +1,4 @@
-"""What the broker says that it serves, and that it answers every key in its lowest and its highest version."""
+"""Tests ApiVersions, and that the broker answers every key in its minimum and maximum version."""
 
 import logging
 
@@ -26,7 +26,7 @@ def frame(key: int, version: int, body: bytes) -> bytes:
 
 @pytest.mark.parametrize(("row", "version"), ENDS, ids=[f"{row.name}-v{version}" for row, version in ENDS])
 async def test_every_api_key_is_answered_in_minimum_and_maximum_version(client: Client, row: Row, version: int) -> None:
-    """The emptiest request of each: it must decode, reach its handler, and come back in the same version."""
+    """The smallest request of each key is decoded, handled and answered in the same version."""
     request = row.request()
     if hasattr(request, "timeout_ms"):
         request.timeout_ms = 1000

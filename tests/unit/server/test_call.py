@@ -1,4 +1,4 @@
-"""A call that its handler kept, answered later: with what can be encoded, and with what cannot."""
+"""Tests `Call`: delayed responses, and responses that cannot be encoded."""
 
 from typing import cast
 

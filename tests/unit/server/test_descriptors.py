@@ -1,4 +1,4 @@
-"""How the limit of file descriptors is divided between logs and connections."""
+"""Tests how the limit of file descriptors is divided between logs and connections."""
 
 import resource
 

@@ -1,4 +1,4 @@
-"""What the dispatcher refuses before a handler sees it."""
+"""Tests what the dispatcher rejects before a handler is called."""
 
 import logging
 from copy import copy

@@ -1,4 +1,4 @@
-"""Partitions on a disk that fails and jobs that take their time: who is answered what, and who is not held up."""
+"""Tests partitions on a failing disk and with slow jobs: which appends fail, and which are delayed."""
 
 import errno
 from collections.abc import Callable, Iterable, Iterator
@@ -304,7 +304,7 @@ def test_delayed_fetch_completes_once(rig: Rig) -> None:
 
 
 def test_large_topic_is_hosted_changed_and_dropped_in_slices(rig: Rig) -> None:
-    """No step of it keeps the loop from its clients; nothing of a new topic is seen before all of it is hosted."""
+    """No step blocks the loop; clients see nothing of a new topic before all of it is hosted."""
     rig.hosting._slicer = Slicer(CostlyClock(rig.clock), reraise)
     image = TopicImage("large", bytes(15) + b"L", (PartitionImage((1,), (1,), 1, 0),) * 500, {})
     ended: list[str] = []

@@ -1,4 +1,4 @@
-"""Files of new partitions: in the background and in batches, first those with a waiting append, without descriptors."""
+"""Tests the creation of partition files: in the background and in batches, waiting appends first."""
 
 import contextlib
 import errno

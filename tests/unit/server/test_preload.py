@@ -1,4 +1,4 @@
-"""The modules of the group coordinator are imported in small steps. In a process of its own: here they are imported."""
+"""Tests that the group coordinator is imported in small steps, in a child process without these modules."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The notify socket is played by the test; socket activation runs in a child, as only there fd 3 is free."""
+"""Tests the systemd protocols. The test is the notify socket; socket activation runs in a child, where fd 3 is free."""
 
 import os
 import socket

@@ -1,6 +1,6 @@
-"""Partitions of Apache Kafka become ours: what is kept, what is left, and that a kill at any step loses nothing.
+"""Tests the adoption of Apache Kafka's partitions: what is kept, what is skipped, and that a kill loses nothing.
 
-The directories are made by our own log, as its files are Kafka's; tests/compat has one that Kafka itself wrote.
+Our own log writes the directories, as its files are Kafka's; tests/compat has one that Kafka itself wrote.
 """
 
 import asyncio
