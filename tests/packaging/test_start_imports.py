@@ -1,4 +1,4 @@
-"""The modules that `serve` imports before its first answer: no messages, handlers and groups that nobody asked for."""
+"""The modules that `serve` imports before its first answer: no messages, handlers and groups without a request."""
 
 import json
 import re
