@@ -38,7 +38,7 @@ from tests.kit.members import (
     sync,
 )
 from tests.kit.server import Client
-from tests.kit.weighted_choice import Doings, WeightedChoice, draw
+from tests.kit.weighted_choice import Operations, WeightedChoice, draw
 
 PARTITIONS = 4
 METADATA_MAX = 8
@@ -170,7 +170,7 @@ class Careless(WeightedChoice):
 
     async def run(self) -> None:
         """Ask until the world has had enough."""
-        doings: Doings[Awaitable[None]] = {
+        operations: Operations[Awaitable[None]] = {
             self.join: 14,
             self.sync: 10,
             self.beat_classic: 10,
@@ -188,7 +188,7 @@ class Careless(WeightedChoice):
             self.beat_registered: 14,
         }
         while self.world.left > 0:
-            await draw(self.dice, doings)()
+            await draw(self.dice, operations)()
 
     async def ask(self, request: Request, newest: int | None = None, oldest: int = 0) -> Any:
         """The answer, in any version up to `newest`, mostly in that one."""

@@ -4,20 +4,20 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-__all__ = ["Doings", "WeightedChoice", "draw"]
+__all__ = ["Operations", "WeightedChoice", "draw"]
 
 T = TypeVar("T")
-Doings = Mapping[Callable[[], T], int]
-"""What may be done, with how often it is."""
+Operations = Mapping[Callable[[], T], int]
+"""Operations with their weights."""
 
 
-def draw(dice: random.Random, doings: Doings[T]) -> Callable[[], T]:
-    """One of these doings."""
-    return dice.choices(list(doings), list(doings.values()))[0]
+def draw(dice: random.Random, operations: Operations[T]) -> Callable[[], T]:
+    """One of these operations."""
+    return dice.choices(list(operations), list(operations.values()))[0]
 
 
 class WeightedChoice:
-    """Mostly sensible; `usual` is how mostly, a share of 1."""
+    """Random values that are usual with a probability of `usual`."""
 
     def __init__(self, dice: random.Random, usual: float) -> None:
         self.dice = dice

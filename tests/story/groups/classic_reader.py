@@ -1,4 +1,4 @@
-"""A consumer of the classic protocol, eager or cooperative, that leads when it is told to."""
+"""A consumer of the classic protocol, eager or cooperative, that assigns if it is the leader."""
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.protocol.stored.consumer_protocol import (
@@ -40,37 +40,37 @@ class ClassicReader(Reader):
         self.modern = world.dice.random() < 0.7
         self.working = False
         self.leads: tuple[JoinedMember, ...] = ()
-        self.gave_up = False
-        self.waits_for: Token = None
+        self.revoked = False
+        self.pending: Token = None
         self.seen: dict[str, int] = {}  # partitions of each topic when it joined
 
     @property
     def stable(self) -> bool:
-        return self.working and not self.gave_up
+        return self.working and not self.revoked
 
     def step(self) -> None:
         shard = self.world.shard
-        if self.waits_for is not None:
-            if self.waits_for not in shard.answers:
+        if self.pending is not None:
+            if self.pending not in shard.answers:
                 return
-            received, self.waits_for = self.waits_for, None
+            received, self.pending = self.pending, None
             self._take(shard.answers[received], received)
         if not self.alive:
             return
         grown = self.world.sizes() != self.seen  # a leader that sees new partitions joins again
-        if self.working and (grown or (self.gave_up and self.world.dice.random() < 0.7)):
+        if self.working and (grown or (self.revoked and self.world.dice.random() < 0.7)):
             self.working, self.generation = False, -1
         if self.working:
             fast_heartbeat = Heartbeat(self.world.group, self.member_id, self.generation, self.instance)
-            self.waits_for = shard.ask(lambda machine, token, now: heartbeat(machine, fast_heartbeat, token, now))
+            self.pending = shard.ask(lambda machine, token, now: heartbeat(machine, fast_heartbeat, token, now))
         elif self.generation == -1:
             self._join()
         else:
             self._sync()
 
     def dropped(self, tokens: set[Token]) -> None:
-        if self.waits_for in tokens:
-            self.waits_for = None
+        if self.pending in tokens:
+            self.pending = None
 
     def leave(self) -> None:
         self.alive = False
@@ -84,7 +84,7 @@ class ClassicReader(Reader):
         if self.eager:
             self.own(set())
         if self.world.dice.random() < 0.5:
-            self.send()  # else it goes over another connection, and arrives after the request to join
+            self.send()  # otherwise it uses another connection and arrives after the join
         owned = [_Owned(topic=t, partitions=[p]) for t, p in sorted(self.positions)]
         subscription = ConsumerProtocolSubscription(
             topics=list(self.topics), owned_partitions=owned, generation_id=self.owns_in
@@ -103,14 +103,17 @@ class ClassicReader(Reader):
             member_id_required=self.modern,
             can_skip_assignment=self.modern,
         )
-        self.waits_for = self.world.shard.ask(lambda machine, token, now: machine.registry.join(request, token, now))
+        self.pending = self.world.shard.ask(lambda machine, token, now: machine.registry.join(request, token, now))
 
     def _sync(self) -> None:
         parts = {}
         if self.leads:
-            parts, self.world.dealt = _assign(self.world, self.leads, eager=self.eager), self.world.sizes()
+            parts, self.world.sizes_at_assignment = (
+                _assign(self.world, self.leads, eager=self.eager),
+                self.world.sizes(),
+            )
         request = Sync(self.world.group, self.member_id, self.generation, parts, self.instance)
-        self.waits_for = self.world.shard.ask(lambda machine, token, now: machine.registry.sync(request, token, now))
+        self.pending = self.world.shard.ask(lambda machine, token, now: machine.registry.sync(request, token, now))
 
     def _take(self, answer: object, received: Token) -> None:
         assert isinstance(answer, Joined | Synced | ErrorOnly)
@@ -122,7 +125,7 @@ class ClassicReader(Reader):
             if self.owns_in == -1 and self.instance is not None and answer.leader and not self.leads:
                 # in the place of a static member it finds what was assigned before it looked at the topics: it looks
                 # for what came since, unlike Java's, which leaves that to nobody until the next rebalance
-                self.seen = self.world.dealt
+                self.seen = self.world.sizes_at_assignment
         elif isinstance(answer, Synced):
             assigned = read_assignment(answer.assignment).assigned_partitions
             topic_partitions = {(each.topic, partition) for each in assigned for partition in each.partitions}
@@ -132,10 +135,12 @@ class ClassicReader(Reader):
                 # A classic group takes its commits all the same, as Kafka does: not to make any is the client's part.
                 self.positions.clear()
             elif self.generation == self.owns_in:
-                self.send()  # nothing could tell what it sent before from what it sends later in this generation
+                self.send()  # earlier and later commits of this generation cannot be distinguished
             self.owns_in, self.working = self.generation, True
             self.own(topic_partitions, received)
-            self.gave_up = bool(had - topic_partitions)  # others may have been promised it: it joins again soon
+            self.revoked = bool(
+                had - topic_partitions
+            )  # others may be assigned the revoked partitions: it joins again soon
 
     def _refused(self, answer: Joined | Synced | ErrorOnly) -> None:
         before, self.working, self.leads = self.generation, False, ()
@@ -159,7 +164,7 @@ _Given = ConsumerProtocolAssignment.TopicPartition
 
 
 def _assign(world: World, members: tuple[JoinedMember, ...], *, eager: bool) -> dict[str, bytes]:
-    """Deal all partitions out. A cooperative leader gives nobody what somebody else has not given up yet."""
+    """Assign all partitions. A cooperative leader does not assign partitions that another member still owns."""
     read = {member.member_id: read_subscription(member.metadata) for member in members}
     claims: dict[TopicPartition, tuple[int, str]] = {}
     for member_id, subscription in sorted(read.items()):

@@ -1,4 +1,4 @@
-"""A consumer of the consumer protocol (KIP-848): it heartbeats, gives up what it is asked to, and says so."""
+"""A consumer of the consumer protocol (KIP-848), which revokes partitions as requested."""
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.effects import Token
@@ -17,7 +17,7 @@ class ConsumerReader(Reader):
         super().__init__(world, name, instance)
         self.topics = topics
         self.member_id, self.generation = name, 0
-        self.reports = False  # what it owns has changed since it last said what it is
+        self.reports = False  # its partitions have changed since its last report
         self.resubscribes = False
         self.rejected = 0
 
@@ -28,7 +28,7 @@ class ConsumerReader(Reader):
     def step(self) -> None:
         joins = self.generation == 0
         if joins:
-            self.send()  # on one connection they come first: its id stays, and epochs begin anew with a group
+            self.send()  # on one connection they arrive first: its id stays, and epochs restart with a new group
         owned = self._owned() if joins or self.reports or self.resubscribes else None
         names = self.topics if joins or self.resubscribes else None
         request = ConsumerGroupHeartbeat(
@@ -42,7 +42,7 @@ class ConsumerReader(Reader):
         self._take(result, token)
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
-        """Read other topics; it gives up at once what it reads no more, and what it commits of that may come late."""
+        """Read other topics. Partitions of the others are revoked at once; their commits may be late."""
         self.topics = topics
         self.resubscribes = True
         self.own({topic_partition for topic_partition in self.positions if topic_partition[0] in topics})
@@ -68,7 +68,7 @@ class ConsumerReader(Reader):
         if result.assignment is not None:
             before, topic_partitions = set(self.positions), self._topic_partitions(result)
             if any(sent.positions.keys() & (topic_partitions - before) for sent in self.outbox):
-                self.send()  # perhaps it never was another's: nothing could tell what it sent before from what comes
+                self.send()  # earlier and later commits of these partitions cannot be distinguished
             self.own(topic_partitions, received)
             self.reports = before != set(self.positions)
 

@@ -1,4 +1,4 @@
-"""Consumers of a simulated group: they join, sync, heartbeat, vanish and restart by a seeded dice."""
+"""Random consumers of the classic protocol: they join, sync, heartbeat, stop and restart."""
 
 import random
 from collections.abc import Callable
@@ -22,25 +22,25 @@ STARTS_ANEW = {Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.REBALANC
 
 @dataclass
 class Consumer:
-    """One client process. `step` does the next thing that a consumer would do, as far as it has an answer."""
+    """One client process. `step` sends its next request if the last one was answered."""
 
     shard: Shard[ClassicGroups]
     group: str
     dice: random.Random
-    leads_generation: Callable[[str, int, str], None]  # is told of each generation that this consumer must assign
+    leads_generation: Callable[[str, int, str], None]  # called for each generation that this consumer must assign
     instance: str | None = None
     member_id: str = ""
     generation: int = -1
     working: bool = False
     leads: tuple[str, ...] = ()
     alive: bool = True
-    waits_for: Token = None
+    pending: Token = None
     asked_in_incarnation: int = 0
     joined_in_incarnation: int = 0
     refusals: list[int] = field(default_factory=list)
     known_generation: int = -1
-    holds: bytes = b""  # the assignment that it works on, until it hears that it is lost
-    stale: bool = False  # what it holds was rewound under it
+    holds: bytes = b""  # its assignment until it is lost
+    stale: bool = False  # its partitions were rewound
 
     def __post_init__(self) -> None:
         self.protocols = self.dice.choice(PROTOCOLS)
@@ -49,29 +49,29 @@ class Consumer:
         self.modern = self.dice.random() < 0.7
 
     def step(self) -> None:
-        """Take the answer that came, and ask the next thing."""
-        if self.waits_for is not None:
-            if self.waits_for not in self.shard.answers:
+        """Handle the last response and send the next request."""
+        if self.pending is not None:
+            if self.pending not in self.shard.answers:
                 if self.generation != -1 and self.dice.random() < 0.2:
-                    self._beat()  # beside what is parked, on its other connection
-                if self.dice.random() < 0.02:  # it lost patience, and asks again on another connection
-                    self.waits_for = None
+                    self._beat()  # on its other connection, while a request is delayed
+                if self.dice.random() < 0.02:  # it times out, and repeats the request on another connection
+                    self.pending = None
                     if self.joined_in_incarnation != self.shard.incarnations:
-                        self.generation = -1  # the number of a generation that was not stored is given out again
+                        self.generation = -1  # a generation that was not stored may be used again
                 return
-            answer = self.shard.answers[self.waits_for]
-            self.waits_for = None
+            answer = self.shard.answers[self.pending]
+            self.pending = None
             self._take(answer)
-        if self.alive and self.waits_for is None:
+        if self.alive and self.pending is None:
             self._ask()
 
     def dropped(self, tokens: set[Token]) -> None:
-        """The broker stopped: what was asked is asked again."""
-        if self.waits_for in tokens:
-            self.waits_for = None
+        """The broker stopped: the pending request is repeated."""
+        if self.pending in tokens:
+            self.pending = None
 
     def leave(self) -> None:
-        """Go, and say so."""
+        """Leave the group."""
         self.alive = False
         who = LeaveOf("", self.instance) if self.instance is not None else LeaveOf(self.member_id)
         self.shard.ask(lambda machine, token, now: machine.leave(Leave(self.group, (who,)), token, now))
@@ -81,11 +81,11 @@ class Consumer:
         if self.generation == -1:
             self._join()
         elif self.dice.random() < 0.03:
-            self._join()  # its subscription may have changed, or it lost the answer
+            self._join()  # its subscription has changed, or the response was lost
         elif not self.working:
             self._sync()
         else:
-            self.waits_for = self._beat()
+            self.pending = self._beat()
 
     def _beat(self) -> Token:
         fast_heartbeat = Heartbeat(self.group, self.member_id, self.generation, self.instance)
@@ -108,12 +108,12 @@ class Consumer:
             member_id_required=self.modern,
             can_skip_assignment=self.modern,
         )
-        self.waits_for = self.shard.ask(lambda machine, token, now: machine.join(request, token, now))
+        self.pending = self.shard.ask(lambda machine, token, now: machine.join(request, token, now))
 
     def _sync(self) -> None:
         parts = {member: f"{self.generation}:{member}".encode() for member in self.leads}
         request = Sync(self.group, self.member_id, self.generation, parts, self.instance)
-        self.waits_for = self.shard.ask(lambda machine, token, now: machine.sync(request, token, now))
+        self.pending = self.shard.ask(lambda machine, token, now: machine.sync(request, token, now))
 
     def _take(self, answer: object) -> None:
         assert isinstance(answer, Joined | Synced | ErrorOnly)
@@ -127,7 +127,7 @@ class Consumer:
                 self.leads_generation(self.group, self.generation, self.member_id)
             self.working = False
         elif isinstance(answer, Synced):
-            assert self.generation >= int(answer.assignment.partition(b":")[0]), answer  # how far: the judge says
+            assert self.generation >= int(answer.assignment.partition(b":")[0]), answer  # `check` says by how much
             self.holds = answer.assignment
             self.working = True
 

@@ -1,6 +1,6 @@
-"""Clients that know no rules, in random order against a whole shard.
+"""Random invalid requests to a shard.
 
-KAFKALITE_SEED replays one history. They have the same seeds in each run, as the lives of `incarnations.py`.
+KAFKALITE_SEED replays one history. They have the same seeds in each run, as the lives of `simulations.py`.
 """
 
 import random
@@ -10,20 +10,20 @@ from typing import Any, ClassVar
 
 from kafkalite.errors import KafkaErrorCode as Error
 from kafkalite.state.groups.shard import GroupShard
-from tests.kit.weighted_choice import Doings, WeightedChoice, draw
-from tests.story.groups.incarnations import FIRST, ONE, lived
+from tests.kit.weighted_choice import Operations, WeightedChoice, draw
 from tests.story.groups.simulated_shard import Shard
+from tests.story.groups.simulations import FIRST, ONE, simulate_seed
 
 __all__ = ["Allowed", "Chaos", "assert_all_is_answered"]
 
 USUAL = 0.85
 MORE = 10
 Allowed = Mapping[type, set[Error]]
-"""What each kind of answer may say."""
+"""The errors that each type of result may have."""
 
 
 class Chaos(WeightedChoice, ABC):
-    """A crowd of them; what they are told is in `seen`."""
+    """A simulation of such clients; `seen` has the results and their errors."""
 
     allowed: ClassVar[Allowed]
     requests: ClassVar[int]
@@ -37,20 +37,20 @@ class Chaos(WeightedChoice, ABC):
     def _make(self) -> GroupShard: ...
 
     @abstractmethod
-    def doings(self) -> Doings[object]: ...
+    def operations(self) -> Operations[object]: ...
 
     @abstractmethod
-    def judge(self) -> None:
-        """What must hold after each request."""
+    def check(self) -> None:
+        """Check the invariants after each request."""
 
     def run(self) -> None:
-        doings = self.doings()
+        operations = self.operations()
         for _ in range(self.requests):
-            draw(self.dice, doings)()
-            self.judge()
+            draw(self.dice, operations)()
+            self.check()
 
     def receive(self) -> None:
-        """All answers since the last time are such as may be given."""
+        """Check that all results since the last call have allowed errors."""
         for answer in self.shard.answers.values():
             if type(answer) in self.allowed:
                 received: Any = answer
@@ -60,11 +60,11 @@ class Chaos(WeightedChoice, ABC):
 
 
 def assert_all_is_answered(chaos: type[Chaos], histories: int) -> None:
-    """Whatever may be answered is, in one of so many histories: more are lived until the rarest answers were given."""
+    """Every allowed error occurs in one of the simulations; more are run until the rarest have occurred."""
     expected = {(kind, int(error)) for kind, errors in chaos.allowed.items() for error in errors}
     seen: set[tuple[type, int]] = set()
 
-    def live(seed: int, _minutes: int) -> None:
+    def simulate(seed: int, _minutes: int) -> None:
         history = chaos(seed)
         history.run()
         seen.update(history.seen)
@@ -72,5 +72,5 @@ def assert_all_is_answered(chaos: type[Chaos], histories: int) -> None:
     for at in range(1 if ONE else MORE * histories):
         if at >= histories and seen >= expected:
             break
-        lived(live, FIRST + at, 0)
-    assert ONE or seen == expected, f"never answered: {expected - seen}; seeds from {FIRST}"
+        simulate_seed(simulate, FIRST + at, 0)
+    assert ONE or seen == expected, f"never occurred: {expected - seen}; seeds from {FIRST}"

@@ -1,8 +1,7 @@
-"""Heartbeats as the broker serves them: the short way (`fast_heartbeat`) first, for those that change nothing, then the
-long one.
+"""Heartbeats as the broker serves them: the fast path first (`fast_heartbeat`), then the general path.
 
-Here the long way is gone in any case, and must find nothing left to do where the short one was enough. Where that was
-not so, the short one must have left everything as it was.
+Here the general path is always run. It must change nothing if the fast path has served the heartbeat; otherwise the
+fast path must have changed nothing.
 """
 
 from dataclasses import replace
@@ -17,7 +16,7 @@ __all__ = ["consumer_heartbeat", "heartbeat"]
 
 
 def heartbeat(machine: GroupShard, request: Heartbeat, token: Token, now: Now) -> Effects:
-    """Of a member of the classic protocol."""
+    """The heartbeat of a classic member."""
     group, member_id, generation = request.group, request.member_id, request.generation
     instance_id = request.group_instance_id
     before = classic_view(machine, request)
@@ -33,7 +32,7 @@ def heartbeat(machine: GroupShard, request: Heartbeat, token: Token, now: Now) -
 
 
 def classic_view(machine: GroupShard, request: Heartbeat) -> tuple[ClassicState, int, int, int | None] | None:
-    """What a heartbeat may change of a group, and of its sender."""
+    """What a heartbeat may change in a classic group."""
     group = machine.classic.get(request.group)
     member = None if group is None else group.members.all.get(request.member_id)
     if group is None or member is None:
@@ -42,7 +41,7 @@ def classic_view(machine: GroupShard, request: Heartbeat) -> tuple[ClassicState,
 
 
 def consumer_heartbeat(machine: GroupShard, request: ConsumerGroupHeartbeat, token: Token, now: Now) -> Effects:
-    """Of a member of the consumer protocol."""
+    """The heartbeat of a member of the consumer protocol."""
     before = consumer_view(machine, request)
     interval_ms = beaten(machine, request, now)
     between = consumer_view(machine, request)
@@ -56,7 +55,7 @@ def consumer_heartbeat(machine: GroupShard, request: ConsumerGroupHeartbeat, tok
 
 
 def beaten(machine: GroupShard, request: ConsumerGroupHeartbeat, now: Now) -> int | None:
-    """What the short way says; one with news does not go there."""
+    """The result of the fast path; a heartbeat with changes does not use it."""
     known = (request.group, request.member_id, request.member_epoch, request.instance_id)
     client = request.client_id, request.client_host
     if request != ConsumerGroupHeartbeat(*known, client_id=client[0], client_host=client[1]):
@@ -65,7 +64,7 @@ def beaten(machine: GroupShard, request: ConsumerGroupHeartbeat, now: Now) -> in
 
 
 def consumer_view(machine: GroupShard, request: ConsumerGroupHeartbeat) -> tuple[object, ...]:
-    """The same of a consumer group, where what is durable comes and goes by records."""
+    """What a heartbeat may change in a consumer group beside its records."""
     watch = machine.consumers._watches.get(request.group)
     session = machine.consumers._sessions.get((request.group, request.member_id))
     times = None if session is None else (session.heartbeat_ms, session.timeout_ms, session.timer_ms)

@@ -21,14 +21,14 @@ TopicPartition = tuple[str, int]
 
 
 class Position(NamedTuple):
-    """Where a reader is in a partition, and after how many rewinds it began there."""
+    """The position of a reader in a partition, and the number of rewinds when it started."""
 
     rewinds: int
     offset: int
 
 
 class Sent(NamedTuple):
-    """A commit on its way."""
+    """A commit that has not arrived yet."""
 
     member_id: str
     generation: int
@@ -37,28 +37,28 @@ class Sent(NamedTuple):
 
 @dataclass
 class World:
-    """One group, its topics, and what is true of its partitions whatever the broker believes."""
+    """One group, its topics, and the expected owners and offsets of its partitions."""
 
     shard: Shard[GroupShard]
     topics: FakeTopics
     dice: random.Random
     group: str = "g"
-    takers: "dict[TopicPartition, tuple[int, Reader]]" = field(
+    receivers: "dict[TopicPartition, tuple[int, Reader]]" = field(
         default_factory=dict
-    )  # who got a partition last, by which answer
+    )  # the last consumer that received a partition, and the number of the response
     rewinds: Counter[TopicPartition] = field(default_factory=Counter)
     committed: dict[TopicPartition, int] = field(default_factory=dict)
-    dealt: dict[str, int] = field(default_factory=dict)  # sizes of the topics when a leader assigned last
+    sizes_at_assignment: dict[str, int] = field(default_factory=dict)  # of the topics
 
     def sizes(self) -> dict[str, int]:
         """How many partitions each topic has."""
         return {name: topic.partitions for name, topic in self.topics.topics.items()}
 
     def committed_of(self, topic_partition: TopicPartition) -> int:
-        """What OffsetFetch answers; it is what was committed last."""
+        """The result of OffsetFetch, which is the last committed offset."""
         topic, partition = topic_partition
         (found,) = self.shard.machine.offsets.fetch(self.group, [TopicFetch(topic, [partition])], require_stable=True)
-        assert found.offset == self.committed.get(topic_partition, -1), "a committed offset is lost, or another one"
+        assert found.offset == self.committed.get(topic_partition, -1), "a committed offset is lost or wrong"
         return max(found.offset, 0)
 
     def take(self, sender: "Reader", sent: Sent) -> None:
@@ -74,13 +74,13 @@ class World:
         assert isinstance(done, CommitResult)
         for topic_partition, error in zip(topic_partitions, done.errors if not done.error else (), strict=False):
             if error == Error.NONE:
-                self._judge(sender, topic_partition, sent.positions[topic_partition])
+                self._check(sender, topic_partition, sent.positions[topic_partition])
 
-    def _judge(self, sender: "Reader", topic_partition: TopicPartition, position: Position) -> None:
-        assert self.takers[topic_partition][1] is sender, f"{topic_partition}: somebody else has taken it over since"
+    def _check(self, sender: "Reader", topic_partition: TopicPartition, position: Position) -> None:
+        assert self.receivers[topic_partition][1] is sender, f"{topic_partition} has another owner since"
         assert position.rewinds == self.rewinds[topic_partition], f"{topic_partition} was rewound since"
         assert position.offset >= self.committed.get(topic_partition, 0), (
-            f"{topic_partition}: the committed offset went back"
+            f"{topic_partition}: the committed offset decreased"
         )
         self.committed[topic_partition] = position.offset
 
@@ -97,7 +97,7 @@ class World:
 
 
 class Reader:
-    """A consumer of either protocol: what it owns, where it reads, and its commits."""
+    """A consumer of either protocol: its positions and its commits."""
 
     def __init__(self, world: World, name: str, instance: str | None) -> None:
         self.world, self.name, self.instance = world, name, instance
@@ -110,22 +110,22 @@ class Reader:
 
     @property
     def stable(self) -> bool:
-        """Whether it works on an assignment that is its last word."""
+        """Whether it has a final assignment."""
         raise NotImplementedError
 
     def step(self) -> None:
-        """Do the next thing that a consumer would do."""
+        """Send the next request of a consumer."""
         raise NotImplementedError
 
     def leave(self) -> None:
-        """Go, and say so."""
+        """Leave the group."""
         raise NotImplementedError
 
     def dropped(self, tokens: set[Token]) -> None:
-        """The broker stopped before it answered these."""
+        """The broker stopped before it answered these requests."""
 
     def read(self) -> None:
-        """Go on in all partitions, and commit by and by."""
+        """Read from all partitions, and commit sometimes."""
         for topic_partition, position in self.positions.items():
             self.positions[topic_partition] = position._replace(offset=position.offset + self.world.dice.randrange(3))
         if self.world.dice.random() < 0.3:
@@ -138,7 +138,7 @@ class Reader:
             self.outbox.append(Sent(self.member_id, self.owns_in, dict(self.positions)))
 
     def send(self) -> None:
-        """What was committed arrives, in order; a rewind of what was given up meanwhile may come before it."""
+        """Commits arrive in order; a revoked partition may be rewound before."""
         dice = self.world.dice
         while self.outbox:
             sent = self.outbox.pop(0)
@@ -159,9 +159,9 @@ class Reader:
         for topic_partition in lost:
             del self.positions[topic_partition]
         for topic_partition in sorted(topic_partitions - self.positions.keys()):
-            taker = self.world.shard.order[received], self
-            self.world.takers[topic_partition] = max(
-                taker, self.world.takers.get(topic_partition, taker), key=lambda each: each[0]
+            receiver = self.world.shard.order[received], self
+            self.world.receivers[topic_partition] = max(
+                receiver, self.world.receivers.get(topic_partition, receiver), key=lambda each: each[0]
             )
             self.positions[topic_partition] = Position(
                 self.world.rewinds[topic_partition], self.world.committed_of(topic_partition)
@@ -169,6 +169,6 @@ class Reader:
         return bool(lost)
 
     def lose(self) -> None:
-        """It was told that nothing is its own any more: no last commit. What it sent comes before what it asks next."""
+        """All partitions are lost: no last commit. Earlier commits arrive before the next request."""
         self.send()
         self.positions.clear()

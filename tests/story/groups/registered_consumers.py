@@ -1,4 +1,4 @@
-"""Consumers of a simulated registered group: they register, heartbeat, read and commit by a seeded dice."""
+"""Random consumers of a registered group: they register, heartbeat, read and commit."""
 
 import random
 from collections.abc import Callable
@@ -25,7 +25,7 @@ CLAIM_REFUSED = {Error.UNRELEASED_INSTANCE_ID, Error.UNKNOWN_TOPIC_OR_PARTITION}
 
 @dataclass(eq=False)
 class Consumer:
-    """One client process. `step` does the next thing that a consumer would do, as far as it has an answer."""
+    """One client process. `step` sends its next request if the last one was answered."""
 
     shard: Shard[GroupShard]
     group: str
@@ -33,14 +33,12 @@ class Consumer:
     dice: random.Random
     topics: tuple[str, ...]
     claims: frozenset[TopicPartition]
-    judge_commit: Callable[
-        ["Consumer", TopicPartition, int], None
-    ]  # is told of every partition of which a commit is taken
-    judge_alive: Callable[["Consumer", int], None]  # is told of every heartbeat without an error
+    check_commit: Callable[["Consumer", TopicPartition, int], None]  # called for every accepted commit of a partition
+    check_heartbeat: Callable[["Consumer", int], None]  # called for every heartbeat without an error
     generation: int = -1
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     alive: bool = True
-    waits_for: Token = None
+    pending: Token = None
     registrations: int = 0
 
     def __post_init__(self) -> None:
@@ -48,14 +46,14 @@ class Consumer:
         self.rebalance_ms = self.dice.randrange(2_000, REBALANCE_MAX_MS)
 
     def step(self) -> None:
-        """Take the answer that came, and ask the next thing."""
-        if self.waits_for is not None:
+        """Handle the last response and send the next request."""
+        if self.pending is not None:
             self._wait()
         elif self.generation == -1:
-            if self.dice.random() < 0.7:  # else the application is busy
+            if self.dice.random() < 0.7:  # otherwise the application is busy
                 self.register()
         elif self.dice.random() < 0.04:
-            self.register()  # it lost the answer
+            self.register()  # the response was lost
         else:
             self._work()
 
@@ -63,21 +61,21 @@ class Consumer:
         request = RegisterConsumer(
             self.group, self.name, self.topics, self.claims, self.session_ms, self.rebalance_ms, "client", "host"
         )
-        self.waits_for = self.shard.ask(lambda machine, token, now: machine.registry.register(request, token, now))
+        self.pending = self.shard.ask(lambda machine, token, now: machine.registry.register(request, token, now))
 
     def heartbeat(self) -> int:
-        """Say that it is alive; the error."""
+        """Send a heartbeat; returns the error."""
         fast_heartbeat = HeartbeatPlus(self.group, self.name, self.generation)
         token = self.shard.ask(lambda machine, token, now: machine.registered.heartbeat(fast_heartbeat, token, now))
         answer = self.shard.answers[token]
         assert isinstance(answer, HeartbeatAnswered)
         if not answer.error:
-            self.judge_alive(self, answer.generation)
+            self.check_heartbeat(self, answer.generation)
             self.generation = answer.generation
         return answer.error
 
     def commit(self) -> None:
-        """Commit all positions, whoever owns the partitions by now."""
+        """Commit all positions, even of partitions that have another owner."""
         topic_partitions = sorted(self.positions)
         commits = [PartitionCommit(topic, number, self.positions[topic, number]) for topic, number in topic_partitions]
         request = Commit(self.group, commits, self.name, self.generation)
@@ -86,34 +84,34 @@ class Consumer:
         assert isinstance(done, CommitResult)
         for topic_partition, error in zip(topic_partitions, done.errors, strict=not done.error):
             if not error:
-                self.judge_commit(self, topic_partition, self.positions[topic_partition])
+                self.check_commit(self, topic_partition, self.positions[topic_partition])
 
     def leave(self) -> None:
-        """Go, and say so."""
+        """Leave the group."""
         self.alive = False
         request = Leave(self.group, (LeaveOf(self.name),))
         self.shard.ask(lambda machine, token, now: machine.registry.leave(request, token, now))
 
     def dropped(self, tokens: set[Token]) -> None:
-        """The broker stopped: what was asked is asked again."""
-        if self.waits_for in tokens:
-            self.waits_for = None
+        """The broker stopped: the pending request is repeated."""
+        if self.pending in tokens:
+            self.pending = None
             self.generation = -1
 
     def _wait(self) -> None:
-        if self.waits_for in self.shard.answers:
-            answer = self.shard.answers[self.waits_for]
+        if self.pending in self.shard.answers:
+            answer = self.shard.answers[self.pending]
             assert isinstance(answer, ConsumerRegistered)
-            self.waits_for = None
+            self.pending = None
             self._take(answer)
         elif self.dice.random() < 0.2:
             generation = self.generation
             self.heartbeat()  # on its other connection
-            assert self.generation == generation, "who waits for a registration is told a generation before"
+            assert self.generation == generation, "a heartbeat returned a new generation during a delayed registration"
         elif self.generation != -1 and self.dice.random() < 0.2:
             self.commit()
         elif self.dice.random() < 0.03:
-            self.waits_for = None  # it lost patience, and asks again
+            self.pending = None  # it times out, and repeats the request
             self.register()
 
     def _work(self) -> None:

@@ -1,4 +1,4 @@
-"""A shard for tests: it appends, applies, answers and keeps timers as the runtime does, on virtual time."""
+"""A shard for tests: it appends, applies, answers and sets timers like the runtime, in virtual time."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,7 +15,7 @@ CODEC = GroupRecordSerde()
 
 
 def delete_topic(machine: GroupShard, topic: str) -> Effects:
-    """What the upkeep has a shard do when a topic is deleted, for all groups at once."""
+    """Delete a topic in all groups, as housekeeping does."""
     effects = Effects()
     for group in machine.readers(topic):
         effects.extend(machine.topics_deleted(group, [topic]))
@@ -40,8 +40,8 @@ class Shard(Generic[M]):
         self.ms = 0
         self.timers: dict[TimerName, int] = {}
         self.answers: dict[Token, object] = {}
-        self.order: dict[Token, int] = {}  # token -> which answer of all it got
-        self.waiting: dict[Token, int] = {}  # token -> since when
+        self.order: dict[Token, int] = {}  # token -> number of its response
+        self.waiting: dict[Token, int] = {}  # token -> time of the request
         self.questions: list[ResolvePatterns] = []
         self.incarnations = 1
         self._tokens = 0
@@ -57,7 +57,7 @@ class Shard(Generic[M]):
             self.do(effects)
 
     def ask(self, command: Callable[[M, Token, Now], Effects]) -> Token:
-        """Run a command; its token, under which `answers` has the answer now or later."""
+        """Run a command; returns its token, under which `answers` has the result now or later."""
         self._tokens += 1
         token = self._tokens
         self.waiting[token] = self.ms
@@ -65,7 +65,7 @@ class Shard(Generic[M]):
         return token
 
     def do(self, effects: Effects) -> None:
-        """What the runtime does: append and apply, set timers, answer."""
+        """Carry out effects like the runtime: append, apply, set timers, answer."""
         for record in effects.records:
             self.log += commits_of(record) if isinstance(record, OffsetsCommitted) else (record,)
             self.machine.apply(record)
@@ -73,7 +73,7 @@ class Shard(Generic[M]):
             if isinstance(timer, CancelTimer):
                 self.timers.pop(timer.name, None)
             else:
-                assert timer.at_ms >= self.ms, f"{timer} lies in the past"
+                assert timer.at_ms >= self.ms, f"{timer} is in the past"
                 self.timers[timer.name] = timer.at_ms
         for token, result in effects.answers:
             assert token in self.waiting, f"{token} was answered twice, or is unknown: {result}"
@@ -83,7 +83,7 @@ class Shard(Generic[M]):
         self.questions += effects.questions
 
     def advance(self, ms: int, after_each: Callable[[], None] = lambda: None) -> None:
-        """Let time pass; timers run out in their order."""
+        """Let time pass; timers fire in order."""
         until = self.ms + ms
         while due := [(at_ms, name) for name, at_ms in self.timers.items() if at_ms <= until]:
             at_ms, name = min(due)
@@ -94,14 +94,14 @@ class Shard(Generic[M]):
         self.ms = until
 
     def replayed(self) -> M:
-        """Another machine that has read the log."""
+        """A new machine that has replayed the log."""
         machine = self._make()
         for record in self.log:
             machine.apply(record)
         return machine
 
     def compact(self) -> None:
-        """Leave of the log what the cleaner would: the last record of each key, no tombstones."""
+        """Compact the log: keep the last record of each key, no tombstones."""
         last: dict[bytes, tuple[int, bool]] = {}
         for at, record in enumerate(self.log):
             key, value = CODEC.encode(record)
@@ -109,7 +109,7 @@ class Shard(Generic[M]):
         self.log = [self.log[at] for at in sorted(at for at, exists in last.values() if exists)]
 
     def restart(self) -> list[Token]:
-        """The broker stops and comes back: whoever waited is answered by the runtime, timers and memory are gone."""
+        """Restart the broker: pending requests, timers and memory are lost; returns the tokens of the requests."""
         self.incarnations += 1
         dropped = list(self.waiting)
         self.waiting.clear()
@@ -121,7 +121,7 @@ class Shard(Generic[M]):
 
 
 def committing(request: Commit) -> Callable[[GroupShard, Token, Now], Effects]:
-    """The command of a commit; with every other token it comes in one piece, as from a socket."""
+    """The command of a commit; for every other token a packed one, as from a socket."""
 
     def command(machine: GroupShard, token: Token, now: Now) -> Effects:
         assert isinstance(token, int)

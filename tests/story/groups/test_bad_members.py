@@ -28,7 +28,7 @@ from kafkalite.state.groups.registered.requests import (
     RegisterConsumer,
 )
 from kafkalite.state.groups.shard import GroupShard
-from tests.kit.weighted_choice import Doings
+from tests.kit.weighted_choice import Operations
 from tests.story.groups.faults import Chaos, assert_all_is_answered
 from tests.story.groups.heartbeats import consumer_heartbeat
 from tests.story.groups.simulated_shard import committing
@@ -118,7 +118,7 @@ class Members(Chaos):
             ClassicSettings(members_max=3), OffsetSettings(), ConsumerGroups(self.topics, lambda _: settings)
         )
 
-    def doings(self) -> Doings[object]:
+    def operations(self) -> Operations[object]:
         return {
             self.fast_heartbeat: 40,
             self.create: 3,
@@ -265,7 +265,7 @@ class Members(Chaos):
         return name, member, self.mostly(group.generation, group.generation - 1, -1, 2**31 - 1)
 
     def _learn(self) -> None:
-        """Nobody was given what somebody else was given in the same generation."""
+        """No partition has two owners in one generation."""
         for token in [token for token in self.asked if token in self.shard.answers]:
             member, answer = self.asked.pop(token), self.shard.answers[token]
             if isinstance(answer, ConsumerRegistered) and not answer.error:
@@ -274,9 +274,11 @@ class Members(Chaos):
                         owner = self.owners.setdefault((answer.generation, topic, index), member)
                         assert owner == member, (answer.generation, topic, index, owner, member)
 
-    def judge(self) -> None:
+    def check(self) -> None:
         limit = REBALANCE_MAX_MS + 3_000
-        assert all(self.shard.ms - since <= limit for since in self.shard.waiting.values()), "somebody waits for ever"
+        assert all(self.shard.ms - since <= limit for since in self.shard.waiting.values()), (
+            "a request is never answered"
+        )
         self._learn()
         self.receive()
         machine = self.shard.machine
@@ -290,9 +292,9 @@ class Members(Chaos):
         for name, generation in now.items():
             assert generation >= self.generations.get(name, -1), name
         self.generations |= now
-        self._judge_owners(machine)
+        self._check_owners(machine)
 
-    def _judge_owners(self, machine: GroupShard) -> None:
+    def _check_owners(self, machine: GroupShard) -> None:
         """A partition of a consumer group is with one member, on its way to it or from it."""
         group = machine.consumers.groups.get(MODERN)
         held: dict[tuple[bytes, int], str] = {}

@@ -33,7 +33,7 @@ from kafkalite.state.groups.offsets.manager import (
 )
 from kafkalite.state.groups.records import TransactionEnded
 from kafkalite.state.groups.shard import GroupsDeleted, GroupShard
-from tests.kit.weighted_choice import Doings
+from tests.kit.weighted_choice import Operations
 from tests.story.groups.faults import Chaos, assert_all_is_answered
 from tests.story.groups.simulated_shard import committing
 from tests.unit.state.groups.test_shard import NoTopics
@@ -84,7 +84,7 @@ class Requests(Chaos):
         consumers = ConsumerGroups(NoTopics(), lambda _: ConsumerGroupSettings())
         return GroupShard(classic, OffsetSettings(retention_ms=200_000, metadata_max=METADATA_MAX), consumers)
 
-    def doings(self) -> Doings[object]:
+    def operations(self) -> Operations[object]:
         return {
             self.join: 30,
             self.sync: 30,
@@ -219,7 +219,7 @@ class Requests(Chaos):
             self.members = [*self.members[:2], *self.members[2:][-8:], answer.member_id]
         return token
 
-    def judge(self) -> None:
+    def check(self) -> None:
         limit = REBALANCE_MAX_MS + 3_000
         assert all(self.shard.ms - since <= limit for since in self.shard.waiting.values())
         self.receive()

@@ -1,7 +1,8 @@
-"""Classic groups under random consumers and restarts of the broker, on virtual time; judged after every step.
+"""Simulation of classic groups with random consumers and broker restarts, in virtual time; the invariants are checked
+after every step.
 
-KAFKALITE_SEED replays one history; `--simulations` and `--minutes` say how many there are and how long each is. Every
-row of the table of transitions must be taken by some history.
+KAFKALITE_SEED replays one simulation; `--simulations` and `--minutes` say how many there are and how long. Every row of
+the transition table must be taken by some simulation.
 """
 
 import random
@@ -23,26 +24,26 @@ from kafkalite.state.groups.classic.table import TRANSITIONS
 from kafkalite.state.groups.group import TopicIdPartition
 from kafkalite.state.groups.member_memory import MEMBER_BYTES
 from kafkalite.state.groups.records import ClassicGroupMetadata
-from tests.kit.weighted_choice import Doings
+from tests.kit.weighted_choice import Operations
 from tests.story.groups.consumers import REBALANCE_MAX_MS, Consumer
-from tests.story.groups.incarnations import ONE, Taken, assert_finds, live_all, live_through, replace_action
 from tests.story.groups.simulated_shard import Shard
+from tests.story.groups.simulations import ONE, Taken, assert_finds, replace_action, run_operations, simulate_all
 
-MINUTES = 10  # of a life with a planted bug
+MINUTES = 10  # of virtual time in a simulation with a seeded bug
 DELAY_MS = 3_000
 NEW_MEMBER_JOIN_MS = 30_000
-PARKED_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
+DELAY_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
 GROUPS = ("g", "h")
 PARTITIONS = 3
 INSTANCES = ("i", "j", "k")
 
 ROWS = {
     row for row in TRANSITIONS if row[1] not in (ClassicEvent.UPGRADED, ClassicEvent.DOWNGRADED)
-}  # those: test_mixed_simulation
+}  # test_mixed_simulation takes these two
 
 
 class History:
-    """One random history of a shard."""
+    """One random simulation of a shard."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -50,7 +51,7 @@ class History:
         self.shard = Shard(self._make)
         self.consumers: list[Consumer] = []
         self.generations: dict[str, int] = {}
-        self.fencings: Counter[str] = Counter()  # that may have put a group ahead of its assignment
+        self.fencings: Counter[str] = Counter()  # since the last assignment; each may increase the generation
         self.leaders: dict[tuple[str, int], str] = {}
 
     def _make(self) -> ClassicGroups:
@@ -65,22 +66,22 @@ class History:
         )
 
     def run(self, minutes: int) -> None:
-        doings: Doings[None] = {
+        operations: Operations[None] = {
             self.consume: 60, self.start: 8, self.vanish: 3, self.leave: 3, self.leave_before_joining: 1,
             self.restart_static: 5, self.silence: 3, self.restart_broker: 2, self.delete: 2, self.rewind: 3,
         }  # fmt: skip
-        live_through(self.dice, minutes, lambda: self.shard.ms, doings, self.judge, self._judge_replay)
-        self._judge_replay()
+        run_operations(self.dice, minutes, lambda: self.shard.ms, operations, self.check, self._check_replay)
+        self._check_replay()
 
-    # what happens
+    # operations
 
     def consume(self) -> None:
-        """Time goes on, and nearly everybody does the next thing."""
+        """Time passes; most consumers send their next request."""
         for consumer in self.dice.sample(self.consumers, len(self.consumers)):
             if consumer.alive and self.dice.random() < 0.9:
                 consumer.step()
-                self.judge()
-        self.shard.advance(self.dice.choice([1, 100, 1_000, 3_000]), self.judge)
+                self.check()
+        self.shard.advance(self.dice.choice([1, 100, 1_000, 3_000]), self.check)
 
     def start(self) -> None:
         if sum(consumer.alive for consumer in self.consumers) < 7:
@@ -89,25 +90,25 @@ class History:
             self.consumers.append(Consumer(self.shard, self.dice.choice(GROUPS), self.dice, self._leads, instance))
 
     def vanish(self) -> None:
-        if one := self._somebody():
+        if one := self._any_consumer():
             one.alive = False
 
     def leave(self) -> None:
-        if one := self._somebody():
+        if one := self._any_consumer():
             one.leave()
 
     def leave_before_joining(self) -> None:
-        """A client is told its id, and goes with it."""
+        """A client receives its member id and leaves."""
         shy = Consumer(self.shard, self.dice.choice(GROUPS), self.dice, self._leads)
         shy.modern = True
         shy.step()
-        if isinstance(answer := self.shard.answers.get(shy.waits_for), Joined):
+        if isinstance(answer := self.shard.answers.get(shy.pending), Joined):
             shy.member_id = answer.member_id
         if shy.member_id and self.dice.random() < 0.5:
             shy.leave()
 
     def restart_static(self) -> None:
-        """A static member's process is replaced by a new one, which may speak other protocols."""
+        """A static member restarts, perhaps with other protocols."""
         static = [consumer for consumer in self.consumers if consumer.instance is not None]
         if static:
             old = self.dice.choice(static)
@@ -118,8 +119,8 @@ class History:
             new.step()
 
     def silence(self) -> None:
-        """Long enough for some sessions and rebalances to run out."""
-        self.shard.advance(self.dice.randrange(5_000, 40_000), self.judge)
+        """Time passes until some sessions expire and rebalances time out."""
+        self.shard.advance(self.dice.randrange(5_000, 40_000), self.check)
 
     def restart_broker(self) -> None:
         self.members_max = self.dice.choice([2, 6, 6, 6])
@@ -135,12 +136,12 @@ class History:
         group = self.shard.machine.get(name)
         if group is not None and not group.validate_delete():
             self.shard.do(group.delete(self.shard.now))
-            self.shard.incarnations += 1  # generations of the name begin anew; late answers speak of the old ones
+            self.shard.incarnations += 1  # a new group starts at generation 0; late responses belong to the old one
             self.generations.pop(name, None)
             self.leaders = {key: leader for key, leader in self.leaders.items() if key[0] != name}
 
     def rewind(self) -> None:
-        """Offsets of a partition are set anew: its owner is fenced, and whoever was may commit no more."""
+        """Rewind a partition: its owner is fenced, and commits of previous owners are rejected."""
         name, index = self.dice.choice(GROUPS), self.dice.randrange(PARTITIONS)
         group = self.shard.machine.get(name)
         if group is None:
@@ -157,15 +158,15 @@ class History:
             if owner and sum(consumer.holds) % PARTITIONS == index:
                 assert consumer.member_id not in group.members.all, "an owner was not fenced"
 
-    def _somebody(self) -> Consumer | None:
+    def _any_consumer(self) -> Consumer | None:
         alive = [consumer for consumer in self.consumers if consumer.alive]
         return self.dice.choice(alive) if alive else None
 
-    # what must hold
+    # invariants
 
-    def judge(self) -> None:
+    def check(self) -> None:
         for group in self.shard.machine:
-            self._judge_group(group)
+            self._check_group(group)
         assert self.shard.machine.memory.held == sum(group.members.charged for group in self.shard.machine)
         for consumer in self.consumers:
             if consumer.stale:
@@ -173,22 +174,22 @@ class History:
                 validation = group and group.validate_offset_commit(
                     consumer.member_id, consumer.instance, consumer.known_generation
                 )
-                assert validation is None or validation.code, "a commit of before the rewind is taken"
+                assert validation is None or validation.code, "a commit from before the rewind was accepted"
         for since in self.shard.waiting.values():
-            assert self.shard.ms - since <= PARKED_MAX_MS, "somebody waits for ever"
+            assert self.shard.ms - since <= DELAY_MAX_MS, "a request is never answered"
 
-    def _judge_group(self, group: ClassicGroup) -> None:
+    def _check_group(self, group: ClassicGroup) -> None:
         members = group.members
         ids = sum(MEMBER_BYTES + len(member_id) for member_id in members.reserved_ids)
         assert members.charged == ids + sum(member.memory() for member in members.all.values())
-        assert group.generation >= self.generations.get(group.name, 0), "a generation went back"
+        assert group.generation >= self.generations.get(group.name, 0), "a generation decreased"
         self.generations[group.name] = group.generation
         if group.state in (ClassicState.STABLE, ClassicState.EMPTY):
-            assert group.stored == group.metadata_record(), "what is settled is stored"
+            assert group.stored == group.metadata_record(), "the stored group differs"
         if group.state is ClassicState.STABLE:
             assigned = {int(member.assignment.partition(b":")[0]) for member in group.members.all.values()}
             assert len(assigned) == 1, "assignments of several generations"
-            # the record of a fencing is of the next generation: after a restart the group is that much ahead
+            # fencing stores the next generation: after a restart the group is ahead of its assignment
             ahead = group.generation - assigned.pop()
             assert 0 <= ahead <= self.fencings[group.name]
             self.fencings[group.name] = ahead
@@ -201,13 +202,13 @@ class History:
             name for name, member in group.members.all.items() if not member.has_delayed_request
         } | group.members.reserved_ids.keys()
         for name in watched:
-            assert ("classic", group.name, "session", name) in self.shard.timers, f"nobody watches {name}"
+            assert ("classic", group.name, "session", name) in self.shard.timers, f"{name} has no session timer"
 
     def _leads(self, group: str, generation: int, member_id: str) -> None:
         received = self.leaders.setdefault((group, generation), member_id)
         assert received == member_id, "two leaders of one generation"
 
-    def _judge_replay(self) -> None:
+    def _check_replay(self) -> None:
         replayed = self.shard.replayed()
         alive = {group.name: group.stored for group in self.shard.machine}
         assert {group.name: group.stored for group in replayed} == alive
@@ -220,17 +221,17 @@ def test_random_operations_keep_invariants_and_take_every_transition(
 ) -> None:
     taken = Taken(TRANSITIONS)
     monkeypatch.setattr(groups, "TRANSITIONS", taken)
-    live_all(lambda seed, minutes: History(seed).run(minutes), simulations, minutes)
+    simulate_all(lambda seed, minutes: History(seed).run(minutes), simulations, minutes)
     assert ONE or taken.rows == ROWS, f"never taken: {ROWS - taken.rows}"
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a restart nobody is watched."""
+    """After a restart no session timer is set."""
     monkeypatch.setattr(commands, "loaded", lambda group, now: iter(()))
 
 
 def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rebalance ends, and the generation is the one of before."""
+    """A rebalance does not increase the generation."""
 
     def begin(group: Any, step: Any) -> None:
         group.generation -= 1
@@ -239,13 +240,13 @@ def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     replace_action(monkeypatch, TRANSITIONS, rebalance.begin_generation, begin)
 
 
-def forget_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits for its assignment is never answered."""
+def drop_delayed_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delayed syncs are never completed."""
     monkeypatch.setattr(rebalance, "_complete_sync", lambda *_: None)
 
 
-def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A static member that was replaced is there after a restart."""
+def skip_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replacement of a static member is not stored."""
 
     def replace(group: Any, step: Any) -> None:
         rebalance.replace_static_member(group, step)
@@ -254,22 +255,22 @@ def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
     replace_action(monkeypatch, TRANSITIONS, rebalance.replace_static_member, replace)
 
 
-def overlook_generations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is a member may commit."""
+def ignore_generations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member may commit."""
     monkeypatch.setattr(ClassicGroup, "validate_offset_commit", lambda *_, **__: ClassicCommitValidation(0))
 
 
 @pytest.mark.parametrize(
-    "plant",
-    [lose_timers_at_load, reuse_the_generation, forget_syncs, forget_to_store, overlook_generations],
+    "bug",
+    [lose_timers_at_load, reuse_the_generation, drop_delayed_syncs, skip_record, ignore_generations],
 )
-def test_seeded_bugs_are_detected(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    assert_finds(plant, lambda seed, minutes: History(seed).run(minutes), MINUTES)
+def test_seeded_bugs_are_detected(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    assert_finds(bug, lambda seed, minutes: History(seed).run(minutes), MINUTES)
 
 
 def test_simulation_completes_generations() -> None:
-    """The histories do settle: a guard against a simulation in which nothing happens."""
+    """Guards against a simulation in which nothing happens."""
     history = History(1)
     history.run(MINUTES)
     stable = [record for record in history.shard.log if isinstance(record, ClassicGroupMetadata) and record.members]

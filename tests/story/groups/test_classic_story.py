@@ -318,8 +318,10 @@ def test_protocol_preferred_by_most_members_is_selected() -> None:
 @pytest.mark.parametrize("first", ["a", "b"])
 def test_oldest_member_selects_among_protocols_with_equal_votes(first: str) -> None:
     story = Story()
-    wishes = sorted([(("a", b""), ("b", b"")), (("b", b""), ("a", b""))], key=lambda wish: wish[0][0] != first)
-    tokens = [story.ask_to_join(member_id_required=False, protocols=wish) for wish in wishes]
+    preferences = sorted(
+        [(("a", b""), ("b", b"")), (("b", b""), ("a", b""))], key=lambda protocols: protocols[0][0] != first
+    )
+    tokens = [story.ask_to_join(member_id_required=False, protocols=protocols) for protocols in preferences]
     story.shard.advance(2 * DELAY_MS)
     assert {story.joined(token).protocol for token in tokens} == {first}
 

@@ -1,7 +1,8 @@
-"""Random lives of a consumer group on virtual time: members come, fall silent, lose answers, are replaced and rewound;
-topics come, grow and go; the broker restarts. After every step the laws below hold; at rest everybody owns its target.
+"""Simulation of a consumer group in virtual time: members join, expire, lose responses, are replaced and rewound;
+topics are created, grow and are deleted; the broker restarts. The invariants are checked after every step; at the end
+all members own their targets.
 
-KAFKALITE_SEED replays one life; `--simulations` and `--minutes` say how many there are and how long each is.
+KAFKALITE_SEED replays one simulation; `--simulations` and `--minutes` say how many there are and how long.
 """
 
 from collections import Counter
@@ -20,10 +21,10 @@ from kafkalite.state.groups.consumer.reconciliation import TRANSITIONS
 from kafkalite.state.groups.consumer.requests import ConsumerGroupSettings
 from kafkalite.state.groups.group import TopicIdPartition
 from tests.kit.consumer_groups import Client, FakeTopics, Shard, durable
-from tests.kit.weighted_choice import Doings
-from tests.story.groups.incarnations import Taken, assert_finds, at_once, live_all, live_through
+from tests.kit.weighted_choice import Operations
+from tests.story.groups.simulations import Taken, assert_finds, at_once, run_operations, simulate_all
 
-MINUTES = 3  # of a life with a planted bug
+MINUTES = 3  # of virtual time in a simulation with a seeded bug
 NAMES = ["aa", "ab", "ba", "bb"]
 FINAL = {
     KafkaErrorCode.FENCED_INSTANCE_ID,
@@ -33,7 +34,7 @@ FINAL = {
 
 
 class Simulation:
-    """One group with all that can happen to it."""
+    """One group under random operations."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -49,14 +50,14 @@ class Simulation:
         return self.random.choice(self.clients) if self.clients else None
 
     def run(self, minutes: int) -> None:
-        doings: Doings[object] = {
-            self.fast_heartbeat: 60, self.keep_what_is_not_its_own: 6, self.lose_answer: 6, self.join: 8, self.leave: 3,
-            self.step_aside: 3, self.crash: 3, self.subscribe: 4, self.change_topics: 4, self.advance: 12,
-            self.restart: 2, self.rewind: 3, self.resolve: 6, self.fail_to_resolve: 1, self.store_the_future: 3,
-            self.delete_group: 1,
+        operations: Operations[object] = {
+            self.fast_heartbeat: 60, self.heartbeat_without_revocation: 6, self.lose_answer: 6, self.join: 8,
+            self.leave: 3, self.step_aside: 3, self.crash: 3, self.subscribe: 4, self.change_topics: 4,
+            self.advance: 12, self.restart: 2, self.rewind: 3, self.resolve: 6, self.fail_to_resolve: 1,
+            self.store_the_future: 3, self.delete_group: 1,
         }  # fmt: skip
-        live_through(self.random, minutes, lambda: self.shard.ms, doings, self.check, self.check_replay)
-        self.come_to_rest()
+        run_operations(self.random, minutes, lambda: self.shard.ms, operations, self.check, self.check_replay)
+        self.run_until_stable()
 
     def fast_heartbeat(self) -> None:
         if client := self.client():
@@ -64,7 +65,7 @@ class Simulation:
             if result.error == KafkaErrorCode.FENCED_INSTANCE_ID:
                 self.clients.remove(client)
 
-    def keep_what_is_not_its_own(self) -> None:
+    def heartbeat_without_revocation(self) -> None:
         if client := self.client():
             client.fast_heartbeat(revokes=False)
 
@@ -72,13 +73,13 @@ class Simulation:
         if client := self.client():
             client.lose_answer()
 
-    def wants(self) -> tuple[tuple[str, ...], dict[str, Any]]:
+    def subscription(self) -> tuple[tuple[str, ...], dict[str, Any]]:
         pattern = self.random.choice(["", "", "a.*", "b.*"])
         names = self.random.sample(NAMES, self.random.randint(0 if pattern else 1, 3))
         return tuple(names), {"subscribed_topic_regex": pattern}
 
     def join(self) -> None:
-        names, more = self.wants()
+        names, more = self.subscription()
         self.made += 1
         if self.random.random() < 0.4:
             more["instance_id"] = f"host-{self.random.randint(1, 3)}"
@@ -100,20 +101,20 @@ class Simulation:
             client.step_aside()
 
     def crash(self) -> None:
-        """The process is gone; another may come up with the same member id, and perhaps other topics."""
+        """A process stops; another may start with the same member id, and perhaps other topics."""
         if client := self.client():
             if self.random.random() < 0.3:
                 self.clients.remove(client)
                 return
             client.start_anew()
             if self.random.random() < 0.7:
-                names, more = self.wants()
+                names, more = self.subscription()
                 client.more |= more
                 client.subscribe(*names)
 
     def subscribe(self) -> None:
         if client := self.client():
-            names, more = self.wants()
+            names, more = self.subscription()
             client.more |= more
             client.subscribe(*names)
 
@@ -182,7 +183,7 @@ class Simulation:
             topic_partition
             for client in self.clients
             for topic_partition in client.topic_partitions
-            # by epochs alone: that a late commit is refused must not hide that somebody was not asked first
+            # by epochs alone: the rejection of late commits must not hide a missing revocation
             if group.validate_offset_commit(client.member_id, None, client.epoch)
             ._replace(owners={}, behind=False)
             .of_partition(*topic_partition)
@@ -192,13 +193,13 @@ class Simulation:
             "two members may commit one partition"
         )
         timers = {name[3] for name in self.shard.timers if name[1] == SESSION}
-        assert group.members.keys() <= timers, "a member without a session timer lives for ever"
+        assert group.members.keys() <= timers, "a member has no session timer"
 
     def check_replay(self) -> None:
         assert durable(self.shard.replayed()) == durable(self.shard.machine)
 
-    def come_to_rest(self) -> None:
-        """Nothing happens any more but heartbeats: after this everybody owns what it is to own."""
+    def run_until_stable(self) -> None:
+        """Only heartbeats are sent: afterwards all members own their targets."""
         for _ in range(30):
             for client in list(self.clients):
                 result = client.fast_heartbeat()
@@ -219,7 +220,7 @@ class Simulation:
         assert group.owners.keys() == {(t.topic_id, p) for t in found for p in range(t.partitions)}
 
 
-def live(seed: int, minutes: int) -> None:
+def simulate(seed: int, minutes: int) -> None:
     Simulation(seed).run(minutes)
 
 
@@ -229,17 +230,17 @@ def test_random_operations_keep_invariants_and_take_every_transition(
 ) -> None:
     taken = Taken(TRANSITIONS)
     monkeypatch.setattr(reconciliation, "TRANSITIONS", taken)
-    live_all(live, simulations, minutes)
+    simulate_all(simulate, simulations, minutes)
     taken.assert_all()
 
 
-def hand_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits until the old owner has given a partition up."""
+def skip_revocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition is assigned before the previous owner has revoked it."""
     monkeypatch.setattr(reconciliation, "_holds", lambda owned, partitions: False)
 
 
-def overlook_owners(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who owns a partition now does not count."""
+def ignore_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current owners of partitions are ignored."""
     towards_target = reconciliation._towards_target
 
     def blind(current: Any, now: Any) -> Any:
@@ -249,7 +250,7 @@ def overlook_owners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a restart no session is watched."""
+    """After a restart no session timer is set."""
     monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: iter(()))
 
 
@@ -258,7 +259,7 @@ def lose_scheduled_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConsumerGroups, "_make_scheduled_target", lambda *_: Effects())
 
 
-@pytest.mark.parametrize("plant", [hand_over_at_once, overlook_owners, lose_timers_at_load, lose_scheduled_targets])
-def test_seeded_bugs_are_detected(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    assert_finds(plant, live, MINUTES)
+@pytest.mark.parametrize("bug", [skip_revocation, ignore_owners, lose_timers_at_load, lose_scheduled_targets])
+def test_seeded_bugs_are_detected(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    assert_finds(bug, simulate, MINUTES)

@@ -23,11 +23,11 @@ from kafkalite.state.groups.registered.requests import (
 )
 from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
-from tests.kit.weighted_choice import Doings
+from tests.kit.weighted_choice import Operations
 from tests.story.groups.faults import Chaos
 from tests.story.groups.heartbeats import consumer_heartbeat
-from tests.story.groups.incarnations import ONE, live_all
 from tests.story.groups.simulated_shard import committing
+from tests.story.groups.simulations import ONE, simulate_all
 from tests.story.groups.test_registered_simulation import durable
 
 SHARE = 4  # of --simulations
@@ -82,7 +82,7 @@ class Crowd(Chaos):
         consumers = ConsumerGroups(self.topics, lambda _: ConsumerGroupSettings())
         return GroupShard(ClassicSettings(members_max=3), OffsetSettings(), consumers)
 
-    def doings(self) -> Doings[object]:
+    def operations(self) -> Operations[object]:
         return {
             self.register: 30, self.fast_heartbeat: 20, self.create: 4, self.leave: 8, self.join: 8, self.consume: 12,
             self.commit: 15, self.rewind: 3, self.delete: 3, self.change_topics: 2, self.resolve: 4, self.wait: 12,
@@ -161,14 +161,14 @@ class Crowd(Chaos):
             self.shard.do(self.shard.machine.patterns_resolved(question.group, found, 0, self.shard.now))
 
     def wait(self) -> None:
-        self.shard.advance(self.pick((1, 1_000, 5_000, 15_000)), self.judge)
+        self.shard.advance(self.pick((1, 1_000, 5_000, 15_000)), self.check)
 
     def restart(self) -> None:
         self.shard.restart()
 
-    # what must hold
+    # invariants
 
-    def judge(self) -> None:
+    def check(self) -> None:
         machine = self.shard.machine
         names = machine.registry.names()
         assert len(names) == len(set(names)), f"a name of two kinds: {names}"
@@ -176,7 +176,7 @@ class Crowd(Chaos):
         for group in machine.registered.groups.values():
             assert group.stored is None or group.generation_record() == group.stored
         for since in self.shard.waiting.values():
-            assert self.shard.ms - since <= 300_000, "somebody waits for ever"
+            assert self.shard.ms - since <= 300_000, "a request is never answered"
         for record in self.shard.log[self.read :]:
             assert CODEC.decode(*CODEC.encode(record)) == record
         self.read = len(self.shard.log)
@@ -204,10 +204,10 @@ class Crowd(Chaos):
 def test_random_joins_of_all_protocols_keep_one_group_type(simulations: int) -> None:
     registry: set[str] = set()
 
-    def live(seed: int, _minutes: int) -> None:
+    def simulate(seed: int, _minutes: int) -> None:
         crowd = Crowd(seed)
         crowd.run()
         registry.update(crowd.registry)
 
-    live_all(live, -(-simulations // SHARE), 0)
+    simulate_all(simulate, -(-simulations // SHARE), 0)
     assert ONE or registry == {CLASSIC, CONSUMER, REGISTERED}

@@ -1,8 +1,9 @@
-"""One group and consumers of Kafka's protocols, who come, go, vanish, subscribe anew, commit late, and change over to
-the other protocol, while an administrator rewinds and the broker restarts; on virtual time, judged after every step.
+"""Simulation of one group with random consumers of Kafka's protocols: they join, leave, stop, change their topics,
+commit late and restart with the other protocol, while an administrator rewinds and the broker restarts; in virtual
+time, the invariants are checked after every step.
 
-There are lives of each face: all consumers speak the classic protocol, all speak the consumer protocol, or both are in
-one group. KAFKALITE_SEED replays one life, `--simulations` and `--minutes` say how many there are and how long each is.
+There are three mixes: all consumers speak the classic protocol, all speak the consumer protocol, or both are in one
+group. KAFKALITE_SEED replays one simulation; `--simulations` and `--minutes` say how many there are and how long.
 """
 
 import random
@@ -34,20 +35,28 @@ from kafkalite.state.groups.offsets.manager import OffsetSettings
 from kafkalite.state.groups.records import CLASSIC, CONSUMER
 from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics, durable
-from tests.kit.weighted_choice import Doings
+from tests.kit.weighted_choice import Operations
 from tests.story.groups.classic_reader import REBALANCE_MAX_MS, SESSION_MAX_MS, ClassicReader
 from tests.story.groups.consumer_reader import ConsumerReader
-from tests.story.groups.incarnations import ONE, Taken, assert_finds, at_once, live_all, live_through, replace_action
 from tests.story.groups.readers import Reader, World
 from tests.story.groups.simulated_shard import Shard
+from tests.story.groups.simulations import (
+    ONE,
+    Taken,
+    assert_finds,
+    at_once,
+    replace_action,
+    run_operations,
+    simulate_all,
+)
 
-MINUTES = 10  # of a life with a planted bug
+MINUTES = 10  # of virtual time in a simulation with a seeded bug
 SPOKEN = {"classic": (True,), "consumer": (False,), "mixed": (True, False)}
-"""Of each face, whether consumers speak the classic protocol."""
+"""Of each mix, whether consumers speak the classic protocol."""
 
 DELAY_MS = 3_000
 SESSION_MS = 12_000
-PARKED_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
+DELAY_MAX_MS = REBALANCE_MAX_MS + DELAY_MS
 REST_MS = 2 * (SESSION_MAX_MS + REBALANCE_MAX_MS) + 60_000
 INSTANCES = ("i", "j")
 SUBSCRIPTIONS = [("orders",), ("clicks", "orders"), ("clicks", "orders")]
@@ -55,11 +64,11 @@ CONVERSIONS = {row for row in CLASSIC_ROWS if row[1] in (ClassicEvent.UPGRADED, 
 
 
 class Simulation:
-    """One group with all that can happen to it."""
+    """One group under random operations."""
 
-    def __init__(self, seed: int, face: str) -> None:
+    def __init__(self, seed: int, mix: str) -> None:
         self.dice = random.Random(seed)
-        self.spoken = SPOKEN[face]
+        self.spoken = SPOKEN[mix]
         self.topics = FakeTopics(orders=4, clicks=2)
         self.policy = self.dice.choice([MigrationPolicy.BIDIRECTIONAL] * 5 + list(MigrationPolicy))
         self.interval_ms = self.dice.choice([0, 1_000, 15_000])
@@ -93,26 +102,27 @@ class Simulation:
         return GroupShard(classic, OffsetSettings(), consumers)
 
     def run(self, minutes: int) -> None:
-        doings: Doings[object] = {
-            self.consume: 70, self.start: 8, self.change_over: 5, self.leave: 2, self.vanish: 2, self.arrive_late: 4,
+        operations: Operations[object] = {
+            self.consume: 70, self.start: 8, self.restart_with_other_protocol: 5, self.leave: 2,
+            self.vanish: 2, self.send_late_commits: 4,
             self.restart_static: 2, self.silence: 2, self.restart_broker: 2, self.rewind: 3, self.grow: 1,
             self.subscribe: 4,
         }  # fmt: skip
-        live_through(self.dice, minutes, lambda: self.shard.ms, doings, self.judge, self.judge_replay)
-        self.come_to_rest()
-        self.judge_replay()
+        run_operations(self.dice, minutes, lambda: self.shard.ms, operations, self.check, self.check_replay)
+        self.run_until_stable()
+        self.check_replay()
 
-    # what happens
+    # operations
 
     def consume(self) -> None:
-        """Time goes on, and nearly everybody does the next thing."""
+        """Time passes; most consumers send their next request."""
         for reader in self.dice.sample(self.readers, len(self.readers)):
             if self.dice.random() < 0.9:
                 reader.step()
                 reader.read()
-                self.judge_step()
-        self._bury()
-        self.shard.advance(self.dice.choice([200, 1_000, 2_000]), self.judge)
+                self.check_step()
+        self._remove_stopped()
+        self.shard.advance(self.dice.choice([200, 1_000, 2_000]), self.check)
 
     def start(self) -> None:
         if len(self.readers) < 5:
@@ -129,31 +139,31 @@ class Simulation:
         else:
             self.readers.append(ConsumerReader(self.world, name, instance, topics))
 
-    def change_over(self) -> None:
-        """A process is stopped and started again, with the other protocol where both are spoken."""
+    def restart_with_other_protocol(self) -> None:
+        """Restart a consumer, with the other protocol if both are in use."""
         if self.readers:
             reader = self.dice.choice(self.readers)
             if reader.instance is None or self.dice.random() < 0.5:
                 reader.leave()
             else:
                 reader.alive = False
-            self._bury()
+            self._remove_stopped()
             was_classic = isinstance(reader, ClassicReader)
             self.add(was_classic if len(self.spoken) == 1 else not was_classic, reader.instance)
 
     def leave(self) -> None:
         if self.readers:
             self.dice.choice(self.readers).leave()
-            self._bury()
+            self._remove_stopped()
 
     def vanish(self) -> None:
-        """It hangs: what it sent may still arrive, and it believes what it believed."""
+        """A consumer hangs: its earlier requests may still arrive."""
         if self.readers:
             self.dice.choice(self.readers).alive = False
-            self._bury()
+            self._remove_stopped()
 
-    def arrive_late(self) -> None:
-        """A commit of somebody who has hung up, made from what he believed."""
+    def send_late_commits(self) -> None:
+        """A stopped consumer commits its last positions."""
         for zombie in self.zombies[-3:]:
             zombie.commit()
             zombie.send()
@@ -163,12 +173,12 @@ class Simulation:
         if static:
             old = self.dice.choice(static)
             old.alive = False
-            self._bury()
+            self._remove_stopped()
             self.add(isinstance(old, ClassicReader), old.instance)
 
     def silence(self) -> None:
-        """Long enough for some sessions and rebalances to run out."""
-        self.shard.advance(self.dice.randrange(5_000, 30_000), self.judge)
+        """Time passes until some sessions expire and rebalances time out."""
+        self.shard.advance(self.dice.randrange(5_000, 30_000), self.check)
 
     def restart_broker(self) -> None:
         self.shard.compact()
@@ -176,7 +186,7 @@ class Simulation:
         for reader in self.readers:
             reader.dropped(dropped)
         if self._classic() is not None:
-            self.generation = 0  # a generation that was not stored begins anew
+            self.generation = 0  # a generation that was not stored may be used again
 
     def rewind(self) -> None:
         name = self.dice.choice(sorted(self.topics.topics))
@@ -190,44 +200,44 @@ class Simulation:
             self.shard.machine.consumers.topics_changed([name])
 
     def subscribe(self) -> None:
-        """A consumer that the broker assigns for reads other topics from now on; one change is told before the next."""
+        """A consumer of the consumer protocol changes its topics; it reports each change before the next."""
         modern = [each for each in self.readers if isinstance(each, ConsumerReader) and not each.resubscribes]
         modern = [each for each in modern if each.generation > 0]
         if modern:
             self.dice.choice(modern).subscribe(self.dice.choice(SUBSCRIPTIONS))
 
-    def _bury(self) -> None:
+    def _remove_stopped(self) -> None:
         self.zombies += [reader for reader in self.readers if not reader.alive]
         self.readers = [reader for reader in self.readers if reader.alive]
 
     def _classic(self) -> Any:
         return self.shard.machine.classic.get("g")
 
-    # what must hold
+    # invariants
 
-    def judge(self) -> None:
+    def check(self) -> None:
         for since_ms in self.shard.waiting.values():
-            assert self.shard.ms - since_ms <= PARKED_MAX_MS, "somebody waits for ever"
+            assert self.shard.ms - since_ms <= DELAY_MAX_MS, "a request is never answered"
         group, classic = self.shard.machine.consumers.groups.get("g"), self._classic()
         if group is not None:
-            self._judge_consumers(group)
+            self._check_consumers(group)
         elif classic is not None:
             for name, member in classic.members.all.items():
                 assert member.has_delayed_request or (CLASSIC, "g", "session", name) in self.shard.timers, (
-                    f"nobody watches {name}"
+                    f"{name} has no session timer"
                 )
-        self.judge_step()
+        self.check_step()
 
-    def judge_step(self) -> None:
-        """What is looked at after every single request."""
+    def check_step(self) -> None:
+        """Checked after every request."""
         group, classic = self.shard.machine.consumers.groups.get("g"), self._classic()
-        assert group is None or classic is None, "a group of two kinds"
+        assert group is None or classic is None, "a group has two types"
         generation = classic.generation if classic is not None else group.epoch if group is not None else 0
-        assert generation >= self.generation, "a generation went back"
+        assert generation >= self.generation, "a generation decreased"
         self.generation = generation
-        self.judge_owners()
+        self.check_owners()
 
-    def _judge_consumers(self, group: Any) -> None:
+    def _check_consumers(self, group: Any) -> None:
         owners = [
             topic_partition
             for current in group.currents.values()
@@ -237,10 +247,10 @@ class Simulation:
         ]
         assert len(owners) == len(set(owners)), "a partition was given to two members"
         for name in group.members:
-            assert (CONSUMER, SESSION, "g", name) in self.shard.timers, f"nobody watches {name}"
+            assert (CONSUMER, SESSION, "g", name) in self.shard.timers, f"{name} has no session timer"
 
-    def judge_owners(self) -> None:
-        """Of all who believe that a partition is theirs one may commit."""
+    def check_owners(self) -> None:
+        """Of all consumers that read a partition one may commit."""
         owned: set[tuple[str, int]] = set()
         for reader in self.readers + self.zombies[-5:]:
             if not reader.positions:
@@ -248,16 +258,16 @@ class Simulation:
             group = self.shard.machine.registry.get("g")
             if group is None:
                 continue
-            judged = group.validate_offset_commit(reader.member_id, reader.instance, reader.owns_in)
-            if isinstance(judged, ConsumerCommitValidation):
-                # that a late commit is refused must not hide a second owner
-                judged = judged._replace(owners={}, behind=False)
-            for topic, partition in reader.positions if not judged.code else ():
-                if not judged.of_partition(self.topics.topics[topic].topic_id, partition):
-                    assert (topic, partition) not in owned, f"two may commit {topic}-{partition}"
+            validated = group.validate_offset_commit(reader.member_id, reader.instance, reader.owns_in)
+            if isinstance(validated, ConsumerCommitValidation):
+                # the rejection of late commits must not hide a second owner
+                validated = validated._replace(owners={}, behind=False)
+            for topic, partition in reader.positions if not validated.code else ():
+                if not validated.of_partition(self.topics.topics[topic].topic_id, partition):
+                    assert (topic, partition) not in owned, f"two consumers may commit {topic}-{partition}"
                     owned.add((topic, partition))
 
-    def judge_replay(self) -> None:
+    def check_replay(self) -> None:
         alive, replayed = self.shard.machine, self.shard.replayed()
         assert durable(replayed.consumers) == durable(alive.consumers)
         stored = {group.name: group.stored for group in alive.classic}
@@ -265,19 +275,19 @@ class Simulation:
         fetched = alive.offsets.fetch("g", None, require_stable=True)
         assert replayed.offsets.fetch("g", None, require_stable=True) == fetched
 
-    def come_to_rest(self) -> None:
-        """Nothing happens any more but what consumers do by themselves: everybody gets his part in time."""
+    def run_until_stable(self) -> None:
+        """Only the consumers act: all are assigned their partitions in time."""
         end_ms = self.shard.ms + REST_MS
         while self.shard.ms < end_ms:
             for reader in self.readers:
                 reader.step()
                 reader.read()
-                self.judge_step()
-            self._bury()
-            self.shard.advance(1_000, self.judge)
+                self.check_step()
+            self._remove_stopped()
+            self.shard.advance(1_000, self.check)
         owned = [topic_partition for reader in self.readers for topic_partition in reader.positions]
-        assert len(owned) == len(set(owned)), "two own a partition at rest"
-        assert all(reader.stable for reader in self.readers), "somebody got no assignment in time"
+        assert len(owned) == len(set(owned)), "a partition has two owners"
+        assert all(reader.stable for reader in self.readers), "a consumer was assigned nothing in time"
         wanted = {
             (name, partition)
             for reader in self.readers
@@ -287,14 +297,14 @@ class Simulation:
         assert set(owned) == wanted, "a partition has no owner"
 
 
-def live(seed: int, minutes: int, face: str) -> None:
-    Simulation(seed, face).run(minutes)
+def simulate(seed: int, minutes: int, mix: str) -> None:
+    Simulation(seed, mix).run(minutes)
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize("face", ["classic", "consumer"])
-def test_random_operations_keep_invariants(face: str, simulations: int, minutes: int) -> None:
-    live_all(lambda seed, minutes: live(seed, minutes, face), simulations, minutes)
+@pytest.mark.parametrize("mix", ["classic", "consumer"])
+def test_random_operations_keep_invariants(mix: str, simulations: int, minutes: int) -> None:
+    simulate_all(lambda seed, minutes: simulate(seed, minutes, mix), simulations, minutes)
 
 
 @pytest.mark.torture
@@ -305,13 +315,13 @@ def test_random_operations_keep_invariants_and_take_every_transition(
     monkeypatch.setattr(classic_members, "RESPONSES", mixed)
     classic = Taken(CLASSIC_ROWS)
     monkeypatch.setattr(groups, "TRANSITIONS", classic)
-    live_all(lambda seed, minutes: live(seed, minutes, "mixed"), simulations, minutes)
+    simulate_all(lambda seed, minutes: simulate(seed, minutes, "mixed"), simulations, minutes)
     assert ONE or classic.rows >= CONVERSIONS, f"never taken: {CONVERSIONS - classic.rows}"
     mixed.assert_all()
 
 
-def zombies_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is a member may commit, in whatever generation he owned what he commits."""
+def accept_zombie_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member may commit in any generation."""
     check, check_classic = ConsumerGroup.validate_offset_commit, ClassicGroup.validate_offset_commit
 
     def lenient(group: ConsumerGroup, member_id: str, *more: Any, **named: Any) -> Any:
@@ -326,23 +336,23 @@ def zombies_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicGroup, "validate_offset_commit", lenient_to_classic)
 
 
-def forget_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing tells a commit of before a rewind from one of after it, unless somebody is fenced."""
+def ignore_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits from before a rewind are accepted, unless a member is fenced."""
     check = ConsumerGroup.validate_offset_commit
     monkeypatch.setattr(
         ConsumerGroup, "validate_offset_commit", lambda *of, **named: check(*of, **named)._replace(behind=False)
     )
-    monkeypatch.setattr(ClassicCommitValidation, "of_partition", lambda judged, *_: judged.code)
+    monkeypatch.setattr(ClassicCommitValidation, "of_partition", lambda validated, *_: validated.code)
 
 
-def overlook_owners(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who owns a partition now does not count."""
+def ignore_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current owners of partitions are ignored."""
     reconcile = reconciliation.reconcile
     monkeypatch.setattr(core, "reconcile", lambda current, now: reconcile(current, now._replace(owners={})))
 
 
-def give_all_to_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first part of an assignment is what every member is told."""
+def assign_same_partitions_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every member receives the first part of the assignment."""
 
     def spread(group: ClassicGroup, step: Any) -> None:
         first = next(iter(step.assignments.values()), b"")
@@ -353,35 +363,35 @@ def give_all_to_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a restart nobody is watched."""
+    """After a restart no session timer is set."""
     monkeypatch.setattr(ConsumerGroups, "loaded", lambda machine, now: iter(()))
     monkeypatch.setattr(commands, "loaded", lambda group, now: iter(()))
 
 
-def forget_to_watch_the_converted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member that came over from a classic group may be silent for ever."""
+def skip_session_timers_of_converted_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that were converted from a classic group have no session timer."""
     monkeypatch.setattr(ConsumerGroups, "_watch_converted", lambda *_: None)
 
 
 @pytest.mark.parametrize(
-    ("face", "plant"),
+    ("mix", "bug"),
     [
-        ("classic", zombies_commit),
-        ("classic", forget_rewinds),
-        ("classic", give_all_to_everybody),
+        ("classic", accept_zombie_commits),
+        ("classic", ignore_rewinds),
+        ("classic", assign_same_partitions_to_all),
         ("classic", lose_timers_at_load),
-        ("consumer", zombies_commit),
-        ("consumer", forget_rewinds),
-        ("consumer", overlook_owners),
+        ("consumer", accept_zombie_commits),
+        ("consumer", ignore_rewinds),
+        ("consumer", ignore_owners),
         ("consumer", lose_timers_at_load),
-        ("mixed", zombies_commit),
-        ("mixed", overlook_owners),
+        ("mixed", accept_zombie_commits),
+        ("mixed", ignore_owners),
         ("mixed", lose_timers_at_load),
-        ("mixed", forget_to_watch_the_converted),
+        ("mixed", skip_session_timers_of_converted_members),
     ],
 )
 def test_seeded_bugs_are_detected(
-    face: str, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    mix: str, bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(monkeypatch)
-    assert_finds(plant, lambda seed, minutes: live(seed, minutes, face), MINUTES)
+    bug(monkeypatch)
+    assert_finds(bug, lambda seed, minutes: simulate(seed, minutes, mix), MINUTES)

@@ -1,8 +1,8 @@
-"""Registered groups under random consumers, rewinds, topics and restarts of the broker, on virtual time; judged after
-every step. At rest everybody owns its share.
+"""Simulation of registered groups with random consumers, rewinds, topics and broker restarts, in virtual time; the
+invariants are checked after every step. At the end all consumers own their shares.
 
-KAFKALITE_SEED replays one history; `--simulations` and `--minutes` say how many there are and how long each is. Every
-row of the table of transitions must be taken by some history.
+KAFKALITE_SEED replays one simulation; `--simulations` and `--minutes` say how many there are and how long. Every row of
+the transition table must be taken by some simulation.
 """
 
 import random
@@ -33,12 +33,12 @@ from kafkalite.state.groups.registered.states import RegisteredState
 from kafkalite.state.groups.registered.table import TRANSITIONS
 from kafkalite.state.groups.shard import GroupShard
 from tests.kit.consumer_groups import FakeTopics
-from tests.kit.weighted_choice import Doings
-from tests.story.groups.incarnations import Taken, assert_finds, live_all, live_through, replace_action
+from tests.kit.weighted_choice import Operations
 from tests.story.groups.registered_consumers import REBALANCE_MAX_MS, Consumer
 from tests.story.groups.simulated_shard import Shard, delete_topic
+from tests.story.groups.simulations import Taken, assert_finds, replace_action, run_operations, simulate_all
 
-MINUTES = 5  # of a life with a planted bug
+MINUTES = 5  # of virtual time in a simulation with a seeded bug
 CODEC = GroupRecordSerde()
 DEFINITIONS = {
     "founded": None,
@@ -51,7 +51,7 @@ NAMES = ("a", "b", "pa", "pb")
 
 
 class History:
-    """One random history of a shard."""
+    """One random simulation of a shard."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -61,8 +61,8 @@ class History:
         self.zombies: list[Consumer] = []
         self.generations: dict[str, int] = {}
         self.committed: dict[tuple[str, TopicPartition], int] = {}
-        self.rewound: dict[tuple[str, TopicPartition], int] = {}  # the generation from which on commits are good
-        self.owned_since: dict[tuple[str, TopicPartition], tuple[str, int]] = {}  # by whom, later than which generation
+        self.rewound: dict[tuple[str, TopicPartition], int] = {}  # the first generation whose commits are accepted
+        self.owned_since: dict[tuple[str, TopicPartition], tuple[str, int]] = {}  # owner, previous generation
         self.must_register: dict[Consumer, int] = {}  # -> its registrations when its partitions were rewound
         self.occupied: set[str] = set()
         self.seen = 0
@@ -78,23 +78,23 @@ class History:
         return self.shard.machine.registered.groups
 
     def run(self, minutes: int) -> None:
-        doings: Doings[None] = {
+        operations: Operations[None] = {
             self.consume: 60, self.start: 8, self.vanish: 3, self.leave: 4, self.restart_consumer: 3,
-            self.change_wishes: 4, self.commit_late: 6, self.silence: 2, self.restart_broker: 2, self.create: 4,
+            self.change_subscription: 4, self.commit_late: 6, self.silence: 2, self.restart_broker: 2, self.create: 4,
             self.delete: 2, self.rewind: 4, self.change_topics: 4, self.resolve: 12, self.fail_to_resolve: 1,
         }  # fmt: skip
-        live_through(self.dice, minutes, lambda: self.shard.ms, doings, self.judge, self.judge_replay)
-        self.come_to_rest()
+        run_operations(self.dice, minutes, lambda: self.shard.ms, operations, self.check, self.check_replay)
+        self.run_until_stable()
 
-    # what happens
+    # operations
 
     def consume(self) -> None:
-        """Time goes on, and nearly everybody does the next thing."""
+        """Time passes; most consumers send their next request."""
         for consumer in self.dice.sample(self.consumers, len(self.consumers)):
             if self.dice.random() < 0.9:
                 consumer.step()
-                self.judge()
-        self.bury()
+                self.check()
+        self.remove_stopped()
         self.advance(self.dice.choice([1, 100, 1_000, 3_000]))
 
     def start(self) -> None:
@@ -102,12 +102,12 @@ class History:
             group = self.dice.choice(list(DEFINITIONS))
             self.made += 1
             name = f"c{self.made}"
-            topics, claims = self.wishes(group)
+            topics, claims = self.subscription(group)
             self.consumers.append(
-                Consumer(self.shard, group, name, self.dice, topics, claims, self.judge_commit, self.judge_alive)
+                Consumer(self.shard, group, name, self.dice, topics, claims, self.check_commit, self.check_heartbeat)
             )
 
-    def wishes(self, group: str) -> tuple[tuple[str, ...], frozenset[TopicPartition]]:
+    def subscription(self, group: str) -> tuple[tuple[str, ...], frozenset[TopicPartition]]:
         topics: tuple[str, ...] = ()
         claims: frozenset[TopicPartition] = frozenset()
         if group == "founded" or self.dice.random() < 0.2:
@@ -118,20 +118,20 @@ class History:
         return topics, claims
 
     def vanish(self) -> None:
-        if one := self.somebody():
+        if one := self.any_consumer():
             one.alive = False
-            self.bury()
+            self.remove_stopped()
 
     def leave(self) -> None:
-        if one := self.somebody():
+        if one := self.any_consumer():
             one.leave()
-            self.bury()
+            self.remove_stopped()
 
     def restart_consumer(self) -> None:
-        """A new process takes the place of an old one under the same id; the old one may still commit."""
-        if one := self.somebody():
+        """A new process registers with the id of an old one, which may still commit."""
+        if one := self.any_consumer():
             one.alive = False
-            self.bury()
+            self.remove_stopped()
             self.consumers.append(
                 Consumer(
                     self.shard,
@@ -140,29 +140,29 @@ class History:
                     self.dice,
                     one.topics,
                     one.claims,
-                    self.judge_commit,
-                    self.judge_alive,
+                    self.check_commit,
+                    self.check_heartbeat,
                 )
             )
 
-    def change_wishes(self) -> None:
-        one = self.somebody()
-        if one and one.waits_for is None:
-            one.topics, one.claims = self.wishes(one.group)
+    def change_subscription(self) -> None:
+        one = self.any_consumer()
+        if one and one.pending is None:
+            one.topics, one.claims = self.subscription(one.group)
             one.register()
 
     def commit_late(self) -> None:
-        """A process that everybody took for dead."""
+        """A stopped process commits."""
         if self.zombies:
             self.dice.choice(self.zombies).commit()
 
     def silence(self) -> None:
-        """Long enough for some sessions and registrations to run out."""
+        """Time passes until some sessions expire and rebalances time out."""
         self.advance(self.dice.randrange(5_000, 40_000))
 
     def restart_broker(self) -> None:
-        self.occupied.clear()  # who registers for the first time is not durable yet
-        self.judge_log()
+        self.occupied.clear()  # a member without a generation is not durable
+        self.check_log()
         self.shard.compact()
         self.seen = len(self.shard.log)
         dropped = set(self.shard.restart())
@@ -186,7 +186,7 @@ class History:
             assert name not in self.groups
 
     def rewind(self) -> None:
-        """Offsets of a partition are set anew: nobody commits what was read before, and its owner hears of it."""
+        """Rewind a partition: commits of earlier positions are rejected, and the owner must register."""
         name = self.dice.choice(list(DEFINITIONS))
         topic = self.topics.topics.get(self.dice.choice(NAMES))
         if name not in self.groups or topic is None:
@@ -222,7 +222,7 @@ class History:
                 del self.rewound[key]
 
     def resolve(self) -> None:
-        """Match as RE2 would for the pattern that is used here."""
+        """Resolve the pattern of the simulation as RE2 does."""
         questions, self.shard.questions = self.shard.questions, []
         for question in questions:
             names = [name for name in self.topics.topics if name.startswith("p")]
@@ -234,45 +234,45 @@ class History:
         for question in questions:
             self.shard.machine.patterns_failed(question.group)
 
-    def somebody(self) -> Consumer | None:
+    def any_consumer(self) -> Consumer | None:
         return self.dice.choice(self.consumers) if self.consumers else None
 
-    def bury(self) -> None:
+    def remove_stopped(self) -> None:
         self.zombies = [*self.zombies, *(one for one in self.consumers if not one.alive)][-4:]
         self.consumers = [one for one in self.consumers if one.alive]
 
     def advance(self, ms: int) -> None:
-        self.shard.advance(ms, self.judge)
+        self.shard.advance(ms, self.check)
 
-    def come_to_rest(self) -> None:
-        """Nothing happens any more but what consumers do: after this everybody alive owns its share."""
+    def run_until_stable(self) -> None:
+        """Only the consumers act: afterwards all of them own their shares."""
         for _ in range(20):
             for consumer in list(self.consumers):
-                if consumer.waits_for is None and consumer.generation == -1:
+                if consumer.pending is None and consumer.generation == -1:
                     consumer.register()
                 else:
                     consumer.step()
-                self.judge()
-            self.bury()
+                self.check()
+            self.remove_stopped()
             self.resolve()
             self.advance(3_000)
         for consumer in self.consumers:
             assert consumer.registrations, f"{consumer.name} never got an assignment"
-        self.judge_replay()
+        self.check_replay()
 
-    # what must hold
+    # invariants
 
-    def judge(self) -> None:
-        self.judge_log()
+    def check(self) -> None:
+        self.check_log()
         for name in (self.generations.keys() | self.occupied) - self.groups.keys():
             self.forget(name)
         for group in self.groups.values():
-            self.judge_group(group)
-        self.judge_readers()
+            self.check_group(group)
+        self.check_readers()
         for since in self.shard.waiting.values():
-            assert self.shard.ms - since <= REBALANCE_MAX_MS, "somebody waits for ever"
+            assert self.shard.ms - since <= REBALANCE_MAX_MS, "a request is never answered"
 
-    def judge_log(self) -> None:
+    def check_log(self) -> None:
         for record in self.shard.log[self.seen :]:
             assert CODEC.decode(*CODEC.encode(record)) == record
             if isinstance(record, GroupGeneration):
@@ -281,16 +281,16 @@ class History:
 
     def note_owners(self, record: GroupGeneration) -> None:
         before = self.generations.get(record.group, 0)
-        assert record.generation >= before, "a generation went back"
+        assert record.generation >= before, "a generation decreased"
         owners = {topic_partition: member.consumer_id for member in record.members for topic_partition in member.owned}
-        assert len(owners) == sum(len(member.owned) for member in record.members), "two own a partition"
+        assert len(owners) == sum(len(member.owned) for member in record.members), "a partition has two owners"
         for topic_partition, owner in owners.items():
             if self.owned_since.get((record.group, topic_partition), ("", 0))[0] != owner:
                 self.owned_since[record.group, topic_partition] = owner, before
         self.generations[record.group] = record.generation
 
     def forget(self, name: str) -> None:
-        """The group is gone; another may come under its name."""
+        """The group was deleted; a new one may have its name."""
         self.generations.pop(name, None)
         self.occupied.discard(name)
         for known in (self.committed, self.rewound, self.owned_since):
@@ -299,9 +299,9 @@ class History:
         for zombie in [one for one in (*self.zombies, *self.consumers) if one.group == name]:
             zombie.positions.clear()
 
-    def judge_group(self, group: RegisteredGroup) -> None:
+    def check_group(self, group: RegisteredGroup) -> None:
         if group.stored is not None:
-            assert group.generation_record() == group.stored, "what a group is, is stored"
+            assert group.generation_record() == group.stored, "the stored generation differs"
         else:
             assert not group.generation_record().members
         if group.state is RegisteredState.PREPARING:
@@ -310,24 +310,28 @@ class History:
         if group.members:
             self.occupied.add(group.name)
         else:
-            assert not group.definition.ephemeral or group.name not in self.occupied, "it outlives its last member"
+            assert not group.definition.ephemeral or group.name not in self.occupied, (
+                "an ephemeral group has no members"
+            )
             self.occupied.discard(group.name)
         for name, member in group.members.items():
-            assert member.delayed is not None or group.session_timer(name) in self.shard.timers, "nobody watches"
+            assert member.delayed is not None or group.session_timer(name) in self.shard.timers, (
+                "a member has no session timer"
+            )
             assert member.delayed is None or group.state is RegisteredState.PREPARING
         if group.state is RegisteredState.STABLE:
-            self.judge_assignment(group)
+            self.check_assignment(group)
 
-    def judge_readers(self) -> None:
-        """The index names the groups that a change of a topic concerns."""
+    def check_readers(self) -> None:
+        """The index returns the groups that read a topic."""
         readers = self.shard.machine.registered.topic_readers
         with_pattern = {name for name, group in self.groups.items() if group.definition.pattern is not None}
         for topic in NAMES:
             reading = {name for name, group in self.groups.items() if group.reads_any(frozenset({topic}))}
             assert set(readers.concerned([topic])) == reading | with_pattern, f"the readers of {topic}"
 
-    def judge_assignment(self, group: RegisteredGroup) -> None:
-        """All that somebody is to read is owned, and claims by those who claim."""
+    def check_assignment(self, group: RegisteredGroup) -> None:
+        """Every subscribed partition has an owner, and claims are owned by their members."""
         owners = {topic_partition: name for name, member in group.members.items() for topic_partition in member.owned}
         claimed = {
             topic_partition: name
@@ -341,27 +345,27 @@ class History:
             for topic in group.topics_of(member):
                 known = self.topics.topics.get(topic)
                 for number in range(0 if known is None else known.partitions):
-                    assert (topic, number) in owners, f"nobody reads {topic}-{number}, to which {name} is subscribed"
+                    assert (topic, number) in owners, f"{topic}-{number}, to which {name} subscribes, has no owner"
 
-    def judge_commit(self, consumer: Consumer, topic_partition: TopicPartition, offset: int) -> None:
-        """A commit was taken."""
+    def check_commit(self, consumer: Consumer, topic_partition: TopicPartition, offset: int) -> None:
+        """A commit was accepted."""
         group = self.groups[consumer.group]
         key = consumer.group, topic_partition
         owner, later_than = self.owned_since[key]
-        assert owner == consumer.name, "a commit of somebody who is not the owner is taken"
-        assert consumer.generation > later_than, "a commit of before somebody else was the owner is taken"
-        assert consumer.generation >= self.rewound.get(key, 0), "a commit of before the rewind is taken"
+        assert owner == consumer.name, "a commit of another consumer than the owner was accepted"
+        assert consumer.generation > later_than, "a commit from before a change of the owner was accepted"
+        assert consumer.generation >= self.rewound.get(key, 0), "a commit from before the rewind was accepted"
         assert consumer.generation <= group.generation
-        assert offset >= self.committed.get(key, 0), "a committed offset went back"
+        assert offset >= self.committed.get(key, 0), "a committed offset decreased"
         self.committed[key] = offset
 
-    def judge_alive(self, consumer: Consumer, generation: int) -> None:
+    def check_heartbeat(self, consumer: Consumer, generation: int) -> None:
         """A heartbeat was answered without an error."""
         assert generation >= consumer.generation
-        if consumer.waits_for is None and consumer in self.must_register:
-            assert consumer.registrations > self.must_register.pop(consumer), "an owner did not hear of the rewind"
+        if consumer.pending is None and consumer in self.must_register:
+            assert consumer.registrations > self.must_register.pop(consumer), "an owner has not registered"
 
-    def judge_replay(self) -> None:
+    def check_replay(self) -> None:
         replayed, living = self.shard.replayed(), self.shard.machine
         assert durable(replayed.registered) == durable(living.registered)
         last: dict[tuple[str, TopicPartition], int] = {}
@@ -387,34 +391,34 @@ def test_random_operations_keep_invariants_and_take_every_transition(
 ) -> None:
     taken = Taken(TRANSITIONS)
     monkeypatch.setattr(groups, "TRANSITIONS", taken)
-    live_all(lambda seed, minutes: History(seed).run(minutes), simulations, minutes)
+    simulate_all(lambda seed, minutes: History(seed).run(minutes), simulations, minutes)
     taken.assert_all()
 
 
-def take_every_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is a member may commit everything."""
+def accept_every_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member may commit every partition."""
     monkeypatch.setattr(registered_group.RegisteredCommitValidation, "of_partition", lambda *_: 0)
 
 
-def overlook_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rewind does not void what was read before."""
-    judged = registered_group.RegisteredCommitValidation
+def ignore_rewind_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewind does not reject commits of earlier positions."""
+    validated = registered_group.RegisteredCommitValidation
 
     def blind(code: int, generation: int, member: Any, _: Any) -> Any:
-        return judged(code, generation, member)
+        return validated(code, generation, member)
 
     monkeypatch.setattr(
-        registered_group, "RegisteredCommitValidation", lambda *of: judged(*of) if len(of) < 4 else blind(*of)
+        registered_group, "RegisteredCommitValidation", lambda *of: validated(*of) if len(of) < 4 else blind(*of)
     )
 
 
-def keep_what_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claims are granted, and taken from nobody."""
+def keep_claimed_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims are granted; the previous owner keeps its partitions."""
     monkeypatch.setattr(RegisteredGroupMember, "change", lambda member, owned, epoch: None)
 
 
-def assign_what_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claims are not left out of the assignment."""
+def assign_claimed_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claimed partitions are assigned."""
 
     def assign_all(assignor: str, wanted: Any, owned: Any, partitions: Any, _: Any) -> Any:
         return assign(assignor, wanted, owned, partitions, ())
@@ -423,18 +427,18 @@ def assign_what_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lose_timers_at_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a restart no session is watched."""
+    """After a restart no session timer is set."""
     monkeypatch.setattr(commands, "loaded", lambda group, now: Effects())
 
 
-def keep_quiet_about_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Owners of a rewound partition are told the new generation and go on."""
+def hide_rewinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Owners of a rewound partition continue with the new generation."""
     change = RegisteredGroupMember.change
     monkeypatch.setattr(RegisteredGroupMember, "change", lambda member, owned, _: change(member, owned, member.epoch))
 
 
 def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A barrier ends, and the generation is the one of before."""
+    """A rebalance does not increase the generation."""
 
     def begin(group: Any, step: Any) -> None:
         group.generation -= 1
@@ -443,8 +447,8 @@ def reuse_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     replace_action(monkeypatch, TRANSITIONS, rebalance.begin_generation, begin)
 
 
-def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who leaves is still there after a restart."""
+def skip_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that left exists after a restart."""
 
     def removed(group: Any, name: str, step: Any, error: int) -> None:
         changed = step.changed
@@ -455,8 +459,8 @@ def forget_to_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RegisteredGroup, "remove_member", removed)
 
 
-def take_a_new_process_for_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A consumer that starts again under its id shares the generation with the process before."""
+def share_generation_with_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restarted consumer shares the generation of its previous process."""
     give = RegisteredGroupMember.assign
 
     def given(member: RegisteredGroupMember, owned: Any, generation: int) -> None:
@@ -467,19 +471,19 @@ def take_a_new_process_for_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "plant",
+    "bug",
     [
-        take_every_commit,
-        overlook_marks,
-        keep_what_is_claimed,
-        assign_what_is_claimed,
+        accept_every_commit,
+        ignore_rewind_marks,
+        keep_claimed_partitions,
+        assign_claimed_partitions,
         lose_timers_at_load,
-        keep_quiet_about_rewinds,
+        hide_rewinds,
         reuse_the_generation,
-        forget_to_store,
-        take_a_new_process_for_the_old_one,
+        skip_record,
+        share_generation_with_new_process,
     ],
 )
-def test_seeded_bugs_are_detected(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch)
-    assert_finds(plant, lambda seed, minutes: History(seed).run(minutes), MINUTES)
+def test_seeded_bugs_are_detected(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    bug(monkeypatch)
+    assert_finds(bug, lambda seed, minutes: History(seed).run(minutes), MINUTES)

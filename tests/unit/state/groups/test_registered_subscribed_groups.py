@@ -35,7 +35,7 @@ class History:
 
     def step(self) -> None:
         """Do one thing."""
-        doings = [
+        operations = [
             self.register,
             self.define,
             self.leave,
@@ -45,7 +45,7 @@ class History:
             self.change,
             self.restart,
         ]
-        self.dice.choices(doings, [10, 3, 3, 3, 2, 3, 2, 1])[0]()
+        self.dice.choices(operations, [10, 3, 3, 3, 2, 3, 2, 1])[0]()
 
     def group(self) -> str:
         return self.dice.choice(GROUPS)

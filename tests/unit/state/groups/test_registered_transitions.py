@@ -9,7 +9,7 @@ from kafkalite.state.groups.records import GroupDeleted, GroupGeneration, Rewind
 from kafkalite.state.groups.registered import groups
 from kafkalite.state.groups.registered.states import RegisteredEvent, RegisteredState
 from kafkalite.state.groups.registered.table import TRANSITIONS
-from tests.story.groups.incarnations import Taken
+from tests.story.groups.simulations import Taken
 from tests.unit.state.groups.registered_rig import REBALANCE_MS, SESSION_MS, Rig
 
 EMPTY, PREPARING, STABLE, DEAD = (

@@ -1,9 +1,9 @@
-"""How the simulations of groups choose their lives: one way for all of them.
+"""Seeds, operations and seeded bugs of the group simulations.
 
-`--simulations` says how many there are, `--minutes` how long each is (of virtual time). They have the seeds from FIRST
-on, the same in each run: KAFKALITE_FIRST_SEED looks for others, as `make torture` does. A life that breaks a law prints
-its seed, and KAFKALITE_SEED lives that one alone. Planted bugs are looked for in the same lives in any case: what one
-life in 40 meets, 200 may miss.
+`--simulations` says how many there are, `--minutes` how long each is (of virtual time). Their seeds start at FIRST, the
+same in each run; KAFKALITE_FIRST_SEED sets another start, as `make torture` does. A simulation that fails prints its
+seed, and KAFKALITE_SEED runs that one alone. Seeded bugs are searched for with the same seeds always: 200 other
+simulations may miss what one in 40 detects.
 """
 
 import os
@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from kafkalite.state.groups.consumer.core import TOPICS_AT_ONCE
-from tests.kit.weighted_choice import Doings, draw
+from tests.kit.weighted_choice import Operations, draw
 
 FIRST = int(os.environ.get("KAFKALITE_SEED") or os.environ.get("KAFKALITE_FIRST_SEED") or 1)
 ONE = "KAFKALITE_SEED" in os.environ
-PLANTED_SEEDS = range(1, 201)
+BUG_SEEDS = range(1, 201)
 REPLAYS = 3
 
-Live = Callable[[int, int], object]  # seed, minutes
+Simulate = Callable[[int, int], object]  # seed, minutes
 
 
 def at_once(seed: int) -> int:
@@ -31,48 +31,48 @@ def at_once(seed: int) -> int:
     return (TOPICS_AT_ONCE, 0, 1)[seed % 3]
 
 
-def live_all(live: Live, simulations: int, minutes: int) -> None:
-    """Live through all lives, or the one that is asked for."""
+def simulate_all(simulate: Simulate, simulations: int, minutes: int) -> None:
+    """Run all simulations, or the one of KAFKALITE_SEED."""
     for seed in range(FIRST, FIRST + (1 if ONE else simulations)):
-        lived(live, seed, minutes)
+        simulate_seed(simulate, seed, minutes)
 
 
-def lived(live: Live, seed: int, minutes: int) -> None:
-    """One life; where it breaks a law, its seed is printed."""
+def simulate_seed(simulate: Simulate, seed: int, minutes: int) -> None:
+    """Run one simulation; print its seed if it fails."""
     try:
-        live(seed, minutes)
+        simulate(seed, minutes)
     except BaseException:
         print(f"KAFKALITE_SEED={seed}")
         raise
 
 
-def live_through(
+def run_operations(
     dice: random.Random,
     minutes: int,
     now_ms: Callable[[], int],
-    doings: Doings[object],
-    judge: Callable[[], object],
-    judge_replay: Callable[[], object],
+    operations: Operations[object],
+    check: Callable[[], object],
+    check_replay: Callable[[], object],
 ) -> None:
-    """A life: one thing is done after the other. All is judged after each, and the log is read again three times."""
+    """Run random operations. The invariants are checked after each, and a replay of the log three times."""
     moments = sorted(dice.randrange(minutes * 60_000) for _ in range(REPLAYS))
     while now_ms() < minutes * 60_000:
-        draw(dice, doings)()
-        judge()
+        draw(dice, operations)()
+        check()
         while moments and moments[0] <= now_ms():
             moments.pop(0)
-            judge_replay()
+            check_replay()
 
 
-def assert_finds(plant: Callable[[pytest.MonkeyPatch], None], live: Live, minutes: int) -> None:
-    """A bug that has been planted breaks a law in one of the first lives."""
-    for seed in PLANTED_SEEDS:
+def assert_finds(bug: Callable[[pytest.MonkeyPatch], None], simulate: Simulate, minutes: int) -> None:
+    """A seeded bug violates an invariant in one of the first simulations."""
+    for seed in BUG_SEEDS:
         try:
-            live(seed, minutes)
+            simulate(seed, minutes)
         except (AssertionError, KeyError) as error:
-            print(f"{plant.__name__}: life {seed}: {error}".splitlines()[0])
+            print(f"{bug.__name__}: seed {seed}: {error}".splitlines()[0])
             return
-    pytest.fail(f"{plant.__name__} was not found in {len(PLANTED_SEEDS)} lives")
+    pytest.fail(f"{bug.__name__} was not detected in {len(BUG_SEEDS)} simulations")
 
 
 def replace_action(monkeypatch: pytest.MonkeyPatch, table: dict[Any, Any], action: Any, replacement: Any) -> None:
@@ -83,7 +83,7 @@ def replace_action(monkeypatch: pytest.MonkeyPatch, table: dict[Any, Any], actio
 
 
 class Taken(dict[Any, Any]):
-    """A table of transitions that remembers which rows were taken."""
+    """A transition table that records which rows were taken."""
 
     def __init__(self, table: dict[Any, Any]) -> None:
         super().__init__(table)
@@ -94,6 +94,6 @@ class Taken(dict[Any, Any]):
         return super().__getitem__(key)
 
     def assert_all(self) -> None:
-        """Every row was taken, unless one life alone was lived."""
+        """Every row was taken, unless only one simulation was run."""
         never = set(self) - self.rows
         assert ONE or not never, f"never taken: {never}; seeds from {FIRST}"
