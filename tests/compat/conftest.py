@@ -12,14 +12,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kafkalite.cli.main import main
-from tests.compat.clients import PYTHON_CLIENTS, Client
-from tests.compat.clients.confluent import QUIET, create_topics
-from tests.compat.clients.java import JAVA_VERSIONS, JavaTools
-from tests.compat.clients.members import Crowd
-from tests.compat.clients.model import DEADLINE_S
-from tests.compat.group_kit import Run
 from tests.kit import jvm
 from tests.kit.brokers import AGAINST, Broker, broker_under_test, wait_until
+from tests.kit.clients import PYTHON_CLIENTS, Client
+from tests.kit.clients.confluent import QUIET, create_topics
+from tests.kit.clients.groups import Run
+from tests.kit.clients.java import JAVA_VERSIONS, JavaTools
+from tests.kit.clients.members import Crowd
+from tests.kit.clients.model import DEADLINE_S
 from tests.kit.isolated import dropped_later, killable
 
 _numbers = itertools.count(1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.compat.clients.admin import ConfluentAdmin
-from tests.compat.clients.confluent import create_topics
-from tests.compat.clients.members import Crowd, Kind, Seen, Wish
 from tests.compat.conftest import unused_name
-from tests.compat.group_kit import (
+from tests.kit.brokers import AGAINST
+from tests.kit.clients.admin import ConfluentAdmin
+from tests.kit.clients.confluent import create_topics
+from tests.kit.clients.groups import (
     EACH,
     PARTITIONS,
     Run,
@@ -20,7 +20,7 @@ from tests.compat.group_kit import (
     partitions_of,
     write,
 )
-from tests.kit.brokers import AGAINST
+from tests.kit.clients.members import Crowd, Kind, Seen, Wish
 
 MEMBERS = 3
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compat.clients import PYTHON_CLIENTS, Client, Record
 from tests.compat.disk import batches_on_disk
 from tests.kit.brokers import Broker, wait_until
+from tests.kit.clients import PYTHON_CLIENTS, Client, Record
 
 
 def numbered(count: int) -> list[Record]:

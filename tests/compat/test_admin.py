@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.compat.clients import PYTHON_CLIENTS, Confluent, Record
-from tests.compat.clients.admin import ADMINS, Admin
-from tests.compat.clients.model import Refused
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.kit.brokers import wait_until
+from tests.kit.clients import PYTHON_CLIENTS, Confluent, Record
+from tests.kit.clients.admin import ADMINS, Admin
+from tests.kit.clients.model import Refused
 
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3

@@ -13,11 +13,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage import checkpoints
 from kafkalite.storage.verify.verify import verify_directory
-from tests.compat.clients.admin import ConfluentAdmin
-from tests.compat.clients.confluent import QUIET, create_topics
-from tests.compat.clients.model import DEADLINE_S
 from tests.kit import jvm
 from tests.kit.brokers import ApacheKafka, Kafkalite
+from tests.kit.clients.admin import ConfluentAdmin
+from tests.kit.clients.confluent import QUIET, create_topics
+from tests.kit.clients.model import DEADLINE_S
 from tests.kit.isolated import closed_later, dropped_later, killable
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import confluent_kafka as ck
 
-from tests.compat.clients.confluent import QUIET
-from tests.compat.clients.model import Deadline
 from tests.compat.conftest import MakeTopic
+from tests.kit.clients.confluent import QUIET
+from tests.kit.clients.model import Deadline
 from tests.kit.isolated import closed_later, dropped_later, killable
 
 BOUND = 1 << 20

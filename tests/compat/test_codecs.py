@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from tests.compat.clients import PYTHON_CLIENTS, Record
 from tests.compat.conftest import MakeTopic
 from tests.compat.disk import batches_on_disk
 from tests.kit.brokers import Broker
+from tests.kit.clients import PYTHON_CLIENTS, Record
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORDS_EACH = 40

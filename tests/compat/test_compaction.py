@@ -15,10 +15,10 @@ import confluent_kafka as ck
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from tests.compat.clients.confluent import QUIET, create_topics
-from tests.compat.clients.model import DEADLINE_S
 from tests.compat.conftest import unused_name
 from tests.kit.brokers import Broker, broker_under_test, wait_until
+from tests.kit.clients.confluent import QUIET, create_topics
+from tests.kit.clients.model import DEADLINE_S
 from tests.kit.dump_log import dump
 from tests.kit.isolated import closed_later, dropped_later, killable
 

@@ -18,9 +18,9 @@ from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.server import running_broker as server
 from kafkalite.server.call import Call
 from kafkalite.testing.thread import BrokerThread
-from tests.compat.clients import PYTHON_CLIENTS, Record
-from tests.compat.clients.java import JAVA_VERSIONS, JavaTools
 from tests.kit import jvm
+from tests.kit.clients import PYTHON_CLIENTS, Record
+from tests.kit.clients.java import JAVA_VERSIONS, JavaTools
 
 KEY = HeartbeatPlusRequest.api_key
 BEAT = HeartbeatPlusRequest(group_id="Zürich", consumer_id="me", generation_id=4, session_timeout_ms=6000)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kafkalite.cli.group.commands import LAG_COLUMNS
-from tests.compat.clients import Confluent, Record
-from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, KINDS, PYTHON, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import (
+from tests.compat.group_stories import rewound_while_active
+from tests.kit.clients import Confluent, Record
+from tests.kit.clients.groups import (
     EACH,
     PARTITIONS,
     Run,
@@ -24,7 +24,7 @@ from tests.compat.group_kit import (
     partitions_of,
     write,
 )
-from tests.compat.group_stories import rewound_while_active
+from tests.kit.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, KINDS, PYTHON, Crowd, Kind, Wish
 
 HOUR_MS = 3_600_000
 # How a kind's client calls itself, and how its partitions are given out.

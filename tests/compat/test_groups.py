@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, KINDS, PYTHON, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, commit_all, doomed, partitions_of, write
 from tests.compat.group_stories import anothers_partitions_are_not_committed, restarted_one_by_one, what_comes_later
+from tests.kit.clients.groups import EACH, PARTITIONS, SHORT_MS, commit_all, doomed, partitions_of, write
+from tests.kit.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, KINDS, PYTHON, Crowd, Kind, Wish
 
 # How librdkafka says that another member has its name; the other two libraries only go on trying.
 FENCED = {EAGER: "fenced", COOPERATIVE: "fenced", CONSUMER: "instance ID is still used"}

@@ -15,12 +15,12 @@ from aiokafka import TopicPartition as AioTopicPartition
 from aiokafka.structs import OffsetAndMetadata as AioOffset
 from confluent_kafka.admin import AdminClient
 
-from tests.compat.clients.confluent import QUIET
-from tests.compat.clients.members import CONSUMER, COOPERATIVE, EAGER, KINDS, Crowd, Wish
-from tests.compat.clients.model import DEADLINE_S
-from tests.compat.clients.python import KafkaConsumer, TopicPartition
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, commit_all, committed, partitions_of, write
+from tests.kit.clients.confluent import QUIET
+from tests.kit.clients.groups import EACH, NOTHING, PARTITIONS, commit_all, committed, partitions_of, write
+from tests.kit.clients.members import CONSUMER, COOPERATIVE, EAGER, KINDS, Crowd, Wish
+from tests.kit.clients.model import DEADLINE_S
+from tests.kit.clients.python import KafkaConsumer, TopicPartition
 from tests.kit.isolated import Isolated, closed_later, killable
 
 with warnings.catch_warnings():

@@ -13,11 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.clients.java import JAVA_VERSIONS
-from tests.compat.clients.java_members import HOW, JavaProcess
-from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Kind, Wish
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, NOTHING, PARTITIONS, Run, commit_all, committed, partitions_of, write
 from tests.compat.group_stories import (
     anothers_partitions_are_not_committed,
     restarted_one_by_one,
@@ -26,6 +22,10 @@ from tests.compat.group_stories import (
 )
 from tests.kit import jvm
 from tests.kit.brokers import wait_until
+from tests.kit.clients.groups import EACH, NOTHING, PARTITIONS, Run, commit_all, committed, partitions_of, write
+from tests.kit.clients.java import JAVA_VERSIONS
+from tests.kit.clients.java_members import HOW, JavaProcess
+from tests.kit.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Kind, Wish
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)

@@ -11,14 +11,14 @@ import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.compat.clients.confluent import QUIET
-from tests.compat.clients.java import JAVA_VERSIONS
-from tests.compat.clients.java_members import JavaProcess
-from tests.compat.clients.members import AIO, CONSUMER, EAGER, PYTHON, Crowd, Kind, Wish
-from tests.compat.clients.model import DEADLINE_S
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, commit_all, evenly_shared, partitions_of, write
 from tests.kit import jvm
+from tests.kit.clients.confluent import QUIET
+from tests.kit.clients.groups import EACH, PARTITIONS, commit_all, evenly_shared, partitions_of, write
+from tests.kit.clients.java import JAVA_VERSIONS
+from tests.kit.clients.java_members import JavaProcess
+from tests.kit.clients.members import AIO, CONSUMER, EAGER, PYTHON, Crowd, Kind, Wish
+from tests.kit.clients.model import DEADLINE_S
 from tests.kit.isolated import dropped_later, killable
 
 MEMBERS = 3

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.compat.clients.java_members import HOW, JavaProcess
-from tests.compat.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Kind, Member, Wish
 from tests.compat.conftest import SHORT_SESSIONS, topic_maker, unused_name
-from tests.compat.group_kit import (
+from tests.kit import jvm
+from tests.kit.brokers import Broker, broker_under_test
+from tests.kit.clients.groups import (
     EACH,
     PARTITIONS,
     commit_all,
@@ -20,8 +20,8 @@ from tests.compat.group_kit import (
     partitions_of,
     write,
 )
-from tests.kit import jvm
-from tests.kit.brokers import Broker, broker_under_test
+from tests.kit.clients.java_members import HOW, JavaProcess
+from tests.kit.clients.members import AIO, CONSUMER, COOPERATIVE, EAGER, PYTHON, Crowd, Kind, Member, Wish
 
 # Longer than any broker needs to come back; the sessions of consumer groups are the broker's to choose.
 SESSION_MS = 60_000

@@ -7,13 +7,13 @@ from contextlib import closing
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from tests.compat.clients import Confluent, Record
-from tests.compat.clients.admin import ConfluentAdmin
-from tests.compat.clients.confluent import Outgoing, PartitionReader, RecordProducer
-from tests.compat.clients.model import DEADLINE_S, Deadline
-from tests.compat.clients.python import KafkaConsumer, KafkaProducer
-from tests.compat.clients.python import TopicPartition as PythonTopicPartition
 from tests.kit.brokers import wait_until
+from tests.kit.clients import Confluent, Record
+from tests.kit.clients.admin import ConfluentAdmin
+from tests.kit.clients.confluent import Outgoing, PartitionReader, RecordProducer
+from tests.kit.clients.model import DEADLINE_S, Deadline
+from tests.kit.clients.python import KafkaConsumer, KafkaProducer
+from tests.kit.clients.python import TopicPartition as PythonTopicPartition
 from tests.kit.isolated import Isolated
 
 REFRESH_MS = 200

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.clients import PYTHON_CLIENTS, Confluent, Record
-from tests.compat.clients.java import JavaTools
-from tests.compat.clients.model import Refused
 from tests.compat.conftest import MakeTopic, unused_name
 from tests.compat.disk import batches_on_disk
 from tests.compat.test_codecs import CODECS, lines
 from tests.kit.brokers import Broker, wait_until
+from tests.kit.clients import PYTHON_CLIENTS, Confluent, Record
+from tests.kit.clients.java import JavaTools
+from tests.kit.clients.model import Refused
 
 HOUR_MS = 3_600_000
 START_MS = 1_700_000_000_000

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.clients.transactional import CLIENTS
 from tests.kit import jvm
 from tests.kit.brokers import Kafkalite
+from tests.kit.clients.transactional import CLIENTS
 
 HANG_S = 60  # far above what any client needs to fail, far below the timeouts that the clients are given
 REJECTED = "transactional.id %r is rejected: this version has no transactions"
@@ -36,7 +36,7 @@ def warnings(broker: Kafkalite) -> list[str]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_transactional_producer_fails_at_once(kafkalite: Kafkalite, client: str) -> None:
-    command = [sys.executable, "-m", "tests.compat.clients.transactional", client, kafkalite.address]
+    command = [sys.executable, "-m", "tests.kit.clients.transactional", client, kafkalite.address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, cwd=jvm.ROOT)
     assert done.returncode == 0, done.stderr
     said = done.stdout.lower().replace("_", "").replace(" ", "")

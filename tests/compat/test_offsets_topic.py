@@ -22,11 +22,11 @@ from kafkalite._speedups.storage.file import Disk
 from kafkalite.protocol.stored import group_records
 from kafkalite.storage.verify.verify import verify_directory
 from kafkalite.testing.thread import BrokerThread
-from tests.compat.clients.confluent import QUIET, create_topics
-from tests.compat.clients.model import DEADLINE_S
 from tests.compat.test_stored_records import SETTINGS, TOPICS, check, live, stored
 from tests.kit import jvm
 from tests.kit.brokers import Kafkalite, wait_until
+from tests.kit.clients.confluent import QUIET, create_topics
+from tests.kit.clients.model import DEADLINE_S
 from tests.kit.isolated import dropped_later, killable
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")

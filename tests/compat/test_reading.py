@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compat.clients import EARLIEST, LATEST, PYTHON_CLIENTS, At, Client, Record
 from tests.compat.conftest import MakeTopic
+from tests.kit.clients import EARLIEST, LATEST, PYTHON_CLIENTS, At, Client, Record
 
 HOUR_MS = 3_600_000
 START_MS = 1_700_000_000_000

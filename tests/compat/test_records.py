@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tests.compat.clients import PYTHON_CLIENTS, Client, Record
-from tests.compat.clients.model import Refused
 from tests.compat.conftest import MakeTopic
+from tests.kit.clients import PYTHON_CLIENTS, Client, Record
+from tests.kit.clients.model import Refused
 
 MESSAGE_TOO_LARGE = 10
 INVALID_TIMESTAMP = 32

@@ -17,13 +17,13 @@ from typing import Protocol
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from tests.compat.clients import PYTHON_CLIENTS
-from tests.compat.clients.confluent import Delivery, Outgoing, PartitionReader, RecordProducer, create_topics
-from tests.compat.clients.model import DEADLINE_S, Deadline
-from tests.compat.clients.python import KafkaConsumer, KafkaProducer
-from tests.compat.clients.python import TopicPartition as PythonTopicPartition
 from tests.compat.conftest import unused_name
 from tests.kit.brokers import Broker, broker_under_test
+from tests.kit.clients import PYTHON_CLIENTS
+from tests.kit.clients.confluent import Delivery, Outgoing, PartitionReader, RecordProducer, create_topics
+from tests.kit.clients.model import DEADLINE_S, Deadline
+from tests.kit.clients.python import KafkaConsumer, KafkaProducer
+from tests.kit.clients.python import TopicPartition as PythonTopicPartition
 from tests.kit.isolated import Isolated
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

@@ -22,10 +22,10 @@ from kafkalite.storage.log.producer_snapshots import read_snapshot
 from kafkalite.storage.log.producer_state_loader import rebuild
 from kafkalite.storage.log.transaction_index import AbortedTransaction, TransactionIndex
 from kafkalite.storage.recovery.recover_log import PartitionDirectory, recover
-from tests.compat.clients.confluent import QUIET, create_topics
-from tests.compat.clients.model import DEADLINE_S
 from tests.kit import jvm
 from tests.kit.brokers import ApacheKafka, Kafkalite
+from tests.kit.clients.confluent import QUIET, create_topics
+from tests.kit.clients.model import DEADLINE_S
 from tests.kit.isolated import closed_later, dropped_later, killable
 
 pytestmark = pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka: {jvm.java_missing()}")

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.compat.clients.confluent import create_topics
-from tests.compat.clients.truncation import Librdkafka, Process, Watcher, franz, java
 from tests.kit.brokers import Broker, broker_under_test
+from tests.kit.clients.confluent import create_topics
+from tests.kit.clients.truncation import Librdkafka, Process, Watcher, franz, java
 from tests.kit.isolated import dropped_later, killable
 
 READ, KEPT, NEW = 100, 50, 120

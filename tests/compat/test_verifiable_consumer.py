@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.compat.clients.members import Crowd, Wish
-from tests.compat.clients.verifiable import HOW, Verifiable, verifiable
 from tests.compat.conftest import MakeTopic, unused_name
-from tests.compat.group_kit import EACH, PARTITIONS, SHORT_MS, committed, member_ids, partitions_of, write
 from tests.kit import jvm
 from tests.kit.brokers import wait_until
+from tests.kit.clients.groups import EACH, PARTITIONS, SHORT_MS, committed, member_ids, partitions_of, write
+from tests.kit.clients.members import Crowd, Wish
+from tests.kit.clients.verifiable import HOW, Verifiable, verifiable
 
 pytestmark = pytest.mark.skipif(
     jvm.java_missing() is not None, reason=f"Apache Kafka's VerifiableConsumer: {jvm.java_missing()}"

@@ -29,7 +29,7 @@ from kafkalite.records import compression
 from tests.kit import fuzzing
 from tests.kit.brokers import Kafkalite, wait_until
 from tests.kit.fuzzing import PING, BlockingClient
-from tests.unit.records.engines import build, with_records
+from tests.kit.record_engines import build, with_records
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.xdist_group("bad-input")]
 MIB = 1 << 20

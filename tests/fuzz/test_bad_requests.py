@@ -20,7 +20,7 @@ from kafkalite.server.broker import Broker
 from kafkalite.server.dispatch import says_errors
 from kafkalite.state.topic_names import complaint
 from tests.kit.fuzzing import PATHS
-from tests.unit.records.engines import build
+from tests.kit.record_engines import build
 
 LONGEST = "y" * 32_767
 SOME_ID = struct.pack(">QQ", 1, 2)

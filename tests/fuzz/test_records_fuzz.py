@@ -21,7 +21,7 @@ from kafkalite.records import (
 )
 from kafkalite.records.legacy import entries
 from tests.kit.leaks import heap_grown
-from tests.unit.records.engines import damaged, seed, small_batch
+from tests.kit.record_engines import damaged, seed, small_batch
 
 SHARE = 10
 DAMAGED_PER_BATCH = 25

@@ -31,8 +31,8 @@ from kafkalite.server.api import ROWS
 from tests.kit import fuzzing
 from tests.kit.brokers import Kafkalite
 from tests.kit.fuzzing import PING, BlockingClient
+from tests.kit.record_engines import build
 from tests.unit.protocol.values import seed
-from tests.unit.records.engines import build
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.xdist_group("socket-fuzz")]
 SHARE = 10

@@ -7,7 +7,7 @@ import org.apache.kafka.clients.consumer.LogTruncationException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** A consumer of partition t-0 from its start, see tests/compat/clients/truncation.py for what it prints. */
+/** A consumer of partition t-0 from its start, see tests/kit/clients/truncation.py for what it prints. */
 public class TruncationConsumer {
     public static void main(String[] args) throws Exception {
         Properties settings = new Properties();

@@ -16,8 +16,8 @@ from kafkalite._speedups.codec import codec
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.schema import Layout, Request, Slot, Wire
 from kafkalite.protocol.versions import RESPONSES
+from tests.kit.record_engines import build, damaged, sealed, small_batch, with_fields
 from tests.oracles.codec import STRUCTS, layout_of, uvarint
-from tests.unit.records.engines import build, damaged, sealed, small_batch, with_fields
 
 ANSWER_S = 120.0
 PATHS = (

@@ -7,8 +7,8 @@ from typing import Any
 
 import confluent_kafka as ck
 
-from tests.compat.clients.members import Crowd, Kind, Librdkafka, Seen, TopicPartition, Wish
-from tests.compat.group_kit import committed, member_ids
+from tests.kit.clients.groups import committed, member_ids
+from tests.kit.clients.members import Crowd, Kind, Librdkafka, Seen, TopicPartition, Wish
 
 SESSION_MS = 60_000  # longer than any broker needs to come back
 # Results of a commit when the broker ends, comes back, or fences the member; the next commit decides.

@@ -15,8 +15,8 @@ from typing import Any
 from kafkalite.errors import KafkaConnectionError, KafkaErrorCode
 from kafkalite.net.client import ClientConnection
 from kafkalite.records import Builder, batches
-from tests.compat.clients.confluent import Delivery, Outgoing, RecordProducer
 from tests.kit.checker import DAMAGED, History, Partition
+from tests.kit.clients.confluent import Delivery, Outgoing, RecordProducer
 from tests.kit.isolated import ANSWER_S, CLOSE_S, Isolated
 from tests.kit.server import ALL, NOW_MS, fetch_request, fetched, outcomes, produce_request
 

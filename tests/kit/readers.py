@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import confluent_kafka as ck
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from tests.compat.clients.model import Deadline
 from tests.kit.checker import History, Partition
+from tests.kit.clients.model import Deadline
 from tests.kit.isolated import Isolated
 from tests.kit.load import number_of
 

@@ -19,13 +19,13 @@ from typing import Self
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from tests.compat.clients.confluent import Delivery, Outgoing, RecordProducer, create_topics
-from tests.compat.clients.model import Deadline
-from tests.compat.clients.python import KafkaConsumer
-from tests.compat.clients.python import TopicPartition as PythonTopicPartition
 from tests.compat.disk import batches_on_disk
 from tests.kit import jvm
 from tests.kit.brokers import AGAINST, Broker, broker_under_test
+from tests.kit.clients.confluent import Delivery, Outgoing, RecordProducer, create_topics
+from tests.kit.clients.model import Deadline
+from tests.kit.clients.python import KafkaConsumer
+from tests.kit.clients.python import TopicPartition as PythonTopicPartition
 from tests.kit.flights import FLIGHTS, Acknowledged, Flight, Landed, flights, judge, today
 from tests.kit.isolated import Isolated
 

@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalite.cli.main import main
-from tests.compat.clients.confluent import Delivery, Outgoing, RecordProducer, create_topics
-from tests.compat.clients.members import AIO, EAGER, PYTHON, REFUSED, Crowd, Member, Seen, Wish
-from tests.compat.group_kit import committed, doomed, lost_sockets, objects, one_line, partitions_of
 from tests.kit.brokers import AGAINST, Broker, broker_under_test
+from tests.kit.clients.confluent import Delivery, Outgoing, RecordProducer, create_topics
+from tests.kit.clients.groups import committed, doomed, lost_sockets, objects, one_line, partitions_of
+from tests.kit.clients.members import AIO, EAGER, PYTHON, REFUSED, Crowd, Member, Seen, Wish
 from tests.kit.flights import FLIGHTS, flights, today
 from tests.kit.isolated import Isolated
 

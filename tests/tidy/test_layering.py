@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tidy.imports import imports
 from tests.tidy.layering import violations
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,3 +31,10 @@ def test_violation_is_reported(tmp_path: Path, path: str, text: str, message: st
     (tmp_path / path).write_text(text)
     (violation,) = violations(tmp_path)
     assert violation.startswith(f"{path}:") and message in violation
+
+
+def test_kit_imports_no_other_test_package() -> None:
+    """Tests import the kit, and so does perf; only the oracles are below it."""
+    files = (ROOT / "tests/kit").rglob("*.py")
+    found = {each.name for path in files for each in imports(path, "tests.kit.x") if each.name.startswith("tests.")}
+    assert [name for name in sorted(found) if not name.startswith(("tests.kit", "tests.oracles"))] == []

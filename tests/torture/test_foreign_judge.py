@@ -17,10 +17,10 @@ import pytest
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.storage.checkpoints import read_topic_id
-from tests.compat.clients.confluent import create_topics
 from tests.kit import jvm
 from tests.kit.brokers import ApacheKafka, Broker, Kafkalite, wait_until
 from tests.kit.checker import History, Partition, check
+from tests.kit.clients.confluent import create_topics
 from tests.kit.load import IdempotentSender, Sender
 from tests.kit.readers import READERS
 from tests.kit.rig import JUDGE_S, assert_files_are_good, assert_kept

@@ -17,10 +17,10 @@ import pytest
 
 from kafkalite.errors import KafkaConnectionError
 from kafkalite.net.client import ClientConnection
-from tests.compat.clients.members import Crowd, TopicPartition
-from tests.compat.group_kit import EACH, partitions_of, write
 from tests.kit.brokers import Kafkalite
 from tests.kit.classic_group import SimulatedClassicGroup
+from tests.kit.clients.groups import EACH, partitions_of, write
+from tests.kit.clients.members import Crowd, TopicPartition
 from tests.kit.consumer_group import SimulatedConsumerGroup
 from tests.kit.group_readers import KINDS, Readers
 from tests.kit.members import rewind

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -112,7 +113,11 @@ class TestLoopClock:
 
         run(main)
 
-    def test_only_one_timer_of_the_loop_is_used(self) -> None:
+    def test_only_one_timer_of_the_loop_is_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # Time stands still: on a busy machine it would pass between two lines.
+        monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+        monkeypatch.setattr(LoopClock, "monotonic", staticmethod(lambda: 1000.0))
+
         class Loop:
             def __init__(self) -> None:
                 self.armed: list[float] = []

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 
+from tests.kit.record_engines import CODECS, SIZE_MAX
 from tests.unit.records.clients import aiokafka_compiled, aiokafka_records, kafka_python
-from tests.unit.records.engines import CODECS, SIZE_MAX
 
 EXAMPLES = 60
 NULLABLE = st.none() | st.binary(max_size=300) | st.sampled_from([b"", b"x" * 20_000])

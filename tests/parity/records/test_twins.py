@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kafkalite.records import BatchError
-from tests.unit.records.engines import PY, C, damaged, random_batch, random_records, seed, small_batch
+from tests.kit.record_engines import PY, C, damaged, random_batch, random_records, seed, small_batch
 
 GOOD_BATCHES = 60
 DAMAGED_PER_BATCH = 60

@@ -19,7 +19,7 @@ from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.topic import TopicConfig
 from kafkalite.errors import KafkaErrorCode
 from kafkalite.records import ValidationResult, compression
-from tests.unit.records.engines import build, with_fields
+from tests.kit.record_engines import build, with_fields
 
 CONFIG: TopicConfig = BrokerConfig({}).topic_defaults
 NOW_MS = 1_700_000_000_000

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.records.engines import PY, C
+from tests.kit.record_engines import PY, C
 
 
 @pytest.fixture(params=[C, PY], ids=["c", "py"], scope="session")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import KafkaErrorCode
-from tests.unit.records.engines import build, with_fields
+from tests.kit.record_engines import build, with_fields
 
 CORRUPT_MESSAGE = 2
 BATCHES = [build((i, b"k", b"v" * i), codec=i % 5, base_offset=10 * i, leader_epoch=i) for i in range(1, 9)]

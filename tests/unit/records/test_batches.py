@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.records import Batch, BatchError, Builder
-from tests.unit.records.engines import CODECS, build, random_records, seed, with_fields, with_records
+from tests.kit.record_engines import CODECS, build, random_records, seed, with_fields, with_records
 
 # One record: timestamp 1,600,000,000,000, key "k", value "value", header "h" = "x"; leader epoch 3, producer 9, 1, 2.
 GOLDEN = bytes.fromhex(

@@ -7,8 +7,8 @@ from aiokafka.record.control_record import ABORT_MARKER, COMMIT_MARKER, ControlR
 
 from kafkalite.records import Batch, BatchError
 from kafkalite.records.control import ControlType, Marker, build_marker, control_type, read_marker
+from tests.kit.record_engines import SIZE_MAX, C, build
 from tests.unit.records.clients import kafka_python
-from tests.unit.records.engines import SIZE_MAX, C, build
 
 THEIRS = {ControlType.ABORT: ABORT_MARKER, ControlType.COMMIT: COMMIT_MARKER}
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafkalite.records import BatchError
-from tests.unit.records.engines import CODECS, SIZE_MAX, C, build
+from tests.kit.record_engines import CODECS, SIZE_MAX, C, build
 
 RECORDS = [(1000 + i, b"key", b"value %d" % i * 20, [("h", None)]) for i in range(50)]
 

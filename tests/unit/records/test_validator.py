@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.kit.record_engines import CODECS, SIZE_MAX, build, sealed, with_fields, with_records
 from tests.oracles.batch_builder import encode_record, varint
-from tests.unit.records.engines import CODECS, SIZE_MAX, build, sealed, with_fields, with_records
 
 CORRUPT_MESSAGE = 2
 MESSAGE_TOO_LARGE = 10

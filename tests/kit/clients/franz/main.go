@@ -1,4 +1,4 @@
-// A franz-go consumer of partition t-0 from its start, see tests/compat/clients/truncation.py for what it prints.
+// A franz-go consumer of partition t-0 from its start, see tests/kit/clients/truncation.py for what it prints.
 package main
 
 import (

@@ -18,8 +18,8 @@ from aiokafka.errors import BrokerResponseError as AioError
 from aiokafka.structs import TopicPartition as AioTopicPartition
 from confluent_kafka import admin as cka
 
-from tests.compat.clients.confluent import QUIET
-from tests.compat.clients.model import DEADLINE_S, Refused
+from tests.kit.clients.confluent import QUIET
+from tests.kit.clients.model import DEADLINE_S, Refused
 from tests.kit.isolated import Isolated
 
 with warnings.catch_warnings():

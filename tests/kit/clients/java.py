@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.compat.clients.model import EARLIEST, Record, Refused
 from tests.kit import jvm
+from tests.kit.clients.model import EARLIEST, Record, Refused
 
 JAVA_VERSIONS = (jvm.CURRENT, jvm.PREVIOUS)
 CLASSES = {

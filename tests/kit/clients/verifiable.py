@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.compat.clients.java_members import ASSIGNORS
-from tests.compat.clients.members import (
+from tests.kit import jvm
+from tests.kit.clients.java_members import ASSIGNORS
+from tests.kit.clients.members import (
     HEARTBEAT_MS,
     POLL_S,
     REFRESH_MS,
@@ -27,8 +28,7 @@ from tests.compat.clients.members import (
     TopicPartition,
     Wish,
 )
-from tests.compat.clients.model import DEADLINE_S
-from tests.kit import jvm
+from tests.kit.clients.model import DEADLINE_S
 
 PROGRAM = "org.apache.kafka.tools.VerifiableConsumer"
 HOW = {

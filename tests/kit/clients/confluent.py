@@ -9,7 +9,7 @@ from typing import NamedTuple
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.compat.clients.model import DEADLINE_S, EARLIEST, At, Deadline, Record, Refused, Start
+from tests.kit.clients.model import DEADLINE_S, EARLIEST, At, Deadline, Record, Refused, Start
 from tests.kit.isolated import closed_later, dropped_later, killable
 
 QUIET = 2  # librdkafka logs each lost connection to standard error otherwise

@@ -25,9 +25,9 @@ import confluent_kafka as ck
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
 
-from tests.compat.clients.confluent import QUIET, GroupConsumer
-from tests.compat.clients.model import DEADLINE_S
-from tests.compat.clients.python import KafkaConsumer
+from tests.kit.clients.confluent import QUIET, GroupConsumer
+from tests.kit.clients.model import DEADLINE_S
+from tests.kit.clients.python import KafkaConsumer
 from tests.kit.isolated import Isolated
 
 with warnings.catch_warnings():

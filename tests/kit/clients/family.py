@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.compat.clients.model import Record
+from tests.kit.clients.model import Record
 
 # A consumer without a group, which fails where Kafka would choose an offset for it.
 READING: dict[str, Any] = {

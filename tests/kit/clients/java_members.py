@@ -18,8 +18,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from tests.compat.clients.java import CLASSES
-from tests.compat.clients.members import (
+from tests.kit import jvm
+from tests.kit.clients.java import CLASSES
+from tests.kit.clients.members import (
     HEARTBEAT_MS,
     POLL_S,
     REFRESH_MS,
@@ -31,8 +32,7 @@ from tests.compat.clients.members import (
     TopicPartition,
     Wish,
 )
-from tests.compat.clients.model import DEADLINE_S
-from tests.kit import jvm
+from tests.kit.clients.model import DEADLINE_S
 
 PROGRAM = str(jvm.KIT / "GroupConsumers.java")
 ASSIGNORS = "org.apache.kafka.clients.consumer."

@@ -4,10 +4,10 @@ Laws: no client of this face joins a group (every reader is assigned its partiti
 wait has a deadline and ends in an error that says what was missing; nothing here knows which broker it talks to.
 """
 
-from tests.compat.clients.aio import AioKafka
-from tests.compat.clients.confluent import Confluent
-from tests.compat.clients.model import EARLIEST, LATEST, At, Client, Record
-from tests.compat.clients.python import KafkaPython
+from tests.kit.clients.aio import AioKafka
+from tests.kit.clients.confluent import Confluent
+from tests.kit.clients.model import EARLIEST, LATEST, At, Client, Record
+from tests.kit.clients.python import KafkaPython
 
 PYTHON_CLIENTS: tuple[Client, ...] = (Confluent(), AioKafka(), KafkaPython())
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import BrokerResponseError
 
-from tests.compat.clients.family import READING, record_of, writing
-from tests.compat.clients.model import DEADLINE_S, EARLIEST, At, Deadline, Record, Refused, Start
+from tests.kit.clients.family import READING, record_of, writing
+from tests.kit.clients.model import DEADLINE_S, EARLIEST, At, Deadline, Record, Refused, Start
 
 
 class AioKafka:

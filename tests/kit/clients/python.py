@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
-from tests.compat.clients.family import READING, record_of, writing
-from tests.compat.clients.model import DEADLINE_S, EARLIEST, At, Deadline, Record, Refused, Start
+from tests.kit.clients.family import READING, record_of, writing
+from tests.kit.clients.model import DEADLINE_S, EARLIEST, At, Deadline, Record, Refused, Start
 
 with warnings.catch_warnings():
     # It loads its schemas with importlib.resources.read_text, deprecated from Python 3.11 to 3.12.

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import TextIO
 
-from tests.compat.clients.members import KINDS, REFUSED, Crowd, Member, Wish
+from tests.kit.clients.members import KINDS, REFUSED, Crowd, Member, Wish
 
 
 def main(name: str, address: str, group: str, topic: str, session_ms: str, history: str | None = None) -> None:

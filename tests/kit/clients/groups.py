@@ -16,11 +16,11 @@ import confluent_kafka as ck
 from click.testing import Result
 from confluent_kafka.admin import AdminClient
 
-from tests.compat.clients import Confluent, Record, doomed_member
-from tests.compat.clients.confluent import QUIET
-from tests.compat.clients.members import REFUSED, Kind, Member, Seen, TopicPartition
-from tests.compat.clients.model import DEADLINE_S
 from tests.kit.brokers import wait_until
+from tests.kit.clients import Confluent, Record, doomed_member
+from tests.kit.clients.confluent import QUIET
+from tests.kit.clients.members import REFUSED, Kind, Member, Seen, TopicPartition
+from tests.kit.clients.model import DEADLINE_S
 from tests.kit.isolated import closed_later, dropped_later, killable
 
 PARTITIONS = 6
