@@ -1,7 +1,7 @@
-"""Subscriptions and assignments of the classic protocol, read and written for the machines
+"""Decodes and encodes subscriptions and assignments of consumers in the classic protocol
 (`state/groups/consumer_protocol`).
 
-Members send any bytes: what cannot be read is None. Topics come in any order and may come twice.
+Members may send any bytes: malformed ones decode to None. Topics are in any order and may be repeated.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,10 +31,10 @@ def topic_partitions(topics: Iterable[Assigned | Owned]) -> frozenset[TopicParti
 
 
 class ConsumerProtocolSerde:
-    """The consumer protocol within the classic one."""
+    """The embedded consumer protocol of the classic protocol."""
 
     def subscription(self, metadata: bytes) -> Subscription | None:
-        """A member's subscription, None where it cannot be read."""
+        """The subscription of a member, None if it is malformed."""
         try:
             read = read_subscription(metadata)
         except DecodeError:
@@ -44,7 +44,7 @@ class ConsumerProtocolSerde:
         )
 
     def assigned(self, assignment: bytes) -> ConsumerAssignment | None:
-        """A member's assignment, None where it cannot be read; no bytes are no partitions."""
+        """A member's assignment, None if it is malformed; empty bytes are no partitions."""
         try:
             read = read_assignment(assignment)
         except DecodeError:
@@ -52,7 +52,7 @@ class ConsumerProtocolSerde:
         return ConsumerAssignment(topic_partitions(read.assigned_partitions), bool(read.user_data))
 
     def assignment(self, partitions: Mapping[str, Collection[int]], metadata: bytes) -> bytes:
-        """The assignment for the member with this subscription, in its version; the oldest where that has none."""
+        """The assignment for the member with this subscription, in its version; version 0 if it is malformed."""
         try:
             version = version_of(metadata)
         except DecodeError:

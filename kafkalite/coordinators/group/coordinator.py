@@ -1,7 +1,7 @@
-"""Everything that coordinates groups on a broker, made in one go, and told in one place what changes around it.
+"""The group coordinator of a broker: creates runtime, service, metrics and housekeeping, and passes topic changes on.
 
-The broker makes it when `__consumer_offsets` is there, or when the first client asks for a group: these rooms are a
-sixth of what a start imports.
+The broker creates it when `__consumer_offsets` exists, or for the first request of a group, because its modules are a
+sixth of the imports of a start.
 """
 
 import logging
@@ -30,7 +30,7 @@ REFUSAL_LOG_S = 60.0
 
 
 class CoordinatorHost(RuntimeHost, RegexHost, GroupHost, GroupMetricsHost, Protocol):
-    """The broker around."""
+    """The broker, as the group coordinator needs it."""
 
     metrics: Registry
     slicer: Slicer
@@ -40,11 +40,11 @@ class CoordinatorHost(RuntimeHost, RegexHost, GroupHost, GroupMetricsHost, Proto
 
 
 class GroupCoordinator:
-    """The groups of a broker; loading begins at once, in the background.
+    """The groups of a broker; loading starts immediately, in the background.
 
     Attributes:
-        groups: what requests ask.
-        numbers: what watchers ask; the totals are gauges of the broker's registry, too.
+        groups: serves requests.
+        metrics: of all groups and of each; the totals are also gauges of the broker's registry.
     """
 
     def __init__(self, host: CoordinatorHost) -> None:
@@ -54,21 +54,21 @@ class GroupCoordinator:
         memory = MemberMemory(host.config.kafkalite_group_member_memory_max_bytes, self._log_refusal)
         self._runtime = CoordinatorRuntime(host, OFFSETS, partial(machine, host, counts, memory), GroupRecordSerde())
         self._runtime.ask = RegexResolver(host, self._runtime).resolve
-        self._upkeep = OffsetExpiration(self._runtime, host.clock, host.config, host.slicer)
+        self._housekeeping = OffsetExpiration(self._runtime, host.clock, host.config, host.slicer)
         self.groups = GroupService(self._runtime)
-        self.numbers = GroupMetrics(host, self._runtime, counts)
+        self.metrics = GroupMetrics(host, self._runtime, counts)
         register(host)
         self._runtime.create_shards()
-        self._upkeep.start()
+        self._housekeeping.start()
 
     def topic_changed(self, name: str) -> None:
-        """A topic is new or has grown."""
+        """A topic was created or has more partitions."""
         self._runtime.create_shards()
-        self._upkeep.topic_changed(name)
+        self._housekeeping.topic_changed(name)
 
     def topic_gone(self, name: str) -> None:
         """A topic was deleted."""
-        self._upkeep.topic_gone(name)
+        self._housekeeping.topic_gone(name)
 
     def _log_refusal(self) -> None:
         """Log, at most once a minute, that joins are rejected by the limit on the memory of members."""
@@ -83,13 +83,13 @@ class GroupCoordinator:
             )
 
     def close(self) -> None:
-        """Take no request any more; whoever waits hears NOT_COORDINATOR."""
-        self._upkeep.close()
+        """Stop: pending and later requests fail with NOT_COORDINATOR."""
+        self._housekeeping.close()
         self._runtime.close()
 
 
 def register(host: CoordinatorHost) -> None:
-    """Put the totals into the broker's registry. A broker that is started again has other groups: each read asks it."""
+    """Register the totals as gauges. Each read uses the current coordinator: a restarted broker has a new one."""
     gauge = host.metrics.gauge
     for group_type in GROUP_TYPES:
         count = partial(total_of_type, host, GroupMetrics.count, group_type)
@@ -98,21 +98,21 @@ def register(host: CoordinatorHost) -> None:
         gauge("kafkalite_group_members", "Members of these groups.", members, type=group_type)
     gauge(
         "kafkalite_group_rebalances",
-        "Generations and epochs that groups have begun since the start.",
-        lambda: host.group_coordinator.numbers.rebalances,
+        "Generations and group epochs since the start.",
+        lambda: host.group_coordinator.metrics.rebalances,
     )
     gauge(
         "kafkalite_group_commits",
-        "Offsets that groups have committed since the start.",
-        lambda: host.group_coordinator.numbers.commits,
+        "Offsets committed since the start.",
+        lambda: host.group_coordinator.metrics.commits,
     )
     gauge(
         "kafkalite_group_commits_per_second",
-        "The same per second, over the last minute.",
-        lambda: host.group_coordinator.numbers.commits_per_s,
+        "Offsets committed per second over the last minute.",
+        lambda: host.group_coordinator.metrics.commits_per_s,
     )
 
 
 def total_of_type(host: CoordinatorHost, read: Callable[[GroupMetrics, str], int], group_type: str) -> int:
     """A current total of one group type."""
-    return read(host.group_coordinator.numbers, group_type)
+    return read(host.group_coordinator.metrics, group_type)

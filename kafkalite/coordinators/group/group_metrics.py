@@ -1,12 +1,11 @@
-"""Numbers of the groups of a broker, for whoever watches it: totals in the registry, and each group by itself.
+"""Metrics of the groups of a broker: totals, and state, members and lag of each group.
 
 ```python
-for group in broker.group_coordinator.numbers.groups():
+for group in broker.group_coordinator.metrics.groups():
     print(group.name, group.members, sum(each.lag for each in group.partitions))
 ```
-Laws: nothing is kept for it but two counts, so a group costs nothing until somebody looks; a look changes nothing, and
-sees what is applied, which may be a moment ahead of what is committed. Group names are texts of clients: they are no
-labels of the registry.
+Only two counters are maintained; everything else is computed when it is read. A read sees applied records, which may
+not be committed yet. Group names are chosen by clients, so they are no labels of the registry.
 """
 
 from collections import deque
@@ -29,7 +28,7 @@ RATE_STEP_S = 1.0
 
 
 class GroupMetricsHost(Protocol):
-    """The broker around."""
+    """The broker, as group metrics need it."""
 
     replicas: Replicas
 
@@ -38,7 +37,7 @@ class GroupMetricsHost(Protocol):
 
 
 class PartitionLag(NamedTuple):
-    """How far a group is in a partition: `lag` records are committed in the log and not yet read by the group."""
+    """The offsets of a group in a partition: `lag` = log end (high watermark) minus committed offset."""
 
     topic: str
     partition: int
@@ -48,7 +47,7 @@ class PartitionLag(NamedTuple):
 
 
 class SingleGroupMetrics(NamedTuple):
-    """One group now. `generation` is the epoch of a consumer group, -1 = there has been none."""
+    """The current state of a group. `generation` is the group epoch of a consumer group, -1 = none."""
 
     name: str
     group_type: str
@@ -59,32 +58,36 @@ class SingleGroupMetrics(NamedTuple):
 
 
 class Rate:
-    """How fast a count grows, from when somebody looks: over the last minute, or since the first look.
+    """The growth of a counter per second, over the last minute or since the first read.
 
-    Looks less than a second apart are one, so that several readers do not disturb each other.
+    Reads within a second count as one, so that several readers do not affect each other.
+
+    Arguments:
+        now_s: on a monotonic clock.
+        count: the counter now.
     """
 
     def __init__(self, now_s: float, count: int = 0) -> None:
-        self._looks = deque([(now_s, count)])
+        self._reads = deque([(now_s, count)])
 
     def per_second(self, now_s: float, count: int) -> float:
         """The growth per second; `now_s` on a monotonic clock."""
-        looks = self._looks
-        if now_s - looks[-1][0] >= RATE_STEP_S:
-            looks.append((now_s, count))
-        while len(looks) > 1 and now_s - looks[1][0] >= RATE_WINDOW_S:
-            looks.popleft()
-        began_s, began = looks[0]
-        return (count - began) / (now_s - began_s) if now_s > began_s else 0.0
+        reads = self._reads
+        if now_s - reads[-1][0] >= RATE_STEP_S:
+            reads.append((now_s, count))
+        while len(reads) > 1 and now_s - reads[1][0] >= RATE_WINDOW_S:
+            reads.popleft()
+        first_s, first = reads[0]
+        return (count - first) / (now_s - first_s) if now_s > first_s else 0.0
 
 
 class GroupMetrics:
-    """The numbers of all groups that a broker coordinates.
+    """The metrics of all groups that a broker coordinates.
 
     Arguments:
-        host: log ends come from its partitions.
+        host: the broker, for the high watermarks of its partitions.
         runtime: the shards.
-        counts: what the machines count.
+        counts: the counters of the machines.
     """
 
     def __init__(self, host: GroupMetricsHost, runtime: CoordinatorRuntime[GroupShard], counts: GroupCounts) -> None:
@@ -95,17 +98,17 @@ class GroupMetrics:
 
     @property
     def rebalances(self) -> int:
-        """Rebalances since the start, of all groups."""
+        """Rebalances of all groups since the start."""
         return self._counts.rebalances
 
     @property
     def commits(self) -> int:
-        """Offsets committed since the start, each partition by itself."""
+        """Offsets committed since the start; each partition counts."""
         return self._counts.commits
 
     @property
     def commits_per_s(self) -> float:
-        """Offsets committed per second, over the last minute of looks."""
+        """Offsets committed per second over the last minute."""
         return self._rate.per_second(self._host.clock.monotonic(), self._counts.commits)
 
     def count(self, group_type: str) -> int:
@@ -120,13 +123,13 @@ class GroupMetrics:
         return sum(group.member_count for groups in by_name for group in groups.values())
 
     def groups(self) -> Iterator[SingleGroupMetrics]:
-        """Each group, one at a time: whoever has thousands may pause between them."""
+        """Yield each group, so that a reader of thousands of groups can pause between them."""
         for machine in self._machines():
             for name in machine.names():
                 yield self._of(machine, name)
 
     def group(self, name: str) -> SingleGroupMetrics | None:
-        """One group; None where it is not known, or not yet loaded."""
+        """One group; None if it does not exist or its shard is not loaded."""
         shard = self._runtime.shard_for(name)
         machine = self._runtime.machine(shard) if shard in self._runtime.shards() else None
         if machine is None or (name not in machine.registry and name not in machine.offsets):

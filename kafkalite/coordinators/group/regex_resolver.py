@@ -1,14 +1,14 @@
-"""Which topics match the patterns of consumer groups. RE2 takes time in proportion to the text, whatever the pattern:
-Python's own `re` could be kept busy for years by a client's (KIP-848 asks for RE2, too).
+"""Resolves topic patterns of groups with RE2, whose matching time is linear in the text for every pattern. Python's
+`re` could be blocked for years by the pattern of a client. KIP-848 requires RE2 too.
 
-Laws:
-1. A pattern is compiled on the loop, by RE2 with the GIL held: what would take it long is refused before. Classes of
-   Unicode cost most, then quantifiers and what is counted; plain text costs little.
-2. Nothing is captured: a match of a pattern with 10,000 groups took a second, without that it takes none.
-3. Matching many topics is a job outside the loop. It walks the topics once for several patterns, no more of them than
-   may be compiled at once (law 1); 100 patterns and 10,000 topics take it some 50 ms, one by one they took 1.5 s.
+Invariants:
+1. RE2 compiles a pattern on the loop, with the GIL held: patterns that would take long are rejected before. Unicode
+   classes cost most, then quantifiers and repetition counts; plain text costs little.
+2. Nothing is captured: with captures, a match of a pattern with 10,000 groups took a second.
+3. Matching many topics is a job outside the loop. It matches several patterns in one pass over the topics, as many as
+   may be compiled at once (rule 1): 100 patterns and 10,000 topics take about 50 ms, one by one they took 1.5 s.
 4. Internal topics match patterns of consumer groups, as in Kafka (TopicRegexResolver.java), but not those of registered
-   groups: a group that reads its own commits never comes to an end.
+   groups: a group that reads its own commits would never reach the end.
 """
 
 import re
@@ -25,16 +25,16 @@ from kafkalite.state.topic_names import is_internal
 
 __all__ = ["RegexHost", "RegexResolver", "complaint", "matches"]
 
-PATTERN_MEMORY = 1 << 17  # bytes that RE2 may use for one pattern; it refuses larger ones
-# Microseconds that RE2 takes at most, about: measured on patterns that consist of one of these alone.
+PATTERN_MEMORY = 1 << 17  # bytes that RE2 may use for one pattern; it rejects larger ones
+# Approximate upper bounds in microseconds, measured on patterns that consist of one of these alone.
 COST_MAX, COST_OF_CLASS, COST_OF_QUANTIFIER, BYTES_AT_COST_1, COUNT_AT_COST_1 = 5_000, 100, 4, 2, 5
-COST_OF_ONE, SHARE_COST_MAX = 10, 1_000  # of whatever is one of several; of several that are compiled at once
+COST_OF_ONE, SHARE_COST_MAX = 10, 1_000  # per pattern of a set; of a set
 COSTLY = re.compile(r"\\[pP]|[?*+]|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}")
 TOO_COSTLY = "the pattern is too large, or counts too far"
 
 
 class RegexHost(Protocol):
-    """The broker around."""
+    """The broker, as the resolver needs it."""
 
     @property
     def offload(self) -> Offload: ...
@@ -45,8 +45,8 @@ class RegexHost(Protocol):
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
-    """A pattern, ready to match; raises re2.error."""
-    import re2  # type: ignore[import-untyped]  # only where somebody has a pattern
+    """Compile a pattern. Raises: re2.error."""
+    import re2  # type: ignore[import-untyped]  # imported for the first pattern only
 
     options = re2.Options()
     options.log_errors = False
@@ -56,7 +56,7 @@ def compiled(pattern: str) -> Any:
 
 
 def cost(pattern: str) -> int:
-    """About how many microseconds RE2 takes to compile a pattern."""
+    """The approximate time that RE2 takes to compile a pattern, in microseconds."""
     total = len(pattern.encode()) // BYTES_AT_COST_1
     for found in COSTLY.finditer(pattern):
         if found[0].startswith("\\"):
@@ -68,7 +68,7 @@ def cost(pattern: str) -> int:
 
 @lru_cache(maxsize=256)
 def complaint(pattern: str) -> str | None:
-    """Why a pattern is not taken, or None where it is."""
+    """The reason why a pattern is rejected, None if it is accepted."""
     import re2
 
     if cost(pattern) > COST_MAX:
@@ -76,13 +76,13 @@ def complaint(pattern: str) -> str | None:
     try:
         compiled(pattern)
     except re2.error as error:
-        said = error.args[0]
-        return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        reason = error.args[0]
+        return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
     return None
 
 
 def matches(patterns: Collection[str], names: Collection[str]) -> dict[str, list[str]]:
-    """The names that match each pattern whole. A pattern that RE2 does not take, of an older log say, matches none."""
+    """The names that each pattern matches as a whole. A rejected pattern, of an older log for example, matches none."""
     found: dict[str, list[str]] = {pattern: [] for pattern in patterns}
     for share in shares([pattern for pattern in found if complaint(pattern) is None]):
         matching = together(share).Match
@@ -93,7 +93,7 @@ def matches(patterns: Collection[str], names: Collection[str]) -> dict[str, list
 
 
 def shares(patterns: Sequence[str]) -> Iterator[list[str]]:
-    """The patterns in shares that can be compiled at once (law 1)."""
+    """Split patterns into sets that may be compiled at once (rule 1)."""
     share: list[str] = []
     total = 0
     for pattern in patterns:
@@ -107,8 +107,8 @@ def shares(patterns: Sequence[str]) -> Iterator[list[str]]:
 
 
 def together(patterns: Sequence[str]) -> Any:
-    """Patterns that were all taken, as a set whose `Match(text)` answers the places of those that match it whole, or
-    None. Its memory must never run out, as it would answer None then: what RE2 takes by itself is far more than needed.
+    """Compile accepted patterns as a set. `Match(text)` returns the indexes of the patterns that match the whole text,
+    or None. It would also return None out of memory: RE2's default limit is far above what a set needs.
     """
     import re2
 
@@ -122,14 +122,14 @@ def together(patterns: Sequence[str]) -> Any:
 
 
 class RegexResolver:
-    """Answers the questions of the machines."""
+    """Resolves the patterns that machines ask for (`ResolvePatterns`)."""
 
     def __init__(self, host: RegexHost, runtime: CoordinatorRuntime[GroupShard]) -> None:
         self._host = host
         self._runtime = runtime
 
     def resolve(self, shard: int, question: ResolvePatterns) -> None:
-        """Find the topics; the machine is told when they are found."""
+        """Find the topics in a job, then submit the result to the machine."""
         names = [name for name in self._host.tables.topics if question.internal or not is_internal(name)]
         self._host.offload.run(matches, question.patterns, names, done=partial(self._found, shard, question))
 
@@ -141,7 +141,7 @@ class RegexResolver:
 
 
 def resolved(found: dict[str, list[str]]) -> Callable[[str, GroupShard, Token, Now], Effects]:
-    """The command that tells a group what its patterns match."""
+    """The command that passes the matching topics to a group."""
 
     def complete(group: str, shard: GroupShard, _token: Token, now: Now) -> Effects:
         return shard.patterns_resolved(group, found, 0, now)
@@ -150,6 +150,6 @@ def resolved(found: dict[str, list[str]]) -> Callable[[str, GroupShard, Token, N
 
 
 def failed(group: str, shard: GroupShard, _token: Token, _now: Now) -> Effects:
-    """The command that tells a group to ask again."""
+    """The command that makes a group ask again later."""
     shard.patterns_failed(group)
     return Effects()

@@ -1,7 +1,7 @@
-"""The records of the group machines as the keys and values of `__consumer_offsets`, as Kafka 4.3 writes them.
+"""Converts the records of groups and offsets to the keys and values of `__consumer_offsets`, as Kafka 4.3 writes them.
 
-Lists that come from a set are written in order, so that the same state is always the same bytes. What decodes, but
-cannot be (a state that does not exist, a list that is missing its twin) is a RecordError.
+Sets are written in order, so that the same state has the same bytes. A record that decodes to impossible contents (an
+unknown state, lists of different lengths) raises RecordError.
 Source: GroupCoordinatorRecordHelpers.java, GroupCoordinatorRecordSerde.java of Apache Kafka.
 """
 
@@ -52,35 +52,35 @@ StoredMember = GroupMetadataValue.MemberMetadata
 
 
 class GroupRecordSerde:
-    """`journal.StoredCodec` for groups and their offsets."""
+    """The serde (`partition_writer.RecordSerde`) of groups and their offsets."""
 
     unordered = frozenset(cls.type_id.to_bytes(2, "big") for cls in (LegacyOffsetCommitKey, OffsetCommitKey))
 
     def compression(self, config: BrokerConfig) -> int:
-        """`offsets.topic.compression.codec`: the codec id of batches."""
+        """The codec id of batches: `offsets.topic.compression.codec`."""
         return config.offsets_topic_compression_codec
 
     def producer(self, record: object) -> int:
-        """The producer id of the transaction that the record is part of, -1 = none."""
+        """The producer id of the transaction of a record, -1 = none."""
         return record.producer_id if isinstance(record, TransactionalOffset) else NO_PRODUCER
 
     def append_plain(self, builder: Builder, records: list[object], at: int, timestamp: int) -> int:
-        """Append the committed offsets from `at` on; where it stopped."""
+        """Append committed offsets from index `at` on; returns the index of the first other record."""
         return append_commits(builder, records, at, timestamp, OffsetCommitted, OffsetsCommitted)
 
     def several(self, record: object) -> list[object] | None:
-        """A commit of many partitions is a record for each; everything else is one."""
+        """A packed commit is one record for each partition; all others are one record."""
         return list(commits_of(record)) if isinstance(record, OffsetsCommitted) else None
 
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
-        """Key and value of a record. Raises: EncodeError, TypeError for what has no place in the topic."""
+        """The key and the value of a record. Raises: EncodeError, TypeError for a class that is not stored."""
         encoder = ENCODERS.get(type(record))
         if encoder is None:
             raise TypeError(f"{type(record).__name__} is not a record of __consumer_offsets")
         return write(*encoder(record))
 
     def decode(self, key: bytes, value: bytes | None) -> object | None:
-        """The record; None for a type that is not known. Raises: DecodeError, RecordError."""
+        """The record; None for an unknown type. Raises: DecodeError, RecordError."""
         if value is not None:
             commit = read_commit(key, value, OffsetCommitted)
             if commit is not None:
@@ -95,11 +95,11 @@ class GroupRecordSerde:
         return None if decoder is None else decoder(known, read_value(type_id, value))
 
     def in_transaction(self, producer_id: int, record: object) -> object:
-        """A commit is pending; no other record is ever part of a transaction."""
+        """A commit is pending until the marker; other records are never part of a transaction."""
         return TransactionalOffset(producer_id, record) if isinstance(record, OffsetCommitted) else record
 
     def ended(self, producer_id: int, *, committed: bool) -> object:
-        """The record that stands for the marker of a transaction."""
+        """The record for the marker of a transaction."""
         return TransactionEnded(producer_id, committed)
 
 
@@ -144,11 +144,7 @@ def _encode_classic(record: ClassicGroupMetadata) -> tuple[StoredKey, StoredValu
 
 
 def _encode_group_deleted(record: GroupDeleted) -> tuple[StoredKey, None]:
-    if record.group_type == CLASSIC:
-        return GroupMetadataKey(group=record.group), None
-    if record.group_type == REGISTERED:
-        return GroupDefinitionKey(group_id=record.group), None
-    return ConsumerGroupKey(group_id=record.group), None
+    return GROUP_KEYS[record.group_type](record.group), None
 
 
 def _offset(key: Any, value: Any) -> OffsetCommitted:
@@ -195,6 +191,11 @@ def _offset_deleted(key: Any) -> OffsetDeleted:
     return OffsetDeleted(key.group, key.topic, key.partition)
 
 
+GROUP_KEYS: dict[str, Callable[[str], StoredKey]] = {
+    CLASSIC: lambda name: GroupMetadataKey(group=name),
+    CONSUMER: lambda name: ConsumerGroupKey(group_id=name),
+    REGISTERED: lambda name: GroupDefinitionKey(group_id=name),
+}
 ENCODERS: dict[type, Callable[[Any], tuple[StoredKey, StoredValue | None]]] = {
     OffsetCommitted: _encode_offset,
     OffsetDeleted: _encode_offset_deleted,

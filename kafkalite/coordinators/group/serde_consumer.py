@@ -1,4 +1,4 @@
-"""The records of consumer groups (KIP-848) as stored keys and values: types 3 to 8 and 16. A part of `stored`."""
+"""The records of consumer groups (KIP-848) as stored keys and values: types 3 to 8 and 16. A part of `serde`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -182,7 +182,7 @@ def _current(key: Any, value: Any) -> object:
 
 
 def _epochs(owned: list[Any], member_epoch: int) -> PartitionEpochs:
-    """Records from before Kafka 4.3 have no epochs of partitions; the member's own stands for them (KIP-1251)."""
+    """Records of Kafka before 4.3 have no epochs of partitions; the member epoch is used instead (KIP-1251)."""
     found = {}
     for each in owned:
         epochs = each.assignment_epochs or [member_epoch] * len(each.partitions)

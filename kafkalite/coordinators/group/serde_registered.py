@@ -1,4 +1,4 @@
-"""The records of registered groups as stored keys and values: types from 10000. A part of `stored`."""
+"""The records of registered groups as stored keys and values: types from 10000. A part of `serde`."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any

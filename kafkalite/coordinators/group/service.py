@@ -1,9 +1,8 @@
-"""The groups of this broker, asked by name: which shard a group belongs to, and who waits for which answer.
+"""Runs requests on the groups of this broker: finds the shard of a group and completes each request.
 
-A request is a command of the shard's machine; looking is a command, too, so that nothing is seen before it is
-committed.
-Every question ends exactly once, by `then(result)` or by `failed(error)`: 14 while the shard is loaded, 15 and 16 where
-this broker cannot serve it now, and -1 after something unforeseen.
+Queries are commands too, so that they see committed state only. Every request completes exactly once, with a result or
+with an error: COORDINATOR_LOAD_IN_PROGRESS while the shard is loading, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR if
+this broker cannot serve it now, UNKNOWN_SERVER_ERROR after an unexpected exception.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -30,23 +29,24 @@ class GroupService:
     """All groups that this broker coordinates.
 
     Arguments:
-        runtime: keeps the shards.
+        runtime: the shards.
     """
 
     def __init__(self, runtime: CoordinatorRuntime[GroupShard]) -> None:
         self._runtime = runtime
 
     def ensure_topic(self, then: Callable[[int], None]) -> None:
-        """Make the topic of the groups if need be; `then` gets 0 or COORDINATOR_NOT_AVAILABLE."""
+        """Create `__consumer_offsets` unless it exists; calls `then` with 0 or COORDINATOR_NOT_AVAILABLE."""
         self._runtime.ensure_topic(then)
 
-    def submit(self, group: str, command: Command, waiting: CommandCompletion) -> None:
-        """Run a command in the shard of a group; `waiting` hears what became of it."""
-        self._runtime.submit(self._runtime.shard_for(group), command, waiting)
+    def submit(self, group: str, command: Command, completion: CommandCompletion) -> None:
+        """Run a command in the shard of a group; `completion` is its pending response (`CoordinatorRuntime.submit`)."""
+        self._runtime.submit(self._runtime.shard_for(group), command, completion)
 
     def fast_heartbeat(self, group: str, member_id: str, instance_id: str | None, generation: int) -> bool:
-        """Take note of a heartbeat that changes nothing but that a member was heard; False = it is not one, and nothing
-        has happened. `submit` would answer it at once, without an error.
+        """Process a heartbeat that only extends a session, for which `submit` would answer at once without an error.
+
+        Returns: False if it does more than that; then nothing has changed.
         """
         machine = self._runtime.committed_machine(group)
         if machine is None:
@@ -56,8 +56,13 @@ class GroupService:
     def fast_consumer_heartbeat(
         self, group: str, member_id: str, instance_id: str | None, epoch: int, client_id: str | None, host: str
     ) -> int | None:
-        """The same of a member of the consumer protocol: the heartbeat interval of the answer, in ms; None = the
-        heartbeat changes something, and nothing has happened.
+        """As `fast_heartbeat`, for ConsumerGroupHeartbeat.
+
+        Arguments:
+            group, member_id, instance_id, epoch: as in the request.
+            client_id, host: of the client.
+
+        Returns: the heartbeat interval of the response, in ms; None if the heartbeat does more: nothing has changed.
         """
         machine = self._runtime.committed_machine(group)
         if machine is None:
@@ -68,8 +73,10 @@ class GroupService:
     def query(
         self, group: str, query: Callable[[GroupShard], Result], then: Callable[[Result], object], failed: Failed
     ) -> None:
-        """Ask what the shard of a group knows, once everything before is committed."""
-        self.submit(group, looking(query), Completion(then, failed))
+        """Call `then` with the result of `query` on the shard of a group, once all earlier records are committed;
+        `failed` with an error code if the shard is not available.
+        """
+        self.submit(group, query_command(query), Completion(then, failed))
 
     def query_each(
         self,
@@ -79,13 +86,14 @@ class GroupService:
         failed: Callable[[Item, int], Result],
         then: Callable[[list[Result]], object],
     ) -> Generator[None, None, None]:
-        """`look` for each item, in steps.
+        """Run `query` for each item, in steps.
 
         Arguments:
-            group_of: the group of an item.
-            query: answers the result of an item from the shard of its group.
-            failed: answers what stands for the result of an item whose shard answers an error.
-            then: called with a result for each item, in their order, once all are committed.
+            items: one for each result.
+            group_of: returns the group of an item.
+            query: returns the result of an item from the shard of its group.
+            failed: returns the result of an item whose shard fails with an error code.
+            then: called with the results in the order of the items, once all are committed.
         """
         gathered = FanIn(len(items), then)
         for at, item in enumerate(items):
@@ -103,27 +111,31 @@ class GroupService:
         """Run commands in the shard of a group, one in each step; other commands may run between them.
 
         Arguments:
-            failed: answers what stands for the result of a command whose shard answers an error.
-            then: called with a result for each command, in their order, once all are committed.
+            group: determines the shard.
+            commands: in the order of their results.
+            failed: returns the result of a command whose shard fails with an error code.
+            then: called with the results in the order of the commands, once all are committed.
         """
         shard = self._runtime.shard_for(group)
         gathered = FanIn(len(commands), then)
         for at, command in enumerate(commands):
             put = partial(gathered.put, at)
             self._runtime.submit(shard, command, Completion(put, partial(put_failed, put, failed)))
-            if len(commands) > 1:  # one is written at the end of the pass
+            if len(commands) > 1:  # a single one is written at the end of the loop iteration
                 self._runtime.write_pending()
             yield
 
     def query_all_shards(
         self, query: Callable[[GroupShard], Iterable[Result | None]], put: Callable[[Result], object]
     ) -> Generator[None, None, Machines]:
-        """Call `put` with what `query` yields in every shard, in steps; groups may come and go between two of them.
+        """Call `put` with each result of `query` in every shard, in steps; groups may be created and deleted between
+        two steps.
 
         Arguments:
-            query: yields something for each group of a shard, None = nothing.
+            query: yields a result for each group of a shard, None = no result.
+            put: called with each result.
 
-        Returns: what `committed` must know of the walk.
+        Returns: the machines that were queried, for `when_committed`.
         """
         machines = [self._runtime.machine(shard) for shard in self._runtime.shards()]
         for machine in machines:
@@ -134,34 +146,34 @@ class GroupService:
         return machines
 
     def group_count(self) -> int:
-        """How many groups `walk` comes by, about."""
+        """The approximate number of groups that `query_all_shards` visits."""
         machines = map(self._runtime.machine, self._runtime.shards())
         return sum(machine.count() for machine in machines if machine is not None)
 
-    def when_committed(self, walked: Machines, then: Callable[[int], object]) -> None:
-        """Call `then(error)` once all that a walk has seen is committed.
+    def when_committed(self, queried: Machines, then: Callable[[int], object]) -> None:
+        """Call `then(error)` once everything that `query_all_shards` has seen is committed.
 
-        Errors: COORDINATOR_LOAD_IN_PROGRESS and the like where a shard is loading, or was read again meanwhile. A shard
-        that has just gone to another broker is passed over.
+        Errors: COORDINATOR_LOAD_IN_PROGRESS and others if a shard is loading, or was replayed after the query. A shard
+        that has moved to another broker is ignored.
         """
         shards = self._runtime.shards()
         loading = int(KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        passed = (0, int(KafkaErrorCode.NOT_COORDINATOR))
+        ignored = (0, int(KafkaErrorCode.NOT_COORDINATOR))
 
         def done(errors: list[int]) -> None:
             machines = map(self._runtime.machine, shards)
-            same = all(now is then for now, then in zip(machines, walked, strict=False))
-            serious = [error for error in errors if error not in passed]
+            same = all(now is before for now, before in zip(machines, queried, strict=False))
+            serious = [error for error in errors if error not in ignored]
             then(min(serious, default=0 if same or any(errors) else loading))
 
         gathered = FanIn[int](len(shards), done)
         for at, shard in enumerate(shards):
             put = partial(gathered.put, at)
-            self._runtime.submit(shard, looking(nothing), Completion(put, put))
+            self._runtime.submit(shard, query_command(no_result), Completion(put, put))
 
     def delete(self, groups: Sequence[str], then: Callable[[list[int]], object]) -> Generator[None, None, None]:
-        """Delete groups that have no members, in steps; `then` gets an error for each, or 0, in their order. Up to
-        `DELETED_AT_ONCE` groups of a shard are one batch.
+        """Delete groups without members, in steps; calls `then` with an error code for each, 0 = deleted, in their
+        order. Up to `DELETED_AT_ONCE` groups of a shard are one batch.
         """
         by_shard: dict[int, list[int]] = {}
         for at, group in enumerate(groups):
@@ -178,24 +190,24 @@ class GroupService:
 
 
 def put_failed(done: Callable[[Any], object], failed: Callable[[int], object], error: int) -> None:
-    """Tell what stands for a result."""
+    """Complete with the result for an error code."""
     done(failed(error))
 
 
 def put_deleted(gathered: FanIn[int], indexes: Sequence[int], done: GroupsDeleted) -> None:
-    """What became of the groups of one shard."""
+    """Store the results of one deletion command."""
     for at, error in zip(indexes, done.errors, strict=True):
         gathered.put(at, error)
 
 
 def put_undeleted(gathered: FanIn[int], indexes: Sequence[int], error: int) -> None:
-    """The shard could not be asked."""
+    """Store the error code of a shard that is not available as the result of its groups."""
     for at in indexes:
         gathered.put(at, error)
 
 
-def nothing(_shard: GroupShard) -> int:
-    """A look at nothing: its answer comes when all before it is committed."""
+def no_result(_shard: GroupShard) -> int:
+    """An empty query: it completes once all earlier records are committed."""
     return 0
 
 
@@ -204,12 +216,12 @@ def deletion(groups: Sequence[str]) -> Command:
     return lambda shard, token, now: shard.delete_groups(groups, token, now)
 
 
-def looking(query: Callable[[GroupShard], object]) -> Command:
-    """The command that changes nothing and answers what `query` finds."""
+def query_command(query: Callable[[GroupShard], object]) -> Command:
+    """The command that changes nothing and returns the result of `query`."""
 
-    def look(shard: GroupShard, token: Token, _now: Now) -> Effects:
+    def run_query(shard: GroupShard, token: Token, _now: Now) -> Effects:
         effects = Effects()
         effects.answer(token, query(shard))
         return effects
 
-    return look
+    return run_query

@@ -1,4 +1,4 @@
-"""What the machine of a shard of groups is made from: the broker's settings, those of single groups, and the topics."""
+"""Builds the state machine of a group shard from the broker's settings, the settings of groups and the topics."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -30,7 +30,7 @@ _topic: Callable[[tuple[bytes, str, int]], Topic] = partial(tuple.__new__, Topic
 
 
 class GroupHost(Protocol):
-    """The broker around: its settings, what was set for single groups, and the cluster as it is."""
+    """The broker, as groups need it: its settings, the settings of groups, and the cluster metadata."""
 
     config: BrokerConfig
 
@@ -45,24 +45,24 @@ class GroupHost(Protocol):
 
 
 class CurrentTopics:
-    """The topics of the cluster, as consumer groups look at them."""
+    """The current topics of the cluster, for group machines."""
 
     def __init__(self, host: GroupHost) -> None:
         self._host = host
 
     def by_name(self, name: str) -> Topic | None:
-        """The topic of this name, None where there is none."""
+        """The topic with this name, None if there is none."""
         topic = self._host.tables.topics.get(name)
         return None if topic is None else _topic((topic.topic_id, topic.name, len(topic.partitions)))
 
     def by_id(self, topic_id: bytes) -> Topic | None:
-        """The topic of this id, None where there is none."""
+        """The topic with this id, None if there is none."""
         topic = self._host.image.topics_by_id.get(topic_id)
         return None if topic is None else _topic((topic.topic_id, topic.name, len(topic.partitions)))
 
 
 class GroupSettings:
-    """What holds for each consumer group: the broker's settings under those of the group itself (KIP-848)."""
+    """The settings of each consumer group: its own settings override those of the broker (KIP-848)."""
 
     def __init__(self, host: GroupHost) -> None:
         self._host = host
@@ -70,7 +70,7 @@ class GroupSettings:
         self._broker: tuple[BrokerConfig, ConsumerGroupSettings] | None = None
 
     def of(self, group: str) -> ConsumerGroupSettings:
-        """The settings of a group. Every heartbeat asks: they are made once for each configuration."""
+        """The settings of a group. Every heartbeat reads them: they are cached per configuration."""
         config, texts = self._host.config, self._host.group_configs.get(group)
         if not texts:
             if self._broker is None or self._broker[0] is not config:
@@ -78,14 +78,14 @@ class GroupSettings:
             return self._broker[1]
         made = self._made.get(group)
         if made is None or made[0] is not config or made[1] is not texts:
-            if len(self._made) > len(self._host.group_configs):  # some of groups that have none any more
+            if len(self._made) > len(self._host.group_configs):  # some are of groups that no longer have settings
                 self._made.clear()
             made = self._made[group] = config, texts, settings_of(config, texts)
         return made[2]
 
 
 def settings_of(config: BrokerConfig, texts: Mapping[str, str]) -> ConsumerGroupSettings:
-    """The settings of a group for which these texts are set."""
+    """The settings of a group that has these values of its own."""
     values = group_values(config, texts)
     return ConsumerGroupSettings(
         session_timeout_ms=values["consumer.session.timeout.ms"],
@@ -99,7 +99,7 @@ def settings_of(config: BrokerConfig, texts: Mapping[str, str]) -> ConsumerGroup
 
 
 def topics_of(subscription: bytes) -> frozenset[str] | None:
-    """The topics of a consumer's subscription in a classic group, None where it cannot be read."""
+    """The topics of a consumer's subscription in a classic group, None if it is malformed."""
     try:
         return frozenset(read_subscription(subscription).topics)
     except DecodeError:
@@ -107,7 +107,7 @@ def topics_of(subscription: bytes) -> frozenset[str] | None:
 
 
 def partitions_of(assignment: bytes) -> frozenset[TopicPartition] | None:
-    """The partitions of a consumer's assignment in a classic group, None where it cannot be read."""
+    """The partitions of a consumer's assignment in a classic group, None if it is malformed."""
     try:
         return topic_partitions(read_assignment(assignment).assigned_partitions)
     except DecodeError:
@@ -115,7 +115,7 @@ def partitions_of(assignment: bytes) -> frozenset[TopicPartition] | None:
 
 
 def held_of(subscription: bytes) -> frozenset[TopicPartition] | None:
-    """The partitions that a consumer of a classic group had when it joined, None where that cannot be read."""
+    """The partitions that a consumer of a classic group owned when it joined, None if its subscription is malformed."""
     try:
         return topic_partitions(read_subscription(subscription).owned_partitions)
     except DecodeError:
@@ -123,7 +123,7 @@ def held_of(subscription: bytes) -> frozenset[TopicPartition] | None:
 
 
 def machine(host: GroupHost, counts: GroupCounts, memory: MemberMemory) -> GroupShard:
-    """The machine of one shard, still empty; `counts` and `memory` are those of the broker."""
+    """Create the empty machine of a shard; `counts` and `memory` are those of the broker."""
     config = host.config
     classic = ClassicSettings(
         session_min_ms=config.group_min_session_timeout_ms,

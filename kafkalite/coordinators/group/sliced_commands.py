@@ -1,36 +1,37 @@
-"""Upkeep of many groups of one shard, some of them per loop iteration: each share is a command of the shard.
+"""Housekeeping commands for many groups of a shard, in slices: each slice is one command with some of the groups.
 
-An errand goes on when the records of the last share are committed, with the groups that are left: it never begins
-again with the first one. Source: GroupCoordinatorShard.java (cleanupExpiredOffsets, onPartitionsDeleted).
+The next slice runs in a later loop iteration, once the records of the last one are committed.
+Source: GroupCoordinatorShard.java (cleanupExpiredOffsets, onPartitionsDeleted).
 """
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from kafkalite.callbacks import Completion
 from kafkalite.coordinators.runtime.runtime import CoordinatorRuntime
 from kafkalite.state.effects import Effects, Now, Token
 from kafkalite.state.groups.shard import GroupShard
 
-__all__ = ["DeletedTopicCleanup", "SliceSettings", "SlicedCommands"]
+__all__ = ["DeletedTopicCleanup", "ExpirationSlices", "SliceSettings"]
 
-GROUP_WEIGHT = 5  # to look at a group, against one of its offsets
+GROUP_WEIGHT = 5  # the cost of checking a group, in offsets
 
 
 class SliceSettings(Protocol):
-    """How fast errands go."""
+    """How large slices are, and when the next one runs."""
 
     @property
     def share(self) -> int:
-        """How many offsets a shard may look at in one loop iteration."""
+        """The number of offsets that a shard may check in one loop iteration."""
 
     def soon(self, go_on: Callable[[], None]) -> None:
-        """Call `go_on` in the next loop iteration, unless the upkeep has ended."""
+        """Call `go_on` in the next loop iteration, unless housekeeping was stopped."""
 
 
-class SlicedCommands:
-    """One sweep over a shard: `shard.Waiting` for each of its commands.
+class ExpirationSlices:
+    """One expiration of offsets in all groups of a shard.
 
-    A share that cannot be committed ends the sweep: the next one is in time for the groups that are left.
+    A slice that fails ends it: the next expiration covers the remaining groups.
     """
 
     def __init__(
@@ -40,14 +41,15 @@ class SlicedCommands:
         self._runtime = runtime
         self._shard = shard
         self._names = names
+        self._completion = Completion(self._committed, self._failed)
 
-    def go_on(self) -> None:
-        """Sweep the next groups."""
+    def run(self) -> None:
+        """Submit the next slice."""
         if self._names:
-            self._runtime.submit(self._shard, self._some, self)
+            self._runtime.submit(self._shard, self._expire, self._completion)
 
-    def _some(self, machine: GroupShard, token: Token, now: Now) -> Effects:
-        """A command: expire the offsets of the next groups; however few they have, it is some work to look."""
+    def _expire(self, machine: GroupShard, token: Token, now: Now) -> Effects:
+        """A command: expire the offsets of the next groups."""
         names, offsets = [], 0
         while self._names and offsets < self._pace.share:
             names.append(self._names.pop())
@@ -56,27 +58,24 @@ class SlicedCommands:
         effects.answer(token, None)
         return effects
 
-    def next_share(self) -> None:
-        """As `go_on`, outside a pass."""
-        self.go_on()
+    def _run_next(self) -> None:
+        self.run()
         self._runtime.write_pending()
 
-    def answer(self, _result: object) -> None:
-        """The tombstones are committed."""
-        self._pace.soon(self.next_share)
+    def _committed(self, _result: object) -> None:
+        self._pace.soon(self._run_next)
 
-    def fail(self, _error: int) -> None:
-        """The shard is being read again."""
+    def _failed(self, _error: int) -> None:
         self._names = []
 
 
 class DeletedTopicCleanup:
-    """Deletes what the groups of a shard keep of deleted topics: `shard.Waiting` for each of its commands.
+    """Deletes the offsets and other data of deleted topics from all groups of a shard.
 
     Arguments:
-        pace: how many offsets at a time.
-        runtime, shard: whose groups.
-        topics: the deleted topics; each may have been created again meanwhile.
+        pace: the size of slices.
+        runtime, shard: of the groups.
+        topics: the deleted topics; each may have been created again.
     """
 
     def __init__(
@@ -86,13 +85,14 @@ class DeletedTopicCleanup:
         self._runtime = runtime
         self._shard = shard
         self._topics = topics
-        self._left: list[tuple[str, tuple[str, ...]]] = []  # groups, the next one last, and what each has to forget
+        self._left: list[tuple[str, tuple[str, ...]]] = []  # groups and their deleted topics, the next one last
+        self._completion = Completion(self._committed, self._failed)
 
     def begin(self) -> None:
-        """Find the groups, once the shard is loaded, and do the first share."""
+        """Find the groups, once the shard is loaded, and submit the first slice."""
         machine = self._runtime.machine(self._shard)
         if machine is None:
-            self._runtime.submit(self._shard, self._loaded)  # a command without an answer waits for the loading
+            self._runtime.submit(self._shard, self._loaded)  # delayed until the shard is loaded
             return
         left: dict[str, tuple[str, ...]] = {}
         for topic in self._topics:
@@ -102,7 +102,7 @@ class DeletedTopicCleanup:
             else:
                 left.update({group: (*left.get(group, ()), topic) for group in readers})
         self._left = list(reversed(left.items()))
-        self._go_on()
+        self._run()
 
     def _loaded(self, _machine: GroupShard, _token: Token, _now: Now) -> Effects:
         self._pace.soon(self._begin_again)
@@ -112,12 +112,12 @@ class DeletedTopicCleanup:
         self.begin()
         self._runtime.write_pending()
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         if self._left:
-            self._runtime.submit(self._shard, self._some, self)
+            self._runtime.submit(self._shard, self._forget, self._completion)
 
-    def _some(self, machine: GroupShard, token: Token, _now: Now) -> Effects:
-        """A command: forget the topics in the next groups; a group with more offsets than the share goes on later."""
+    def _forget(self, machine: GroupShard, token: Token, _now: Now) -> Effects:
+        """A command: forget the topics in the next groups. A group with more offsets than a slice needs several."""
         effects, left = Effects(), self._pace.share
         while self._left and left > 0:
             group, topics = self._left[-1]
@@ -129,15 +129,14 @@ class DeletedTopicCleanup:
         effects.answer(token, None)
         return effects
 
-    def _next_share(self) -> None:
-        self._go_on()
+    def _run_next(self) -> None:
+        self._run()
         self._runtime.write_pending()
 
-    def answer(self, _result: object) -> None:
-        """The tombstones are committed."""
+    def _committed(self, _result: object) -> None:
         if self._left:
-            self._pace.soon(self._next_share)
+            self._pace.soon(self._run_next)
 
-    def fail(self, _error: int) -> None:
-        """The shard is being read again: what was not committed must be forgotten again."""
+    def _failed(self, _error: int) -> None:
+        """The shard is replayed: start again, because some records were not committed."""
         self._pace.soon(self._begin_again)

@@ -1,16 +1,16 @@
-"""One shard of a coordinator: a machine, the partition that holds its records, and who waits for it.
+"""One shard of a coordinator: runs commands on its state machine, appends their records and completes requests.
 
-Laws (`state.effects` says what the machines rely on):
-1. A command, its records in the machine and their append are one step of the loop: nothing runs between them.
-2. Answers leave when the records before them are committed, in the order of the commands.
-3. An append that fails ends this life of the machine: all who wait hear an error of the coordinator, and the log is
-   read again. So does a command that raises: nobody knows how far it came.
-4. What comes back from an earlier life, an append or a timer, is nothing to a later one. The log is read again when
-   the last append of the earlier one has ended, and not before a second is over where that life achieved nothing: the
-   disk may be full, and then every one ends so. A log that cannot be read is tried again after ever longer times, at
-   most about a minute.
-5. Who waits longer than `offsets.commit.timeout.ms` for an append hears an error of the coordinator; the records count
-   all the same once they are committed.
+An incarnation is one machine from its replay until an append fails or the shard is closed. Invariants (`state.effects`
+lists what the machines rely on):
+1. A command, the `apply` of its records and their append are one step of the event loop: nothing runs between them.
+2. Answers leave when all earlier records are committed, in the order of the commands.
+3. An append that fails ends the incarnation: all pending requests fail with an error of the coordinator, and the log is
+   replayed. A command that raises does the same, because its changes may be incomplete.
+4. Callbacks of a previous incarnation, of an append or a timer, are ignored. Replay starts once the last append of that
+   incarnation has completed; if it committed nothing, replay is delayed by a second, so that a full disk does not lead
+   to a tight retry loop. A log that cannot be read is retried with a growing delay, up to about a minute.
+5. A request that waits longer than `offsets.commit.timeout.ms` for its append fails with an error of the coordinator;
+   its records stay valid once they are committed.
 
 Source: CoordinatorRuntime.java of Apache Kafka.
 """
@@ -40,7 +40,7 @@ STEPS_AT_ONCE = 4  # of a start, outside the slicer: up to as many hundred sessi
 
 
 class Machine(Protocol):
-    """A pure machine, as the shard drives it."""
+    """A pure state machine, as a shard drives it."""
 
     def apply(self, record: Any) -> None: ...
     def loaded(self, now: Now) -> Iterator[Effects]: ...
@@ -55,30 +55,36 @@ Command = Callable[[M, Token, Now], Effects]
 
 
 class CommandCompletion(Protocol):
-    """Who waits for an answer: the token of a command. Told exactly once."""
+    """The pending response of a command, and its token; exactly one method is called, once."""
 
     def answer(self, result: Any, /) -> object:
-        """The machine's result."""
+        """Complete with the result of the machine."""
 
     def fail(self, error: int, /) -> object:
-        """There will be no result; a Kafka error code."""
+        """Complete without a result: a Kafka error code."""
 
 
 class RecordWriter(Protocol):
-    """The log behind a shard."""
+    """The log of a shard."""
 
     def append(self, records: list[object], now: Now, producer_epoch: int, done: Callable[[int], None]) -> None:
-        """Append the records of one command; `done(error)` once they are committed, perhaps before it returns."""
+        """Append the records of one command; calls `done(error)` once they are committed, perhaps before it returns."""
 
     def replay(self, apply: Callable[[object], None], done: Callable[[int], None]) -> Callable[[], None]:
-        """Read all that is committed into `apply`, in the background; `done(error)` at the end. Answers how to stop."""
+        """Replay all committed records into `apply`, in the background; then call `done(error)`. Returns its stop."""
 
     def write_pending(self) -> None:
-        """Write what was appended outside a pass."""
+        """Write what was appended outside a loop iteration of the network."""
 
 
 class PendingAppend:
-    """An append, when it came (monotonic ms), and the answers that wait for it."""
+    """An append that is not committed yet.
+
+    Attributes:
+        answers: they leave once it is committed.
+        since_ms: its time on the monotonic clock.
+        ended: the log has called back.
+    """
 
     __slots__ = ("answers", "ended", "since_ms")
 
@@ -89,36 +95,45 @@ class PendingAppend:
 
 
 class Incarnation(Generic[M]):
-    """A machine from its replay until an append fails, or the shard is closed."""
+    """A machine from its replay until an append fails or the shard is closed.
+
+    Attributes:
+        entries: appends that are not committed, in order.
+        completions: pending responses, as an ordered set.
+        timers: set timers.
+        unset: timers of the start that are not set yet; they are set some at a time.
+        committed: whether anything was committed.
+        commit_timer: fires when the oldest append has taken `offsets.commit.timeout.ms`.
+    """
 
     def __init__(self, machine: M) -> None:
         self.machine = machine
         self.entries: deque[PendingAppend] = deque()
-        self.completion: dict[CommandCompletion, None] = {}
+        self.completions: dict[CommandCompletion, None] = {}
         self.timers: dict[TimerName, Timer] = {}
-        self.unset: dict[TimerName, SetTimer] = {}  # timers of the start that are still to be set, some at a time
-        self.proven = False  # something was committed
-        self.patience: Timer | None = None  # looks after the appends that take long; one for all of them
+        self.unset: dict[TimerName, SetTimer] = {}
+        self.committed = False
+        self.commit_timer: Timer | None = None
 
 
 class CoordinatorContext(Generic[M]):
-    """A shard that this broker coordinates; loads itself when `load` is called.
+    """A shard that this broker coordinates; `load` starts its replay.
 
     Arguments:
-        index: the partition, for the log.
-        make_machine: an empty machine.
-        journal: its log.
+        index: of its partition.
+        make_machine: creates an empty machine.
+        writer: its log.
         clock: for timers and `Now`.
-        ask: gets the questions of the machine.
+        ask: receives the questions of the machine.
         commit_timeout_ms: how long an answer may wait for its records.
-        slicer: spreads what follows a replay: the sessions of thousands of members.
+        slicer: spreads the steps after a replay, which start the sessions of thousands of members.
     """
 
     def __init__(
         self,
         index: int,
         make_machine: Callable[[], M],
-        journal: RecordWriter,
+        writer: RecordWriter,
         clock: Clock,
         ask: Callable[[int, ResolvePatterns], None],
         commit_timeout_ms: int,
@@ -127,17 +142,17 @@ class CoordinatorContext(Generic[M]):
         self._slicer = slicer
         self.index = index
         self._make_machine = make_machine
-        self._journal = journal
+        self._writer = writer
         self._clock = clock
         self._ask = ask
         self._commit_timeout_ms = commit_timeout_ms
         self._incarnation: Incarnation[M] | None = None
         self._error = LOADING
-        self._open = 0  # appends of all lives that have not ended
-        self._stop: Callable[[], None] | None = None  # the replay that runs
+        self._open = 0  # appends of all incarnations that have not completed
+        self._stop: Callable[[], None] | None = None  # stops the current replay
         self._retry: Timer | None = None
         self._failed_loads = 0  # in a row
-        self._later: list[Command[M]] = []  # own commands that came while it was loading
+        self._later: list[Command[M]] = []  # commands without a completion, submitted while loading
         self._closed = False
 
     @property
@@ -147,13 +162,13 @@ class CoordinatorContext(Generic[M]):
 
     @property
     def committed_machine(self) -> M | None:
-        """The machine where an answer would leave at once: it is loaded, and nothing waits to be committed."""
+        """The machine if an answer would leave at once: it is loaded, and every record is committed; else None."""
         incarnation = self._incarnation
         return None if incarnation is None or incarnation.entries else incarnation.machine
 
     @property
     def error(self) -> int:
-        """Why nothing is answered now; 0 = it is loaded."""
+        """The error of all commands now; 0 = the shard is loaded."""
         return 0 if self._incarnation is not None else self._error
 
     def now(self) -> Now:
@@ -162,13 +177,13 @@ class CoordinatorContext(Generic[M]):
     # commands
 
     def submit(self, command: Command[M], completion: CommandCompletion | None, producer_epoch: int = -1) -> None:
-        """Run a command; see `Runtime.submit`. Without `completion` it is one of our own, which waits for loading."""
+        """Run a command; see `CoordinatorRuntime.submit`."""
         incarnation = self._incarnation
         if incarnation is None:
             self._refuse(command, completion)
             return
         if completion is not None:
-            incarnation.completion[completion] = None
+            incarnation.completions[completion] = None
         try:
             now = self.now()
             answers = self._apply_effects(
@@ -187,16 +202,16 @@ class CoordinatorContext(Generic[M]):
             self._later.append(command)
 
     def _command_failed(self, incarnation: Incarnation[M], completion: CommandCompletion | None = None) -> None:
-        """Something was raised on the way of a command (law 3)."""
-        if completion is not None and completion in incarnation.completion:
-            del incarnation.completion[completion]
+        """A command raised an exception (law 3)."""
+        if completion is not None and completion in incarnation.completions:
+            del incarnation.completions[completion]
             completion.fail(KafkaErrorCode.UNKNOWN_SERVER_ERROR)
         self._drop(incarnation, NOT_HERE)
 
     def _apply_effects(
         self, incarnation: Incarnation[M], effects: Effects, now: Now, producer_epoch: int = -1
     ) -> Sequence[Answer]:
-        """Law 1; returns the answers that may leave now."""
+        """Apply and append the records of a command (law 1); returns the answers that may leave now."""
         for record in effects.records:
             incarnation.machine.apply(record)
         for change in effects.timers:
@@ -205,7 +220,7 @@ class CoordinatorContext(Generic[M]):
         if effects.records:
             self._append(incarnation, PendingAppend(effects.answers, now.ms), effects.records, now, producer_epoch)
         elif incarnation.entries:
-            incarnation.entries[-1].answers += effects.answers  # after those of the appends that are under way
+            incarnation.entries[-1].answers += effects.answers  # after those of the pending appends
         else:
             ready = effects.answers
         for question in effects.questions:
@@ -218,38 +233,39 @@ class CoordinatorContext(Generic[M]):
         incarnation.entries.append(entry)
         self._open += 1
         try:
-            self._journal.append(records, now, producer_epoch, partial(self._appended, incarnation, entry))
+            self._writer.append(records, now, producer_epoch, partial(self._appended, incarnation, entry))
         except Exception:
-            if not entry.ended:  # it was not taken
+            if not entry.ended:  # the log did not accept it
                 entry.ended = True
                 self._open -= 1
             raise
-        if incarnation.patience is None and not entry.ended:
+        if incarnation.commit_timer is None and not entry.ended:
             self._start_commit_timer(incarnation, now.ms)
 
     def _start_commit_timer(self, incarnation: Incarnation[M], since_ms: int) -> None:
-        incarnation.patience = self._clock.call_at(
+        incarnation.commit_timer = self._clock.call_at(
             (since_ms + self._commit_timeout_ms) / 1000, self._commit_timed_out, incarnation
         )
 
     def _commit_timed_out(self, incarnation: Incarnation[M]) -> None:
-        """Law 5; a timer that fires once in the timeout, whatever is appended meanwhile."""
-        incarnation.patience = None
-        now_ms = self.now().ms + 1  # a float may lie a hair below
+        """Fail the requests of late appends (law 5). One timer for all appends fires at most once per timeout."""
+        incarnation.commit_timer = None
+        now_ms = self.now().ms + 1  # the float may be slightly lower
         late = [entry for entry in incarnation.entries if now_ms - entry.since_ms >= self._commit_timeout_ms]
-        completion: list[Any] = [
-            each.token for entry in late for each in entry.answers if each.token in incarnation.completion
+        completions: list[Any] = [
+            each.token for entry in late for each in entry.answers if each.token in incarnation.completions
         ]
         for entry in late:
             entry.answers = []
-        for one in completion:
-            del incarnation.completion[one]
+        for completion in completions:
+            del incarnation.completions[completion]
         if incarnation.entries:
             on_time = (entry.since_ms for entry in islice(incarnation.entries, len(late), None))
             self._start_commit_timer(incarnation, next(on_time, now_ms))
-        if completion:
+        if completions:
             LOGGER.error("shard %d: records were not committed within %d ms", self.index, self._commit_timeout_ms)
-        call_each(lambda one: one.fail(coordinator_error(KafkaErrorCode.REQUEST_TIMED_OUT)), completion)
+        error = coordinator_error(KafkaErrorCode.REQUEST_TIMED_OUT)
+        call_each(lambda completion: completion.fail(error), completions)
 
     # answers
 
@@ -262,7 +278,7 @@ class CoordinatorContext(Generic[M]):
             LOGGER.error("shard %d: an append failed with %s; replaying", self.index, KafkaErrorCode(error).name)
             self._drop(incarnation, coordinator_error(error))
         else:
-            incarnation.proven = True
+            incarnation.committed = True
             ready = incarnation.entries.popleft().answers if incarnation.entries[0] is entry else []
             while incarnation.entries and incarnation.entries[0].ended:
                 ready += incarnation.entries.popleft().answers
@@ -276,8 +292,8 @@ class CoordinatorContext(Generic[M]):
 
     def _complete_one(self, incarnation: Incarnation[M], answer: Answer) -> None:
         token: Any = answer.token
-        if token is not None and token in incarnation.completion:  # else: told by the end of this life
-            del incarnation.completion[token]
+        if token is not None and token in incarnation.completions:  # else it has failed with its incarnation
+            del incarnation.completions[token]
             token.answer(answer.result)
 
     # timers
@@ -298,24 +314,24 @@ class CoordinatorContext(Generic[M]):
         del incarnation.timers[timer.name]
         try:
             now = self.now()
-            now = now._replace(ms=max(now.ms, timer.at_ms))  # a float may lie a hair below
+            now = now._replace(ms=max(now.ms, timer.at_ms))  # the float may be slightly lower
             answers = self._apply_effects(incarnation, incarnation.machine.expired(timer.name, now), now)
         except Exception:
             self._command_failed(incarnation)
             raise
         self._complete(incarnation, answers)
-        self._journal.write_pending()
+        self._writer.write_pending()
 
-    # lives
+    # incarnations
 
     def load(self) -> None:
-        """Read the log; until then everybody hears COORDINATOR_LOAD_IN_PROGRESS."""
+        """Replay the log; until then commands fail with COORDINATOR_LOAD_IN_PROGRESS."""
         self._error = LOADING
         self._retry = None
         self._begin_replay()
 
     def close(self) -> None:
-        """Stop for good: all who wait hear NOT_COORDINATOR, now and later."""
+        """Stop: pending requests and all later ones fail with NOT_COORDINATOR."""
         self._closed = True
         self._later.clear()
         if self._retry is not None:
@@ -333,12 +349,12 @@ class CoordinatorContext(Generic[M]):
         incarnation.machine.ended()
         for timer in incarnation.timers.values():
             timer.cancel()
-        if incarnation.patience is not None:
-            incarnation.patience.cancel()
-        completion, incarnation.completion = list(incarnation.completion), {}
+        if incarnation.commit_timer is not None:
+            incarnation.commit_timer.cancel()
+        completions, incarnation.completions = list(incarnation.completions), {}
         if not self._closed:
-            self._load_again(soon=incarnation.proven)
-        call_each(lambda one: one.fail(error), completion)
+            self._load_again(soon=incarnation.committed)
+        call_each(lambda completion: completion.fail(error), completions)
 
     def _load_again(self, *, soon: bool) -> None:
         if soon:
@@ -354,7 +370,7 @@ class CoordinatorContext(Generic[M]):
             return
         machine = self._make_machine()
         self._stop = stop_nothing
-        stop = self._journal.replay(machine.apply, partial(self._replayed, machine))
+        stop = self._writer.replay(machine.apply, partial(self._replayed, machine))
         if self._stop is stop_nothing:  # it has not ended meanwhile
             self._stop = stop
 
@@ -379,7 +395,7 @@ class CoordinatorContext(Generic[M]):
             self._stop = start.cancel
 
     def _start(self, machine: M) -> Generator[None, None, tuple[Effects, Now]]:
-        """What follows the replay."""
+        """Run the steps after the replay, such as the start of sessions."""
         now, effects = self.now(), Effects()
         for share in machine.loaded(now):
             effects.extend(share)
@@ -394,16 +410,16 @@ class CoordinatorContext(Generic[M]):
             effects, now = outcome.result()
             incarnation.unset = {change.name: change for change in effects.timers if isinstance(change, SetTimer)}
             effects.timers = []
-            self._apply_effects(incarnation, effects, now)  # it has nobody to answer
+            self._apply_effects(incarnation, effects, now)  # no request waits for it
         except Exception:
             self._command_failed(incarnation)
             raise
         self._slicer.run(self._set_timers(incarnation), Outcome.result)
         call_each(lambda command: self.submit(command, None), later)
-        self._journal.write_pending()
+        self._writer.write_pending()
 
     def _set_timers(self, incarnation: Incarnation[M]) -> Generator[None, None, None]:
-        """Set the timers of the start that no command has set or cancelled meanwhile."""
+        """Set the timers of the start, unless a command has set or cancelled them meanwhile."""
         while incarnation.unset and self._incarnation is incarnation:
             for name in list(islice(incarnation.unset, TIMERS_AT_ONCE)):
                 self._set_timer(incarnation, incarnation.unset[name])
@@ -411,10 +427,10 @@ class CoordinatorContext(Generic[M]):
 
 
 def first_steps(steps: Generator[None, None, Any]) -> Outcome | None:
-    """Run the first steps at once; return the outcome of a generator that ends with them, else None.
+    """Run the first steps immediately; return the outcome if the generator ends with them, else None.
 
-    A shard with few sessions need not wait until the slicer has a budget: a first commit, which creates the topic of
-    the groups, would fail with COORDINATOR_LOAD_IN_PROGRESS on a busy broker.
+    A shard with few sessions does not wait for the slicer: otherwise the first commit, which creates
+    `__consumer_offsets`, would fail with COORDINATOR_LOAD_IN_PROGRESS on a busy broker.
     """
     try:
         for _ in range(STEPS_AT_ONCE):
@@ -433,11 +449,11 @@ def ending_with(outcome: Outcome) -> Generator[None, None, Any]:
 
 
 def stop_nothing() -> None:
-    """A replay that has only begun."""
+    """The stop function of a replay that is just starting."""
 
 
 def coordinator_error(error: int) -> int:
-    """What a member hears of an append that failed with `error` (CoordinatorOperationExceptionHelper.java)."""
+    """The error code for a request whose append failed with `error` (CoordinatorOperationExceptionHelper.java)."""
     if error in (KafkaErrorCode.NOT_LEADER_OR_FOLLOWER, KafkaErrorCode.KAFKA_STORAGE_ERROR):
         return KafkaErrorCode.NOT_COORDINATOR
     if error in (

@@ -1,15 +1,15 @@
-"""The replay of a shard: its partition is read from the beginning, in the background.
+"""Loads a shard: replays its partition from the log start, in the background.
 
-Laws:
-1. Memory is bounded: two shards are loaded at a time, each with one chunk of `offsets.load.buffer.size`, or one batch
-   where that is larger, and what law 4 holds back. Reading is a job; records are applied in slices of about a
-   millisecond, between which the loop serves others.
-2. What cannot be read as a record is skipped: one warning names offset and type of the first, one line counts all.
+Invariants:
+1. Memory is bounded: two shards are loaded at a time, each with one chunk of `offsets.load.buffer.size`, or one larger
+   batch, and the pending records of rule 4. Reading is a job; records are applied in slices of about a millisecond,
+   between which the loop serves other requests.
+2. A record that cannot be decoded is skipped: one warning has offset and type of the first, one line the number of all.
    Only a partition that cannot be read fails the replay.
-3. While any shard is loading, the garbage collector is off: all that is loaded stays. Where the process is ours, it is
-   then frozen: the first collection behind a load of a million offsets took 117 ms.
-4. Of the records of a type that has no order among its keys only the last one of each key counts. They are held back,
-   up to a bound, so that one that a later record replaces is never decoded: that is most of a log of commits.
+3. While a shard is loading, the garbage collector is off, because everything that is loaded stays. In a broker process
+   the objects are then frozen: the first collection after a load of a million offsets took 117 ms.
+4. Among records of a type without an order among its keys, only the last one of each key counts. They are pending, up
+   to a bound, so that a record that a later one replaces is not decoded: most records of a log of commits.
 """
 
 import logging
@@ -38,20 +38,20 @@ LOGGER = logging.getLogger("kafkalite.coordinators")
 LOADS_AT_ONCE = 2
 TYPE_SIZE = 2
 NOTHING = object()
-# A slice takes a millisecond or two: so many records are looked at, or applied.
+# A slice takes one or two milliseconds.
 SLICE_WEIGHT = 2_000
-ORDERED_WEIGHT = 20  # a record that is applied at once, against one that is only looked at
-HELD_RECORDS_MAX = 200_000
-HELD_BYTES_MAX = 32 * 1024 * 1024
+ORDERED_WEIGHT = 20  # of a record that is applied immediately; a pending one has weight 1
+PENDING_RECORDS_MAX = 200_000
+PENDING_BYTES_MAX = 32 * 1024 * 1024
 APPLIED_PER_SLICE = 100
 
 
 class RecordError(ValueError):
-    """A record that decodes, but says what cannot be."""
+    """A record that decodes, but has contents that are impossible."""
 
 
 class LoaderHost(Protocol):
-    """The broker around."""
+    """The broker, as a loader needs it."""
 
     config: BrokerConfig
     read_ahead: ReadAhead
@@ -64,13 +64,13 @@ class LoaderHost(Protocol):
 
 
 class Region(Protocol):
-    """A run of bytes in a file."""
+    """A range of bytes in a file."""
 
     def read(self) -> bytes: ...
 
 
 class LoadQueue:
-    """The replays of a coordinator: some at a time, the others in the order they came."""
+    """The replays of a coordinator: some run, the others wait in order."""
 
     def __init__(self, at_once: int = LOADS_AT_ONCE) -> None:
         self._free = at_once
@@ -78,12 +78,12 @@ class LoadQueue:
         self._beginning = False
 
     def begin(self, loading: "CoordinatorLoader") -> None:
-        """Start it when there is room."""
+        """Add a replay; it starts when fewer than the limit are running."""
         self._queue.append(loading)
         self._start()
 
     def ended(self, loading: "CoordinatorLoader") -> None:
-        """It is over, or nobody wants it any more."""
+        """A replay has ended or was stopped."""
         if loading in self._queue:
             self._queue.remove(loading)
         else:
@@ -91,7 +91,7 @@ class LoadQueue:
             self._start()
 
     def _start(self) -> None:
-        if self._beginning:  # one that ends at once comes by here: a loop, for there may be many
+        if self._beginning:  # a replay that ends immediately: the loop below starts the next one
             return
         self._beginning = True
         try:
@@ -107,10 +107,10 @@ class CoordinatorLoader:
 
     Arguments:
         host: the broker.
-        partition: what is read, up to its high watermark of now.
-        codec: records from bytes.
-        loads: where it takes its turn.
-        apply: gets each record, in order.
+        partition: read up to its current high watermark.
+        codec: decodes records.
+        loads: the queue of replays.
+        apply: called with each record, in order.
         done: called once with 0 or an error code, unless stopped before; perhaps before `begin` returns.
     """
 
@@ -134,16 +134,16 @@ class CoordinatorLoader:
         self._end = 0
         self._name = f"{partition.topic}-{partition.index}"
         self._skipped = 0
-        self._held: dict[bytes, Record] = {}  # by key (law 4)
-        self._held_bytes = 0
+        self._last_of_key: dict[bytes, Record] = {}  # pending records by key (rule 4)
+        self._pending_bytes = 0
         self._slice: Timer | None = None
 
     def begin(self) -> None:
-        """Take a turn."""
+        """Enter the queue."""
         self._loads.begin(self)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start to read; called by the queue."""
         self._begun = True
         self._offset = self._partition.log_start_offset
         self._end = self._partition.high_watermark
@@ -151,7 +151,7 @@ class CoordinatorLoader:
         self._next()
 
     def stop(self) -> None:
-        """Give up; nobody is told."""
+        """Stop; `done` is not called."""
         if self._slice is not None:
             self._slice.cancel()
         if self._done is not None:
@@ -180,7 +180,7 @@ class CoordinatorLoader:
             self._unreadable(read_ahead.error)
             return
         if self._offset >= self._end and not self._partition.error:
-            self._go_on(self._apply_held(), partial(self._finish, 0))
+            self._go_on(self._apply_pending(), partial(self._finish, 0))
             return
         size = self._host.config.offsets_load_buffer_size
         attempt = ReadAttempt(self._offset, size, read_ahead=None if read_ahead is None else read_ahead.value)
@@ -189,13 +189,13 @@ class CoordinatorLoader:
             self._finish(found.error)
         elif found.miss is not None:
             self._host.read_ahead.read(found.miss, self._next)
-        elif not found.regions:  # compaction has emptied the rest
-            self._go_on(self._apply_held(), partial(self._finish, 0))
+        elif not found.regions:  # compaction has removed all later records
+            self._go_on(self._apply_pending(), partial(self._finish, 0))
         else:
             self._host.offload.run(read_all, found.regions, done=self._chunk)
 
     def _unreadable(self, error: BaseException) -> None:
-        LOGGER.error("%s: cannot be loaded: %s", self._name, error)
+        LOGGER.error("%s: load failed: %s", self._name, error)
         self._finish(KafkaErrorCode.KAFKA_STORAGE_ERROR)
         if not isinstance(error, OSError):
             raise error
@@ -209,62 +209,62 @@ class CoordinatorLoader:
             self._go_on(self._records(outcome.value), self._next)
 
     def _go_on(self, steps: Iterator[None], then: Callable[[], None]) -> None:
-        """Apply a slice, then let the loop serve others; `then` after the last one."""
+        """Apply a slice, then continue in the next loop iteration; call `then` after the last slice."""
         self._slice = None
         try:
             next(steps)
         except StopIteration:
             then()
-        except BatchError as error:  # no batch begins where one should
-            self._unreadable(OSError(f"damaged behind offset {self._offset}: {error}"))
+        except BatchError as error:  # no valid batch at the expected position
+            self._unreadable(OSError(f"damaged after offset {self._offset}: {error}"))
         else:
             self._slice = self._host.clock.call_at(self._host.clock.monotonic(), self._go_on, steps, then)
 
     def _records(self, chunk: bytes) -> Iterator[None]:
         """Apply the records of a chunk, with a pause after each slice."""
-        held, unordered, taken, position = self._held, self._codec.unordered, 0, 0
+        pending, unordered, weight, position = self._last_of_key, self._codec.unordered, 0, 0
         while position < len(chunk):
             batch = Batch(chunk, position)
             position += batch.size
             ordered = batch.transactional
-            if held and ordered:  # what is pending has an order
-                yield from self._apply_held()
+            if pending and ordered:  # pending records precede this batch
+                yield from self._apply_pending()
             for record in self._readable(batch):
                 key = record.key
                 if key is not None and key[:TYPE_SIZE] in unordered and not ordered:
-                    before = held.get(key)
-                    self._held_bytes += len(record.value or b"")
-                    self._held_bytes += len(key) if before is None else -len(before.value or b"")
-                    held[key] = record
-                    taken += 1
+                    before = pending.get(key)
+                    self._pending_bytes += len(record.value or b"")
+                    self._pending_bytes += len(key) if before is None else -len(before.value or b"")
+                    pending[key] = record
+                    weight += 1
                 else:
-                    self._take(batch, record)
-                    taken += ORDERED_WEIGHT
-            if taken >= SLICE_WEIGHT:
-                taken = 0
+                    self._apply_record(batch, record)
+                    weight += ORDERED_WEIGHT
+            if weight >= SLICE_WEIGHT:
+                weight = 0
                 yield
             self._offset = batch.last_offset + 1
-        if len(held) > HELD_RECORDS_MAX or self._held_bytes > HELD_BYTES_MAX:
-            yield from self._apply_held()
+        if len(pending) > PENDING_RECORDS_MAX or self._pending_bytes > PENDING_BYTES_MAX:
+            yield from self._apply_pending()
 
-    def _apply_held(self) -> Iterator[None]:
-        for at, record in enumerate(self._held.values()):
+    def _apply_pending(self) -> Iterator[None]:
+        for at, record in enumerate(self._last_of_key.values()):
             self._decode(record, self._codec.decode)
             if at % APPLIED_PER_SLICE == APPLIED_PER_SLICE - 1:
                 yield
-        self._held.clear()
-        self._held_bytes = 0
+        self._last_of_key.clear()
+        self._pending_bytes = 0
 
     def _readable(self, batch: Batch) -> list[Record]:
         try:
             batch.check_crc()
             records = batch.records()
         except BatchError as error:
-            self._skip(batch.base_offset, f"a batch that cannot be read ({error})")
+            self._skip(batch.base_offset, f"unreadable batch ({error})")
             return []
         return records if batch.base_offset >= self._offset else [r for r in records if r.offset >= self._offset]
 
-    def _take(self, batch: Batch, record: Record) -> None:
+    def _apply_record(self, batch: Batch, record: Record) -> None:
         if batch.control:
             self._decode(record, partial(self._marker, batch, record))
         elif batch.transactional:
@@ -284,35 +284,35 @@ class CoordinatorLoader:
 
     def _decode(self, record: Record, decode: Callable[[bytes, bytes | None], object | None]) -> None:
         if record.key is None:
-            self._skip(record.offset, "a record without a key")
+            self._skip(record.offset, "record without a key")
             return
         try:
             decoded = decode(record.key, record.value)
         except (DecodeError, RecordError, BatchError) as error:
-            self._skip(record.offset, f"a record of type {type_of(record.key)} ({error})")
+            self._skip(record.offset, f"record of type {type_of(record.key)} ({error})")
             return
         if decoded is None:
-            self._skip(record.offset, f"a record of type {type_of(record.key)}, which is not known here")
+            self._skip(record.offset, f"record of unknown type {type_of(record.key)}")
         elif decoded is not NOTHING:
             self._apply_one(record, decoded)
 
     def _apply_one(self, record: Record, decoded: object) -> None:
         try:
             self._apply(decoded)
-        except Exception:  # one record must not keep all groups of the shard from their members
+        except Exception:  # one bad record must not make all groups of the shard unavailable
             LOGGER.exception("%s: failed to apply record at offset %d: %r", self._name, record.offset, decoded)
 
     def _skip(self, offset: int, what: str) -> None:
         if not self._skipped:
-            LOGGER.warning("%s: skipped record at offset %d: %s", self._name, offset, what)
+            LOGGER.warning("%s: skipped offset %d: %s", self._name, offset, what)
         self._skipped += 1
 
 
 def read_all(regions: Sequence[Region]) -> bytes:
-    """A job: the bytes of a chunk."""
+    """Return the bytes of a chunk; a job outside the loop."""
     return b"".join([region.read() for region in regions])
 
 
 def type_of(key: bytes) -> int:
-    """The record type that a key names, -1 where it is too short to name one."""
+    """The record type in a key, -1 if the key is too short."""
     return int.from_bytes(key[:TYPE_SIZE], "big", signed=True) if len(key) >= TYPE_SIZE else -1

@@ -1,4 +1,4 @@
-"""The records of a shard as batches of its partition: appended in order, and read again from the beginning.
+"""Appends the records of a shard to its partition as batches, in order, and replays them.
 
 One command's records are one batch, cut only where it would be larger than `max.message.bytes`; a single record may be
 larger than that. All batches of a command are written by the same system call or have none of their answers sent.
@@ -22,40 +22,40 @@ __all__ = ["PartitionWriter", "RecordSerde"]
 
 
 class RecordSerde(Protocol):
-    """Records of a machine from and to the bytes of the log."""
+    """Converts records of a machine to the bytes of the log and back."""
 
     unordered: frozenset[bytes]
-    """Record types, as keys begin with them, of which the last value of a key counts, whatever stands between."""
+    """The first bytes of the keys of record types without an order among keys: only the last value of a key counts."""
 
     def compression(self, config: BrokerConfig) -> int:
         """The codec id of batches."""
 
     def append_plain(self, builder: Builder, records: list[object], at: int, timestamp: int) -> int:
-        """Append the records from `at` on to a batch without a transaction, as long as they are of the many that have
-        a fast way, and fit; where it stopped.
+        """Append the records from index `at` on to a batch without a transaction, as long as they have a fast path and
+        fit; returns the index of the first record that was not appended. `timestamp` in ms.
         """
 
     def several(self, record: object) -> list[object] | None:
-        """The records of the log that this one stands for, None where it is one itself; only the latter are encoded."""
+        """The records that this one is stored as; None = as one record, by `encode`."""
 
     def encode(self, record: object) -> tuple[bytes, bytes | None]:
-        """Key and value."""
+        """The key and the value of a record."""
 
     def producer(self, record: object) -> int:
-        """The producer id of the transaction that the record is part of, -1 = none."""
+        """The producer id of the transaction of a record, -1 = none."""
 
     def decode(self, key: bytes, value: bytes | None) -> object | None:
-        """The record; None for a type that is not known. Raises: DecodeError, `loading.RecordError`."""
+        """The record; None for an unknown type. Raises: DecodeError, `loader.RecordError`."""
 
     def in_transaction(self, producer_id: int, record: object) -> object | None:
-        """The record as part of an open transaction; None where such a record has no place."""
+        """The record as part of an open transaction; None if such a record cannot be in one."""
 
     def ended(self, producer_id: int, *, committed: bool) -> object:
-        """The record that stands for the marker of a transaction."""
+        """The record for the marker of a transaction."""
 
 
 class WriterHost(LoadingHost, Protocol):
-    """The broker around."""
+    """The broker, as a writer needs it."""
 
     replicas: Replicas
 
@@ -69,13 +69,13 @@ NO_TRANSACTION = _Fields(-1, -1)
 
 
 class PartitionWriter:
-    """`shard.Journal` on a partition of this broker.
+    """The log of a shard (`context.RecordWriter`): a partition of this broker.
 
     Arguments:
         host: the broker.
         partition: led by this broker.
-        codec: of the topic.
-        loads: where replays take turns.
+        codec: converts the records of the topic.
+        loads: the queue of replays.
     """
 
     def __init__(self, host: WriterHost, partition: Partition, codec: RecordSerde, loads: LoadQueue) -> None:
@@ -85,9 +85,15 @@ class PartitionWriter:
         self._loads = loads
 
     def append(self, records: list[object], now: Now, producer_epoch: int, done: Callable[[int], None]) -> None:
-        """Append the records of one command; `done(error)` when all are committed, or one of them failed.
+        """Append the records of one command.
 
-        Raises: EncodeError, BatchError for what cannot be stored; nothing was appended then.
+        Arguments:
+            records: of the machine.
+            now: the time of the command.
+            producer_epoch: of their transaction, -1 = none.
+            done: called with 0 when all are committed, or with the error code of one that failed.
+
+        Raises: EncodeError, BatchError if a record cannot be stored; nothing was appended then.
         """
         batches = self._batches(records, now, producer_epoch)
         if len(batches) == 1:
@@ -98,13 +104,13 @@ class PartitionWriter:
                 self._partition.append_internal(OwnAppend(batch, partial(put_error, errors, index)))
 
     def replay(self, apply: Callable[[object], None], done: Callable[[int], None]) -> Callable[[], None]:
-        """Read all that is committed into `apply`, in the background; `done(error)` at the end. Answers how to stop."""
+        """Replay all committed records into `apply`, in the background; then call `done(error)`. Returns its stop."""
         loading = CoordinatorLoader(self._host, self._partition, self._codec, self._loads, apply, done)
         loading.begin()
         return loading.stop
 
     def write_pending(self) -> None:
-        """Write what was appended outside a pass."""
+        """Write what was appended outside a loop iteration of the network."""
         self._host.replicas.write_pending()
 
     def _batches(self, records: list[object], now: Now, producer_epoch: int) -> list[bytearray]:
@@ -117,7 +123,7 @@ class PartitionWriter:
                     break
             record = records[at]
             several = codec.several(record)
-            if several is not None:  # it does not fit as a whole
+            if several is not None:  # too large for one batch
                 records, at = [*several, *records[at + 1 :]], 0
                 continue
             at += 1
@@ -149,5 +155,5 @@ class PartitionWriter:
 
 
 def put_error(errors: FanIn[int], index: int, append: Append) -> None:
-    """Put the error code of an append that has ended."""
+    """Store the error code of a completed append."""
     errors.put(index, append.error)

@@ -1,12 +1,12 @@
-"""All shards of one coordinator: one for each partition of its internal topic, loaded from it and kept in it.
+"""The shards of a coordinator: one for each partition of its internal topic, which stores the records of the shard.
 
 ```python
 runtime.submit(
-    runtime.shard_for(group), lambda machine, token, now: machine.classic.heartbeat(request, token, now), waiting
+    runtime.shard_for(group), lambda machine, token, now: machine.classic.heartbeat(request, token, now), completion
 )
 ```
-A command decides, its records are appended as one batch and applied, its answers leave when they are committed; `shard`
-holds the laws. The topic is made on first use, and nothing is kept before that.
+The records of a command are applied and appended as one batch; its answers leave when they are committed (`context`
+lists the invariants). The topic is created on first use.
 Source: CoordinatorRuntime.java, AutoTopicCreationManager of Apache Kafka.
 """
 
@@ -21,8 +21,7 @@ from kafkalite.cluster.internal_topics import InternalTopic
 from kafkalite.cluster.topics import Refusal, TopicManager
 from kafkalite.coordinators.runtime.context import Command, CommandCompletion, CoordinatorContext, Machine
 from kafkalite.coordinators.runtime.loader import LoadQueue
-from kafkalite.coordinators.runtime.partition_writer import PartitionWriter, RecordSerde
-from kafkalite.coordinators.runtime.partition_writer import WriterHost as JournalHost
+from kafkalite.coordinators.runtime.partition_writer import PartitionWriter, RecordSerde, WriterHost
 from kafkalite.errors import ErrorWithReason, KafkaErrorCode
 from kafkalite.slicing import Slicer
 from kafkalite.state.effects import ResolvePatterns
@@ -34,8 +33,8 @@ LOGGER = logging.getLogger("kafkalite.coordinators")
 M = TypeVar("M", bound=Machine)
 
 
-class RuntimeHost(JournalHost, Protocol):
-    """The broker around."""
+class RuntimeHost(WriterHost, Protocol):
+    """The broker, as a runtime needs it."""
 
     topics: TopicManager
     slicer: Slicer
@@ -47,11 +46,11 @@ class CoordinatorRuntime(Generic[M]):
     Arguments:
         host: the broker.
         topic: the internal topic that holds the records.
-        make_machine: an empty machine for a shard.
-        codec: records from and to bytes.
+        make_machine: creates an empty machine for a shard.
+        codec: converts records to bytes and back.
 
     Attributes:
-        ask: called with a shard and a question of its machine; answer it by `submit`.
+        ask: called with a shard and a question of its machine; `submit` returns the result to the machine.
     """
 
     def __init__(
@@ -68,35 +67,35 @@ class CoordinatorRuntime(Generic[M]):
         self._logged: dict[str, float] = {}  # the last failure to create the topic, and when it was logged
         self.ask: Callable[[int, ResolvePatterns], None] = unasked
 
-    # What callers need.
+    # commands
 
     def shard_for(self, key: str) -> int:
-        """The shard of a group or a transactional id, as every Kafka finds it."""
+        """The shard of a group or a transactional id, by Kafka's hash."""
         count = len(self._shards) or self._topic.partitions(self._host.config)
         return abs(java_hash(key)) % count if count > 1 else 0
 
     def shards(self) -> Sequence[int]:
-        """All shards of this broker, loaded or not; none while the topic does not exist."""
+        """The indexes of all shards of this broker, loaded or not; none while the topic does not exist."""
         return range(len(self._shards))
 
     def machine(self, shard: int) -> M | None:
-        """What a loaded shard knows, to look at: for metrics. It may be told of what changed around it, where that
-        leads to no record. Clients are answered by `submit`.
+        """The machine of a loaded shard, for metrics and for notifications that lead to no record. Requests of clients
+        use `submit`, so that they see committed state only.
         """
         return self._shards[shard].machine
 
     def committed_machine(self, key: str) -> M | None:
-        """The machine of a key's shard, unless it is loading or a record of it is not committed yet: what a command
-        without records would be answered from at once.
+        """The machine of a key's shard, None while it is loading or one of its records is not committed: a command
+        without records would be answered from it at once.
         """
         return self._shards[self.shard_for(key)].committed_machine if self._shards else None
 
     def now_ms(self) -> int:
-        """The time of commands."""
+        """The time of commands, in ms on the monotonic clock."""
         return int(self._host.clock.monotonic() * 1000)
 
     def ensure_topic(self, then: Callable[[int], None]) -> None:
-        """Make the topic if there is none; `then(error)` when it is there: 0, or an error code with its reason."""
+        """Create the topic unless it exists, then call `then(error)`: 0, or an error code with its reason."""
         if self._closed:
             then(KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif self._shards:
@@ -108,50 +107,51 @@ class CoordinatorRuntime(Generic[M]):
             self._host.topics.create_internal(self._topic, self._created)
 
     def submit(
-        self, shard: int, command: Command[M], waiting: CommandCompletion | None = None, *, producer_epoch: int = -1
+        self, shard: int, command: Command[M], completion: CommandCompletion | None = None, *, producer_epoch: int = -1
     ) -> None:
-        """Run a command on a shard's machine; `waiting` is the token, and hears of it now or later, exactly once.
+        """Run a command on a shard's machine.
 
         Arguments:
             shard: from `shard_for` or `shards`.
-            command: called with the machine, the token and the time, at once or never.
-            waiting: None = nobody waits; such a command waits itself until the shard is loaded.
-            producer_epoch: of the transaction that the records belong to.
+            command: called with the machine, the token and the time, immediately or never.
+            completion: the token, completed exactly once, now or later. Without it the command has no response, and is
+                delayed until the shard is loaded.
+            producer_epoch: of the transaction of the records; -1 = none.
 
-        `waiting.fail` gets COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or
-        UNKNOWN_SERVER_ERROR when the command raised; what it raised is raised, too. In a pass the records are written
-        at its end; who comes outside one calls `flush`.
+        `completion.fail` receives COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or
+        UNKNOWN_SERVER_ERROR if the command raises; the exception propagates. Records are written at the end of the loop
+        iteration of the network; callers outside of it call `write_pending`.
         """
         if shard < len(self._shards):
-            self._shards[shard].submit(command, waiting, producer_epoch)
+            self._shards[shard].submit(command, completion, producer_epoch)
         elif self._closed:
-            if waiting is not None:
-                waiting.fail(KafkaErrorCode.NOT_COORDINATOR)
-        elif waiting is not None:
-            self.ensure_topic(partial(self._submit_created, shard, command, waiting, producer_epoch))
+            if completion is not None:
+                completion.fail(KafkaErrorCode.NOT_COORDINATOR)
+        elif completion is not None:
+            self.ensure_topic(partial(self._submit_created, shard, command, completion, producer_epoch))
 
     def write_pending(self) -> None:
-        """Write what commands outside a pass have appended."""
+        """Write what commands outside a loop iteration of the network have appended."""
         self._host.replicas.write_pending()
 
-    # What the broker tells.
+    # events of the broker
 
     def create_shards(self) -> None:
-        """Have a shard for each partition of the topic there is; called at start and when the topic changes."""
+        """Create a shard for each partition of the topic that has none; called at start and when the topic changes."""
         topic = self._host.replicas.find(self._topic.name, b"", by_id=False)
         if isinstance(topic, int) or self._closed:
             return
         for partition in topic.partitions[len(self._shards) :]:
-            journal = PartitionWriter(self._host, partition, self._codec, self._loads)
+            writer = PartitionWriter(self._host, partition, self._codec, self._loads)
             timeout_ms = self._host.config.offsets_commit_timeout_ms
             shard = CoordinatorContext(
-                partition.index, self._make_machine, journal, self._host.clock, self._ask, timeout_ms, self._host.slicer
+                partition.index, self._make_machine, writer, self._host.clock, self._ask, timeout_ms, self._host.slicer
             )
             self._shards.append(shard)
             shard.load()
 
     def close(self) -> None:
-        """Take no command any more; all who wait hear NOT_COORDINATOR."""
+        """Reject all commands; pending ones fail with NOT_COORDINATOR."""
         self._closed = True
         call_each(CoordinatorContext.close, self._shards)
         creating, self._creating = self._creating or [], None
@@ -161,7 +161,7 @@ class CoordinatorRuntime(Generic[M]):
         self.ask(shard, question)
 
     def _created(self, refusal: Refusal | None) -> None:
-        self.create_shards()  # it may have been there already
+        self.create_shards()  # the topic may have existed before
         error = 0
         if not self._shards:
             reason = (
@@ -181,14 +181,14 @@ class CoordinatorRuntime(Generic[M]):
             LOGGER.error("%s cannot be created: %s; each request retries", self._topic.name, reason)
 
     def _submit_created(
-        self, shard: int, command: Command[M], waiting: CommandCompletion, producer_epoch: int, error: int
+        self, shard: int, command: Command[M], completion: CommandCompletion, producer_epoch: int, error: int
     ) -> None:
         if error or shard >= len(self._shards):
-            waiting.fail(error or KafkaErrorCode.NOT_COORDINATOR)
+            completion.fail(error or KafkaErrorCode.NOT_COORDINATOR)
         else:
-            self._shards[shard].submit(command, waiting, producer_epoch)
+            self._shards[shard].submit(command, completion, producer_epoch)
 
 
 def unasked(shard: int, question: ResolvePatterns) -> None:
-    """Nobody resolves patterns yet."""
+    """The initial `ask`: no coordinator answers questions yet."""
     raise RuntimeError(f"no coordinator handles {question} of shard {shard}")

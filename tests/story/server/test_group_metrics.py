@@ -36,7 +36,7 @@ async def test_group_metrics_per_group_and_in_total(client: Client) -> None:
     member = await stable(client, "classic")
     await client.call(beat_join("modern", "m", "orders"))
     await client.call(register("ours", "c", "orders"))
-    numbers = client.broker.group_coordinator.numbers
+    numbers = client.broker.group_coordinator.metrics
     lags = PartitionLag("orders", 0, 1, 3, 2), PartitionLag("orders", 1, 7, 0, 0)
     assert sorted(numbers.groups()) == [
         SingleGroupMetrics("classic", CLASSIC, "Stable", 1, 1, ()),
@@ -67,7 +67,7 @@ async def test_completed_rebalances_are_counted(client: Client) -> None:
     """A commit, a rejoin and the end of a group are no rebalances."""
     await client.create("orders", partitions=2)
     member = await stable(client, "classic")
-    numbers = client.broker.group_coordinator.numbers
+    numbers = client.broker.group_coordinator.metrics
     assert numbers.rebalances == 1
     again = await client.call(join("classic", member))
     assert (again.generation_id, numbers.rebalances) == (2, 1)
@@ -89,7 +89,7 @@ async def test_loaded_records_are_not_counted_as_commits(tmp_path: Path) -> None
     async with running(str(tmp_path)) as client:
         while (await client.call(join("other"), 3)).error_code:
             pass  # the coordinator is loading
-        numbers = client.broker.group_coordinator.numbers
+        numbers = client.broker.group_coordinator.metrics
         assert (numbers.rebalances, numbers.commits) == (0, 0)
         assert {each.name for each in numbers.groups()} == {"classic", "simple", "other"}
 
@@ -99,7 +99,7 @@ async def test_deleted_topic_has_no_lag(client: Client) -> None:
     for topic in ("orders", "other"):
         assert codes(await client.call(commit("g", topic, {0: 0}), 9)) == [0]
     await client.delete("orders")
-    found = client.broker.group_coordinator.numbers.group("g")
+    found = client.broker.group_coordinator.metrics.group("g")
     assert found is not None and [each.topic for each in found.partitions] == ["other"]
 
 

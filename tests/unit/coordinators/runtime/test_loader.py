@@ -91,21 +91,21 @@ def test_the_last_word_counts_however_it_is_cut(tmp_path: Path, codec: int, buff
 def held(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """How many records were held back, and how many bytes of them, each time when they were applied."""
     found: list[tuple[int, int]] = []
-    apply_held = CoordinatorLoader._apply_held
+    apply_held = CoordinatorLoader._apply_pending
 
     def noted(loading: CoordinatorLoader) -> Iterator[None]:
-        sizes = [len(key) + len(record.value or b"") for key, record in loading._held.items()]
+        sizes = [len(key) + len(record.value or b"") for key, record in loading._last_of_key.items()]
         found.append((len(sizes), sum(sizes)))
         return apply_held(loading)
 
-    monkeypatch.setattr(CoordinatorLoader, "_apply_held", noted)
+    monkeypatch.setattr(CoordinatorLoader, "_apply_pending", noted)
     return found
 
 
 def test_what_is_held_back_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: list[tuple[int, int]]
 ) -> None:
-    monkeypatch.setattr("kafkalite.coordinators.runtime.loader.HELD_RECORDS_MAX", 10)
+    monkeypatch.setattr("kafkalite.coordinators.runtime.loader.PENDING_RECORDS_MAX", 10)
     rig = Rig(tmp_path, groups, settings={"offsets.load.buffer.size": "1"})
     for at in range(100):
         put(rig, [stored(f"g{at % 40}", at)])
@@ -118,7 +118,7 @@ def test_the_bytes_of_what_is_held_back_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: list[tuple[int, int]]
 ) -> None:
     """Also where a record takes the place of a smaller one."""
-    monkeypatch.setattr("kafkalite.coordinators.runtime.loader.HELD_BYTES_MAX", 1_000)
+    monkeypatch.setattr("kafkalite.coordinators.runtime.loader.PENDING_BYTES_MAX", 1_000)
     rig = Rig(tmp_path, groups, settings={"offsets.load.buffer.size": "1"})
     for at in range(30):
         put(rig, [stored(f"g{at % 3}", at, metadata="x" * 50 * at)])
@@ -264,7 +264,7 @@ def test_garbage_is_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCap
     loaded(rig)
     assert rig.now(offsets_of("g")) == {("t", 0): 5} and rig.now(offsets_of("h")) == {("t", 0): 6}
     (line,) = warnings(caplog)
-    assert "skipped record at offset 1" in line
+    assert "skipped offset 1" in line
     key = GARBAGE[name][0]
     assert key is None or len(key) < 2 or f"type {int.from_bytes(key[:2], 'big', signed=True)}" in line
 
@@ -277,7 +277,7 @@ def test_much_garbage_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixt
     loaded(rig)
     assert rig.now(offsets_of("g")) == {("t", 0): 199}
     first, last = warnings(caplog)
-    assert "skipped record at offset 0" in first and "records were skipped" in last
+    assert "skipped offset 0" in first and "records were skipped" in last
 
 
 def test_damaged_records_never_keep_the_rest_away(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_batch_that_is_damaged_is_skipped(tmp_path: Path, caplog: pytest.LogCa
     loaded(rig)
     assert rig.now(offsets_of("g")) == {("t", 0): 5} and rig.now(offsets_of("i")) == {("t", 0): 7}
     assert rig.now(offsets_of("h")) == {}
-    assert "skipped record at offset 1: a batch that cannot be read" in warnings(caplog)[0]
+    assert "skipped offset 1: unreadable batch" in warnings(caplog)[0]
 
 
 # transactions
