@@ -54,7 +54,7 @@ def test_topic_is_created_changed_and_deleted(address: str, admin: Admin) -> Non
     wait_until(lambda: name not in admin.topics(), "the topic's end")
 
 
-def test_refused_topics(admin: Admin, topic: str) -> None:
+def test_invalid_topics_are_rejected(admin: Admin, topic: str) -> None:
     refused = [
         (TOPIC_ALREADY_EXISTS, topic, 1, 1, {}),
         (INVALID_TOPIC_EXCEPTION, "a/b", 1, 1, {}),
@@ -74,7 +74,7 @@ def test_refused_topics(admin: Admin, topic: str) -> None:
         assert name == topic or name not in admin.topics()
 
 
-def test_colliding_names(admin: Admin) -> None:
+def test_topic_names_that_collide_are_rejected(admin: Admin) -> None:
     """`a.b` and `a_b` would share a metric name."""
     name = unused_name("with.dots")
     admin.create(name, partitions=1)
@@ -83,7 +83,7 @@ def test_colliding_names(admin: Admin) -> None:
     assert refusal.value.code == INVALID_TOPIC_EXCEPTION
 
 
-def test_only_validated(admin: Admin, topic: str) -> None:
+def test_validate_only_creates_no_topic(admin: Admin, topic: str) -> None:
     name = unused_name("only-validated")
     admin.create(name, partitions=1, validate_only=True)
     assert name not in admin.topics()
@@ -94,14 +94,14 @@ def test_only_validated(admin: Admin, topic: str) -> None:
     assert refusal.value.code == TOPIC_ALREADY_EXISTS
 
 
-def test_placed_by_hand(admin: Admin) -> None:
+def test_manual_replica_assignment(admin: Admin) -> None:
     name = unused_name("placed-by-hand")
     admin.create(name, assignment={0: [1], 1: [1], 2: [1]})
     wait_until(lambda: name in admin.topics(), "the new topic")
     assert admin.partitions(name) == {0: [1], 1: [1], 2: [1]}
 
 
-def test_the_unknown_is_refused(admin: Admin, new_topic: MakeTopic) -> None:
+def test_unknown_topics_and_configs_are_rejected(admin: Admin, new_topic: MakeTopic) -> None:
     three = new_topic(partitions=3)
     deeds = [
         (UNKNOWN_TOPIC_OR_PARTITION, lambda: admin.delete("never-made")),

@@ -77,7 +77,7 @@ def written_by_kafka(directory: Path, *, clean: bool) -> Path:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_a_directory_of_kafka_is_adopted_read_and_appended_to(tmp_path: Path, clean: bool) -> None:
+def test_log_directory_of_kafka_is_adopted_read_and_appended_to(tmp_path: Path, clean: bool) -> None:
     source = written_by_kafka(tmp_path / "kafka", clean=clean)
     ids = {checkpoints.read_topic_id(Disk(), str(path)) for path in source.glob(f"{TOPIC}-*")}
     epochs = [
@@ -111,7 +111,7 @@ def test_a_directory_of_kafka_is_adopted_read_and_appended_to(tmp_path: Path, cl
     assert verify_directory(Disk(), str(ours.data)) == []
 
 
-def test_a_running_kafka_is_refused(tmp_path: Path) -> None:
+def test_log_directory_of_a_running_kafka_is_rejected(tmp_path: Path) -> None:
     kafka = ApacheKafka(tmp_path / "kafka", {})
     kafka.start()
     try:

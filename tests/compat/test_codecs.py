@@ -39,7 +39,7 @@ def test_all_writers_codecs_and_readers(broker: Broker, topic: str) -> None:
 
 
 @pytest.mark.parametrize("kept_as", CODECS[1:])
-def test_a_topic_with_a_codec_of_its_own(broker: Broker, new_topic: MakeTopic, kept_as: str) -> None:
+def test_topic_with_its_own_compression_type(broker: Broker, new_topic: MakeTopic, kept_as: str) -> None:
     """compression.type other than producer: the broker writes the log in that codec, whatever arrives."""
     topic = new_topic(**{"compression.type": kept_as})
     written: list[Record] = []
@@ -51,7 +51,7 @@ def test_a_topic_with_a_codec_of_its_own(broker: Broker, new_topic: MakeTopic, k
     assert {batch.codec for batch in batches_on_disk(broker.data, topic)} == {kept_as}
 
 
-def test_a_topic_that_unpacks(broker: Broker, new_topic: MakeTopic) -> None:
+def test_topic_that_stores_uncompressed(broker: Broker, new_topic: MakeTopic) -> None:
     """compression.type=uncompressed: compressed batches are unpacked before they are kept."""
     topic = new_topic(**{"compression.type": "uncompressed"})
     for writer in PYTHON_CLIENTS:

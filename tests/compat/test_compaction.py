@@ -116,7 +116,7 @@ async def read_aiokafka(broker: Broker, topic: str, end: int) -> Read:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-async def test_each_key_has_its_newest_value_and_the_files_are_kafkas(broker: Broker, codec: str) -> None:
+async def test_compaction_keeps_the_last_value_of_each_key_in_kafkas_files(broker: Broker, codec: str) -> None:
     topic = unused_name(f"compacted-{codec}")
     create_topics(broker.address, topic, configs=TOPIC)
     sent = await asyncio.to_thread(send, broker.address, topic, codec, 1)

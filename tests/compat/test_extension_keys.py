@@ -44,7 +44,7 @@ def extended(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerThread]:
         yield running
 
 
-def test_our_client_is_answered(extended: BrokerThread) -> None:
+def test_own_client_uses_extension_keys(extended: BrokerThread) -> None:
     async def speak() -> None:
         host, port = extended.address.split(":")
         async with ClientConnection(host, int(port)) as peer:
@@ -57,7 +57,7 @@ def test_our_client_is_answered(extended: BrokerThread) -> None:
     asyncio.run(speak())
 
 
-def test_python_clients_ignore_the_keys(extended: BrokerThread) -> None:
+def test_python_clients_ignore_extension_keys(extended: BrokerThread) -> None:
     sent: list[Record] = []
     for client in PYTHON_CLIENTS:
         sent += client.write(extended.address, "orders", RECORDS)
@@ -67,7 +67,7 @@ def test_python_clients_ignore_the_keys(extended: BrokerThread) -> None:
 
 @pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka's tools: {jvm.java_missing()}")
 @pytest.mark.parametrize("version", JAVA_VERSIONS)
-def test_java_ignores_the_keys(extended: BrokerThread, version: str) -> None:
+def test_java_tools_ignore_extension_keys(extended: BrokerThread, version: str) -> None:
     java = JavaTools(version, extended.address)
     assert f"UNKNOWN({KEY}): 0" in java.run("broker-api-versions")
     java.write("orders", RECORDS)

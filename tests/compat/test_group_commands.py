@@ -38,7 +38,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_living_group_is_shown_and_protected(
+def test_group_with_members_is_described_and_not_reset(
     group_address: str, crowd: Crowd, group: Run, new_group_topic: MakeTopic, kind: Kind
 ) -> None:
     """State, member, what it owns, and its lag in records and in seconds."""
@@ -81,7 +81,7 @@ def test_a_living_group_is_shown_and_protected(
     assert committed(group_address, name, partitions_of(topic, 2)) == dict.fromkeys(partitions_of(topic, 2), 3)
 
 
-def test_a_group_without_members_is_moved(group_address: str, group: Run, new_group_topic: MakeTopic) -> None:
+def test_reset_of_a_group_without_members(group_address: str, group: Run, new_group_topic: MakeTopic) -> None:
     """To an offset, the ends, a time; for all that it has committed, a topic, or some partitions."""
     topic, name = new_group_topic(2, **{"retention.ms": "-1"}), unused_name("resting")  # the records are of 1970
     day_ms = 86_400_000
@@ -121,7 +121,7 @@ def test_a_group_without_members_is_moved(group_address: str, group: Run, new_gr
     assert "(GROUP_ID_NOT_FOUND); `kafkalite group list`" in one_line(group("delete", name, code=2))
 
 
-def test_offsets_leave_and_come_back(
+def test_offsets_are_exported_and_imported(
     group_address: str, group: Run, new_group_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """As JSON lines with metadata, and as the CSV of kafka-consumer-groups, into the same group or another."""
@@ -177,7 +177,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("args", "said"), WRONG, ids=lambda each: " ".join(each)[:40] if type(each) is tuple else "")
-def test_bad_input_takes_one_line(group: Run, new_group_topic: MakeTopic, args: tuple[str, ...], said: str) -> None:
+def test_invalid_input_is_an_error_of_one_line(
+    group: Run, new_group_topic: MakeTopic, args: tuple[str, ...], said: str
+) -> None:
     topic = new_group_topic()
     assert said in one_line(group(*(each.format(topic=topic) for each in args), code=2))
 
@@ -193,7 +195,7 @@ IMPORTS = [
 
 
 @pytest.mark.parametrize(("content", "said"), IMPORTS, ids=lambda each: each if type(each) is str else "")
-def test_a_bad_import_takes_one_line(
+def test_invalid_import_is_an_error_of_one_line(
     group: Run, new_group_topic: MakeTopic, tmp_path: Path, content: bytes, said: str
 ) -> None:
     file = tmp_path / "offsets"
@@ -202,6 +204,6 @@ def test_a_bad_import_takes_one_line(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_living_group_is_rewound(crowd: Crowd, group: Run, new_group_topic: MakeTopic, kind: Kind) -> None:
+def test_rewind_of_a_group_with_members(crowd: Crowd, group: Run, new_group_topic: MakeTopic, kind: Kind) -> None:
     """The members drop what they have, read again from there, and commit."""
     rewound_while_active(crowd, kind, new_group_topic(PARTITIONS), group)

@@ -24,7 +24,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return request.param
 
 
-def test_members_come_and_go(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
+def test_members_join_and_leave(group_address: str, crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
     """Every partition has one owner while members join and leave; new owners start at the committed offset."""
     topic, group = new_group_topic(PARTITIONS), unused_name("group")
     first_records, everything = write(group_address, topic), partitions_of(topic)
@@ -49,7 +49,7 @@ def test_members_come_and_go(group_address: str, crowd: Crowd, kind: Kind, new_g
     assert set(next_one.seen) == set(more_records), "nothing is read again that was committed"
 
 
-def test_kinds_of_client_share_a_group(crowd: Crowd, new_group_topic: MakeTopic) -> None:
+def test_different_clients_share_a_group(crowd: Crowd, new_group_topic: MakeTopic) -> None:
     """librdkafka, aiokafka and kafka-python agree on `range`; each of them leads once."""
     topic, group = new_group_topic(PARTITIONS), unused_name("mixed")
     everything = partitions_of(topic)
@@ -105,11 +105,11 @@ def test_rolling_restart_of_members(crowd: Crowd, kind: Kind, new_group_topic: M
     restarted_one_by_one(crowd, kind, new_group_topic(PARTITIONS))
 
 
-def test_what_comes_later(crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
+def test_members_get_later_topics_and_partitions(crowd: Crowd, kind: Kind, new_group_topic: MakeTopic) -> None:
     """Partitions added under a running group, and topics that match its pattern, find their owners."""
     what_comes_later(crowd, kind, new_group_topic(2))
 
 
-def test_anothers_partitions_are_not_committed(crowd: Crowd, new_group_topic: MakeTopic) -> None:
+def test_commit_of_a_foreign_partition_is_rejected(crowd: Crowd, new_group_topic: MakeTopic) -> None:
     """A commit that is rejected in part does not affect the other members."""
     anothers_partitions_are_not_committed(crowd, CONSUMER, new_group_topic(PARTITIONS))

@@ -155,7 +155,9 @@ def names(admin: Isolated, **filters: Any) -> set[str]:
     return set(admin.listing(**filters))
 
 
-def test_what_is_shown_of_groups(group_address: str, crowd: Crowd, admin: Isolated, new_group_topic: MakeTopic) -> None:
+def test_list_and_describe_groups(
+    group_address: str, crowd: Crowd, admin: Isolated, new_group_topic: MakeTopic
+) -> None:
     """Listed by state and type, described with members, host, instance and assignment; unknown ones are DEAD."""
     topic = new_group_topic(PARTITIONS)
     classic, consumer, empty = (unused_name(stem) for stem in ("classic", "consumer", "empty"))
@@ -185,7 +187,7 @@ def test_what_is_shown_of_groups(group_address: str, crowd: Crowd, admin: Isolat
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_the_end_of_offsets_and_groups(
+def test_delete_offsets_and_groups(
     group_address: str,
     crowd: Crowd,
     admin: Isolated,

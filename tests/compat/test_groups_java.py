@@ -61,7 +61,7 @@ def java(request: pytest.FixtureRequest, group_address: str) -> Iterator[JavaPro
         pytest.param("consumer", CONSUMER, id="consumer"),
     ],
 )
-def test_java_members_come_and_go(
+def test_java_members_join_and_leave(
     group_address: str, crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, how: str, other: Kind
 ) -> None:
     """Two Java consumers share; librdkafka joins them; each leaves; nothing that was committed is read again."""
@@ -83,7 +83,7 @@ def test_java_members_come_and_go(
     assert set(last.seen) == set(more)
 
 
-def test_kinds_of_client_share_a_group_with_java(crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic) -> None:
+def test_java_and_python_clients_share_a_group(crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic) -> None:
     """Java leads a group of every library, then has to follow."""
     topic, group = new_group_topic(PARTITIONS), unused_name("mixed-java")
     everything, wish = partitions_of(topic), Wish(group, (topic,))
@@ -124,20 +124,22 @@ def test_rolling_restart_of_java_members(crowd: Crowd, java: JavaProcess, new_gr
 
 
 @every_how
-def test_what_comes_later_to_java(crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, how: str) -> None:
+def test_java_members_get_later_topics_and_partitions(
+    crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic, how: str
+) -> None:
     """Partitions added under a running group, and topics that match its pattern, by the broker's regex if Java can."""
     what_comes_later(crowd, java.kind(how), new_group_topic(2))
 
 
 @every_how
-def test_a_living_java_group_is_rewound(
+def test_rewind_of_a_java_group_with_members(
     crowd: Crowd, java: JavaProcess, group: Run, new_group_topic: MakeTopic, how: str
 ) -> None:
     """As with librdkafka and the others."""
     rewound_while_active(crowd, java.kind(how), new_group_topic(PARTITIONS), group)
 
 
-def test_anothers_partitions_are_not_committed_by_java(
+def test_java_commit_of_a_foreign_partition_is_rejected(
     crowd: Crowd, java: JavaProcess, new_group_topic: MakeTopic
 ) -> None:
     """As with librdkafka: a CommitFailedException for the whole commit, and both members go on."""

@@ -74,13 +74,15 @@ def changed_over_and_back(crowd: Crowd, topic: str, classic: Kind, modern: Kind)
 
 
 @pytest.mark.parametrize("classic", [EAGER, AIO, PYTHON], ids=lambda kind: kind.name)
-def test_members_change_over_and_back(crowd: Crowd, new_group_topic: MakeTopic, classic: Kind) -> None:
+def test_members_migrate_to_the_consumer_protocol_and_back(
+    crowd: Crowd, new_group_topic: MakeTopic, classic: Kind
+) -> None:
     """To librdkafka's members of the consumer protocol; not from its `cooperative-sticky`, which sends user data."""
     changed_over_and_back(crowd, new_group_topic(PARTITIONS), classic, CONSUMER)
 
 
 @pytest.mark.parametrize("how", ["range", "cooperative-sticky"])
-def test_java_members_change_over_and_back(
+def test_java_members_migrate_to_the_consumer_protocol_and_back(
     crowd: Crowd, new_group_topic: MakeTopic, java: JavaProcess, how: str
 ) -> None:
     """Java's consumers by both protocols."""

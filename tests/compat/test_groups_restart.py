@@ -60,13 +60,13 @@ def java(mortal: Broker) -> Iterator[JavaProcess]:
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_groups_live_through_a_restart(mortal: Broker, how: str) -> None:
+def test_groups_continue_after_a_broker_restart(mortal: Broker, how: str) -> None:
     live_through_a_restart(mortal, how, FACES)
 
 
 @pytest.mark.skipif(jvm.java_missing() is not None, reason=f"Apache Kafka's consumers: {jvm.java_missing()}")
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_java_groups_live_through_a_restart(mortal: Broker, java: JavaProcess, how: str) -> None:
+def test_java_groups_continue_after_a_broker_restart(mortal: Broker, java: JavaProcess, how: str) -> None:
     live_through_a_restart(mortal, how, [(java.kind(each), java.kind(each)) for each in HOW])
 
 

@@ -24,7 +24,7 @@ def grow(address: str, topic: str) -> None:
         admin.grow(topic, 3)
 
 
-def test_seen_by_librdkafka(address: str, topic: str) -> None:
+def test_added_partitions_are_discovered_by_librdkafka(address: str, topic: str) -> None:
     settings = {"bootstrap.servers": address, "topic.metadata.refresh.interval.ms": REFRESH_MS}
     with Isolated(RecordProducer, settings) as producer, Isolated(PartitionReader, settings, {(topic, 0): 0}) as reader:
         producer.send(topic, [Outgoing(0, b"before", partition=0)])
@@ -47,7 +47,7 @@ def read_one(reader: Isolated) -> bytes | None:
     return value
 
 
-async def test_seen_by_aiokafka(address: str, topic: str) -> None:
+async def test_added_partitions_are_discovered_by_aiokafka(address: str, topic: str) -> None:
     settings = {"bootstrap_servers": address, "metadata_max_age_ms": REFRESH_MS}
     consumer = AIOKafkaConsumer(**settings, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False)
     async with asyncio.timeout(DEADLINE_S), AIOKafkaProducer(**settings) as producer, consumer:
@@ -64,7 +64,7 @@ async def test_seen_by_aiokafka(address: str, topic: str) -> None:
         assert (message.value, message.partition) == (b"after", 2)
 
 
-def test_seen_by_kafka_python(address: str, topic: str) -> None:
+def test_added_partitions_are_discovered_by_kafka_python(address: str, topic: str) -> None:
     settings = {"bootstrap_servers": address, "metadata_max_age_ms": REFRESH_MS}
     consumer = KafkaConsumer(**settings, group_id=None, auto_offset_reset="earliest", enable_auto_commit=False)
     with closing(KafkaProducer(**settings)) as producer, closing(consumer):

@@ -127,7 +127,7 @@ def test_offsets_and_deleted_records(broker: Broker, java: JavaTools, new_topic:
     }
 
 
-def test_what_the_broker_says_of_itself(java: JavaTools, address: str) -> None:
+def test_api_versions_and_cluster_tools(java: JavaTools, address: str) -> None:
     """kafka-broker-api-versions and kafka-cluster."""
     said = java.run("broker-api-versions")
     broker = rf"{re.escape(address)} \(id: 1 rack: null( isFenced: false)?\) -> \("

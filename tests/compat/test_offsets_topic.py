@@ -73,7 +73,7 @@ def ours_after(directory: Path) -> Iterator[Path]:
     yield directory
 
 
-def test_kafkas_tools_read_what_we_wrote(tmp_path: Path) -> None:
+def test_kafkas_tools_read_our_offsets_topic(tmp_path: Path) -> None:
     with ours_after(tmp_path) as data:
         logs = sorted(data.glob(f"{OFFSETS}-*/*.log"))
         files = ",".join(map(str, logs))
@@ -126,7 +126,7 @@ def objects(output: str) -> Iterator[dict[str, Any]]:
         yield found
 
 
-def test_we_go_on_where_kafka_stopped(tmp_path: Path) -> None:
+def test_adopted_groups_continue_with_kafkas_offsets(tmp_path: Path) -> None:
     """Its directory is adopted: offsets, also those of a transaction, and groups are the same."""
     with jvm.start_kafka(jvm.CURRENT, tmp_path / "kafka", heap="512m", overrides=SETTINGS) as kafka:
         create_topics(kafka.address, *TOPICS, partitions=2)

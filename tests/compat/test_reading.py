@@ -47,7 +47,7 @@ def test_bounds_and_times(address: str, hourly: str, client: Client) -> None:
     assert client.find(address, hourly, START_MS + 48 * HOUR_MS) is None, "nothing is that late"
 
 
-def test_from_the_end_comes_only_what_is_new(address: str, topic: str, client: Client) -> None:
+def test_consumer_from_the_end_gets_only_new_records(address: str, topic: str, client: Client) -> None:
     """A reader at the end waits in the broker and is woken by the next record."""
     client.write(address, topic, [Record(b"old")])
     with pytest.raises(TimeoutError):
@@ -56,7 +56,7 @@ def test_from_the_end_comes_only_what_is_new(address: str, topic: str, client: C
     assert client.read(address, topic, 1, start=1)[0].value == b"new"
 
 
-def test_partitions_are_apart(address: str, new_topic: MakeTopic, client: Client) -> None:
+def test_partitions_are_independent(address: str, new_topic: MakeTopic, client: Client) -> None:
     topic = new_topic(partitions=3)
     client.write(address, topic, [Record(str(n).encode(), partition=n % 3) for n in range(30)])
     for partition in range(3):
@@ -65,6 +65,6 @@ def test_partitions_are_apart(address: str, new_topic: MakeTopic, client: Client
         assert client.bounds(address, topic, partition) == (0, 10)
 
 
-def test_an_empty_partition_has_nothing(address: str, topic: str, client: Client) -> None:
+def test_empty_partition_returns_no_record(address: str, topic: str, client: Client) -> None:
     assert client.bounds(address, topic) == (0, 0)
     assert client.find(address, topic, 0) is None

@@ -28,7 +28,7 @@ ODD_RECORDS = [
 ]
 
 
-def test_everything_a_record_can_carry(address: str, topic: str) -> None:
+def test_records_with_keys_headers_and_timestamps(address: str, topic: str) -> None:
     """Every writer's odd records, read by every reader."""
     written = [record for writer in PYTHON_CLIENTS for record in writer.write(address, topic, ODD_RECORDS)]
     assert [record.offset for record in written] == list(range(len(written)))
@@ -47,7 +47,7 @@ def test_a_header_without_a_value(address: str, topic: str) -> None:
         assert [r.content() for r in reader.read(address, topic, 2)] == [r.content() for r in sent * 2], reader.name
 
 
-def test_custom_timestamps_stay(address: str, new_topic: MakeTopic, client: Client) -> None:
+def test_create_time_is_kept(address: str, new_topic: MakeTopic, client: Client) -> None:
     """Out of order and far in the past; each is the record's own."""
     topic = new_topic(**{"retention.ms": "-1"})
     times = [YEAR_2013_MS + hours * 3_600_000 for hours in (0, 48, 24, 48, 1)]
@@ -56,7 +56,7 @@ def test_custom_timestamps_stay(address: str, new_topic: MakeTopic, client: Clie
         assert [record.timestamp_ms for record in reader.read(address, topic, len(times))] == times, reader.name
 
 
-def test_log_append_time_is_the_brokers(address: str, new_topic: MakeTopic, client: Client) -> None:
+def test_log_append_time_is_set_by_the_broker(address: str, new_topic: MakeTopic, client: Client) -> None:
     """With message.timestamp.type=LogAppendTime the client's time is replaced, in compressed batches too."""
     topic = new_topic(**{"message.timestamp.type": "LogAppendTime"})
     before = int(time.time() * 1000)
@@ -68,7 +68,7 @@ def test_log_append_time_is_the_brokers(address: str, new_topic: MakeTopic, clie
         assert before <= times.pop() <= after, reader.name
 
 
-def test_a_time_out_of_bounds_is_refused(address: str, new_topic: MakeTopic, client: Client) -> None:
+def test_timestamp_out_of_bounds_is_rejected(address: str, new_topic: MakeTopic, client: Client) -> None:
     topic = new_topic(**{"message.timestamp.before.max.ms": "1000"})
     with pytest.raises(Refused) as refusal:
         client.write(address, topic, [Record(b"old", timestamp_ms=YEAR_2013_MS)])
@@ -77,7 +77,7 @@ def test_a_time_out_of_bounds_is_refused(address: str, new_topic: MakeTopic, cli
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_a_megabyte_in_one_value(address: str, new_topic: MakeTopic, client: Client, codec: str) -> None:
+def test_record_of_one_megabyte(address: str, new_topic: MakeTopic, client: Client, codec: str) -> None:
     """A value above the default bound, on a topic that allows it."""
     topic = new_topic(**{"max.message.bytes": "2500000"})
     value = bytes(range(256)) * 8192 if codec == "none" else bytes(1 << 21)
@@ -88,7 +88,7 @@ def test_a_megabyte_in_one_value(address: str, new_topic: MakeTopic, client: Cli
         assert [record.content() for record in read] == [record.content() for record in sent], reader.name
 
 
-def test_too_large_for_the_topic(address: str, new_topic: MakeTopic, client: Client) -> None:
+def test_record_above_max_message_bytes_is_rejected(address: str, new_topic: MakeTopic, client: Client) -> None:
     topic = new_topic(**{"max.message.bytes": "1000"})
     with pytest.raises(Refused) as refusal:
         client.write(address, topic, [Record(bytes(2000))])
@@ -96,7 +96,9 @@ def test_too_large_for_the_topic(address: str, new_topic: MakeTopic, client: Cli
     assert client.bounds(address, topic) == (0, 0), "nothing was appended"
 
 
-def test_a_compacted_topic_needs_keys(address: str, new_topic: MakeTopic, client: Client) -> None:
+def test_record_without_key_is_rejected_by_a_compacted_topic(
+    address: str, new_topic: MakeTopic, client: Client
+) -> None:
     topic = new_topic(**{"cleanup.policy": "compact"})
     client.write(address, topic, [Record(None, b"tombstone"), Record(b"value", b"key")])
     with pytest.raises(Refused) as refusal:

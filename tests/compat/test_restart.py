@@ -176,7 +176,7 @@ def kafka_python_story(address: str, topic: str, restart: Restart) -> list[int]:
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
 @pytest.mark.parametrize("story", [librdkafka_story, aiokafka_story, kafka_python_story])
-def test_nothing_is_lost(mortal: Broker, topic: str, story: Story, how: str) -> None:
+def test_broker_restart_loses_no_record(mortal: Broker, topic: str, story: Story, how: str) -> None:
     restart = Restart(mortal, how)
     try:
         seen = story(mortal.address, topic, restart)

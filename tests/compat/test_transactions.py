@@ -139,7 +139,7 @@ def recovered(source: Path, directory: Path) -> Log:
     return recover(PartitionDirectory(Disk(), str(directory), TOPIC, 0, config))[0]
 
 
-def test_what_kafka_wrote_is_what_its_batches_say(written: tuple[Path, list[int]], tmp_path: Path) -> None:
+def test_transactions_written_by_kafka_are_read_completely(written: tuple[Path, list[int]], tmp_path: Path) -> None:
     source = written[0] / f"{TOPIC}-0"
     log = recovered(source, tmp_path / f"{TOPIC}-0")
     theirs: list[AbortedTransaction] = []
@@ -158,7 +158,7 @@ def test_what_kafka_wrote_is_what_its_batches_say(written: tuple[Path, list[int]
     assert sorted(map(entry_of, log.producers)) == sorted(map(entry_of, state))
 
 
-def test_a_reader_of_committed_records_gets_the_same_of_us(written: tuple[Path, list[int]], tmp_path: Path) -> None:
+def test_read_committed_returns_the_same_records_as_kafka(written: tuple[Path, list[int]], tmp_path: Path) -> None:
     source, committed = written
     ours = Kafkalite(tmp_path / "ours", {})
     command = [sys.executable, "-m", "kafkalite", "log", "adopt", str(source), "--data", str(ours.data)]

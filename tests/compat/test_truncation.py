@@ -54,7 +54,7 @@ def lose_the_end(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_consumer_notices_that_the_log_was_truncated(client: str, tmp_path: Path, built: Path) -> None:
+def test_consumer_detects_a_truncated_log(client: str, tmp_path: Path, built: Path) -> None:
     if client == "franz-go" and shutil.which("go") is None:
         pytest.skip("no Go")
     with broker_under_test(tmp_path) as broker:

@@ -171,7 +171,7 @@ BOMBS: dict[str, tuple[int, Callable[[], bytes]]] = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_refused_and_stalls_nobody(
+def test_decompression_bomb_is_rejected_and_delays_no_other_client(
     broker: Kafkalite, name: str, record_property: Callable[[str, object], None]
 ) -> None:
     kind, make = BOMBS[name]
@@ -196,7 +196,7 @@ def test_a_bomb_is_refused_and_stalls_nobody(
 # ---- claims, silence, other protocols
 
 
-def test_memory_follows_what_arrived_and_not_what_was_claimed(broker: Kafkalite) -> None:
+def test_memory_grows_with_received_bytes_not_with_the_size_field(broker: Kafkalite) -> None:
     clients = [BlockingClient(broker.port) for _ in range(50)]
     size = REQUEST_BYTES_MAX.to_bytes(4, "big")
     with Growth(broker, 8 * 1024):
@@ -218,7 +218,7 @@ def test_a_size_out_of_bounds_closes_at_once(broker: Kafkalite, size: int) -> No
         assert client.receive() is None
 
 
-def test_silence_is_closed_after_the_idle_time(broker: Kafkalite) -> None:
+def test_silent_connection_is_closed_after_the_idle_time(broker: Kafkalite) -> None:
     """Before a size, within it, behind it, and within a header."""
     begin = time.monotonic()
     clients = [BlockingClient(broker.port) for _ in range(4)]
@@ -238,7 +238,7 @@ def test_bytes_one_by_one_are_a_request(broker: Kafkalite) -> None:
         assert answer is not None and fuzzing.is_ping(answer)
 
 
-def test_a_browser_is_let_go(broker: Kafkalite) -> None:
+def test_http_client_is_disconnected(broker: Kafkalite) -> None:
     browser = http.client.HTTPConnection("127.0.0.1", broker.port, timeout=60)
     with pytest.raises((http.client.HTTPException, ConnectionError)):
         browser.request("GET", "/")
@@ -246,7 +246,7 @@ def test_a_browser_is_let_go(broker: Kafkalite) -> None:
     browser.close()
 
 
-def test_a_tls_client_is_let_go(broker: Kafkalite) -> None:
+def test_tls_client_is_disconnected(broker: Kafkalite) -> None:
     context = ssl.create_default_context()
     with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as plain, pytest.raises(OSError):
         context.wrap_socket(plain, server_hostname="localhost")
@@ -275,7 +275,7 @@ def fetch_request() -> bytes:
     return fuzzing.framed(codec.encode_request(request, 11, 7, "greedy"))
 
 
-def test_who_asks_for_200_mib_and_never_reads_costs_little(broker: Kafkalite) -> None:
+def test_client_that_never_reads_its_responses_costs_little_memory(broker: Kafkalite) -> None:
     with (
         Growth(broker, 8 * 1024),
         BlockingClient(broker.port, receive_bytes=4096) as greedy,
@@ -288,7 +288,7 @@ def test_who_asks_for_200_mib_and_never_reads_costs_little(broker: Kafkalite) ->
     assert bystander.longest_s < STALL_S_MAX
 
 
-def test_who_never_reads_is_no_longer_read_and_loses_nothing(broker: Kafkalite) -> None:
+def test_requests_of_a_client_that_never_reads_are_paused(broker: Kafkalite) -> None:
     """Small answers pile up to a bound; then the requests stay in the client's socket until it reads."""
     ping = fuzzing.framed(codec.encode_request(ApiVersionsRequest(), 0, fuzzing.PING_ID, "p" * 2000))
     with Growth(broker, 24 * 1024), BlockingClient(broker.port, receive_bytes=64 * 1024) as greedy:

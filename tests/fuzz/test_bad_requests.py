@@ -46,7 +46,7 @@ async def test_a_refusal_may_quote_the_longest_name(peer: ClientConnection) -> N
     assert result.name == LONGEST and result.error_code == KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_what_is_asked_for_a_thousand_times_is_described_once(peer: ClientConnection) -> None:
+async def test_duplicate_names_in_a_request_are_described_once(peer: ClientConnection) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     await peer.call(CreateTopicsRequest(topics=[topic], timeout_ms=1000))
     entry = DescribeConfigsRequest.DescribeConfigsResource

@@ -102,7 +102,7 @@ def test_damaged_requests(fuzz_inputs: int, record_property: Callable[[str, obje
 
 
 @pytest.mark.fuzz
-def test_damaged_answers(fuzz_inputs: int) -> None:
+def test_damaged_responses(fuzz_inputs: int) -> None:
     rng = random.Random(seed())
     kinds: Counter[str] = Counter()
     for _ in range(fuzz_inputs // 4 // 25):
@@ -138,7 +138,7 @@ def test_refusals_leak_nothing() -> None:
     assert grown < LEAK_MAX
 
 
-def test_a_promised_array_costs_nothing() -> None:
+def test_array_size_field_reserves_no_memory() -> None:
     """An array that claims 2^31 - 1 elements is refused before memory is taken for it."""
     cls = REQUESTS[3]  # Metadata v1: an array of topic names
     tracemalloc.start()

@@ -61,7 +61,7 @@ def test_a_size_out_of_bounds_closes_at_once(size):
 
 
 @pytest.mark.parametrize("size", [8, 9, 10, 11, 12, 13])
-def test_a_short_frame_is_the_service_s_to_judge(size):
+def test_short_frame_is_passed_to_the_service(size):
     service = Counting()
     MemoryHub(service).connect().send(size_bytes(size) + b"x" * size)
     assert service.frames == [b"x" * size]
@@ -75,7 +75,7 @@ def test_other_protocols_are_closed(hello):
     assert client.connection.closed and service.frames == []
 
 
-def test_memory_follows_what_arrived_and_not_what_was_claimed():
+def test_memory_grows_with_received_bytes_not_with_the_size_field():
     hub = MemoryHub(Counting())
     client = hub.connect()
     client.send(size_bytes(100_000_000) + b"only this")

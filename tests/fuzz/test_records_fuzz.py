@@ -145,7 +145,7 @@ def changed(rng: random.Random, good: bytes) -> bytes:
 
 
 @pytest.mark.fuzz
-def test_rubbish_as_old_messages(fuzz_inputs: int) -> None:
+def test_random_bytes_as_legacy_messages(fuzz_inputs: int) -> None:
     """Magic 0 and 1 from damaged logs: BatchError at most."""
     rng = random.Random(seed())
     refused = 0

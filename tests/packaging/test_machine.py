@@ -20,18 +20,18 @@ def verify(unit: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("unit", [UNIT, UNIT.with_suffix(".socket")], ids=lambda unit: unit.name)
-def test_the_units_are_right(unit: Path) -> None:
+def test_systemd_units_are_valid(unit: Path) -> None:
     done = verify(unit)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_wrong_unit_would_be_seen(tmp_path: Path) -> None:
+def test_invalid_systemd_unit_is_reported(tmp_path: Path) -> None:
     wrong = tmp_path / "kafkalite.service"
     wrong.write_text(UNIT.read_text().replace("WatchdogSec=", "WatchdogSecs="))
     assert "WatchdogSecs" in verify(wrong).stderr
 
 
-def test_the_unit_asks_for_what_is_promised() -> None:
+def test_systemd_unit_has_the_documented_settings() -> None:
     settings = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line and line[0] != "#")
     assert settings["Type"] == "notify"
     assert settings["Restart"] == "on-failure"
@@ -57,10 +57,10 @@ def check(setup: str) -> str:
         ("import os; os.environ['CC'] = 'no-such-cc -O2'", "no C compiler (no-such-cc): install gcc"),
     ],
 )
-def test_what_is_missing_is_named_in_one_line(setup: str, package: str) -> None:
+def test_missing_tool_is_named_in_one_line(setup: str, package: str) -> None:
     (line,) = check(setup).splitlines()
     assert package in line
 
 
-def test_nothing_is_missing_here() -> None:
+def test_toolchain_is_complete() -> None:
     assert check("") == ""

@@ -116,7 +116,7 @@ BUGS = (
         "            soon = self._clock.monotonic() + 0.05\n"
         "            self._clock.call_at(soon, "
         "self._append, incarnation, late, effects.records, now, producer_epoch)\n",
-        "tests/torture/test_groups_sigkill.py::test_groups_go_on",
+        "tests/torture/test_groups_sigkill.py::test_groups_continue_after_sigkill",
         "are those after no beginning of",
     ),
 )

@@ -91,7 +91,7 @@ def test_each_wrong_reading_is_found(found: list[tuple[int, int]], anomalies: se
     assert names(reread(kept(), P, *found)) == anomalies
 
 
-def test_a_refused_value_must_not_be_there() -> None:
+def test_rejected_value_must_not_be_read() -> None:
     history = kept()
     history.refused([7])
     assert names(history) == set()
@@ -99,7 +99,7 @@ def test_a_refused_value_must_not_be_there() -> None:
     assert names(history) == {"refused-read"}
 
 
-def test_what_was_read_once_must_stay() -> None:
+def test_record_that_was_read_must_be_kept() -> None:
     history = kept()
     read(history, "tail", P, (3, 4), (4, 7))
     assert names(history) == {"lost-read"}
@@ -112,7 +112,7 @@ def test_two_readers_must_agree() -> None:
     assert names(history) == {"inconsistent-offsets", "duplicate"}
 
 
-def test_a_reader_must_not_jump() -> None:
+def test_reader_must_not_skip_records() -> None:
     history = kept()
     read(history, "tail", P, (0, 1), (3, 4))
     assert names(history) == {"poll-skip"}
@@ -191,7 +191,7 @@ def test_the_highest_acknowledged_offset() -> None:
     assert history.acknowledged_count == 6
 
 
-def test_what_is_said_without_power_does_not_count() -> None:
+def test_responses_after_the_power_cut_do_not_count() -> None:
     history = kept()
     history.deaf = True
     history.acknowledged([7], 4)

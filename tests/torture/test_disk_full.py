@@ -99,7 +99,7 @@ class Filling:
         pytest.param(True, {"flush_messages": "1"}, id="flush.messages=1, killed while full"),
     ],
 )
-async def test_full(
+async def test_appends_to_a_full_disk_fail_and_lose_no_acknowledged_record(
     fault: int,
     killed: bool,
     flush: dict[str, str],

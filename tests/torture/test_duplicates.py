@@ -31,7 +31,7 @@ def duplicates(broker: RunningBroker) -> float:
     return gauge.value  # type: ignore[union-attr]
 
 
-async def test_what_is_sent_again_is_counted_and_kept_once(random: Random, tmp_path: Path) -> None:
+async def test_repeated_batch_is_counted_and_stored_once(random: Random, tmp_path: Path) -> None:
     port = jvm.free_port()
     async with CuttingProxy(port, random, share=0.1) as proxy:
         settings = {

@@ -117,7 +117,7 @@ class Files:
                 broker.kill()
 
 
-async def test_files_change_hands(
+async def test_kafka_and_kafkalite_continue_the_same_files(
     how: str, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
     if (reason := jvm.java_missing()) is not None:

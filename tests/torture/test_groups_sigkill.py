@@ -202,7 +202,7 @@ class KillSeries:
             await simulated_group.close()
 
 
-async def test_groups_go_on(
+async def test_groups_continue_after_sigkill(
     group_series: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
     broker = Kafkalite(tmp_path / "broker", SETTINGS)

@@ -46,7 +46,7 @@ async def restart_untraced(broker: TracedKafkalite) -> None:
     await asyncio.to_thread(broker.start)
 
 
-async def test_a_write_without_space_is_taken_back(
+async def test_write_without_space_is_truncated(
     fault: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
     inject = f"{WRITE}:error=ENOSPC:when={random.randint(2, 50)}+{random.randint(2, 50)}"
@@ -79,7 +79,7 @@ async def test_a_write_without_space_is_taken_back(
         pytest.param(SYNC, 0, {}, id="sync of a closed segment"),
     ],
 )
-async def test_a_failing_disk_takes_its_directory_offline(
+async def test_disk_error_takes_its_log_directory_offline(
     fault: int, call: str, calls_before: int, flush: dict[str, str], random: Random, tmp_path: Path
 ) -> None:
     directories = [tmp_path / "d0", tmp_path / "d1"]
@@ -113,7 +113,7 @@ async def test_a_failing_disk_takes_its_directory_offline(
         await asyncio.to_thread(assert_directories_are_good, partitions_by_directory)
 
 
-async def test_a_lingering_sync_holds_up_its_own_partition_only(
+async def test_slow_fsync_delays_its_own_partition_only(
     fault: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
 ) -> None:
     broker = TracedKafkalite(tmp_path, {}, f"{SYNC}:delay_exit=200000", [tmp_path / "data" / "slow-0" / FIRST])

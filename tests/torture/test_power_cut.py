@@ -168,7 +168,7 @@ class Outage:
         await asyncio.to_thread(assert_files_are_good, self.broker.data, partitions)
 
 
-async def test_cuts(
+async def test_power_cut_keeps_what_the_flush_setting_guarantees(
     cut: int, random: Random, tmp_path: Path, pytestconfig: pytest.Config, record_property: pytest.RecordProperty
 ) -> None:
     filesystem, flush = KINDS[cut % len(KINDS)]

@@ -187,7 +187,9 @@ class KillSeries:
         await asyncio.to_thread(assert_files_are_good, self.broker.data, compacted, compacted=True)
 
 
-async def test_kills(series: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty) -> None:
+async def test_sigkill_loses_no_acknowledged_record(
+    series: int, random: Random, tmp_path: Path, record_property: pytest.RecordProperty
+) -> None:
     broker_port = jvm.free_port()
     async with CuttingProxy(broker_port, Random(random.random()), CUT_SHARE) as proxy:
         this = KillSeries(tmp_path / "broker", random, proxy, broker_port)
