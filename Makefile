@@ -10,9 +10,10 @@ PYTEST_ARGS ?=
 
 BIN := .venv/bin
 FOREIGN := tests/kit/foreign.toml
-CYTHON := $(shell find kafkalite/_speedups -name '*.pyx' -o -name '*.pxd')
+SPEEDUPS := kafkalite/_speedups sdk/kafkalite_sdk/_speedups
+CYTHON := $(shell find $(SPEEDUPS) -name '*.pyx' -o -name '*.pxd')
 LOADGEN := $(wildcard perf/*.pyx perf/*.pxd)
-STUBS := $(subst /,.,$(basename $(shell find kafkalite/_speedups perf -name '*.pyi')))
+STUBS := $(subst /,.,$(patsubst sdk/%,%,$(basename $(shell find $(SPEEDUPS) perf -name '*.pyi'))))
 BUILD_EXT = $(BIN)/python setup.py -q build --parallel $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 MAKEFLAGS += -j2  # pip installs the dependencies while the extensions are compiled
@@ -71,7 +72,7 @@ lint: build loadgen .venv/stamp-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	PYTHONPATH=. $(BIN)/stubtest --ignore-disjoint-bases --allowlist tools/stubtest-allowlist.txt $(STUBS)
+	PYTHONPATH=.:sdk $(BIN)/stubtest --ignore-disjoint-bases --allowlist tools/stubtest-allowlist.txt $(STUBS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint $(CYTHON) $(LOADGEN)
 
 #: make dist      build the wheel and the source distribution into dist/
@@ -81,7 +82,7 @@ dist: .venv/stamp-test
 #: make clean     remove the build results (not .venv, not ./data)
 clean:
 	rm -rf build dist *.egg-info
-	find kafkalite perf -name '*.so' -delete
+	find kafkalite sdk perf -name '*.so' -delete
 
 # --- the environment -------------------------------------------------------------------------------------------------
 
@@ -116,10 +117,10 @@ build/stamp-loadgen: setup.py $(LOADGEN) build/stamp-c
 	KAFKALITE_PERF=1 $(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
-build/stamp-debug: setup.py $(CYTHON) $(shell find kafkalite -name '*.py') .venv/stamp-build
+build/stamp-debug: setup.py $(CYTHON) $(shell find kafkalite sdk -name '*.py') .venv/stamp-build
 	KAFKALITE_DEBUG=1 $(BUILD_EXT) --build-lib build/debug --build-temp build/temp-debug
 	@touch $@
 
-build/stamp-asan: setup.py tools/planted_overflow.pyx $(CYTHON) $(shell find kafkalite -name '*.py') .venv/stamp-build
+build/stamp-asan: setup.py tools/planted_overflow.pyx $(CYTHON) $(shell find kafkalite sdk -name '*.py') .venv/stamp-build
 	KAFKALITE_ASAN=1 $(BUILD_EXT) --build-lib build/asan --build-temp build/temp-asan
 	@touch $@

@@ -19,7 +19,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 PERF = os.environ.get("KAFKALITE_PERF") == "1"
-ROOT = Path("perf" if PERF else "kafkalite/_speedups")
+ROOTS = [Path("perf")] if PERF else [Path("kafkalite/_speedups"), Path("sdk/kafkalite_sdk/_speedups")]
 ASAN = os.environ.get("KAFKALITE_ASAN") == "1"
 DEBUG = ASAN or os.environ.get("KAFKALITE_DEBUG") == "1"
 ONLY = {name for name in os.environ.get("KAFKALITE_ONLY", "").split(",") if name}
@@ -49,18 +49,18 @@ DIRECTIVES = {
 def extension(source: Path) -> Extension:
     optimize = ["-O3"] if source.stem in LOOPS and not DEBUG else []
     return Extension(
-        ".".join(source.with_suffix("").parts).removeprefix("tools."),
+        ".".join(source.with_suffix("").parts).removeprefix("tools.").removeprefix("sdk."),
         [str(source)],
         define_macros=[("KAFKALITE_DEBUG", "1")] if DEBUG else [("CYTHON_WITHOUT_ASSERTIONS", "1")],
         extra_compile_args=[*COMPILE, *optimize, "-fno-strict-aliasing", *MORE, *SANITIZE],
         extra_link_args=SANITIZE,
-        depends=sorted(map(str, ROOT.rglob("*.pxd"))),
+        depends=sorted(str(path) for root in ROOTS for path in root.rglob("*.pxd")),
     )
 
 
 def extensions() -> list[Extension]:
     """Return the extensions to build, the largest first: a large one at the end would occupy one core alone."""
-    sources = [path for path in ROOT.rglob("*.pyx") if not ONLY or path.stem in ONLY]
+    sources = [path for root in ROOTS for path in root.rglob("*.pyx") if not ONLY or path.stem in ONLY]
     wanted = [extension(path) for path in sorted(sources, key=lambda path: (-path.stat().st_size, path))]
     return [*wanted, extension(Path("tools/planted_overflow.pyx"))] if ASAN else wanted
 
@@ -72,7 +72,8 @@ def in_c(modules: list[Extension]) -> list[Extension]:
     from Cython.Build import cythonize
 
     build_dir = "build/cython-asan" if ASAN else "build/cython-debug" if DEBUG else "build/cython"
-    return cythonize(modules, build_dir=build_dir, compiler_directives=DIRECTIVES, nthreads=JOBS, quiet=True)
+    options = {"build_dir": build_dir, "compiler_directives": DIRECTIVES, "include_path": [".", "sdk"]}
+    return cythonize(modules, nthreads=JOBS, quiet=True, **options)
 
 
 if __name__ == "__main__":  # not in the processes of `cythonize` where they start by importing this module

@@ -268,6 +268,10 @@ class KafkaTimeoutError(RetriableError, TimeoutError):
     """Something was not finished in time."""
 
 
+class BufferExhaustedError(KafkaError, BufferError):
+    """The buffer of a producer is full; `await producer.drain()` waits for space."""
+
+
 class KafkaConnectionError(InvalidMetadataError, ConnectionError):
     """A connection could not be made, or ended before its answers came."""
 

@@ -18,7 +18,7 @@ from kafkalite._version import VERSION
 
 pytestmark = [pytest.mark.xdist_group("dist"), pytest.mark.timeout(1100)]
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "kafkalite/_speedups"
+SOURCES = (ROOT / "kafkalite/_speedups", ROOT / "sdk/kafkalite_sdk/_speedups")
 START_TIMEOUT_S = 120
 
 # Nothing of the checkout or of this run's environment reaches the clean one.
@@ -39,6 +39,16 @@ def run(*command: str | Path, cwd: Path, input: str | None = None, **environ: st
     )
     assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}"
     return done.stdout
+
+
+def sources(*suffixes: str) -> list[Path]:
+    """The sources of the extensions with these suffixes."""
+    return [path for root in SOURCES for suffix in suffixes for path in root.rglob(f"*.{suffix}")]
+
+
+def installed(path: Path) -> str:
+    """The name in the wheel of a file of the checkout."""
+    return str(path.relative_to(ROOT)).removeprefix("sdk/")
 
 
 @pytest.fixture(scope="module")
@@ -71,21 +81,19 @@ def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_source_distribution_is_complete(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {
-        str(path.relative_to(ROOT)) for suffix in ("pyx", "pxd", "pyi") for path in SOURCES.rglob(f"*.{suffix}")
-    } <= names
-    assert {"LICENSE", "README.md", "setup.py", "kafkalite/py.typed"} <= names
+    assert {str(path.relative_to(ROOT)) for path in sources("pyx", "pxd", "pyi")} <= names
+    assert {"LICENSE", "README.md", "setup.py", "kafkalite/py.typed", "sdk/kafkalite_sdk/py.typed"} <= names
     assert not [name for name in names if name.endswith(".so") or name.startswith(("build/", "tests/kit/"))]
 
 
 def test_the_wheel_is_complete(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    assert {str(path.relative_to(ROOT)) for suffix in ("pxd", "pyi") for path in SOURCES.rglob(f"*.{suffix}")} <= names
-    for path in SOURCES.rglob("*.pyx"):
-        module = re.escape(str(path.relative_to(ROOT).with_suffix("")))
+    assert {installed(path) for path in sources("pxd", "pyi")} <= names
+    for path in sources("pyx"):
+        module = re.escape(installed(path.with_suffix("")))
         assert [name for name in names if re.fullmatch(rf"{module}\.[^/]+\.so", name)]
-    assert "kafkalite/py.typed" in names
+    assert {"kafkalite/py.typed", "kafkalite_sdk/py.typed"} <= names
     tops = {name.partition("/")[0] for name in names}
     assert tops <= {"kafkalite", "kafkalite_sdk", "pyspark_kafkalite", f"kafkalite-{VERSION}.dist-info"}
 
@@ -103,8 +111,9 @@ def test_every_command_that_is_listed_has_a_help(clean: Path) -> None:
 
 def test_every_module_imports(clean: Path) -> None:
     code = (
-        "import importlib, pkgutil, kafkalite\n"
-        "for found in pkgutil.walk_packages(kafkalite.__path__, 'kafkalite.'):\n"
+        "import importlib, pkgutil, kafkalite, kafkalite_sdk\n"
+        "for found in [*pkgutil.walk_packages(kafkalite.__path__, 'kafkalite.'),\n"
+        "              *pkgutil.walk_packages(kafkalite_sdk.__path__, 'kafkalite_sdk.')]:\n"
         "    if found.name not in {'kafkalite.__main__', 'kafkalite.testing.plugin'}:\n"  # the plugin needs pytest
         "        importlib.import_module(found.name)\n"
         "print(kafkalite.__file__)"

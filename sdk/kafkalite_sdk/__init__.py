@@ -1,0 +1,1 @@
+"""The client SDK for asyncio. It works with kafkalite and with Apache Kafka."""

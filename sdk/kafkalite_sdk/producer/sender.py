@@ -1,0 +1,345 @@
+"""Which batches of a producer leave, in which requests, and what their responses mean.
+
+Pure: no I/O, no clock; randomness is a parameter. The driver (`producer`) sends the requests of `requests`, reports
+their ends, asks for metadata when `needs_metadata` is set and for an identity when `needs_producer_id` is set, and
+calls `expire` and `requests` again at `wake_at`.
+
+Invariants:
+1. Each batch ends once: acknowledged, or failed with the error that a user sees.
+2. A request has at most one batch per partition, and at most `max_request_bytes` unless it has a single batch.
+3. Each broker has at most `max_in_flight` open requests. A partition without a leader delays no other partition.
+Sources: Sender.java and TransactionManager.java of Apache Kafka 4.3.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from math import inf
+
+from kafkalite.errors import KafkaError, KafkaErrorCode, KafkaTimeoutError, error_for
+from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
+from kafkalite_sdk._speedups.accumulator import PartitionQueue, RecordAccumulator
+from kafkalite_sdk._speedups.deliveries import ProducerBatch
+from kafkalite_sdk.client.cluster_view import NO_LEADER
+from kafkalite_sdk.producer.partition_sender import NO_PRODUCER_ID, SEQUENCE_MASK, PartitionSender, ProducerId
+
+__all__ = ["ProduceCall", "ProducerSettings", "Sender"]
+
+PartitionResponse = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
+TopicData = ProduceRequest.TopicProduceData
+
+ALL = -1
+NONE, DUPLICATE = KafkaErrorCode.NONE, KafkaErrorCode.DUPLICATE_SEQUENCE_NUMBER
+TOO_LARGE = (KafkaErrorCode.MESSAGE_TOO_LARGE, KafkaErrorCode.RECORD_LIST_TOO_LARGE)
+OUT_OF_ORDER = KafkaErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+MAYBE_APPENDED = (
+    KafkaErrorCode.REQUEST_TIMED_OUT,
+    KafkaErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaErrorCode.KAFKA_STORAGE_ERROR,
+)
+SEQUENCE_LOST = (OUT_OF_ORDER, KafkaErrorCode.UNKNOWN_PRODUCER_ID, KafkaErrorCode.INVALID_PRODUCER_EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """The settings of a producer, times in seconds.
+
+    Attributes:
+        acks: 0, 1 or -1 (all).
+        max_in_flight: open requests per broker.
+        max_request_bytes: of the batches in a request.
+        request_timeout_s: how long the broker may wait for its replicas.
+        delivery_timeout_s: from `send` to the failure of a record that is not acknowledged.
+        retry_backoff_s, retry_backoff_max_s: pause before a retry; it doubles with each failure, up to the second.
+        codec, level: compression of batches, ids as in `records.compression`; level None = default of the codec.
+        idempotent: the broker removes duplicates of retries.
+    """
+
+    acks: int = ALL
+    max_in_flight: int = 5
+    max_request_bytes: int = 1 << 20
+    request_timeout_s: float = 30.0
+    delivery_timeout_s: float = 120.0
+    retry_backoff_s: float = 0.1
+    retry_backoff_max_s: float = 1.0
+    codec: int = 0
+    level: int | None = None
+    idempotent: bool = True
+
+
+class ProduceCall:
+    """A request to one broker, and its batches.
+
+    Attributes:
+        node: broker id.
+        topics: data of the partitions by topic.
+        batches: partition and batch, in the order of the request.
+    """
+
+    __slots__ = ("batches", "node", "size", "topics")
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        self.topics: dict[str, list[TopicData.PartitionProduceData]] = {}
+        self.batches: list[tuple[PartitionSender, ProducerBatch]] = []
+        self.size = 0
+
+    def add(self, partition: PartitionSender, batch: ProducerBatch, data: bytes) -> None:
+        """Add the encoded batch of a partition."""
+        queue = partition.queue
+        self.topics.setdefault(queue.topic, []).append(
+            TopicData.PartitionProduceData(index=queue.partition, records=data)
+        )
+        self.batches.append((partition, batch))
+        self.size += len(data)
+
+
+class Sender:
+    """Decides what a producer sends.
+
+    Arguments:
+        accumulator: the unsent records.
+        settings: of the producer.
+        leader_of: broker id of the leader of a topic's partition; NO_LEADER = none is known.
+        random: returns a number from 0 to below 1; spreads retries.
+        failed: called with each batch that has failed.
+
+    Attributes:
+        producer_id: the identity; NO_PRODUCER_ID = none yet.
+        needs_producer_id: the driver must get an identity, or a newer epoch of `producer_id`.
+        needs_metadata: a leader is unknown or wrong.
+        acknowledged, retried: number of batches.
+    """
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        settings: ProducerSettings,
+        leader_of: Callable[[str, int], int],
+        random: Callable[[], float],
+        failed: Callable[[ProducerBatch], object],
+    ) -> None:
+        self.producer_id = NO_PRODUCER_ID
+        self.needs_producer_id = settings.idempotent
+        self.needs_metadata = False
+        self.acknowledged = 0
+        self.retried = 0
+        self._accumulator = accumulator
+        self._settings = settings
+        self._leader_of = leader_of
+        self._random = random
+        self._failed = failed
+        self._partitions: dict[tuple[str, int], PartitionSender] = {}
+        self._waiting: dict[int, dict[PartitionSender, None]] = {}  # by leader, in the order in which they are served
+        self._open_requests: dict[int, int] = {}
+        self._closed_by: BaseException | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no full batch is unsent or open."""
+        return not self._accumulator.ready and not any(self._waiting.values()) and not any(self._open_requests.values())
+
+    def requests(self, now: float) -> Iterator[ProduceCall]:
+        """Yield the requests that leave now.
+
+        Arguments:
+            now: in seconds of the loop's clock.
+        """
+        ready = self._accumulator.ready
+        while ready:
+            self._admit(self._partition(ready.popleft()))
+        for node, waiting in list(self._waiting.items()):
+            if node == NO_LEADER:
+                self.needs_metadata |= bool(waiting)
+                continue
+            while waiting and self._open_requests.get(node, 0) < self._settings.max_in_flight:
+                call = self._fill(ProduceCall(node), waiting, now)
+                if not call.batches:
+                    break
+                self._open_requests[node] = self._open_requests.get(node, 0) + 1
+                yield call
+
+    def _partition(self, queue: PartitionQueue) -> PartitionSender:
+        name = queue.topic, queue.partition
+        partition = self._partitions.get(name)
+        if partition is None:
+            settings = self._settings
+            partition = PartitionSender(queue, settings.max_in_flight, idempotent=settings.idempotent)
+            self._partitions[name] = partition
+        return partition
+
+    def _admit(self, partition: PartitionSender) -> None:
+        """Let a partition wait for its leader if it has batches to send."""
+        queue = partition.queue
+        if self._closed_by is not None:
+            while queue.full:
+                self._fail(queue.full.popleft(), self._closed_by)
+        elif queue.full:
+            if partition.leader == NO_LEADER:
+                partition.leader = self._leader_of(queue.topic, queue.partition)
+            self._waiting.setdefault(partition.leader, {})[partition] = None
+
+    def _fill(self, call: ProduceCall, waiting: dict[PartitionSender, None], now: float) -> ProduceCall:
+        """Add a batch of each waiting partition, as many as fit. A partition that waits for a response is removed."""
+        for partition in list(waiting):
+            full = partition.queue.full
+            if full and call.size and call.size + full[0].builder.size > self._settings.max_request_bytes:
+                continue
+            batch = partition.take(self.producer_id, now) if full else None
+            self.needs_producer_id |= partition.needs_epoch and partition.producer_id == self.producer_id
+            if batch is not None:
+                call.add(partition, batch, self._encode(partition.producer_id, batch))
+            if partition.in_flight or not full:
+                del waiting[partition]
+            if batch is not None and full:
+                waiting[partition] = None  # behind the others
+        return call
+
+    def _encode(self, identity: ProducerId, batch: ProducerBatch) -> bytes:
+        return batch.builder.build(
+            self._settings.codec,
+            self._settings.level,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=batch.base_sequence,
+        )
+
+    def set_producer_id(self, identity: ProducerId) -> None:
+        """Take over a new identity, or a newer epoch."""
+        self.producer_id = identity
+        self.needs_producer_id = False
+
+    def leaders_changed(self) -> None:
+        """Metadata has arrived: look up all leaders again."""
+        self.needs_metadata = False
+        waiting, self._waiting = self._waiting, {}
+        for partition in chain.from_iterable(waiting.values()):
+            partition.leader = NO_LEADER
+            self._admit(partition)
+
+    def topic_recreated(self, topic: str) -> None:
+        """A topic was deleted and created again: the broker has forgotten all sequences of its partitions."""
+        for partition in self._partitions.values():
+            if partition.queue.topic == topic:
+                partition.needs_epoch = self._settings.idempotent
+
+    def sent(self, call: ProduceCall) -> None:
+        """A request without a response (acks=0) was written."""
+        self._close(call)
+        for partition, batch in call.batches:
+            partition.accepted(batch)
+            self._acknowledge(batch, -1, -1)
+            self._admit(partition)
+
+    def answered(self, call: ProduceCall, response: ProduceResponse, now: float) -> None:
+        """The response to a request has arrived.
+
+        Arguments:
+            call: the request.
+            response: its response.
+            now: in seconds of the loop's clock.
+        """
+        self._close(call)
+        outcomes = {
+            (topic.name, each.index): each for topic in response.responses for each in topic.partition_responses
+        }
+        for partition, batch in call.batches:
+            outcome = outcomes.get((partition.queue.topic, partition.queue.partition))
+            if outcome is None:
+                batch.in_doubt = True
+                self._retry(partition, batch, now)
+            else:
+                self._end(partition, batch, outcome, now)
+            self._admit(partition)
+
+    def lost(self, call: ProduceCall, error: KafkaError, now: float) -> None:
+        """A request has no response: its connection ended, or it timed out.
+
+        Arguments:
+            call: the request.
+            error: why; one that is not retriable fails the batches.
+            now: in seconds of the loop's clock.
+        """
+        self._close(call)
+        self.needs_metadata = True
+        for partition, batch in call.batches:
+            if error.retriable:
+                batch.in_doubt = True
+                self._retry(partition, batch, now)
+            else:
+                partition.rejected(batch)
+                self._fail(batch, error)
+            self._admit(partition)
+
+    def _close(self, call: ProduceCall) -> None:
+        self._open_requests[call.node] -= 1
+
+    def _end(self, partition: PartitionSender, batch: ProducerBatch, outcome: PartitionResponse, now: float) -> None:
+        code = outcome.error_code
+        if code in (NONE, DUPLICATE):
+            partition.accepted(batch)
+            self._acknowledge(batch, outcome.base_offset, outcome.log_append_time_ms)
+        elif code in TOO_LARGE and batch.records_count > 1:
+            self._split(partition, batch, now)
+        elif code in SEQUENCE_LOST and self._settings.idempotent:
+            partition.sequence_lost(batch)
+            self._retry(partition, batch, now)
+        elif (error := error_for(code, outcome.error_message)).retriable:
+            partition.leader = NO_LEADER
+            self.needs_metadata = True
+            batch.in_doubt |= code in MAYBE_APPENDED
+            self._retry(partition, batch, now)
+        else:
+            partition.rejected(batch)
+            self._fail(batch, error)
+
+    def _split(self, partition: PartitionSender, batch: ProducerBatch, now: float) -> None:
+        first, second = halves = self._accumulator.split(batch)
+        if batch.base_sequence >= 0:
+            first.base_sequence = batch.base_sequence
+            second.base_sequence = (batch.base_sequence + first.records_count) & SEQUENCE_MASK
+        partition.returned(*halves, instead_of=batch, retry_at=now)
+
+    def _retry(self, partition: PartitionSender, batch: ProducerBatch, now: float) -> None:
+        self.retried += 1
+        settings = self._settings
+        pause = min(settings.retry_backoff_s * 2**partition.failures, settings.retry_backoff_max_s)
+        partition.failures += 1
+        partition.returned(batch, instead_of=batch, retry_at=now + pause * (0.8 + 0.4 * self._random()))
+
+    def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
+        self.acknowledged += 1
+        self._accumulator.complete(batch, base_offset, log_append_time_ms)
+
+    def _fail(self, batch: ProducerBatch, error: BaseException) -> None:
+        self._accumulator.fail(batch, error)
+        self._failed(batch)
+
+    def expire(self, now: float) -> None:
+        """Fail the unsent batches whose delivery timeout has passed; `now` in seconds of the loop's clock."""
+        until = now - self._settings.delivery_timeout_s
+        for partition in list(chain.from_iterable(self._waiting.values())):
+            for batch in partition.expired(until):
+                queue = partition.queue
+                text = f"{queue.topic}-{queue.partition}: not acknowledged in {self._settings.delivery_timeout_s} s"
+                self._fail(batch, KafkaTimeoutError(text))
+
+    def wake_at(self, now: float) -> float:
+        """Return when `expire` and `requests` have something to do without a response; infinity = never."""
+        at = inf
+        for partition in chain.from_iterable(self._waiting.values()):
+            full = partition.queue.full
+            if full and not partition.in_flight:
+                at = min(at, full[0].created_s + self._settings.delivery_timeout_s)
+                if partition.retry_at > now:
+                    at = min(at, partition.retry_at)
+        return at
+
+    def close(self, error: BaseException) -> None:
+        """Fail all full batches that are not open; the open ones fail instead of being sent again."""
+        self._closed_by = error
+        ready = self._accumulator.ready
+        while ready:
+            self._partition(ready.popleft())
+        for partition in self._partitions.values():
+            self._admit(partition)
