@@ -159,7 +159,7 @@ class HostedPartitions:
             done: called with the outcome. No other change of the topic may begin before.
         """
         known = self._replicas.find(topic.name, topic.topic_id, by_id=True)
-        steps = self._hosting(topic) if isinstance(known, int) else self._changing(known, topic)
+        steps = self._hosting(topic) if isinstance(known, KafkaErrorCode) else self._changing(known, topic)
         self._slicer.run(grouped(steps), done)
 
     def _hosting(self, topic: TopicImage) -> Steps:
@@ -226,7 +226,7 @@ class HostedPartitions:
         for name in list(topics):
             topic = topics.get(name)
             known = self._replicas.find(name, b"", by_id=False)
-            if topic is not None and not isinstance(known, int) and known.topic_id == topic.topic_id:
+            if topic is not None and not isinstance(known, KafkaErrorCode) and known.topic_id == topic.topic_id:
                 yield from self._configuring(known, topic)
 
     def open_log(self, partition: Partition, opened: Callable[[Log | int], None]) -> None:
@@ -262,7 +262,7 @@ class HostedPartitions:
         """Take created partitions of a failed log directory offline."""
         for topic, index in keys:
             partition = self._replicas.partition(topic, b"", index, by_id=False)
-            if not isinstance(partition, int):
+            if not isinstance(partition, KafkaErrorCode):
                 partition.close(KafkaErrorCode.KAFKA_STORAGE_ERROR)
 
     def _hosted(self, topic: TopicImage) -> HostedTopic:

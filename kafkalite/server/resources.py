@@ -159,7 +159,7 @@ class BrokerResources:
 
     def _partition(self, log: Log) -> Partition | None:
         partition = self.replicas.partition(log.topic, UNASSIGNED_ID, log.partition, by_id=False)
-        return None if isinstance(partition, int) else partition
+        return None if isinstance(partition, KafkaErrorCode) else partition
 
     def callback_failed(self, callback: object, error: BaseException) -> None:
         """Log the exception of a callback of a timer or of a job."""

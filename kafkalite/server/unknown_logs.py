@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Set
 
 from kafkalite._speedups.storage.file import Disk
 from kafkalite.cluster.replicas import Replicas
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.storage import checkpoints
 from kafkalite.storage.dirs import stray_partitions
@@ -118,7 +119,7 @@ class UnknownLogs:
         wrong.
         """
         topic = self._replicas.find(key[0], b"", by_id=False)
-        directory = None if isinstance(topic, int) else self._noted(topic.topic_id, key[1])
+        directory = None if isinstance(topic, KafkaErrorCode) else self._noted(topic.topic_id, key[1])
         return directory in (root, self._logs.directory_id(root))
 
     def _without_id(self, log: Log) -> None:

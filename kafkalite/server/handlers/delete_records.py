@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from kafkalite.server.call import PartitionCall
 
@@ -31,7 +32,7 @@ def deleted(call: PartitionCall, request: DeleteRecordsRequest) -> Generator[Non
 
 def delete_before(call: PartitionCall, topic: str, index: int, offset: int) -> PartitionResult:
     partition = call.context.replicas.partition(topic, b"", index, by_id=False)
-    if isinstance(partition, int):
+    if isinstance(partition, KafkaErrorCode):
         return PartitionResult(partition_index=index, low_watermark=UNKNOWN_LOW_WATERMARK, error_code=partition)
     error = partition.delete_records_before(offset)
     low_watermark = UNKNOWN_LOW_WATERMARK if error else partition.log_start_offset

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from kafkalite.server.call import PartitionCall
 
@@ -38,8 +39,8 @@ def described(
 
 def producers_of(call: PartitionCall, topic: str, index: int) -> PartitionResponse:
     partition = call.context.replicas.partition(topic, b"", index, by_id=False)
-    error = partition if isinstance(partition, int) else partition.error
-    if error or isinstance(partition, int):
+    error = partition if isinstance(partition, KafkaErrorCode) else partition.error
+    if error or isinstance(partition, KafkaErrorCode):
         return PartitionResponse(partition_index=index, error_code=error, active_producers=[])
     known = partition.log.producers.entries.values() if partition.log is not None else ()
     return PartitionResponse(

@@ -6,6 +6,7 @@ UnifiedLog.endOffsetForEpoch.
 
 from collections.abc import Generator
 
+from kafkalite.errors import KafkaErrorCode
 from kafkalite.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -41,8 +42,8 @@ def end_of_epoch(
     call: PartitionCall, topic: str, index: int, current_leader_epoch: int, leader_epoch: int
 ) -> EpochEndOffset:
     partition = call.context.replicas.partition(topic, b"", index, by_id=False)
-    error = partition if isinstance(partition, int) else partition.check_leader_epoch(current_leader_epoch)
-    if error or isinstance(partition, int):
+    error = partition if isinstance(partition, KafkaErrorCode) else partition.check_leader_epoch(current_leader_epoch)
+    if error or isinstance(partition, KafkaErrorCode):
         return EpochEndOffset(error_code=error, partition=index, leader_epoch=UNDEFINED, end_offset=UNDEFINED)
     if leader_epoch == partition.leader_epoch:
         end_offset = partition.log.log_end_offset if partition.log is not None else 0

@@ -104,7 +104,7 @@ def produce(call: PartitionCall, request: ProduceRequest) -> None:
         for data in topic.partition_data:
             append = answer.expect(data.records)
             partition = refusal or replicas.partition(topic.name, topic.topic_id, data.index, by_id=by_id)
-            if isinstance(partition, int):
+            if isinstance(partition, KafkaErrorCode):
                 append.reject(partition)
             elif not data.records:
                 append.reject(KafkaErrorCode.INVALID_RECORD, "a partition's records are missing")
@@ -115,8 +115,8 @@ def produce(call: PartitionCall, request: ProduceRequest) -> None:
     answer.finished()
 
 
-def request_error(request: ProduceRequest) -> int:
-    """Return the error that holds for every partition of the request, or 0."""
+def request_error(request: ProduceRequest) -> KafkaErrorCode:
+    """Return the error that holds for every partition of the request, or NONE."""
     if request.acks not in ACKS:
         return KafkaErrorCode.INVALID_REQUIRED_ACKS
-    return 0
+    return KafkaErrorCode.NONE

@@ -67,4 +67,4 @@ def start(call: GroupPartitionCall, topic: str, index: int, offset: int) -> int:
     if offset != FROM_LOG_START:
         return offset
     partition = call.context.replicas.partition(topic, UNASSIGNED_ID, index, by_id=False)
-    return 0 if isinstance(partition, int) else partition.log_start_offset
+    return 0 if isinstance(partition, KafkaErrorCode) else partition.log_start_offset

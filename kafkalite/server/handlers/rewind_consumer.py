@@ -67,7 +67,7 @@ def judged(
     if again or asked.offset < NO_OFFSET or (asked.offset == NO_OFFSET and asked.timestamp < EARLIEST):
         found.error_code = KafkaErrorCode.INVALID_REQUEST
         return RequestedRewind(topic, asked, found), None
-    if isinstance(partition, int):
+    if isinstance(partition, KafkaErrorCode):
         found.error_code = partition
         return RequestedRewind(topic, asked, found), None
     one = RequestedRewind(topic, asked, found, partition)
