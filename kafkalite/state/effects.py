@@ -1,14 +1,14 @@
-"""What a command of a group machine leads to: the whole vocabulary between the machines and their runtime.
+"""The result of a command of a state machine: records, answers, timers and questions for the coordinator runtime.
 
-A machine is called with a command and the time, and returns `Effects`; it never sees a socket, a log or a clock. Laws
-that the runtime keeps, and on which the machines rely:
+A machine is called with a command and the time, and returns `Effects`; it has no socket, log or clock. The runtime
+guarantees, and machines rely on this:
 1. No other command of the shard runs between a command and the `apply` of its records.
-2. All records of one command are appended as one batch, then applied in order, by the `apply` that replay uses too.
-3. Answers leave once the command's records are committed; where it has none, once all earlier ones of the shard are.
-4. Timers are set and cancelled in order, when the records are applied. A timer of the same name replaces the older one,
-   and one that was cancelled or replaced never fires.
-5. When an append fails, the shard is dropped and replayed: nothing that the command did in memory survives, and every
-   token that waits is answered with an error of the coordinator.
+2. All records of a command are appended as one batch, then applied in order, by the `apply` that replay uses too.
+3. Answers leave once the records of the command, or all earlier records of the shard if it has none, are committed.
+4. Timers are set and cancelled in order, when the records are applied. A timer of the same name replaces the older one;
+   a cancelled or replaced timer never fires.
+5. When an append fails, the machine is dropped and the log is replayed: no change in memory survives, and every pending
+   token fails with an error of the coordinator.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 __all__ = ["Answer", "CancelTimer", "Effects", "Now", "ResolvePatterns", "SetTimer", "TimerName", "Token", "answered"]
 
-Token = object  # who waits for an answer; a machine keeps it and hands it back, nothing more
+Token = object  # the pending response of a command; a machine only keeps it and returns it
 TimerName = tuple[str, ...]
 
 
@@ -30,7 +30,7 @@ class Now(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The result for whoever waits under `token`: a plain dataclass of the machine."""
+    """The result for a pending response."""
 
     token: Token
     result: object
@@ -48,7 +48,7 @@ class SetTimer(NamedTuple):
 
 
 class CancelTimer(NamedTuple):
-    """Forget a timer; one that is not set is nothing to cancel."""
+    """Cancel a timer, if it is set."""
 
     name: TimerName
 
@@ -57,7 +57,7 @@ class ResolvePatterns(NamedTuple):
     """Find the topics that match patterns of a consumer group; ends with `patterns_resolved` or `patterns_failed`.
 
     Arguments:
-        internal: whether internal topics match, too.
+        internal: whether internal topics match too.
     """
 
     group: str
@@ -67,13 +67,13 @@ class ResolvePatterns(NamedTuple):
 
 @dataclass(slots=True)
 class Effects:
-    """What one command led to, in order.
+    """The effects of one command, in order.
 
     Arguments:
         records: typed records of `groups/records`, for one batch.
         answers: results by token; every token is answered exactly once, by this command or by a later one.
-        timers: what to set and to cancel.
-        questions: what the machine needs to know from outside; asked when the records are applied.
+        timers: timers to set and to cancel.
+        questions: requests of the machine to its environment, sent when the records are applied.
     """
 
     records: list[object] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Effects:
         self.timers.append(CancelTimer(name))
 
     def extend(self, other: "Effects") -> None:
-        """Append what another machine of the same shard did for the same command."""
+        """Append the effects that another machine of the shard has for the same command."""
         self.records += other.records
         self.answers += other.answers
         self.timers += other.timers
@@ -99,5 +99,5 @@ class Effects:
 
 
 def answered(token: Token, result: object) -> Effects:
-    """The effects of a command that is answered at once and does nothing else."""
+    """The effects of a command that only returns a result."""
     return Effects(answers=[_answer((token, result))])

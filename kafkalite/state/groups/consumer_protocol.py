@@ -1,7 +1,7 @@
-"""What consumers tell each other through the classic protocol, as far as the broker must understand it.
+"""The embedded consumer protocol: subscriptions and assignments that consumers exchange through the classic protocol.
 
-A classic group is converted, and a classic member is served by a consumer group, only where its subscription can be
-read. The bytes are read and written outside (`coordinators/group/settings`): the machines know no layouts.
+A classic group is converted, and a classic member is served by a consumer group, only if its subscription can be
+decoded. The bytes are decoded and encoded outside (`coordinators/group/consumer_protocol_serde`).
 Source: ConsumerProtocol.java of Apache Kafka (the "embedded consumer protocol").
 """
 
@@ -14,11 +14,11 @@ __all__ = ["UNREADABLE", "ConsumerAssignment", "ConsumerProtocol", "Subscription
 
 
 class Subscription(NamedTuple):
-    """What a member said when it joined.
+    """The subscription of a member in JoinGroup.
 
     Arguments:
-        owned: the partitions that it keeps through the rebalance; an eager member has none.
-        generation: in which it was assigned them, -1 = it does not say.
+        owned: the partitions that it keeps during the rebalance; an eager member has none.
+        generation: in which they were assigned, -1 = unknown.
     """
 
     topics: tuple[str, ...]
@@ -28,20 +28,20 @@ class Subscription(NamedTuple):
 
 
 class ConsumerAssignment(NamedTuple):
-    """What a leader gave to a member. `has_user_data`: its assignor told the member more than partitions."""
+    """The assignment of a member by its leader. `has_user_data`: it contains data of the assignor."""
 
     topic_partitions: frozenset[TopicPartition]
     has_user_data: bool = False
 
 
 class ConsumerProtocol(Protocol):
-    """How subscriptions and assignments are read and written."""
+    """Decodes and encodes subscriptions and assignments."""
 
     def subscription(self, metadata: bytes) -> Subscription | None:
-        """A member's subscription, None where it cannot be read."""
+        """A member's subscription, None if it is malformed."""
 
     def assigned(self, assignment: bytes) -> ConsumerAssignment | None:
-        """A member's assignment, None where it cannot be read; no bytes are no partitions."""
+        """A member's assignment, None if it is malformed; empty bytes are no partitions."""
 
     def assignment(self, partitions: Mapping[str, Collection[int]], metadata: bytes) -> bytes:
         """The assignment for the member with this subscription, in the version that it speaks."""
@@ -51,7 +51,7 @@ class ConsumerProtocol(Protocol):
 
 
 class NoConsumerProtocol:
-    """Nothing can be read: no group is converted, and no classic member is served by a consumer group."""
+    """Decodes nothing: no group is converted, and no classic member is served by a consumer group."""
 
     def subscription(self, metadata: bytes) -> Subscription | None:
         return None

@@ -1,15 +1,15 @@
-"""A classic group becomes a consumer group, and the other way round, with its members (KIP-848, online migration).
+"""Converts a classic group with members to a consumer group, and back (KIP-848, online migration).
 
-Everything here is worked out from one group and gives the other: records of a consumer group, or members of a classic
-one. Nobody loses a partition that he surely owns, and nobody gets one that somebody may still own: a member of whom it
-cannot be said what it owns is left out, hears UNKNOWN_MEMBER_ID, and joins as a new one.
+The functions compute one group from the other: records of a consumer group, or members of a classic group. A member
+keeps every partition that it certainly owns, and is assigned none that another member may still own. A member whose
+partitions are unknown is not converted: it receives UNKNOWN_MEMBER_ID and joins as a new member.
 
-What a member owns is what it was assigned last. A cooperative member also keeps what the leader took from it until it
-has heard of that: what it claimed before the generation began, and claims still, where nobody else has been assigned
-it. What is claimed only since then counts for nothing: a static member that missed the generation claims what others
-have taken over in it. A record holds one subscription of each member: after a replay that counts as both.
-Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup of Apache Kafka 4.3, which goes by assignments
-alone, takes members without one along without partitions, and assigns targets where this assigns what is owned.
+A member owns its last assignment. A cooperative member also keeps a partition that the leader has revoked until it
+learns of that: one that it claimed before the generation began and still claims, if no other member is assigned it.
+Later claims do not count: a static member that missed the generation claims partitions that others have taken over. A
+record contains one subscription of each member; after a replay it counts as both the earlier and the current one.
+Source: ConsumerGroup.fromClassicGroup, ClassicGroup.fromConsumerGroup of Apache Kafka 4.3, which uses assignments only,
+converts members without an assignment, and assigns targets where this module assigns owned partitions.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ Owned = dict[bytes, frozenset[int]]
 
 
 class ConvertedMember(NamedTuple):
-    """A member of a classic group, to be taken along. `claims` it has made in `claimed_in`, a generation."""
+    """A member of a classic group that is converted; its `claims` are from the generation `claimed_in`."""
 
     member: ClassicMember
     subscription: Subscription
@@ -53,11 +53,18 @@ class ConvertedMember(NamedTuple):
 def upgraded(
     group: ClassicGroup, settings: ConsumerGroupSettings, topics: TopicLookup, embedded: ConsumerProtocol
 ) -> list[object]:
-    """Answer the records of the consumer group that a classic group with members becomes.
+    """Return the records of the consumer group to which a classic group with members is converted.
 
-    The epoch of all members is the generation; the target assignment is what the members own. Its epoch is the same,
-    but after a rewind a later one (`Group.rewound`).
-    Raises: Refused, GROUP_ID_NOT_FOUND: the group stays a classic one.
+    The member epoch is the generation; the target assignment consists of the owned partitions, and its epoch is the
+    same, or a later one after a rewind (`ClassicGroup.rewound`).
+
+    Arguments:
+        group: the classic group.
+        settings: of the consumer group.
+        topics: the current topics.
+        embedded: decodes subscriptions and assignments.
+
+    Raises: CommandRejected, GROUP_ID_NOT_FOUND: the group is not converted.
     """
     _check(group, settings)
     name, epoch = group.name, max(group.generation, INITIAL_EPOCH)
@@ -89,7 +96,9 @@ def _refused(group: ClassicGroup, why: str) -> CommandRejected:
 
 
 def _is_certain(group: ClassicGroup, member: ClassicMember) -> bool:
-    """Whether the broker knows what the member owns. Outside a Stable group no assignment may mean an older one."""
+    """Whether the owned partitions of the member are known. In a group that is not Stable, a member without an
+    assignment may still have an older one.
+    """
     return not member.is_new and (group.state is ClassicState.STABLE or bool(member.assignment))
 
 
@@ -110,8 +119,8 @@ def _claims(subscriptions: Iterable[Subscription | None]) -> frozenset[TopicPart
 
 
 def _shared_out(members: list[ConvertedMember]) -> list[tuple[ConvertedMember, set[TopicPartition]]]:
-    """Who is taken along, and what each owns: first of all what it was assigned, then what it claims; of two claims
-    the newer one. Who was assigned what somebody else has been assigned, too, is left out.
+    """The converted members with their partitions: those of the assignment first, then claims; of two claims the newer
+    one counts. A member whose assignment overlaps with that of another member is not converted.
     """
     taken: set[TopicPartition] = set()
     found = []
@@ -156,10 +165,10 @@ def _current(name: str, member: ClassicMember, epoch: int, owned: Owned) -> Cons
 
 
 def downgraded(group: ConsumerGroup, topics: TopicLookup, embedded: ConsumerProtocol) -> list[ClassicMember] | None:
-    """Answer the members of the classic group that a consumer group becomes, all of whom speak the classic protocol;
-    None where no protocol is spoken by all.
+    """Return the members of the classic group to which a consumer group of classic members is converted; None if they
+    have no protocol in common.
 
-    Each is assigned what it owns, or has still to give up.
+    Each member is assigned the partitions that it owns or has still to revoke.
     """
     spoken = [{name for name, _ in member.classic.protocols} for member in group.members.values() if member.classic]
     if not spoken or not set.intersection(*spoken):

@@ -1,15 +1,15 @@
-"""What the groups of a broker did since it started, in plain numbers."""
+"""Counters of the groups of a broker since its start."""
 
 __all__ = ["GroupCounts"]
 
 
 class GroupCounts:
-    """One object for all shards and all lives of their machines; what is read from a log is not counted.
+    """One object for all shards and incarnations of their machines; replayed records are not counted.
 
     Attributes:
         rebalances: classic generations that got an assignment, epochs of consumer groups, and generations of
             registered groups.
-        commits: committed offsets, each partition by itself.
+        commits: committed offsets; each partition counts.
     """
 
     __slots__ = ("commits", "rebalances")

@@ -1,7 +1,7 @@
-"""The records of `__consumer_offsets` as the machines know them: plain values, without versions or bytes.
+"""The records of `__consumer_offsets` as plain values, without versions or bytes.
 
-`coordinators` maps each to the stored key and value that Kafka writes; those of registered groups, which Kafka does not
-have, are kafkalite's own. Times are wall time in ms, -1 = not set.
+`coordinators/group/serde` converts each to the key and value that Kafka stores; records of registered groups exist only
+in kafkalite. Times are wall time in ms, -1 = not set.
 Source: the files `*Key.json` and `*Value.json` of Apache Kafka's group coordinator.
 """
 
@@ -53,7 +53,7 @@ _Fields = TypeVar("_Fields", bound=tuple[object, ...])
 
 
 class PackedOffsets(Protocol):
-    """Offsets of partitions as one request has them, in its order, without an object for each of them."""
+    """The offsets of a request, in its order, without an object for each partition."""
 
     def __len__(self) -> int:
         """How many partitions."""
@@ -77,11 +77,11 @@ class PackedOffsets(Protocol):
 
 
 class OffsetCommitted(NamedTuple):
-    """A group has read a partition up to `offset` (the next one to read).
+    """A committed offset: the next offset that the group reads.
 
     Arguments:
         leader_epoch: epoch of the last record read, -1 = unknown.
-        expire_timestamp_ms: -1 = as `offsets.retention.minutes` says; only requests of old versions set it.
+        expire_timestamp_ms: -1 = `offsets.retention.minutes` applies; only requests of old versions set it.
         topic_id: 16 bytes, zeros = unknown.
     """
 
@@ -114,14 +114,14 @@ class _PartOf(NamedTuple):
 
 
 def commits_of(record: OffsetsCommitted) -> Iterator[OffsetCommitted]:
-    """What the record stands for."""
+    """The single records of a packed one."""
     group, offsets, committed_ms = record
     for topic, partition, offset, epoch, metadata, topic_id in offsets.partitions(_PartOf):
         yield OffsetCommitted(group, topic, partition, offset, epoch, metadata or "", committed_ms, -1, topic_id)
 
 
 class OffsetDeleted(NamedTuple):
-    """A tombstone: the group has no committed offset for the partition any more."""
+    """The tombstone of a committed offset."""
 
     group: str
     topic: str
@@ -182,7 +182,7 @@ PartitionEpochs = Mapping[bytes, Mapping[int, int]]
 
 
 class ClassicMemberMetadata(NamedTuple):
-    """What a member of a consumer group that speaks the classic protocol has said. `protocols`: (name, metadata)."""
+    """The join of a member of the classic protocol in a consumer group. `protocols`: (name, metadata)."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -197,18 +197,18 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class ConsumerGroupPartitionMetadata(NamedTuple):
-    """The topics of a group, as Kafka before 4.1 kept them (type 4): read only to be deleted."""
+    """The topics of a group, as Kafka before 4.1 stored them (type 4); they are only deleted."""
 
     group: str
 
 
 class ConsumerGroupMemberMetadata(NamedTuple):
-    """What a member has said of itself (type 5).
+    """The subscription and other metadata of a member (type 5).
 
     Arguments:
         subscribed_topic_names: in order, each once.
         subscribed_topic_regex: "" = none.
-        classic: only where it speaks the classic protocol.
+        classic: None = it speaks the consumer protocol.
     """
 
     group: str
@@ -225,7 +225,7 @@ class ConsumerGroupMemberMetadata(NamedTuple):
 
 
 class ConsumerGroupTargetAssignmentMetadata(NamedTuple):
-    """The group epoch for which the target assignment was made, and when (type 6)."""
+    """The group epoch of the target assignment, and the time of its computation (type 6)."""
 
     group: str
     assignment_epoch: int
@@ -233,7 +233,7 @@ class ConsumerGroupTargetAssignmentMetadata(NamedTuple):
 
 
 class ConsumerGroupTargetAssignmentMember(NamedTuple):
-    """What a member is to own (type 7): partitions by topic id."""
+    """The target assignment of a member (type 7): partitions by topic id."""
 
     group: str
     member_id: str
@@ -241,7 +241,9 @@ class ConsumerGroupTargetAssignmentMember(NamedTuple):
 
 
 class ConsumerGroupCurrentMemberAssignment(NamedTuple):
-    """What a member owns (type 8). `state` by the number that Kafka stores; epoch -2 = a static member is away."""
+    """The current assignment of a member (type 8). `state` is Kafka's number; epoch -2 = a static member has left
+    temporarily.
+    """
 
     group: str
     member_id: str
@@ -263,7 +265,7 @@ class ConsumerGroupRegularExpression(NamedTuple):
 
 
 class ConsumerGroupTombstone(NamedTuple):
-    """A tombstone of one of the records above; the one of the group itself is `GroupDeleted`.
+    """The tombstone of one of the records above; that of the group itself is `GroupDeleted`.
 
     Arguments:
         of: the class of the record that is deleted.
@@ -276,7 +278,7 @@ class ConsumerGroupTombstone(NamedTuple):
 
 
 class GroupDefinition(NamedTuple):
-    """What a registered group is (type 10000).
+    """The definition of a registered group (type 10000).
 
     Arguments:
         session_timeout_ms: -1 = nobody defined the group, its first member founded it.

@@ -1,11 +1,11 @@
-"""Committed offsets of the groups of a shard: OffsetCommit, OffsetFetch and OffsetDelete without versions or bytes.
+"""The committed offsets of the groups of a shard: commits, fetches, deletes and expires them.
 
-Pure. What a group may do is asked of `GroupsOfOffsets`; here is what was committed. Laws:
-1. Offsets change in `apply` alone, at replay and in life.
-2. An offset committed in a transaction is pending until the marker: only `require_stable` sees that it is there. Of two
-   commits the later one in the log wins, also when its transaction ends first.
-3. A group that nobody is a member of, but that has offsets, exists: it is Empty and has no protocol type.
-4. Memory: one tuple per offset; names and topic ids are shared (at most 400 bytes each, measured by a test).
+Pure; groups validate requests (`groups/group.Group`). Invariants:
+1. Offsets change in `apply` alone, in replay and in normal operation.
+2. An offset committed in a transaction is pending until the marker; only a fetch with `require_stable` shows that. Of
+   two commits the later one in the log is valid, also if its transaction ends first.
+3. A group with offsets and without members exists: it is Empty and has no protocol type.
+4. Memory: one tuple per offset; names and topic ids are shared (at most 400 bytes per offset, measured by a test).
 Source: OffsetMetadataManager.java of Apache Kafka, KIP-211, KIP-447.
 """
 
@@ -46,7 +46,7 @@ __all__ = [
 OffsetRecord = OffsetCommitted | OffsetsCommitted | OffsetDeleted | TransactionalOffset | TransactionEnded
 NO_OFFSET = -1
 INT64_MAX = 2**63 - 1
-FEW = 256  # partitions: answers to larger commits are not kept
+FEW = 256  # partitions: results of larger commits are not cached
 NO_PARTITIONS: Mapping[int, StoredOffset] = {}
 # Without the Python frame of `OffsetCommitted(...)`: this is done for every partition of every commit.
 _commit: Callable[[tuple[str, str, int, int, int, str, int, int, bytes]], OffsetCommitted] = partial(
@@ -128,7 +128,7 @@ class CommitResult(NamedTuple):
 
 
 class TopicFetch(NamedTuple):
-    """The partitions of one topic of which the offsets are wanted."""
+    """The partitions of a topic whose offsets are fetched."""
 
     topic: str
     partitions: Sequence[int]
@@ -136,7 +136,7 @@ class TopicFetch(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """What is committed for a partition; offset -1 = nothing."""
+    """The committed offset of a partition; offset -1 = none."""
 
     topic: str
     partition: int
@@ -159,7 +159,7 @@ class OffsetManager:
 
     Arguments:
         settings: limits and retention.
-        groups: who may commit, and who reads what.
+        groups: the groups of the shard.
     """
 
     def __init__(self, settings: OffsetSettings, groups: GroupLookup) -> None:
@@ -172,11 +172,11 @@ class OffsetManager:
         return group in self._store or bool(self._pending.partitions(group))
 
     def __len__(self) -> int:
-        """How many offsets are committed."""
+        """The number of committed offsets."""
         return len(self._store)
 
     def group_count(self) -> int:
-        """How many groups have committed offsets."""
+        """The number of groups with committed offsets."""
         return self._store.group_count()
 
     def groups(self) -> Iterator[str]:
@@ -186,9 +186,9 @@ class OffsetManager:
     # requests
 
     def commit(self, request: Commit, token: Token, now: Now) -> Effects:
-        """Commit offsets; answers `CommitsDone`. The records of one request are one batch.
+        """Commit offsets; the result is a `CommitResult`. The records of a request are one batch.
 
-        Errors: INVALID_GROUP_ID, those of `GroupsOfOffsets.validate_offset_commit`; per partition
+        Errors: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, those of `Group.validate_offset_commit`; per partition
         OFFSET_METADATA_TOO_LARGE.
         """
         effects = Effects()
@@ -211,24 +211,29 @@ class OffsetManager:
         packed = request.packed
         if packed is not None:
             plain = len(packed) > 0 and packed.metadata_longest <= self.settings.metadata_max
-            if plain and (check.uniform or _taken_each(packed, check)):
+            if plain and (check.uniform or _all_accepted(packed, check)):
                 effects.records.append(_packed((request.group, packed, now.wall_ms)))
-                effects.answer(token, _all_taken(len(packed)))
+                effects.answer(token, _accepted(len(packed)))
                 return effects
             request = request._replace(partitions=packed.partitions(PartitionCommit))
-        errors = tuple(self._take(request, check, now, effects.records))
+        errors = tuple(self._records_of(request, check, now, effects.records))
         effects.answer(token, CommitResult(errors=errors))
         return effects
 
-    def _take(self, request: Commit, check: CommitValidation, now: Now, records: list[object]) -> Iterator[int]:
-        """The error of each partition; what has none becomes a record."""
-        group, wall_ms, metadata_max, judge = request.group, now.wall_ms, self.settings.metadata_max, check.of_partition
+    def _records_of(self, request: Commit, check: CommitValidation, now: Now, records: list[object]) -> Iterator[int]:
+        """Yield the error of each partition; a partition without an error becomes a record."""
+        group, wall_ms, metadata_max, validate = (
+            request.group,
+            now.wall_ms,
+            self.settings.metadata_max,
+            check.of_partition,
+        )
         expires_ms = -1 if request.retention_ms == -1 else min(wall_ms + request.retention_ms, INT64_MAX)
         for topic, partition, offset, epoch, metadata, topic_id in request.partitions:
             if metadata is not None and len(metadata) > metadata_max:
                 yield int(KafkaErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
-            error = judge(topic_id, partition, topic)
+            error = validate(topic_id, partition, topic)
             if not error:
                 commit = _commit(
                     (group, topic, partition, offset, epoch, metadata or "", wall_ms, expires_ms, topic_id)
@@ -237,7 +242,7 @@ class OffsetManager:
             yield int(error)
 
     def rewind(self, group: str, partitions: Sequence[PartitionCommit], now: Now) -> list[OffsetCommitted]:
-        """The records that set offsets anew, whoever reads them; what is pending there is void."""
+        """The records that set offsets, also while members read; pending offsets of the partitions become void."""
         return [
             OffsetCommitted(
                 group, part.topic, part.partition, part.offset, part.leader_epoch, "", now.wall_ms, -1, part.topic_id
@@ -251,11 +256,12 @@ class OffsetManager:
         return KafkaErrorCode.NONE if found is None else found.validate_offset_fetch(member_id, member_epoch)
 
     def fetch(self, group: str, wanted: Sequence[TopicFetch] | None, *, require_stable: bool) -> list[FetchedOffset]:
-        """What the group has committed; a group that nobody knows has committed nothing.
+        """The committed offsets of a group; an unknown group has none.
 
         Arguments:
+            group: its name.
             wanted: None = all offsets of the group.
-            require_stable: say UNSTABLE_OFFSET_COMMIT where a transaction may still change the offset.
+            require_stable: return UNSTABLE_OFFSET_COMMIT where a transaction may still change the offset.
         """
         if wanted is None:
             wanted = self.committed_partitions(group)
@@ -272,16 +278,18 @@ class OffsetManager:
         return found
 
     def committed_partitions(self, group: str) -> list[TopicFetch]:
-        """All partitions of which the group has committed an offset."""
+        """All partitions with a committed offset of the group."""
         return [TopicFetch(topic, list(parts)) for topic, parts in self._store.of_group(group).items()]
 
     def committed_offset(self, group: str, topic: str, partition: int) -> int:
-        """The committed offset of one partition, -1 = nothing is committed."""
+        """The committed offset of one partition, -1 = none."""
         stored = self._store.of_group(group).get(topic, {}).get(partition)
         return NO_OFFSET if stored is None else stored.offset
 
     def delete(self, group: str, partitions: Sequence[TopicPartition], token: Token) -> Effects:
-        """Delete offsets that no member needs; answers `OffsetsDeleted`, per partition GROUP_SUBSCRIBED_TO_TOPIC."""
+        """Delete offsets of topics that no member reads; the result is an `OffsetDeleteResult`, with
+        GROUP_SUBSCRIBED_TO_TOPIC for each partition of a topic that is read.
+        """
         effects = Effects()
         found = self._groups.get(group)
         if found is not None:
@@ -301,16 +309,16 @@ class OffsetManager:
         effects.answer(token, OffsetDeleteResult(errors=tuple(errors)))
         return effects
 
-    # what ends offsets
+    # deletion and expiration
 
     def delete_all(self, group: str) -> list[OffsetDeleted]:
-        """Tombstones for all that a group has committed, pending offsets too: it is being deleted."""
+        """The tombstones of all offsets of a group that is deleted, including pending ones."""
         known = {(topic, partition) for topic, parts in self._store.of_group(group).items() for partition in parts}
         known |= self._pending.partitions(group)
         return [OffsetDeleted(group, topic, partition) for topic, partition in sorted(known)]
 
     def readers(self, topic: str) -> list[str]:
-        """The groups that have offsets of a topic, pending ones too."""
+        """The groups with offsets of a topic, including pending ones."""
         if not self._pending:
             return list(self._store.readers(topic))
         pending = (group for group, name, _ in self._pending if name == topic)
@@ -319,10 +327,12 @@ class OffsetManager:
     def topic_deleted(
         self, group: str, topic: str, at_most: int | None = None, but: bytes = ZERO_UUID
     ) -> list[OffsetDeleted]:
-        """Tombstones for the offsets that a group has for a topic that is gone, the next `at_most` of them.
+        """The tombstones of the offsets of a deleted topic in a group.
 
         Arguments:
-            but: the id of a topic that was created under the same name meanwhile: its offsets stay.
+            group, topic: their names.
+            at_most: the largest number of tombstones, None = no limit.
+            but: the id of a topic that was created with the same name since; its offsets are kept.
         """
         stored = self._store.of_group(group).get(topic, NO_PARTITIONS)
         known = (index for index, one in stored.items() if but == ZERO_UUID or one.topic_id != but)
@@ -332,13 +342,13 @@ class OffsetManager:
         return [OffsetDeleted(group, topic, index) for index in sorted(found)]
 
     def count(self, group: str) -> int:
-        """How many offsets a group has committed."""
+        """The number of committed offsets of a group."""
         return sum(map(len, self._store.of_group(group).values()))
 
     def expire(self, group: str, wall_ms: int) -> tuple[list[OffsetDeleted], bool]:
-        """Tombstones for the group's offsets that nobody renewed within the retention.
+        """Expire the offsets of a group.
 
-        Returns: the tombstones, and whether nothing is left then, so that an Empty group may go too.
+        Returns: the tombstones, and whether no offset is left, so that an Empty group may be deleted too.
         """
         stored = self._store.of_group(group)
         found = self._groups.get(group)
@@ -358,7 +368,7 @@ class OffsetManager:
         return gone, left == 0 and group not in self._pending
 
     def apply(self, record: OffsetRecord) -> None:
-        """Take a record of the log into the offsets (law 1)."""
+        """Apply a record (invariant 1)."""
         match record:
             case OffsetCommitted():
                 self.put(record)
@@ -374,13 +384,13 @@ class OffsetManager:
                     self._store.put(committed)
 
     def put(self, record: OffsetCommitted) -> None:
-        """`apply` of what nearly all records are."""
+        """`apply` for nearly all records of a replay."""
         self._store.put(record)
         if self._pending:
             self._pending.supersede((record.group, record.topic, record.partition))
 
     def put_all(self, record: OffsetsCommitted) -> None:
-        """`apply` of what nearly all commits are in life."""
+        """`apply` for nearly all commits in normal operation."""
         self._store.put_all(record)
         if self._pending:
             for of in record.offsets.partitions(PartitionCommit):
@@ -388,9 +398,9 @@ class OffsetManager:
 
     def _commit_refusal(self, request: Commit, error: int) -> int:
         if request.producer_id >= 0 and not request.group:
-            return KafkaErrorCode.INVALID_GROUP_ID  # only plain commits may go under the empty name, as of old
+            return KafkaErrorCode.INVALID_GROUP_ID  # as in older Kafka, only other commits may use the empty name
         if error == KafkaErrorCode.GROUP_ID_NOT_FOUND and request.group in self:
-            return KafkaErrorCode.UNKNOWN_MEMBER_ID  # law 3: the group is there, the member is not
+            return KafkaErrorCode.UNKNOWN_MEMBER_ID  # invariant 3: the group exists, the member does not
         return error
 
     def _knows(self, group: str, topic: str, partition: int) -> bool:
@@ -404,19 +414,19 @@ class OffsetManager:
         return wall_ms - counted_from >= self.settings.retention_ms
 
 
-def _taken_each(packed: PackedOffsets, check: CommitValidation) -> bool:
-    """Whether none of these partitions is refused."""
-    judge = check.of_partition
-    return not any(judge(of.topic_id, of.partition, of.topic) for of in packed.partitions(PartitionCommit))
+def _all_accepted(packed: PackedOffsets, check: CommitValidation) -> bool:
+    """Whether all of these partitions are accepted."""
+    validate = check.of_partition
+    return not any(validate(of.topic_id, of.partition, of.topic) for of in packed.partitions(PartitionCommit))
 
 
-def _all_taken(count: int) -> CommitResult:
-    """The answer to a commit of so many partitions without an error."""
-    return _few_taken(count) if count <= FEW else CommitResult(errors=(0,) * count)
+def _accepted(count: int) -> CommitResult:
+    """The result of a commit of `count` partitions without an error."""
+    return _cached_accepted(count) if count <= FEW else CommitResult(errors=(0,) * count)
 
 
 @lru_cache(maxsize=FEW)
-def _few_taken(count: int) -> CommitResult:
+def _cached_accepted(count: int) -> CommitResult:
     return CommitResult(errors=(0,) * count)
 
 

@@ -1,7 +1,6 @@
-"""The committed offsets themselves, in little memory: group -> topic -> partition -> one tuple.
+"""Stores committed offsets in memory: group -> topic -> partition -> one tuple.
 
-Many groups read the same topics, and one group commits many partitions at once: names, topic ids and times are shared
-between the tuples wherever the same value comes again.
+Many groups read the same topics, and a commit has many partitions: tuples share equal names, topic ids and times.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -17,7 +16,7 @@ __all__ = ["OffsetStore", "StoredOffset"]
 
 
 class StoredOffset(NamedTuple):
-    """A committed offset without its name. Times are wall time in ms."""
+    """A committed offset without group and partition. Times are wall time in ms."""
 
     offset: int
     leader_epoch: int
@@ -56,7 +55,7 @@ class OffsetStore:
         return len(self._groups)
 
     def of_group(self, group: str) -> Mapping[str, Mapping[int, StoredOffset]]:
-        """What a group has committed, by topic and partition."""
+        """The committed offsets of a group, by topic and partition."""
         return self._groups.get(group, _NOTHING)
 
     def readers(self, topic: str) -> Set[str]:
@@ -64,7 +63,7 @@ class OffsetStore:
         return self._readers.of(topic)
 
     def put(self, record: OffsetCommitted) -> None:
-        """Keep the newest commit of a partition."""
+        """Store the commit of a partition."""
         group, topic, partition, offset, epoch, metadata, committed_ms, expire_ms, topic_id = record
         if self._topic_ids.get(topic) is not topic_id:
             topic_id = self._shared_id(topic, topic_id)
@@ -79,7 +78,7 @@ class OffsetStore:
         partitions[partition] = _stored((offset, epoch, metadata, committed_ms, expire_ms, topic_id))
 
     def put_all(self, record: OffsetsCommitted) -> None:
-        """`put` for all that a request commits."""
+        """Store all commits of a request."""
         group, offsets, committed_ms = record
         topics = self._groups.get(group)
         if topics is None:
@@ -90,7 +89,7 @@ class OffsetStore:
             partitions = topics.get(topic, {})
             before = len(partitions)
             offsets.put_into(partitions, at, StoredOffset, committed_ms, topic_id)
-            if not before and partitions:  # a request may name a topic and no partition of it
+            if not before and partitions:  # a request may have a topic without partitions
                 topics[intern(topic)] = partitions
                 self._readers.add(topic, intern(group))
             elif not before and topic not in self._readers:
@@ -98,7 +97,7 @@ class OffsetStore:
             self._count += len(partitions) - before
 
     def remove(self, group: str, topic: str, partition: int) -> None:
-        """Forget a commit, if there is one."""
+        """Delete a commit, if there is one."""
         topics = self._groups.get(group)
         partitions = None if topics is None else topics.get(topic)
         if topics is None or partitions is None or partitions.pop(partition, None) is None:
