@@ -218,10 +218,10 @@ class KafkaErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """The root of everything that goes wrong between a client and a broker.
+    """The root of all errors between a client and a broker.
 
     Attributes:
-        code: Kafka's code, or None when the error was not told by a broker.
+        code: Kafka's code, or None when no broker has reported the error.
         retriable: the same request may succeed later.
         fatal: the object that raised it cannot go on.
     """

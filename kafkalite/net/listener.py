@@ -48,7 +48,7 @@ class ListenerSocket:
 
 @dataclass(frozen=True, slots=True)
 class SocketOptions:
-    """What the system is told: sizes of buffers in bytes (-1 = it tunes them itself), how many connections may wait."""
+    """Options of sockets: sizes of buffers in bytes (-1 = the system tunes them), and how many connections may wait."""
 
     send_buffer_bytes: int = SYSTEMS_CHOICE
     receive_buffer_bytes: int = SYSTEMS_CHOICE

@@ -135,7 +135,7 @@ def entries(buffer: Data, decompressed_max: int = DECOMPRESSED_MAX) -> Iterator[
 
 
 def with_right_lz4_checksum(frame: bytes) -> bytes:
-    """Mend the header checksum of an lz4 frame from magic 0, which took the magic number in by mistake (KAFKA-3160)."""
+    """Correct the header checksum of an lz4 frame from magic 0, which covered the magic number, too (KAFKA-3160)."""
     if len(frame) <= LZ4_DESCRIPTOR_AT:
         return frame
     has_content_size = frame[LZ4_DESCRIPTOR_AT] & 0x08

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat, key 68, v0-1. All that a member of a consumer group says and is told (KIP-848).
+"""ConsumerGroupHeartbeat, key 68, v0-1. Joins or leaves a consumer group, or extends a membership (KIP-848).
 
 Version notes: v1 patterns, and member ids made by the client (KIP-1082).
 Source: ConsumerGroupHeartbeatRequest.json, ConsumerGroupHeartbeatResponse.json of Apache Kafka 4.3.

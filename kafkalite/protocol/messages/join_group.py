@@ -26,7 +26,7 @@ class JoinGroupRequest(Request, key=11, versions=(0, 9), flexible=6):
 
 
 class JoinGroupResponse(Response, key=11, versions=(0, 9), flexible=6):
-    """The generation and its protocol; the leader alone is told of all members."""
+    """The generation and its protocol; only the leader receives all members."""
 
     class JoinGroupResponseMember(Struct):
         member_id: string
