@@ -1,4 +1,4 @@
-"""A party of the classic protocol: two members share the partitions, now and then a third comes and goes."""
+"""A simulated classic group over the wire: two members own the partitions, a third one joins and leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SESSION_MS = 60_000  # longer than any broker needs to come back
 
 
 class SimulatedClassicGroup(SimulatedGroup):
-    """Members that join, sync, send heartbeats; the first one in the group leads."""
+    """Members that join, sync and send heartbeats; the first one is the leader."""
 
     fenced_codes = (UNKNOWN,)
 
@@ -29,7 +29,7 @@ class SimulatedClassicGroup(SimulatedGroup):
         self._parked: list[asyncio.Task[Any]] = []
 
     async def form(self) -> None:
-        """Those without an id get one; then all join, and the leader assigns."""
+        """Members without an id receive one; then all join, and the leader assigns."""
         if not any(member.id for member in self.members):
             await self._introduce(self.members[0])
             await self._rebalance(self.members[:1])
@@ -48,7 +48,7 @@ class SimulatedClassicGroup(SimulatedGroup):
         return join(self.group, member.id, topics=(self.topic,), **times)
 
     def _order(self, members: Collection[Member]) -> list[Member]:
-        """Who begins a rebalance comes first: the new, then the leader, whose join begins one in any case."""
+        """Members whose join starts a rebalance are first: new ones, then the leader."""
         return sorted(members, key=lambda member: (member.generation >= 0, member.id != self._leader))
 
     async def _rebalance(self, members: Collection[Member]) -> None:
@@ -107,11 +107,11 @@ class SimulatedClassicGroup(SimulatedGroup):
             assert (await self._parked[0]).error_code == NONE
 
     def _send(self, requests: list[Any]) -> None:
-        """Their answers may never come."""
+        """Their responses may never arrive."""
         self._parked += [asyncio.create_task(self.ask(request)) for request in requests]
 
     async def _receive_rebalance(self, member: Member) -> None:
-        """Its heartbeats say when the broker has the newcomer's join, which came over another connection."""
+        """Its heartbeats show when the broker has received the join of the new member over another connection."""
         while (code := await self._alive(member)) != REBALANCE:
             assert code == NONE
 
@@ -134,7 +134,7 @@ class SimulatedClassicGroup(SimulatedGroup):
             await self.form()
 
     async def _go_on_from_rebalance(self, phase: str) -> None:
-        """The generation without an assignment is forgotten, and with it the newcomer; the old members are not."""
+        """The generation without an assignment and its new member are lost; the old members are not."""
         newcomer = self._newcomer
         notified = await self._was_notified()
         codes = [await self._alive(member) for member in self.members]

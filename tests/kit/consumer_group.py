@@ -1,4 +1,4 @@
-"""A party of the KIP-848 protocol: two members share the partitions, now and then a third comes and goes."""
+"""A simulated consumer group over the wire: two members own the partitions, a third one joins and leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAVES = -1
 
 
 class SimulatedConsumerGroup(SimulatedGroup):
-    """Members whose heartbeats say all that they have, as those of real clients do after a connection was lost."""
+    """Members that send full heartbeats, like real clients after a lost connection."""
 
     fenced_codes = (KafkaErrorCode.STALE_MEMBER_EPOCH,)
 
@@ -30,7 +30,7 @@ class SimulatedConsumerGroup(SimulatedGroup):
         return Member(f"{self.group} {self.random.randbytes(8).hex()}", 0)
 
     async def form(self) -> None:
-        """Heartbeats in turn until nothing moves: every partition has one owner, all are in one epoch."""
+        """Send heartbeats until nothing changes: every partition has one owner, all members have one epoch."""
         for _ in range(HEARTBEATS_MAX):
             before = [(member.generation, member.partitions) for member in self.members]
             for member in self.members:
@@ -71,7 +71,7 @@ class SimulatedConsumerGroup(SimulatedGroup):
             member.partitions = sorted(received.get(self._topic_id, []))
 
     async def begin_rebalance(self, phase: str) -> None:
-        """A third member comes, some heartbeats are answered, and one may be or not. It has the phases of its own."""
+        """A third member joins; some heartbeats are answered, the last one perhaps."""
         self._newcomer = self._member()
         everybody = [*self.members, self._newcomer]
         for member in [self._newcomer, *self.random.choices(everybody, k=self.random.randint(0, 6))]:

@@ -1,4 +1,4 @@
-"""A party of registered consumers: two share the partitions, now and then a third comes and goes."""
+"""A simulated registered group over the wire: two members own the partitions, a third one joins and leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BY_RESET_POLICY = -1
 
 
 class SimulatedRegisteredGroup(SimulatedGroup):
-    """Consumers that register, and send heartbeats over the connection where no registration waits."""
+    """Consumers that register, and send heartbeats over another connection."""
 
     fenced_codes = (ILLEGAL,)
 
@@ -30,7 +30,7 @@ class SimulatedRegisteredGroup(SimulatedGroup):
         return Member(f"{self.group} {self.random.randbytes(8).hex()}")
 
     async def form(self) -> None:
-        """Who must registers, until all are of one generation in which every partition has an owner."""
+        """Members register until all have one generation in which every partition has an owner."""
         if not any(member.generation >= 0 for member in self.members) and self.random.random() < 0.5:
             assert (await self.ask(create(self.group, self.topic))).error_code == NONE
         committed, open_calls = await self.committed(), dict[str, asyncio.Task[Any]]()
@@ -45,7 +45,7 @@ class SimulatedRegisteredGroup(SimulatedGroup):
         assert sorted(owned) == list(range(self.partitions))
 
     async def _step(self, member: Member, open_calls: dict[str, asyncio.Task[Any]], committed: dict[int, int]) -> int:
-        """What a member does next: wait for its registration, or send a heartbeat and obey."""
+        """The next step of a member: wait for its registration, or send a heartbeat."""
         waits = open_calls.get(member.id)
         if waits is not None and not waits.done():
             return REBALANCE
@@ -70,7 +70,7 @@ class SimulatedRegisteredGroup(SimulatedGroup):
         return register(self.group, member.id, self.topic, **times)
 
     def _take(self, member: Member, answer: Any, committed: dict[int, int] | None = None) -> None:
-        """What a registration was answered; it begins at what is committed."""
+        """The result of a registration; the member starts at the committed offsets."""
         assert answer.error_code == NONE and answer.generation_id > member.generation
         begins = {topic_partition: start for (_, topic_partition), start in starts(answer).items()}
         member.generation, member.partitions = answer.generation_id, sorted(begins)
@@ -98,7 +98,7 @@ class SimulatedRegisteredGroup(SimulatedGroup):
             await asyncio.wait([task for _, task in self._waiting], return_when=asyncio.FIRST_COMPLETED)
 
     def _send(self, members: Iterable[Member]) -> None:
-        """Their answers may never come."""
+        """Their responses may never arrive."""
         for member in members:
             self._waiting.append((member, asyncio.create_task(self.ask(self._registration(member)))))
 
@@ -117,7 +117,7 @@ class SimulatedRegisteredGroup(SimulatedGroup):
             assert {member.id: member.partitions for member in self.members} == before, "a rewind moves no partition"
 
     async def _go_on_from_rebalance(self, newcomer: Member) -> None:
-        """A generation that was not stored is forgotten, and with it the newcomer; the old members are not."""
+        """A generation that was not stored and its new member are lost; the old members are not."""
         notified = await self._notified_members()
         stored = await self._alive(newcomer) != UNKNOWN
         assert stored or not notified, "a member received its assignment in a generation that is gone"

@@ -1,4 +1,4 @@
-"""Groups over the wire that go on through the broker's ends, and know what must be so after each.
+"""Simulated groups over the wire that continue after the broker stops, and check its state after each start.
 
 A party is one group: some members, which join and rebalance over one connection, and a stream of commits and rewinds
 over another.
@@ -45,7 +45,7 @@ LOADING = (
 
 @dataclass
 class Entry:
-    """A commit or a rewind: offsets by partition, who commits, or who is fenced."""
+    """A commit or a rewind: offsets by partition, and the member that commits or is fenced."""
 
     number: int
     offsets: dict[int, int]
@@ -55,7 +55,7 @@ class Entry:
 
 
 class Ledger:
-    """What a group was sent since the broker's last end, in order, and what it had before."""
+    """The requests since the last stop of the broker, in order, and the offsets before them."""
 
     def __init__(self) -> None:
         self.acks = 0
@@ -65,20 +65,20 @@ class Ledger:
         self._fenced: set[str] = set()
 
     def sent(self, offsets: dict[int, int], who: str = "", fences: Collection[str] = ()) -> Entry:
-        """Note what is sent now; a commit of a member that a rewind has fenced before is going to be refused."""
+        """Record a request; a commit of a member that a previous rewind has fenced will be rejected."""
         entry = Entry(len(self._entries) + 1, offsets, who, frozenset(fences), refused=who in self._fenced)
         self._entries.append(entry)
         self._fenced |= entry.fences
         return entry
 
     def acknowledged(self, entry: Entry) -> None:
-        """The broker has it, and all that was sent before."""
+        """The broker has applied this request and all earlier ones."""
         assert not entry.refused, f"{entry} is taken from a member that was fenced"
         self._acknowledged = max(self._acknowledged, entry.number)
         self.acks += 1
 
     def resolve(self, found: dict[int, int]) -> frozenset[str]:
-        """Find the beginning that explains these offsets, and go on from it. Answers who is fenced by it."""
+        """Continue from the prefix of the requests that explains these offsets; returns the fenced members."""
         state, fenced = dict(self._before), frozenset[str]()
         explained = state == found if self._acknowledged == 0 else False
         for entry in self._entries:
@@ -105,7 +105,7 @@ class Ledger:
 
 @dataclass
 class Member:
-    """A member, as it sees itself. `generation` is its member epoch in a consumer group."""
+    """The view of a member. `generation` is its member epoch in a consumer group."""
 
     id: str = ""
     generation: int = -1
@@ -154,11 +154,11 @@ class SimulatedGroup(ABC):
         self._peers = []
 
     async def ask(self, request: Request, version_max: int | None = None) -> Any:
-        """Ask over the members' connection."""
+        """Send a request over the members' connection."""
         return await self._peers[0].call(request, version_max=version_max)
 
     async def ask_aside(self, request: Request, version_max: int | None = None) -> Any:
-        """Ask over the stream's connection, where no join holds up the answers."""
+        """Send a request over the commits' connection, where no delayed join blocks responses."""
         return await self._peers[1].call(request, version_max=version_max)
 
     # Commits and rewinds.
@@ -178,11 +178,11 @@ class SimulatedGroup(ABC):
         await asyncio.gather(*open_calls)
 
     def stop(self) -> None:
-        """Commit no more; what is open is still answered."""
+        """Stop committing; open requests are still answered."""
         self._stopped.set()
 
     async def commit(self) -> None:
-        """A commit of some partitions that a member owns, or of any without members; judged by its answer."""
+        """Commit some partitions that a member owns, or any without members, and check the response."""
         member = self.random.choice(self.members) if self.members else Member(partitions=[*range(self.partitions)])
         chosen = self.random.sample(member.partitions, self.random.randint(1, len(member.partitions)))
         offsets = {partition: next(self._numbers) for partition in chosen}
@@ -206,7 +206,7 @@ class SimulatedGroup(ABC):
             slots.release()
 
     async def rewind(self, members: Sequence[Member]) -> None:
-        """Rewind all that these members have, in one request; without members, all partitions. They are fenced."""
+        """Rewind all partitions of these members in one request, which fences them; without members, all partitions."""
         topic_partitions = sorted(
             topic_partition for member in members for topic_partition in member.partitions
         ) or range(self.partitions)
@@ -221,7 +221,7 @@ class SimulatedGroup(ABC):
     # After the broker's end.
 
     async def resume(self, address: str) -> bool:
-        """The broker is back: offsets are those acknowledged, members go on; returns whether a rewind was kept."""
+        """After a restart: offsets are the acknowledged ones, members continue; returns whether a rewind was kept."""
         await self.connect(address)
         async with asyncio.timeout(DEADLINE_S):
             fenced = self.ledger.resolve(await self.committed())
@@ -229,7 +229,7 @@ class SimulatedGroup(ABC):
         return bool(fenced)
 
     async def committed(self) -> dict[int, int]:
-        """The group's offsets by partition; asked again while the coordinator loads."""
+        """The group's offsets by partition; repeated while the coordinator loads."""
         while True:
             answer = await self.ask(fetch(self.group), BY_NAME)
             if (code := answer.groups[0].error_code) not in LOADING:
@@ -237,7 +237,7 @@ class SimulatedGroup(ABC):
                 return {partition: offset for (_, partition), offset in offsets_of(answer).items()}
 
     async def begin_rebalance(self, phase: str) -> None:
-        """Bring a rebalance, which a newcomer begins, into a phase; see those who have members."""
+        """Bring a rebalance, which a new member starts, into a phase; overridden by groups with members."""
         raise AssertionError(f"{self.group} has no members")
 
     @abstractmethod
@@ -250,7 +250,7 @@ class SimulatedGroup(ABC):
 
 
 class Loners(SimulatedGroup):
-    """No members: commits without a generation, as of consumers that assign themselves."""
+    """No members: commits without a generation, as of consumers with assigned partitions."""
 
     async def form(self) -> None:
         """No member joins."""

@@ -22,7 +22,6 @@ NOT_CLEAN_YET = (
     "tests/contract",
     "tests/rigs",
     "tests/story/cli",
-    "tests/story/groups",
     "tests/story/storage",
     "tests/unit/cluster",
     "tests/unit/coordination",

@@ -123,16 +123,16 @@ class ClassicReader(Reader):
             self.member_id, self.generation = answer.member_id, answer.generation
             self.leads = () if answer.skip_assignment else answer.members
             if self.owns_in == -1 and self.instance is not None and answer.leader and not self.leads:
-                # in the place of a static member it finds what was assigned before it looked at the topics: it looks
-                # for what came since, unlike Java's, which leaves that to nobody until the next rebalance
+                # A restarted static member receives an assignment from before it read the topics: it rejoins for later
+                # partitions. Java's consumer does not, and they have no owner until the next rebalance.
                 self.seen = self.world.sizes_at_assignment
         elif isinstance(answer, Synced):
             assigned = read_assignment(answer.assignment).assigned_partitions
             topic_partitions = {(each.topic, partition) for each in assigned for partition in each.partitions}
             had = set(self.positions)
             if self.generation > self.owns_in + 1:
-                # Static, it stayed in a generation of which it did not hear: what it had may have been another's since.
-                # A classic group takes its commits all the same, as Kafka does: not to make any is the client's part.
+                # A static member missed a generation in which its partitions may have had another owner. The group
+                # accepts its commits nevertheless, as in Kafka: the client must not send them.
                 self.positions.clear()
             elif self.generation == self.owns_in:
                 self.send()  # earlier and later commits of this generation cannot be distinguished

@@ -1,8 +1,7 @@
-"""Consumers of both protocols that read, commit and hand over, and the world that knows who may.
+"""Consumers of both protocols that read and commit, and a model that validates their commits.
 
-The world is a second opinion: it notes who took a partition over last, how often it was rewound and what was committed,
-all by what clients were told, and judges each commit that the broker takes. Commits go out late, also after their
-sender has gone.
+The model, `World`, records the last owner, the rewinds and the committed offset of each partition from the responses to
+clients, and validates each commit that the broker accepts. Commits may be sent late, also after their sender stopped.
 """
 
 import random

@@ -1,8 +1,7 @@
-"""Members of consumer groups and of registered groups that know no rules, in random order against a whole shard.
+"""Random requests of misbehaving members of consumer groups and registered groups to a shard.
 
-Beside `test_bad_requests`, which has the classic groups. Each answer is one that may be given; a partition has one
-owner; generations and epochs only grow; nobody waits for ever; a shard that is read again is the same. KAFKALITE_SEED
-replays one history.
+`test_bad_requests` has the classic groups. Each response has an allowed error; a partition has one owner; generations
+and epochs only increase; every request is answered; a replayed shard is equal. KAFKALITE_SEED replays one simulation.
 """
 
 from collections.abc import Callable
@@ -76,7 +75,7 @@ ALLOWED: dict[type, set[Error]] = {
 
 
 class Topics:
-    """Topics that come, grow and go; one that comes back has another id."""
+    """Topics that are created, grow and are deleted; a recreated topic has a new id."""
 
     def __init__(self) -> None:
         self._made = 0
@@ -85,7 +84,7 @@ class Topics:
             self.change(name, 3)
 
     def change(self, name: str, partitions: int) -> None:
-        """Have a topic with so many partitions; 0 = delete it."""
+        """Create, grow or delete a topic: it has this number of partitions, 0 = delete it."""
         known = self.topics.pop(name, None)
         if partitions:
             self._made += known is None
@@ -100,7 +99,7 @@ class Topics:
 
 
 class Members(Chaos):
-    """Members without manners, and topics under them."""
+    """Misbehaving members and changing topics."""
 
     allowed = ALLOWED
     requests = 1_000
@@ -224,7 +223,7 @@ class Members(Chaos):
     # the world
 
     def delete(self) -> None:
-        """Only of a group whose generations nobody remembers here."""
+        """Only of a group whose generations this simulation does not record."""
         self.ask(lambda machine, token, now: machine.delete_groups([BRIEF, "none"], token, now))
 
     def change_topic(self) -> None:
@@ -256,7 +255,7 @@ class Members(Chaos):
         return token
 
     def whom(self) -> tuple[str, str, int]:
-        """Mostly a member of a registered group, in its generation."""
+        """Usually a member of a registered group, in its generation."""
         name = self.mostly(self.pick((OURS, OURS, BRIEF)), "", "none")
         group = self.shard.machine.registered.groups.get(name)
         if group is None or not group.members:
@@ -295,7 +294,7 @@ class Members(Chaos):
         self._check_owners(machine)
 
     def _check_owners(self, machine: GroupShard) -> None:
-        """A partition of a consumer group is with one member, on its way to it or from it."""
+        """A partition of a consumer group is assigned to one member, or its revocation by one member is pending."""
         group = machine.consumers.groups.get(MODERN)
         held: dict[tuple[bytes, int], str] = {}
         for member in group.members if group is not None else ():

@@ -1,4 +1,4 @@
-"""Random requests, sensible and senseless, in random order against a whole shard: right errors, and nothing breaks.
+"""Random valid and invalid requests to a shard: the errors are right, and the shard stays consistent.
 
 Besides: a commit is taken exactly when a model says so, what is fetched is what was taken last, and generations only
 grow. KAFKALITE_SEED replays one history.
@@ -64,7 +64,7 @@ ALLOWED: dict[type, set[Error]] = {
 
 
 class Requests(Chaos):
-    """Clients that know neither rules nor patience."""
+    """Clients that send invalid and repeated requests."""
 
     allowed = ALLOWED
     requests = 1_000
@@ -167,7 +167,7 @@ class Requests(Chaos):
         )
 
     def transaction(self) -> None:
-        """A commit in a transaction, or the marker of one; aborted ones leave no trace."""
+        """A commit in a transaction, or a transaction marker; aborted commits have no effect."""
         producer = self.dice.randrange(3)
         if self.dice.random() < 0.5:
             self.append(TransactionEnded(producer, committed=False))
@@ -204,7 +204,7 @@ class Requests(Chaos):
     def restart(self) -> None:
         before = self.shard.machine
         self.shard.restart()
-        self.generations.clear()  # one that was not stored begins anew
+        self.generations.clear()  # one that was not stored may be used again
         assert {name: before.offsets.fetch(name, None, require_stable=False) for name in before.names()} == {
             name: self.shard.machine.offsets.fetch(name, None, require_stable=False) for name in before.names()
         }

@@ -1,4 +1,4 @@
-"""Classic groups in the words of those who use them: consumers that come, work, restart, fall silent and go."""
+"""Classic groups from the view of their consumers, which join, commit, restart, expire and leave."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ RANGE = (("range", b"orders"),)
 
 
 class Story:
-    """A group "g", and what its consumers do."""
+    """A group "g" and the requests of its consumers."""
 
     def __init__(self, **settings: Any) -> None:
         self.shard = Shard(lambda: ClassicGroups(ClassicSettings(**settings)))
@@ -86,7 +86,7 @@ class Story:
         return "Dead" if group is None else group.describe().state
 
     def stable(self, count: int = 1, **changes: Any) -> list[str]:
-        """Members of generation 1 of a group that is Stable; the first leads."""
+        """The members of a Stable group in generation 1; the first is the leader."""
         ids = [self.join(**changes).member_id for _ in range(count)]
         tokens = [self.ask_to_join(member_id, **changes) for member_id in ids]
         self.shard.advance(2 * DELAY_MS)
@@ -249,7 +249,7 @@ def test_static_member_restart_fences_delayed_join_of_previous_process() -> None
 
 
 def owns_its_name() -> Story:
-    """A story in which everybody is assigned partition 0 of the topic that is called as itself."""
+    """A story in which each member is assigned partition 0 of a topic with the name of its member id."""
     return Story(partitions_of=lambda part: frozenset({(part.decode(), 0)}), held_of=lambda _: frozenset())
 
 
@@ -270,7 +270,7 @@ def test_rewind_removes_departed_member_from_stored_group() -> None:
 
 
 def test_reserved_generation_is_skipped_by_next_rebalance() -> None:
-    """What is stored for a restart when members are fenced."""
+    """The record that is stored when members are fenced."""
     story = owns_its_name()
     fenced, other = story.stable(2)
     fence(story, fenced)

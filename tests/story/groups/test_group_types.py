@@ -1,4 +1,4 @@
-"""Clients of all protocols at the same few groups, sensible and senseless, in random order, against a whole shard: a
+"""Random valid and invalid requests of clients of all protocols to a few groups of a shard: a
 name belongs to one kind at a time, errors are those that are promised, and a restart finds what was there.
 
 KAFKALITE_SEED replays one history; there is one for each fourth life of the simulations (`--simulations`).
@@ -67,7 +67,7 @@ ALLOWED: dict[type, set[Error]] = {
 
 
 class Crowd(Chaos):
-    """Clients that know neither rules nor each other."""
+    """Clients of all protocols that use the same group names."""
 
     allowed = ALLOWED
     requests = REQUESTS

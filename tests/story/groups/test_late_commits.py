@@ -1,8 +1,7 @@
-"""A commit that comes late must not undo a rewind, also where the partition is nobody's until members rejoin.
+"""A late commit must not undo a rewind, even if the partition has no owner until members rejoin.
 
-The commit goes over another connection than what its sender asked since, and so arrives after it: the sender has given
-the partition up, and nobody else has got it. One story for each kind of member, each with a restart of the broker
-between rewind and commit, and without.
+The commit arrives after later requests of its sender, over another connection: the sender has revoked the partition,
+and it has no new owner. One story for each type of member, with and without a broker restart between rewind and commit.
 """
 
 from collections.abc import Mapping
@@ -111,7 +110,7 @@ def _assignment(owned: Owned) -> bytes:
 
 
 def hands_over(story: Story, protocol: str) -> tuple[str, str, int]:
-    """Alice has both partitions of `orders` until Bob comes; she gave one up, and has asked to join again."""
+    """Alice owns both partitions of `orders`; when Bob joins, she revokes one and rejoins."""
     eager = protocol == "range"
     alice, generation = story.joined(story.join("", {}, protocol=protocol))
     story.sync(alice, generation, {alice: {"orders": (0, 1)}})
@@ -194,7 +193,7 @@ def _beat(member: str, epoch: int, names: list[str] | None = None, owned: Any = 
 
 
 def unsubscribes(story: Story) -> int:
-    """Alice of a consumer group drops `clicks` before there is a new assignment: her epoch stays what it was."""
+    """Alice of a consumer group unsubscribes from `clicks` before there is a new assignment: her epoch is unchanged."""
     alice = story.answer("registry", "consumer_heartbeat", _beat("alice", 0, ["clicks", "orders"]))
     orders = story.topics.topics["orders"].topic_id
     owned = {orders: frozenset({0, 1})}
@@ -232,7 +231,7 @@ def test_late_commit_after_unsubscribe_when_next_owner_is_fenced(*, restarted: b
 
 
 def test_member_at_target_epoch_commits_unowned_partition() -> None:
-    """As in Kafka; so it is after a rewind of what nobody reads, from the next heartbeat on."""
+    """As in Kafka; the same holds after a rewind of an unread partition, from the next heartbeat on."""
     story = Story()
     alice = story.answer("registry", "consumer_heartbeat", _beat("alice", 0, ["orders"]))
     assert story.commit("alice", alice.member_epoch, ("clicks", 0)) == (0,)
@@ -244,7 +243,7 @@ def test_member_at_target_epoch_commits_unowned_partition() -> None:
 
 @restarts
 def test_late_commit_of_registered_consumer(*, restarted: bool) -> None:
-    """While the others wait for Bob, his partitions are still his; after the rewind nothing of before is taken."""
+    """While the others wait for Bob, he owns his partitions; after the rewind his earlier commits are rejected."""
     story = Story()
     story.ask("registry", "register", _registration("alice"))
     comes = story.ask("registry", "register", _registration("bob"))

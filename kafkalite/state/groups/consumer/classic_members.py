@@ -1,11 +1,11 @@
 """Members of the classic protocol in a consumer group (KIP-848, online migration): JoinGroup, SyncGroup, Heartbeat and
 LeaveGroup, served from the assignment that the broker makes.
 
-A join is the classic form of a full heartbeat: it says what the member subscribes to and still owns, moves it one step
-towards its target, and is answered at once; its generation is the member epoch. Nobody leads.
+A join is the classic form of a full heartbeat: it has the member's subscription and partitions, moves the member one
+step towards its target, and is answered at once; its generation is the member epoch. There is no leader.
 `groups/consumer/classic_table` has the responses; after REBALANCE_IN_PROGRESS a member has its rebalance timeout to
 join, and after a join the same time to fetch its assignment. Otherwise it is removed.
-Differences from Kafka: an unknown member id may join only if it owns nothing, where Kafka believes what it says.
+Difference from Kafka: an unknown member id may join only if it owns nothing. Kafka accepts the partitions it names.
 Source: GroupMetadataManager.java (classicGroup...ToConsumerGroup) of Apache Kafka 4.3.
 """
 
@@ -193,7 +193,7 @@ def _admit(draft: Draft, request: Join, member_id: str, subscription: Subscripti
     elif instance is not None and instance in group.static_members:
         return membership.replace(draft, group.static_members[instance], member_id)
     elif member_id not in group.members and subscription.owned:
-        raise membership.unknown(member_id, group)  # it was removed, and must hear that it has lost what it owned
+        raise membership.unknown(member_id, group)  # it was removed, and must drop its partitions
     return None
 
 

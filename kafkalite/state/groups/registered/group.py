@@ -6,7 +6,7 @@ Pure. A request becomes an event (`commands`), the transition table gives the ne
 2. A partition has one owner in a generation. Its previous owner has registered since, was removed, or must register:
    until then its commits of the partition are rejected.
 3. Each member has an epoch: the last generation that changed its partitions or positions. The heartbeat of a member
-   with an older generation tells it to register; all others receive new generations by heartbeat and continue.
+   with an older generation fails: it must register. Others receive new generations by heartbeat and continue.
 4. A registration without changes, or for claims only, is answered at once. All others are answered when the generation
    begins, at the latest when the longest rebalance timeout ends.
 5. Members are durable from their first generation until they are removed. After a restart their sessions restart.

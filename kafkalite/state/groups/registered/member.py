@@ -114,7 +114,7 @@ class RegisteredGroupMember:
         )
 
     def change(self, owned: frozenset[TopicPartition], epoch: int) -> None:
-        """Change its partitions or positions before it registers again: its next heartbeat tells it to register."""
+        """Change its partitions or positions before it registers again, which its next heartbeat requests."""
         assert self.stored is not None
         self.knows_epoch = False
         self.stored = self.stored._replace(owned=owned, epoch=epoch)

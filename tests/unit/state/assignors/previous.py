@@ -13,7 +13,7 @@ from kafkalite.state.groups.assignors.spec import (
     subscribed,
 )
 
-ROUNDS_MAX = 16
+BALANCE_PASSES_MAX = 16
 
 
 def uniform(members: Members, topics: Topics) -> dict[str, Assignment]:
@@ -56,7 +56,7 @@ def sticky(members: Members, topics: Topics) -> dict[str, Assignment]:
     for topic_id in order:
         _deal_out(holdings, topic_id, free.get(topic_id, []), by_topic[topic_id])
     shared = [topic_id for topic_id in order if len(by_topic[topic_id]) > 1]
-    for _ in range(ROUNDS_MAX):
+    for _ in range(BALANCE_PASSES_MAX):
         if not sum([_balance(holdings, topic_id, by_topic[topic_id]) for topic_id in shared]):
             break
     return holdings.assignment()

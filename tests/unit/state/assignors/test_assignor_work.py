@@ -1,4 +1,4 @@
-"""The assignors in large groups: the same assignments as before they became O(n log n), and work that grows so."""
+"""The assignors in large groups: assignments equal those of the slow implementation, and the time is O(n log n)."""
 
 from collections.abc import Callable
 from typing import Any

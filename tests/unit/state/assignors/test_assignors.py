@@ -1,4 +1,4 @@
-"""What the assignors promise, for any history of a group: members come and go, subscribe to other topics, topics grow.
+"""The guarantees of the assignors while members join and leave, subscribe to other topics, and topics grow.
 
 A failure prints how to replay it; KAFKALITE_SEED chooses other histories.
 """
@@ -43,7 +43,7 @@ def many(test: Callable[..., None]) -> Callable[..., None]:
 
 
 class History:
-    """A group that goes through changes and is assigned anew after each."""
+    """A group that changes, with a new assignment after each change."""
 
     def __init__(self, assign: Assignor, topics: Topics, *, alike: bool = False) -> None:
         self.assign, self.topics, self.alike = assign, dict(sorted(topics.items())), alike
@@ -63,14 +63,14 @@ class History:
         self.topics = dict(sorted(self.topics.items()))
 
     def through(self, changes: list[Any]) -> Iterator[tuple[Kept, Owned]]:
-        """After each change what every member could keep, and what it owns now."""
+        """After each change: what every member could keep, and what it owns."""
         for change in changes:
             self.change(*change)
             kept = self.kept()
             yield kept, self.rebalance()
 
     def rebalance(self) -> Owned:
-        """Assign, keep the outcome as targets, and answer it."""
+        """Assign, keep the result as targets, and return it."""
         owned = self.assign(self.members, self.topics)
         self.members = {name: member._replace(target=owned[name]) for name, member in self.members.items()}
         return owned

@@ -1,4 +1,4 @@
-"""Assignment over what nobody has claimed: whoever deals, everything else has one owner, and stickiness survives."""
+"""Assignment with claimed partitions: with every assignor all others have one owner, and sticky ones stay sticky."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ def test_unclaimed_partitions_have_one_subscribed_owner(assignor, wanted, sizes,
 
 @pytest.mark.parametrize("assignor", ["sticky", "uniform"])
 def test_registered_assignment_moves_no_partition_without_need(assignor: str) -> None:
-    """Although what is free is numbered anew when somebody claims a partition in the midst of it."""
+    """Although a claim renumbers the free partitions."""
     wanted = {name: {"a"} for name in "xy"}
     before = {"x": [("a", 0), ("a", 2), ("a", 4)], "y": [("a", 1), ("a", 3), ("a", 5)]}
     after = assign(assignor, wanted, before, {"a": 6}, {("a", 2), ("a", 3)})

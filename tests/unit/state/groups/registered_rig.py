@@ -1,4 +1,4 @@
-"""A shard with registered groups for tests, as those see it who use them: the group is "g", topics are a and b."""
+"""A shard with registered groups for tests, from the view of its clients: the group is "g", topics are a and b."""
 
 from collections.abc import Collection
 from typing import Any
@@ -27,7 +27,7 @@ REBALANCE_MS = 60_000
 
 
 class Rig:
-    """A shard, its topics, and what consumers and administrators do."""
+    """A shard, its topics, and the requests of consumers and administrators."""
 
     def __init__(self, members_max: int = 100) -> None:
         self.topics = FakeTopics(a=4, b=2)
@@ -46,7 +46,7 @@ class Rig:
         return "g" in self.shard.machine.registered
 
     def ask(self, consumer: str, *topics: str, claims: Collection[TopicPartition] = (), **changes: Any) -> Token:
-        """Register; the token of the answer."""
+        """Register; returns the token of the response."""
         request = RegisterConsumer("g", consumer, topics, frozenset(claims), SESSION_MS, REBALANCE_MS, "client", "host")
         request = request._replace(**changes)
         return self.shard.ask(lambda machine, token, now: machine.registry.register(request, token, now))
@@ -59,7 +59,7 @@ class Rig:
     def register(
         self, consumer: str, *topics: str, claims: Collection[TopicPartition] = (), **changes: Any
     ) -> ConsumerRegistered:
-        """Register and be answered at once."""
+        """Register; the response is not delayed."""
         return self.answer(self.ask(consumer, *topics, claims=claims, **changes))
 
     def begin(self, *consumers: str) -> None:
@@ -70,7 +70,7 @@ class Rig:
         assert self.group.state.value == "Stable"
 
     def fast_heartbeat(self, consumer: str, generation: int, session_timeout_ms: int = 0) -> tuple[int, int]:
-        """Say that a consumer is alive: error and generation."""
+        """Send a heartbeat; returns error and generation."""
         request = HeartbeatPlus("g", consumer, generation, session_timeout_ms)
         token = self.shard.ask(lambda machine, token, now: machine.registered.heartbeat(request, token, now))
         answer = self.shard.answers[token]
@@ -113,7 +113,7 @@ class Rig:
         self.shard.do(self.shard.machine.registered.topics_changed(names, self.shard.now))
 
     def resolve(self, *names: str) -> None:
-        """Answer the questions that are out: these topics match."""
+        """Resolve all patterns: these topics match."""
         questions, self.shard.questions = self.shard.questions, []
         assert questions
         for question in questions:

@@ -30,7 +30,7 @@ class Broker:
         return ClassicGroups(ClassicSettings(initial_delay_ms=0), ShardMemory(self.memory))
 
     def join(self, shard: int, metadata: int, member_id: str = "", group: str = "g", **changes: object) -> int:
-        """Ask to join with metadata of a size; return the token."""
+        """Send a join with metadata of a size; returns the token."""
         self._ids += 1
         request = Join(
             group=group,
@@ -46,7 +46,7 @@ class Broker:
         return cast("int", self.shards[shard].ask(lambda machine, token, now: machine.join(request, token, now)))
 
     def joined(self, shard: int, metadata: int, member_id: str = "", group: str = "g", **changes: object) -> Joined:
-        """The answer to a join that is answered at once."""
+        """The result of a join that is not delayed."""
         return cast("Joined", self.shards[shard].answers[self.join(shard, metadata, member_id, group, **changes)])
 
     def stable(self, shard: int, metadata: int, group: str = "g") -> str:
@@ -136,7 +136,7 @@ def test_abandoned_replay_releases_memory() -> None:
 
 
 def test_metadata_of_the_generation_counts_until_the_next_one() -> None:
-    """A member that rejoins with less while others are awaited still occupies what the leader has seen."""
+    """A member that rejoins with less metadata during a rebalance still counts the metadata of the generation."""
     broker = Broker(10 * TWO_MEMBERS)
     static = {"group_instance_id": "i", "member_id_required": False}
     broker.join(0, 10, **static)

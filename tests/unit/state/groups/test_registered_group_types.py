@@ -1,4 +1,4 @@
-"""Registered groups beside those of other kinds: what is seen and stored of them, and whose a name is."""
+"""Registered groups and other group types: descriptions, records and changes of the type."""
 
 from collections.abc import Callable
 
@@ -117,7 +117,7 @@ def test_delete_writes_tombstones_of_all_records(rig: Rig) -> None:
 
 
 def test_records_of_registered_group(rig: Rig) -> None:
-    """One batch founds the group, and begins its first generation."""
+    """One batch creates the group and begins its first generation."""
     rig.begin("x")
     rig.rewind(("a", 3))
     definition = GroupDefinition("g", -1, (), None, "uniform", ephemeral=False, first_topics=(("a", 4),))

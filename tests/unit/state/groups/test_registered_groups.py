@@ -1,4 +1,4 @@
-"""Registered groups beside the table: who is refused, where reading begins, claims, patterns, restarts, offsets."""
+"""Registered groups: rejected requests, start offsets, claims, patterns, restarts and committed offsets."""
 
 import pytest
 
@@ -341,7 +341,7 @@ def test_rewind_marks_survive_restart(rig: Rig) -> None:
 
 
 def test_rebalance_restarts_after_broker_restart(rig: Rig) -> None:
-    """What left a share behind is durable, who was to get it is not."""
+    """The removal of a member is durable, the assignment of its partitions to another one is not yet."""
     rig.begin("x", "y")
     rig.leave("y")
     waiting = rig.ask("z", "a")
@@ -358,7 +358,7 @@ def test_partitions_added_during_downtime_start_rebalance(rig: Rig) -> None:
 
 
 def test_records_without_definition_are_applied(rig: Rig) -> None:
-    """A log that lost some of its records is read as far as it goes."""
+    """A log that lost some of its records is replayed as far as possible."""
     rig.shard.log += [
         StaticClaimDeleted("h", "x"),
         RewindMarkDeleted("h", "a", 0),

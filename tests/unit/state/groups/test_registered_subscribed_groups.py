@@ -1,4 +1,4 @@
-"""Which registered groups a change of topics concerns: the index against a walk over all groups, and its work."""
+"""The index of the registered groups that read a topic equals a scan of all groups, and visits only these groups."""
 
 import os
 import random
@@ -17,7 +17,7 @@ CONSUMERS = ["one", "two", "three"]
 
 
 def concerned(groups: RegisteredGroups, topics: Iterable[str]) -> set[str]:
-    """The walk over all members of all groups."""
+    """A scan of all members of all groups."""
     changed = frozenset(topics)
     return {
         name
@@ -34,7 +34,7 @@ class History:
         self.rig = Rig()
 
     def step(self) -> None:
-        """Do one thing."""
+        """Run one operation."""
         operations = [
             self.register,
             self.define,
@@ -65,7 +65,7 @@ class History:
         self.rig.leave(self.dice.choice(CONSUMERS), group=self.group())
 
     def wait(self) -> None:
-        """Sessions and barriers run out."""
+        """Sessions expire and rebalances time out."""
         self.rig.shard.advance(self.dice.choice([100, SESSION_MS, 70_000]))
 
     def delete(self) -> None:
