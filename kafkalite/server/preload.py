@@ -15,8 +15,9 @@ MEMBER_HANDLERS = ("consumer_group_heartbeat", "join_group", "sync_group", "offs
 
 
 def import_group_coordinator() -> Generator[None, None, None]:
-    """Import what `Broker.group_coordinator` and the first requests of a member need: for `Slicer.run`, in steps of at
-    most about 5 ms.
+    """Import what `RunningBroker.group_coordinator` and the first requests of a member need.
+
+    For `Slicer.run`, in steps of at most about 5 ms.
     """
     import_module("kafkalite.state.groups.records")
     yield

@@ -4,13 +4,17 @@ import asyncio
 import gc
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkalite.clock import ThreadOffload
 from kafkalite.cluster.topics import NewTopic
 from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.fetch import FetchRequest
+from kafkalite.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalite.server.broker import Broker
+from kafkalite.server.ports import Ports
 from tests.kit.server import connected, running
 
 LONG_MS = 60_000
@@ -69,3 +73,28 @@ async def test_broker_starts_once_and_another_continues_in_its_directory(tmp_pat
                 pass
     async with running(str(tmp_path)) as client:
         assert sorted(client.broker.image.topics) == (["orders"] if ended else ["orders", "payments"])
+
+
+async def test_failed_start_closes_executors_and_unlocks_the_directory(tmp_path: Path) -> None:
+    """The last step fails: logs, timers, jobs and the group coordinator are there by then."""
+    executors: list[ThreadOffload] = []
+
+    def recorded(*args: Any, **named: Any) -> ThreadOffload:
+        executors.append(ThreadOffload(*args, **named))
+        return executors[-1]
+
+    async with running(str(tmp_path)) as client:
+        await client.create("orders")
+        await client.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
+    settings = {"listeners": "PLAINTEXT://192.0.2.1:1"}
+    broker = Broker(str(tmp_path), settings, ports=Ports(offload=recorded))
+    with pytest.raises(OSError, match="cannot listen on"):
+        await broker.start()
+    assert len(executors) > 3
+    for executor in executors:
+        with pytest.raises(RuntimeError, match="closed"):
+            executor.run(int, done=print)
+    with pytest.raises(RuntimeError, match="not started"):
+        broker.running  # noqa: B018  (the access is the test)
+    async with running(str(tmp_path)) as client:
+        assert set(client.broker.image.topics) == {"orders", "__consumer_offsets"}
