@@ -1,5 +1,5 @@
-"""Where the cluster keeps what all brokers must agree on: ZooKeeper's tree of nodes, with Kafka's nodes in it.
+"""Stores the metadata that all brokers share: ZooKeeper's tree of znodes with Kafka's paths.
 
-`tree` is the pure tree; `embedded` puts it into this process with a journal file; `layout` knows Kafka's paths and
-texts. `backend` is the interface that every backend offers and says what a user of it may rely on.
+`tree` is the pure tree; `embedded` runs it in this process with a journal file; `znodes` has Kafka's paths and formats.
+`backend` is the interface of every backend, with the guarantees for its users.
 """

@@ -1,21 +1,20 @@
-"""The interface of a coordination service, and what its users may rely on.
+"""The interface of a coordination service, with the guarantees for its users.
 
-Every call ends with `then(outcome)`, called once: `outcome.result()` is the value or raises a `CoordinationError`.
-Callbacks instead of awaitables, because handlers are plain functions that keep a Reply and because a callback can be
-served within the call itself: the embedded service in memory answers before the call returns, a journal or
-ZooKeeper later. A user must work with both.
+Every call ends with `then(outcome)`, called once: `outcome.result()` returns the value or raises a `CoordinationError`.
+Calls use callbacks instead of awaitables, because handlers are plain functions that keep a Reply, and because a
+callback may run within the call: the embedded service in memory responds before the call returns, a journal or
+ZooKeeper later. A user must support both.
 
 The contract, which tests/contract/coordination checks on every backend:
-1. Changes of one session happen in the order of the calls, and answers and events arrive in that order.
-2. An answer to a change means that it is durable; a read never shows what is not.
-3. A watch is one-shot and set by the read that returned the value. Its event comes before any answer that shows the
+1. Changes of one session happen in the order of the calls; responses and events arrive in that order.
+2. The response to a change means that it is durable; a read never shows a change that is not durable.
+3. A watch is one-shot and set by the read that returned the value. Its event comes before any response that shows the
    change. Events may coalesce: read again and compare versions.
 4. `multi` is all or nothing.
 5. After ConnectionLossError a change may or may not have happened: read back.
-6. A lost session takes its ephemeral nodes and watches with it; `on_lost` is called once. Rebuild everything, on a
-   new session.
+6. A lost session loses its ephemeral znodes and watches; `on_lost` is called once. Rebuild everything in a new session.
 
-Not part of the contract: access control, the order in which several sessions see each other, quick answers.
+Not part of the contract: access control, the order between sessions, response times.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Reading many nodes through a session: the topics of a cluster as one answer."""
+"""Reads many znodes through a session: all topics of a cluster as one result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ Call = Callable[[Then], object]
 
 
 class TopicRecord(NamedTuple):
-    """A topic as it stands in the tree. `directories`: partition -> broker -> noted log directory."""
+    """A topic as it is stored. `directories`: partition -> broker -> log directory."""
 
     name: str
     node: znodes.TopicNode

@@ -1,17 +1,15 @@
-"""The tree inside this process, with a journal file or in memory only.
+"""The tree in this process, with a journal file or in memory only.
 
-Laws:
-1. A transaction is in the file and synced before anybody hears of it: answers, events and reads wait, in order, for
-   what they show. With an `Offload`, writing and syncing is one job at a time, and what comes meanwhile goes with
-   the next one.
-   That a session begins or was left by a former process is written with the next transaction: nobody loses anything
-   with it, so a start needs no room on the disk. The same holds for what `change_later` is given.
-2. When the file cannot be written (a full disk), it is cut back, the transactions it should have held are taken
-   back, and their callers get ConnectionLossError; the service goes on. When it cannot be synced or cut back,
-   nobody knows what it holds: the service is lost for good, with all sessions.
-3. The file is made anew from the tree, in one atomic step, when it has grown far beyond what the tree needs: when
-   it is opened, and while running only after `COMPACT_BYTES`, as the tree is encoded on the loop.
-4. Sessions end with the process: what a former process left is removed when the file is opened.
+1. A transaction is written and synced before it becomes visible: responses, events and reads wait, in order, for the
+   transactions that they show. With an `Offload`, writing and syncing is one job at a time; later transactions are
+   written with the next job. The start of a session, and the end of those of an earlier process, are written with the
+   next transaction: their loss has no effect, so a start needs no space on the disk. The same holds for `change_later`.
+2. If the file cannot be written (a full disk), it is truncated, its transactions are undone, and their callers receive
+   ConnectionLossError; the service continues. If it cannot be synced or truncated, its content is unknown: the service
+   ends, with all sessions.
+3. The file is rewritten from the tree, in one atomic step, when it is far larger than the tree: when it is opened, and
+   while running only after `COMPACT_BYTES`, because the tree is encoded on the loop.
+4. Sessions end with the process: the ephemeral znodes of an earlier process are removed when the file is opened.
 """
 
 import errno
@@ -40,7 +38,7 @@ class SyncFailedError(Exception):
 
 
 class JournalFile:
-    """The file that a journal stands in; its methods may run as jobs.
+    """The file of a journal; its methods may run as jobs.
 
     Arguments:
         disk, path: where it is.
@@ -55,7 +53,7 @@ class JournalFile:
         self._file = file
 
     def append(self, data: bytes) -> None:
-        """Write and sync; raises OSError when nothing was changed, SyncFailedError when nobody knows."""
+        """Write and sync. Raises OSError if nothing was changed, SyncFailedError if the content is unknown."""
         try:
             self._file.pwrite(data, self.size)
         except OSError:
@@ -308,7 +306,7 @@ class EmbeddedCoordination:
             while self._waiting and self._waiting[0][0] <= self._durable + len(self._owed):
                 _, then, outcome = self._waiting.popleft()
                 then(outcome)
-        except BaseException:  # of a callback: it goes to the caller, after the others have been told
+        except BaseException:  # of a callback: it is raised after the other callbacks
             self._delivering = False
             self._deliver()
             raise
@@ -414,7 +412,7 @@ def open_journal(
 ) -> tuple[JournalFile, Tree, list[Entry]]:
     """Read the journal at `path`, or begin one, and end a former process's sessions; raises OSError, JournalError.
 
-    Answers also what is to be written with the next transaction, having found no room. It is read, then checked, then
+    Also returns what must be written with the next transaction, after a lack of space. It is read, then checked, then
     written to: a refused one stays as it was, byte by byte.
     """
     if not disk.exists(path):
@@ -443,7 +441,7 @@ def open_journal(
 
 
 def smaller(file: JournalFile, tree: Tree, owed: list[Entry]) -> list[Entry]:
-    """Make a journal anew that is far larger than what it holds; answer what it owes afterwards. Raises OSError."""
+    """Rewrite a journal that is far larger than its tree; returns what must be written later. Raises OSError."""
     whole = journal.encode_snapshot(tree) if file.size > COMPACT_AT_OPEN_BYTES else b""
     if not whole or len(whole) * 2 >= file.size:
         return owed

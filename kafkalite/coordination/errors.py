@@ -1,4 +1,4 @@
-"""What a coordination service answers when it cannot do as asked, with ZooKeeper's codes (KeeperException.java)."""
+"""The errors of a coordination service, with ZooKeeper's codes (KeeperException.java)."""
 
 from typing import ClassVar
 
@@ -42,7 +42,7 @@ class NoNodeError(CoordinationError):
 
 
 class BadVersionError(CoordinationError):
-    """The node has another version than expected: somebody changed it."""
+    """The znode has another version than expected, because it was changed."""
 
     code = -103
     words = "the node has another version"

@@ -1,4 +1,4 @@
-"""The journal of the embedded tree: what stands in its file, and how the file is read back.
+"""Encodes and decodes the journal file of the embedded tree.
 
 The file, all numbers little-endian:
     file     = "KLTREE", format version (u16), a snapshot, then transactions
@@ -6,11 +6,11 @@ The file, all numbers little-endian:
     payload  = kind (u8), zxid (u64), durable (u64), body
     snapshot = a NODE record for each node, parents first, then a SNAPSHOT_END record: their number, the sessions
 
-`durable` is the last zxid that was synced when the record was written. It tells a torn tail from damage: after a
-hole, records that were written together with it are dropped with it, as nobody was told of them; a record that was
-written when the hole had been synced already proves that something acknowledged is lost, and the file is refused.
+`durable` is the last zxid that was synced when the record was written. It distinguishes a torn tail from damage. After
+a hole, records that were written together with it are dropped, because they were not acknowledged. A record that was
+written after the hole had been synced proves that an acknowledged record is lost, and the file is rejected.
 
-The snapshot is written whole and renamed into place, so a hole in it is always damage.
+The snapshot is written completely and renamed into place, so a hole in it is always damage.
 """
 
 import struct

@@ -1,12 +1,11 @@
-"""ZooKeeper's tree of nodes as a pure data structure: no clock, no files, no sockets (its DataTree.java).
+"""ZooKeeper's tree of znodes as a pure data structure: no clock, no files, no sockets (its DataTree.java).
 
-Laws:
-1. A transaction is all or nothing and gets one zxid, one more than the last; a failed one leaves no trace.
-2. The same transactions in the same order with the same times give the same tree: a journal of them is enough.
-3. A watch fires once. It is set by the read that returned the value (or its absence, with `exists`), and what it fires
-   is collected in `fired` until the owner takes it: after the change, in the order of the changes.
-4. A node's `cversion` counts creations and deletions of children; the number of a sequence node counts creations only
-   and never repeats.
+1. A transaction is all or nothing and has one zxid, one above the last; a failed one has no effect.
+2. The same transactions in the same order with the same times produce the same tree, so a journal of them is enough.
+3. A watch fires once. It is set by the read that returned the value (or its absence, with `exists`). Its events are
+   collected in `fired` until the owner takes them: after the change, in the order of the changes.
+4. The `cversion` of a znode counts creations and deletions of children; the number of a sequence node counts creations
+   only and never repeats.
 """
 
 import re
@@ -92,7 +91,7 @@ Result: TypeAlias = CreatedNode | Stat | None  # of Create, of Set, of Delete an
 
 
 class WatchEvent(NamedTuple):
-    """What a watch tells: one of the kinds below, and the path it was set on."""
+    """The event of a watch: one of the types below, and the path that it was set on."""
 
     kind: str
     path: str
@@ -207,9 +206,9 @@ class Tree:
         return results
 
     def undo(self, changes: list["TreeChange"]) -> None:
-        """Take back the last transactions, which must be exactly these; what their watches told stays told."""
+        """Undo the last transactions, which must be exactly these; events of their watches stay."""
         for change in reversed(changes):
-            assert change.zxid == self.zxid, "only the last transaction can be taken back"
+            assert change.zxid == self.zxid, "only the last transaction can be undone"
             change.undo()
             self.zxid -= 1
 
@@ -233,7 +232,7 @@ class Tree:
         self._fire(change.events)
 
     def take_fired(self) -> list[tuple[Watcher, WatchEvent]]:
-        """The watches that fired since the last call, with what they tell."""
+        """The watches that fired since the last call, with their events."""
         fired, self.fired = self.fired, []
         return fired
 
@@ -267,7 +266,7 @@ class Tree:
 
 
 class TreeChange:
-    """One transaction under way: it can be taken back until it is done."""
+    """One running transaction: it can be undone until its end."""
 
     def __init__(self, tree: Tree, zxid: int, session: int, now_ms: int) -> None:
         self.events: list[WatchEvent] = []

@@ -1,10 +1,10 @@
-"""Kafka's nodes: paths, and what stands in them, byte for byte as Apache Kafka 3.9 writes it (ZkData.scala).
+"""Kafka's znodes: paths and contents, byte for byte as Apache Kafka 3.9 writes them (ZkData.scala).
 
-What is ours lives below `/kafkalite`: for each partition, the log directory that was chosen for it before its first
-append; the configs of groups, for which Kafka 3.9 has no node; the ids of topics that were deleted a short time ago, so
-that a start finishes their deletion and takes no other log for one of a deleted topic.
+The additions of kafkalite are below `/kafkalite`: the log directory of each partition, stored before its first append;
+the configs of groups, which Kafka 3.9 does not store; and the ids of recently deleted topics, so that a start completes
+their deletion and keeps their logs apart from those of new topics.
 
-Reading takes what Kafka's older versions wrote, and fields that it does not know; garbage raises `LayoutError`.
+Contents of older versions of Kafka and unknown fields are accepted; invalid contents raise `LayoutError`.
 """
 
 import json
@@ -53,7 +53,7 @@ PERSISTENT = (
 
 
 class ZnodeError(ValueError):
-    """What stands in a node is not what belongs there; one line that names the node."""
+    """The content of a znode is invalid; the message is one line with its path."""
 
 
 # Paths.
@@ -399,7 +399,7 @@ def record_deletion(topic_id: bytes) -> Operation:
 
 
 def configure_topic(topic: str, configs: Mapping[str, str]) -> list[Operation]:
-    """New configs of a topic, and the note that tells the other brokers."""
+    """New configs of a topic, and the notification of the other brokers."""
     return [
         Set(topic_config_path(topic), encode_configs(configs)),
         Create(CONFIG_CHANGE_PREFIX, encode_config_change(f"topics/{quote(topic, safe='')}"), sequence=True),

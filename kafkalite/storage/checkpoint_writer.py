@@ -1,13 +1,11 @@
-"""The recovery points and log starts of all logs, as the lines of their checkpoints.
+"""Writes the checkpoints of recovery points and log start offsets of all logs.
 
-Laws:
-1. A checkpoint is written by one job at a time: two would rename each other's file. What comes meanwhile is written
-   after it, the newest only, and made when its turn comes; after `close` it is left to whoever writes all of them at
-   the end.
+1. One job at a time writes a checkpoint, because two would rename each other's file. Of the changes meanwhile, only the
+   newest content is written after it. After `close`, the last write of all checkpoints includes them.
 2. Partitions that are not served keep their entries.
-3. The line of each log is kept and replaced alone: a change of one log costs nothing for the others. A kept line may be
-   below what is on the disk, never above: whatever lowers a recovery point calls `note`.
-4. A deleted partition is remembered until both checkpoints of its log directory have been written without it.
+3. The line of each log is kept and replaced separately: a change of one log needs no work for the others. A kept line
+   may be below the flushed offset, but never above it: every decrease of a recovery point calls `note`.
+4. A deleted partition is remembered until both checkpoints of its log directory were written without it.
 """
 
 import os
@@ -32,10 +30,10 @@ class CheckpointWriter:
 
     Arguments:
         disk, offload: where, and how it leaves the loop.
-        job_ended: told of the log directory and of how a job ended.
+        job_ended: called with the log directory and the outcome of a job.
 
     `note` keeps the lines of a log that is served, `drop` removes them.
-    `others`: by log directory, what stands there of partitions that are not served.
+    `others`: by log directory, the entries of partitions that are not served.
     `deleted`: by log directory, the deleted partitions, each with the checkpoints that may still name it.
     """
 
@@ -51,7 +49,7 @@ class CheckpointWriter:
         self._closed = False
 
     def close(self) -> None:
-        """Write nothing any more that has to wait; who waits for it is told nothing."""
+        """Drop all pending writes, without calling their callbacks."""
         self._closed = True
         self._next.clear()
 
@@ -76,7 +74,7 @@ class CheckpointWriter:
     def write(self, path: str, name: str, make: Make | None = None, then: Then | None = None) -> None:
         """Replace the checkpoint `name` of the log directory `path` by the lines that there are when the time comes.
 
-        `make`: gives other lines. `then`: told the outcome once these lines, or newer ones, are on the disk.
+        `make`: returns other lines. `then`: called with the outcome once these lines, or newer ones, are on the disk.
         """
         target = os.path.join(path, name)
         make = make or partial(self.lines, path, name)
@@ -148,7 +146,7 @@ class CheckpointWriter:
                 deleted[key] = names
 
     def _after_another(self, path: str, name: str, make: Make, then: list[Then], before: Outcome) -> None:
-        """What came meanwhile; where the one before failed, only if somebody waits for it."""
+        """Write the pending content; after a failure only if a callback waits for it."""
         if before.error is None or then:
             self._run(path, name, make, then)
 

@@ -1,6 +1,6 @@
-"""The small text files: read strictly, written at once (CheckpointFile.java, PartitionMetadata.java).
+"""Reads and writes the small text files of a log directory (CheckpointFile.java, PartitionMetadata.java).
 
-Law: a file that is not as it must be raises `BadCheckpoint` with its path and reason; nothing is guessed.
+A file with any deviation from its format raises `BadCheckpoint` with its path and the reason.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""Which partition directories a job is at work in by name, so that nothing of a deleted log reaches a new one.
+"""Tracks the partition directories in which jobs write, so that no file of a deleted log gets into a new one.
 
-Law: a log is made in a directory only when every job that may still write there for the log before it has ended. Jobs
-that only look, or that go by open files, need not be waited for.
+A log is created in a directory only after every job that may still write there by name has ended. Jobs that only read,
+or that use open files, are not tracked.
 """
 
 from collections import Counter, defaultdict

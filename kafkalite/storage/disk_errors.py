@@ -1,10 +1,9 @@
-"""What a failed call to the disk means: wait for better times, or trust the directory no more.
+"""Classifies errors of disk calls: transient, or a reason to take the log directory offline.
 
-Laws:
-1. Transient is what goes away without the disk having lost anything: no space, no quota, no descriptors. The call that
-   failed is taken back, its user gets an error, the next one tries again.
-2. Everything else takes the log directory offline, and so do a failed sync and a failed cut, whatever their reason.
-3. EMFILE and ENFILE come from open() only, never from fsync or ftruncate: they fail one attempt, never the directory.
+1. An error is transient if the disk has lost nothing: no space, no quota, no descriptors. The failed call is undone,
+   its caller receives an error, the next call tries again.
+2. Every other error takes the log directory offline. A failed fsync or truncation does so for any reason.
+3. EMFILE and ENFILE are errors of open() only, never of fsync or ftruncate: an attempt fails, not the log directory.
 """
 
 import errno

@@ -1,6 +1,6 @@
-"""Many changes of names and small files, made in their order: without the GIL on the plain disk (`_speedups.changes`).
+"""Runs many changes of names and small files in order; on the plain disk without the GIL (`_speedups`).
 
-Any other kind of disk sees every change by itself.
+Any other disk receives each change separately.
 """
 
 import errno

@@ -1,10 +1,9 @@
-"""Removal of deleted files and directories in the background, as few jobs.
+"""Removes deleted files and directories in the background, many per job.
 
-Invariants:
-1. One removal job is under way at a time. Everything that is due when it begins, up to `BATCH`, is removed by it.
+1. One removal job runs at a time. It removes everything that is due when it starts, up to `BATCH`.
 2. A log directory is synced once per job, before anything is removed from it: after a power cut no partition directory
-   has its old name back with a part of its files.
-3. What cannot be removed is logged and stays until the next start, which removes it.
+   has its old name again with a part of its files.
+3. What cannot be removed is logged, and the next start removes it.
 
 The delay, file.delete.delay.ms, is Kafka's (LogManager.deleteLogs, LocalLog.deleteSegmentFiles).
 """

@@ -1,9 +1,8 @@
-"""What is done for all logs again and again: checkpoints, retention, `flush.ms`, forgotten producers, free space.
+"""Runs the periodic work for all logs: checkpoints, retention, `flush.ms`, producer expiration, free space.
 
-Laws:
-1. Each goes over the logs in slices (`visit_in_slices`), and visits none that was deleted meanwhile.
-2. A checkpoint is made of the logs that there are when it is written: what is gone by then is not in it.
-3. What one visit raises ends neither the walk nor the next one.
+1. Each task visits the logs in slices (`visit_in_slices`), and skips those that were deleted meanwhile.
+2. A checkpoint contains the logs that exist when it is written.
+3. An exception of one visit ends neither the task nor its next run.
 
 Sources: LogManager.scala (startup, cleanupLogs, flushDirtyLogs, checkpointLogRecoveryOffsets).
 """
@@ -43,7 +42,7 @@ class Housekeeping:
         logs: the log manager.
         disk, clock, offload: its.
         removals: runs the jobs that rename deleted segments.
-        unhurried: syncs logs that nobody waits for; closed: syncs their closed segments only.
+        unhurried: flushes logs that no request waits for; closed: flushes their closed segments only.
         files: writes the checkpoints.
     """
 

@@ -1,11 +1,10 @@
-"""How the logs of a log directory are closed: all files are written, then synced together.
+"""Closes the logs of a log directory: writes all files, then syncs them together.
 
-Invariants:
-1. Logs that did not change since they were loaded after a clean end, or closed, are left as they are.
-2. Where many files are due, the whole file system is synced by one call (`File.sync_all`) instead of file after file:
-   5,000 partitions have 25,000 files. An error counts as one of this log directory: the call does not say whose it was.
-3. Producer snapshots are written when everything else is on the disk: recovery takes a snapshot as a sign that the
-   indexes up to its offset are there.
+1. Logs without a change since a clean start, or since they were closed, are skipped.
+2. If many files are due, one call (`File.sync_all`) syncs the whole file system: 5,000 partitions have 25,000 files. An
+   error counts for this log directory, because the call does not report whose write failed.
+3. Producer snapshots are written when everything else is on the disk: for recovery a snapshot means that the indexes up
+   to its offset are on the disk.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,11 @@
-"""How the files of new partitions are created, many together, so that they inherit nothing from a deleted log.
+"""Creates the files of new partitions, many together, so that they inherit nothing from a deleted log.
 
-The steps, each after the one before has succeeded:
-1. The last job that works in one of the directories by name has ended (`holds`).
-2. The checkpoints name none of the partitions: a kill at any later moment would take what they say for the new log's.
+Each step begins after the previous one has succeeded:
+1. The last job that uses one of the directories by name has ended (`dirs_in_use`).
+2. The checkpoints contain none of the partitions: otherwise, after a kill, their entries would apply to the new log.
 3. The files are created and synced: first their contents, then their names, with one sync of the log directory.
 
-A created partition has no open file and no `Log`: that is made by `open_created`, at its first append.
+A created partition has no open file and no `Log`: `open_created` creates it at the first append.
 
 Source: LogManager.getOrCreateLog.
 """

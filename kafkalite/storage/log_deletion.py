@@ -1,10 +1,8 @@
-"""How the files of deleted logs and segments go: renamed at once, removed after file.delete.delay.ms.
+"""Deletes the files of logs and segments: renames them at once, removes them after file.delete.delay.ms.
 
-Laws:
-1. Regions in flight hold their files open, so nothing is taken from a reader.
-2. On a disk without room for a longer name, what would be renamed is removed at once; until that has ended, no log is
-   made in its place.
-3. What could not be removed at once is removed before a log is made in its place.
+1. Regions in responses keep their files open, so running reads succeed.
+2. On a disk without space for a longer name, a file is removed at once. No log is created in its directory until then.
+3. What could not be removed at once is removed before a log is created in its directory.
 
 Sources: LogManager.asyncDelete, LocalLog.deleteSegmentFiles.
 """
@@ -32,7 +30,7 @@ class LogDeleter:
         disk, clock, offload, random: where, when, how it leaves the loop, and names of deleted directories. Nothing
             but deletions uses this offload, so that no other job waits behind thousands of them.
         holds: keeps new logs away from directories that are being removed.
-        note: told of a log directory and of what failed in it.
+        note: called with a log directory and an error in it.
     """
 
     def __init__(
@@ -53,7 +51,7 @@ class LogDeleter:
         self._left: set[str] = set()
 
     def log(self, log: Log) -> None:
-        """Rename the directory of a log that nobody looks after any more, and remove it later."""
+        """Rename the directory of a log that is not managed any more, and remove it later."""
         name = names.deleted_directory_name(log.topic, log.partition, self._random.bytes(16).hex())
         deleted = os.path.join(log.root, name)
         try:
@@ -85,7 +83,7 @@ class LogDeleter:
         return True
 
     def _remove_now(self, log: Log, deleted: str) -> None:
-        """There was no room for the longer name."""
+        """The disk had no space for the longer name."""
         if log.directory in self._left:  # else it was removed to make a new log
             done = partial(self._gone, log, self._holds.enter(log.directory))
             self._offload.run(retention.remove_now, self._disk, log.directory, deleted, done=done)

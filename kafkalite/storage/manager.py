@@ -1,9 +1,9 @@
-"""All logs of this broker in its log directories: found, made, deleted, truncated, and what happens when a disk fails.
+"""Manages all logs of this broker: loads, creates, deletes and truncates them, and handles disk errors.
 
-Laws:
 1. Only the loop thread calls this.
-2. A failed fsync or checkpoint takes its directory offline; the other directories serve on.
-3. The mark of a clean end is written last, after every log and every checkpoint; it is removed before anything is read.
+2. A failed fsync or checkpoint takes its log directory offline; the other directories continue.
+3. The mark of a clean stop is written last, after every log and every checkpoint. A start removes it before it reads
+   anything.
 
 Sources: LogManager.scala.
 """
@@ -103,7 +103,7 @@ class LogManager(DirectorySet):
         self._files = CheckpointWriter(disk, offload, self._job_ended)
         self._deletions = LogDeleter(disk, clock, removals or offload, random, self.holds, self.report_disk_error)
         self._maker = LogCreator(disk, creations or offload, self.holds, self._deletions, self._files)
-        # What nobody waits for has rounds of its own: an acknowledgement does not wait for a gigabyte of others.
+        # Flushes that no request waits for are separate: an acknowledgement does not wait for a gigabyte of other logs.
         jobs = JobSyncer(disk, offload)
         flusher = partial(
             Flusher,
@@ -368,7 +368,7 @@ class LogManager(DirectorySet):
             self.cleaner.truncated(log, offset)
 
     def is_cleaned_now(self, log: Log) -> bool:
-        """Whether a log is being compacted: nobody else may take out segments of it."""
+        """Whether a log is being compacted: then only the cleaner removes segments of it."""
         return self.cleaner is not None and self.cleaner.is_busy(log)
 
     # Trouble.

@@ -1,4 +1,4 @@
-"""How Kafka names the files and directories of a log (LogFileUtils.java, LocalLog.java)."""
+"""Formats and parses Kafka's names of the files and directories of a log (LogFileUtils.java, LocalLog.java)."""
 
 import re
 

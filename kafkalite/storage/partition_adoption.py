@@ -1,14 +1,14 @@
-"""Partitions of another broker's log directory on their way into one of ours: found, copied or moved, made ready.
+"""Takes over partitions from the log directory of another broker: finds, copies or moves, and recovers them.
 
-The steps of one partition; the directory is synced after each, and each can be done again after a kill:
-1. `fetch`: its files are copied to `<topic>-<partition>.fetching`, which becomes `.adopting` once all is on the disk. A
-   move renames the directory to `.adopting` at once.
-2. `make_ready`: recovered there as after its own end, and left as after a clean one; its topic id is in it.
-3. `note_points`: the checkpoints say what is in it. The caller registers its topic.
-4. `install`: `.adopting` loses its suffix. A start before that finds the partition offline, never empty, and
-   leaves a directory of such a name alone.
+The steps for one partition; the directory is synced after each, and after a kill each can be repeated:
+1. `fetch`: its files are copied to `<topic>-<partition>.fetching`, which is renamed to `.adopting` once all of them are
+   on the disk. A move renames the directory to `.adopting` at once.
+2. `make_ready`: it is recovered there, and left as after a clean stop, with its topic id.
+3. `note_points`: its offsets are added to the checkpoints. The caller registers its topic.
+4. `install`: `.adopting` is removed from the name. After a start before that, the partition is offline, never empty;
+   directories with such names are left unchanged.
 
-Sources: LogManager.scala (what a log directory holds), PartitionMetadata.java.
+Sources: LogManager.scala (contents of a log directory), PartitionMetadata.java.
 """
 
 import errno

@@ -1,9 +1,9 @@
-"""What of a log may go, and how it goes.
+"""Decides which segments of a log expire, and removes them from the log.
 
-Laws:
-1. Decisions are pure; deletion is rename to `.deleted` at once and removal after file.delete.delay.ms.
-2. Segments go from the front only, whole, and never beyond the high watermark.
-3. Without "delete" in cleanup.policy only what lies below the log start goes.
+1. Decisions have no side effects. Deletion renames the files to `.deleted` at once and removes them after
+   file.delete.delay.ms.
+2. Only whole segments are deleted, from the log start on, and never beyond the high watermark.
+3. Without "delete" in cleanup.policy, only segments below the log start are deleted.
 
 Sources: UnifiedLog.deleteOldSegments, LocalLog.deleteSegmentFiles.
 """
@@ -84,9 +84,9 @@ def remove_directory(disk: Disk, path: str) -> None:
 
 
 def remove_now(disk: Disk, directory: str, deleted: str) -> None:
-    """Job: remove the directory of a partition on a disk that had no room to rename it to `deleted`. Raises OSError.
+    """Job: remove the directory of a partition on a disk without space to rename it to `-delete`. Raises OSError.
 
-    What goes first makes room, so that the new name is tried again. Until then a segment and the topic id stay: a start
+    The first removals free space, so the rename is tried again. Until then a segment and the topic id stay: a start
     after a kill sees whose log it was, and goes on.
     """
     found = disk.list(directory)

@@ -1,12 +1,12 @@
-"""Cutting logs back, as a follower does that diverged: what the checkpoints claim is lowered first.
+"""Truncates logs, as a follower does after a divergence: the checkpoints are lowered first.
 
-A recovery point above what is on the disk is a promise that is not kept: after a crash the start would not check what
-was appended behind the cut, or refuse it as damaged. So the steps are:
-1. The recovery points go down to the cuts in memory, and no sync raises them above those (`Log.begin_truncation`).
-2. The checkpoints say so, on the disk; where there is no room for that, nothing is cut.
-3. The logs are cut.
+With a recovery point above the flushed offset, a start after a crash would not check the batches that were appended
+after the truncation, or would reject them as damaged. So the steps are:
+1. The recovery points are lowered in memory, and no flush raises them above the truncation (`Log.begin_truncation`).
+2. The checkpoints are written and synced. If there is no space for them, nothing is truncated.
+3. The logs are truncated.
 
-Source: LogManager.truncateTo, which writes the checkpoints after the cut.
+Source: LogManager.truncateTo, which writes the checkpoints after the truncation.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ class Truncation:
         cuts: the first offset that goes, of each.
         files: writes the checkpoints.
         logs: the log manager.
-        done: told the first error, once all is settled.
+        done: called with the first error after all truncations have ended.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Truncation:
             self._done(Outcome())
 
     def _lowered(self, root: str, outcome: Outcome) -> None:
-        """The checkpoints of a log directory are on the disk, or there was no room for them."""
+        """The checkpoints of a log directory are on the disk, or there was no space for them."""
         self._lowering.discard(root)
         self._error = self._error or outcome.error
         try:

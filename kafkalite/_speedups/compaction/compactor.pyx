@@ -1,12 +1,11 @@
-"""Compaction in C: which offset is each key's last, and a segment written again without the records that are not.
+"""Compaction in C: finds the last offset of each key, and copies a segment without the superseded records.
 
-Laws:
 1. Records are never Python objects. The GIL is taken per buffer, to write and to index; per batch only for its codec.
-2. What is malformed is never believed: `UncleanableSegmentError`. Every record's lengths are proven before it is
-   copied.
-3. Offsets never move. A batch of which all stays is copied byte for byte; one of which a part stays keeps its header
-   but for count, sizes, maximal timestamp and CRC; its records are the same bytes, unless a delete horizon is set.
-4. Between two batches the worker looks whether it is to stop: `CleaningAbortedError`.
+2. Malformed bytes raise `UncleanableSegmentError`. The lengths of every record are validated before it is copied.
+3. Offsets never change. A batch that keeps all its records is copied byte for byte. A batch that loses records keeps
+   its header except count, sizes, maximum timestamp and CRC; its records are the same bytes, unless a delete horizon is
+   set.
+4. Between two batches the thread checks whether it must stop: `CleaningAbortedError`.
 
 Sources: LogCleaner.scala (Cleaner), MemoryRecords.filterTo, KIP-534.
 """
@@ -182,7 +181,7 @@ cdef class Worker:
         return 0
 
     cdef int next_batch(self) noexcept nogil:
-        """Bring the next batch to hand, unless told to stop: AT_BATCH where its records can be read as they lie."""
+        """Read the next batch, unless the cleaning is aborted: AT_BATCH if its records need no decompression."""
         cdef BatchHeader *header = &self.reader.header
         cdef int why = self.reader.advance()
         if why == AT_BATCH and self.stop:
@@ -353,7 +352,7 @@ cdef class Worker:
         return self.last_segment and self.reader.start + self.reader.at == self.reader.size
 
     cdef int filter(self, const uint8_t *records, int64_t size, bint at_horizon) noexcept nogil:
-        """Copy the records that stay into `kept`, and tell in `state` what they are."""
+        """Copy the retained records into `kept`, and describe them in `state`."""
         cdef BatchHeader *header = &self.reader.header
         cdef RecordFields fields[GROUP]
         cdef Digest digests[GROUP]

@@ -31,19 +31,19 @@ cdef enum:
 
 cdef struct Buffer:
     uint8_t *data
-    int64_t room
+    int64_t capacity
     int64_t size
 
 
-cdef inline int reserve(Buffer *buffer, int64_t room) noexcept nogil:
-    """Make room for so many bytes in all; 0, or -1 where there is no memory."""
+cdef inline int reserve(Buffer *buffer, int64_t capacity) noexcept nogil:
+    """Allocate memory for this many bytes in all: 0, or -1 without memory."""
     cdef uint8_t *data
-    if room > buffer.room:
-        data = <uint8_t *> realloc(buffer.data, max(room, 2 * buffer.room))
+    if capacity > buffer.capacity:
+        data = <uint8_t *> realloc(buffer.data, max(capacity, 2 * buffer.capacity))
         if data == NULL:
             return -1
         buffer.data = data
-        buffer.room = max(room, 2 * buffer.room)
+        buffer.capacity = max(capacity, 2 * buffer.capacity)
     return 0
 
 
@@ -60,7 +60,7 @@ cdef class BatchReader:
     cdef int64_t size          # of the file
     cdef int64_t needs         # bytes the buffer must hold before the next batch can be read
     cdef int64_t next_offset   # no batch may begin below
-    cdef int64_t room_first
+    cdef int64_t capacity_first
     cdef const uint8_t *batch  # the batch at hand
     cdef int64_t batch_size
     cdef BatchHeader header    # of it

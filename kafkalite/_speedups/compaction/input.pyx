@@ -1,9 +1,8 @@
-"""What compaction needs before it looks at a record: checked batches, transactions, and what stays anyway.
+"""Reads the input of compaction: validated batches, transactions, and the batches that are kept in any case.
 
-Laws:
-1. A batch is checked (framing, CRC, order) before a byte of it is believed.
-2. Memory is bounded by the largest batch allowed, not by what a damaged length claims.
-3. A transaction is known from the index of aborted ones; its batches and its end are met in the order of the log.
+1. A batch is validated (framing, CRC, order) before any of its bytes is used.
+2. Memory is bounded by the largest allowed batch, independent of damaged lengths.
+3. Aborted transactions come from their index; their batches and markers are read in the order of the log.
 
 Sources: LogCleaner.scala (CleanedTransactionMetadata), ProducerStateManager.java.
 """
@@ -55,14 +54,14 @@ class UncleanableSegmentError(ValueError):
 
 
 class CleaningAbortedError(Exception):
-    """The work was told to stop."""
+    """The cleaning was aborted."""
 
 
 cdef class BatchReader:
     """The batches of one segment, each checked."""
 
-    def __cinit__(self, int64_t room):
-        self.room_first = max(room, <int64_t> BUFFER_MIN)
+    def __cinit__(self, int64_t capacity):
+        self.capacity_first = max(capacity, <int64_t> BUFFER_MIN)
 
     def __dealloc__(self):
         free(self.buffer.data)
@@ -75,10 +74,10 @@ cdef class BatchReader:
         self.next_offset = next_offset
         self.at = self.buffer.size = 0
         self.needs = HEADER_SIZE
-        if self.buffer.room > 4 * self.room_first:       # one large batch is no reason to keep its memory
+        if self.buffer.capacity > 4 * self.capacity_first:       # one large batch is no reason to keep its memory
             free(self.buffer.data)
             self.buffer.data = NULL
-            self.buffer.room = 0
+            self.buffer.capacity = 0
         return 0
 
     cdef int advance(self) noexcept nogil:
@@ -120,9 +119,9 @@ cdef class BatchReader:
             memmove(self.buffer.data, self.buffer.data + self.at, left)
         self.start += self.at
         self.at = 0
-        if reserve(&self.buffer, max(self.needs, self.room_first)) < 0:
+        if reserve(&self.buffer, max(self.needs, self.capacity_first)) < 0:
             raise MemoryError
-        wanted = min(self.buffer.room, self.size - self.start)
+        wanted = min(self.buffer.capacity, self.size - self.start)
         if self.file.watched:
             done += self.file.read_into(self.buffer.data + left, wanted - left, self.start + left)
         else:

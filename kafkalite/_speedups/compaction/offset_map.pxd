@@ -8,7 +8,7 @@ cdef struct Digest:
 
 cdef struct Entry:
     Digest digest
-    int64_t after              # the offset plus one; 0: nobody is here
+    int64_t after              # the offset plus one; 0: an empty slot
 
 
 cdef class OffsetMap:

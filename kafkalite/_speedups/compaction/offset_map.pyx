@@ -1,10 +1,9 @@
-"""The cleaner's map from a key to the last offset that has it: 24 bytes per key in one flat buffer.
+"""The cleaner's map from a key to its last offset: 24 bytes per key in one flat buffer.
 
-Laws:
-1. A key is known by its keyed SipHash-2-4-128 alone. The secret is drawn by whoever makes the map and never leaves it:
-   nobody can write keys that collide, and so make the cleaner drop a live record.
-2. The memory is taken when work begins and given back after it (`clear`); it never grows in between.
-3. A full map refuses new keys; known ones still move on.
+1. A key is identified by its keyed SipHash-2-4-128 alone. The secret is random per map and never leaves it, so that no
+   client can create colliding keys, with which the cleaner would remove a live record.
+2. The memory is allocated when work begins and freed after it (`clear`); it does not grow in between.
+3. A full map rejects new keys; known keys are still updated.
 
 Sources: SkimpyOffsetMap.java; SipHash by Aumasson and Bernstein.
 """
@@ -101,7 +100,7 @@ cdef class OffsetMap:
         return self.count
 
     def clear(self, int64_t keys=0):
-        """Forget all, and make room for `keys` keys as far as the memory allows; 0 gives it back. Raises MemoryError.
+        """Remove all keys, and allocate memory for `keys` keys up to the bound; 0 frees it. Raises MemoryError.
         """
         with nogil:                                      # the system takes its time with many pages
             free(self.entries)
@@ -109,7 +108,7 @@ cdef class OffsetMap:
         self.slots = self.capacity = self.count = 0
         self.latest_offset = -1
         if keys > 0:
-            # Half full at most where there is room: chains stay short, and few keys need little memory.
+            # At most half full if the bound allows it: chains stay short, and few keys need little memory.
             self.slots = min(self.slots_max, max(<int64_t> SLOTS_MIN, 2 * min(keys, self.slots_max)))
             with nogil:
                 self.entries = <Entry *> calloc(self.slots, sizeof(Entry))

@@ -18,7 +18,7 @@ cdef struct Kept:
 
 
 cdef class Output:
-    cdef int64_t room
+    cdef int64_t capacity
     cdef Buffer ready          # whole batches
     cdef Buffer moved          # records with other timestamp deltas
 

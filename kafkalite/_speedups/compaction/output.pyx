@@ -1,8 +1,7 @@
-"""What compaction writes: batches whole, in part or empty, collected and brought to the new segment.
+"""Writes the output of compaction: collects whole, partial or empty batches and writes them to the new segment.
 
-Laws:
-1. A batch of which a part stays keeps its header but for count, sizes, maximal timestamp, delete horizon and CRC.
-2. What is written is indexed just as appending does.
+1. A batch that loses records keeps its header except count, sizes, maximum timestamp, delete horizon and CRC.
+2. Written batches are indexed as by an append.
 
 Sources: MemoryRecords.buildRetainedRecordsInto, DefaultRecordBatch.writeEmptyHeader, KIP-534.
 """
@@ -54,8 +53,8 @@ cdef class Output:
     Argument: bytes to collect.
     """
 
-    def __cinit__(self, int64_t room):
-        self.room = max(room, <int64_t> BUFFER_MIN)
+    def __cinit__(self, int64_t capacity):
+        self.capacity = max(capacity, <int64_t> BUFFER_MIN)
 
     def __dealloc__(self):
         free(self.ready.data)
@@ -67,7 +66,7 @@ cdef class Output:
         return 0
 
     cdef bint full(self) noexcept nogil:
-        return self.ready.size >= self.room
+        return self.ready.size >= self.capacity
 
     cdef uint8_t *emit(self, const uint8_t *header, const uint8_t *records, int64_t size) noexcept nogil:
         """Copy a header and records behind it; answer where, NULL without memory."""
@@ -155,10 +154,10 @@ cdef class Output:
                         LENGTH_OVERHEAD + <int64_t> header.batch_length, interval)
             at += LENGTH_OVERHEAD + header.batch_length
         self.ready.size = 0
-        if self.ready.room > 4 * self.room:              # one large batch is no reason to keep its memory
+        if self.ready.capacity > 4 * self.capacity:              # one large batch is no reason to keep its memory
             free(self.ready.data)
             self.ready.data = NULL
-            self.ready.room = 0
+            self.ready.capacity = 0
         return size
 
 
@@ -170,7 +169,7 @@ cdef void seal(uint8_t *p, int64_t size, int32_t count) noexcept nogil:
 
 
 cdef int write_outside(File file, const uint8_t *data, int64_t size, int64_t offset) except -1:
-    """Write all, without the GIL where nobody watches. Raises OSError."""
+    """Write all bytes, without the GIL for the plain file. Raises OSError."""
     cdef iovec part
     cdef ssize_t got = 0
     cdef int64_t done = 0

@@ -15,7 +15,7 @@ cdef enum:
 cdef class File:
     cdef readonly str path
     cdef readonly int fd
-    cdef bint watched          # a subclass wants to hear of every operation
+    cdef bint watched          # a subclass that receives every operation
     cdef int write_vec(self, iovec *parts, int count, int64_t offset) except -1
     cdef Py_ssize_t read_into(self, void *target, Py_ssize_t size, int64_t offset) except -1
     cdef Py_ssize_t read_now(self, void *target, Py_ssize_t size, int64_t offset) except -1

@@ -1,10 +1,9 @@
-"""The disk port: the only door between the broker and its files.
+"""The disk port: all access of the broker to files.
 
-Laws:
-1. Whoever touches a disk takes a `Disk`; the faulty twin subclasses `Disk` and `File`.
-2. Failures are `OSError` with the path; a write is whole or raises; what a failed one left is the caller's to cut.
-3. A `File` owns one descriptor and closes it with its last reference, so a region in flight keeps its bytes readable.
-4. The loop reads what is in memory (`read_now`, `resident`); a job reads the rest into it (`read_ahead`).
+1. Code that uses a disk receives a `Disk`; the faulty disk subclasses `Disk` and `File`.
+2. Failures are `OSError` with the path. A write is complete or raises; its caller truncates the rest of a failed one.
+3. A `File` owns one descriptor and closes it with its last reference, so the bytes of a region stay readable.
+4. The loop reads what is in the page cache (`read_now`, `resident`); a job reads the rest into it (`read_ahead`).
 """
 
 import errno
@@ -148,7 +147,7 @@ cdef class File:
         return data if got == n else data[:got]
 
     def resident(self, int64_t offset, int64_t size):
-        """Whether a read of this range would be served from memory: 1 yes, 0 no, -1 the file system cannot tell."""
+        """Whether this range is in the page cache: 1 yes, 0 no, -1 the file system does not know."""
         return probe(self.fd, offset, size)
 
     cdef int resident_now(self, int64_t offset, int64_t size) except -2:
@@ -170,7 +169,7 @@ cdef class File:
             if c_errno == EAGAIN:
                 return NOT_RESIDENT
             if c_errno != EINTR:
-                # Other errors than "not here" are those of the disk: the plain read of a job tells them.
+                # Any other error is one of the disk: the read of a job reports it.
                 return RESIDENCE_UNKNOWN
 
     def read_ahead(self, int64_t offset, int64_t size, int64_t ahead=0):
@@ -310,7 +309,7 @@ cdef class File:
             PyErr_SetFromErrnoWithFilenameObject(OSError, self.path)
 
     def close(self):
-        """Close now, whoever still refers to it. A second call does nothing."""
+        """Close now, despite other references. A second call does nothing."""
         cdef int fd = self.fd
         self.fd = -1
         if fd >= 0:
@@ -343,7 +342,7 @@ cdef int shorten(iovec *parts, int count, int64_t size) noexcept nogil:
 
 
 cdef int write_all(File file, iovec *parts, int count, int64_t offset) except -1:
-    # A short write is tried again: the next call tells the reason (usually ENOSPC).
+    # A short write is continued: the next call returns the reason (usually ENOSPC).
     cdef ssize_t got
     cdef int first = 0
     while first < count:

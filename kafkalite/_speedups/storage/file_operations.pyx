@@ -1,11 +1,10 @@
-"""Many changes of names and small files by one call, without the GIL between them.
+"""Runs many changes of names and small files in one call, without the GIL between them.
 
-A job that makes hundreds of files by Python calls waits for the GIL after each system call, up to 5 ms (the switch
+A job that creates hundreds of files by Python calls waits for the GIL after each system call, up to 5 ms (the switch
 interval) while the loop is busy.
 
-Invariants:
-1. The changes are made in their order, on the calling thread. One that fails does not stop the later ones.
-2. No Python object is touched between the first and the last change; the caller's bytes are kept alive.
+1. The changes run in order, on the calling thread. A failed one does not stop the later ones.
+2. No Python object is used between the first and the last change; the bytes of the caller are kept alive.
 """
 
 import os

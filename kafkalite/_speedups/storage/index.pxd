@@ -5,7 +5,7 @@ cdef class Index:
     cdef uint8_t *data           # entries as in the file
     cdef readonly int count
     cdef readonly int entries_max
-    cdef int room                # entries that `data` has memory for
+    cdef int capacity                # entries that `data` has memory for
     cdef readonly int entry_size
     cdef readonly int64_t base_offset
     cdef readonly int written    # entries that are in the file already

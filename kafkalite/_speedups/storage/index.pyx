@@ -1,9 +1,8 @@
-"""The offset and the time index of one segment, held in memory exactly as they stand in the file.
+"""The offset index and the time index of one segment, in memory as in their files.
 
-Laws:
-1. Entries only grow: offsets, positions and timestamps of an entry are above those of the one before.
-2. Offsets are kept relative to the segment's base in 32 bits; what does not fit is refused, never wrapped.
-3. An index says where to begin to look, never what is there: a missing entry costs time, insane bytes are refused.
+1. Entries only increase: offset, position and timestamp of an entry are above those of the previous one.
+2. Offsets are stored relative to the base offset in 32 bits; larger ones are rejected.
+3. An index only shows where a search begins: a missing entry costs time, and a corrupt file is rejected.
 
 Sources: OffsetIndex.java, TimeIndex.java.
 """
@@ -18,7 +17,7 @@ from kafkalite._speedups.wire.wire cimport load_u32, load_u64, store_u32, store_
 cdef enum:
     OFFSET_ENTRY = 8             # int32 relative offset, int32 position
     TIME_ENTRY = 12              # int64 timestamp, int32 relative offset
-    ROOM_FIRST = 16
+    CAPACITY_FIRST = 16
 cdef int64_t INT32_MAX = 0x7fffffff
 
 
@@ -48,19 +47,19 @@ cdef class Index:
     @property
     def memory(self):
         """Bytes held."""
-        return self.room * self.entry_size
+        return self.capacity * self.entry_size
 
     cdef uint8_t *grow(self) except NULL:
         """Where the next entry goes; the caller fills it and counts it."""
-        cdef int room
+        cdef int capacity
         cdef uint8_t *data
-        if self.count == self.room:
-            room = max(<int> ROOM_FIRST, self.room * 2)
-            data = <uint8_t *> realloc(self.data, <size_t> room * self.entry_size)
+        if self.count == self.capacity:
+            capacity = max(<int> CAPACITY_FIRST, self.capacity * 2)
+            data = <uint8_t *> realloc(self.data, <size_t> capacity * self.entry_size)
             if data == NULL:
                 raise MemoryError
             self.data = data
-            self.room = room
+            self.capacity = capacity
         return self.data + <size_t> self.count * self.entry_size
 
     cdef bint full(self, int spare) noexcept nogil:
@@ -90,7 +89,7 @@ cdef class Index:
                 raise MemoryError
             memcpy(memory, <const uint8_t *> data, size)
             self.data = memory
-            self.count = self.room = <int> (size // self.entry_size)
+            self.count = self.capacity = <int> (size // self.entry_size)
         self.written = self.count
         return 0
 

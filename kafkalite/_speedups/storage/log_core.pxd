@@ -24,7 +24,7 @@ cdef class LogCore:
     cdef Queued *queue
     cdef iovec *parts
     cdef int count
-    cdef int room
+    cdef int capacity
     cdef int written                         # how many of the queue are in the file while `write` is under way
 
     cdef int64_t check_producer(

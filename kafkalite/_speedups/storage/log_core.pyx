@@ -151,20 +151,20 @@ cdef class LogCore:
         return self.producers.check(header, marker, client)
 
     cdef Queued *slot(self) except NULL:
-        cdef int room
+        cdef int capacity
         cdef Queued *queue
         cdef iovec *parts
-        if self.count == self.room:
-            room = max(<int> QUEUE_FIRST, self.room * 2)
-            queue = <Queued *> realloc(self.queue, room * sizeof(Queued))
+        if self.count == self.capacity:
+            capacity = max(<int> QUEUE_FIRST, self.capacity * 2)
+            queue = <Queued *> realloc(self.queue, capacity * sizeof(Queued))
             if queue == NULL:
                 raise MemoryError
             self.queue = queue
-            parts = <iovec *> realloc(self.parts, room * sizeof(iovec))
+            parts = <iovec *> realloc(self.parts, capacity * sizeof(iovec))
             if parts == NULL:
                 raise MemoryError
             self.parts = parts
-            self.room = room
+            self.capacity = capacity
         return &self.queue[self.count]
 
     cdef int release(self) except -1:

@@ -20,7 +20,7 @@ cdef struct Window:
     int64_t start
     int64_t size
     bint wait                      # reads may wait for the disk
-    bint recent                    # written lately: in the page cache, also where the file system cannot tell
+    bint recent                    # written lately: in the page cache, also if the file system does not know
     int64_t read_ahead_from        # a job has just read the bytes between these two
     int64_t read_ahead_to
     uint8_t data[WINDOW_BYTES]

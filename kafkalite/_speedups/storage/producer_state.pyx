@@ -1,17 +1,16 @@
-"""What a partition remembers of its idempotent and transactional producers, seen in batch headers and in markers: the
-last five batches of each, and which transactions are open.
+"""The state of the idempotent and transactional producers of a partition, from batch headers and markers: the last five
+batches of each producer, and the open transactions.
 
-Laws:
-1. A batch seen before is answered with its first offset, never appended twice.
-2. A producer that is not known (new, expired, from before a crash) may begin at any sequence.
-3. A producer is forgotten by the time at which it was appended, never by the timestamps of its batches, which a client
-   chooses. That time is the first check after the append: never too early, and late by an interval of checks at most.
-   What recovery finds counts as appended then. One with an open transaction is not forgotten.
-4. What a failed write had noted is taken back (`keep` or `take_back` ends every pass).
+1. A repeated batch returns its first offset and is not appended again.
+2. An unknown producer (new, expired, from before a crash) may begin at any sequence.
+3. A producer expires by the time of its last append, never by the timestamps of its batches, which a client chooses.
+   That time is the first check after the append: never too early, and late by at most one interval of checks. For
+   batches that recovery finds, it is the time of recovery. A producer with an open transaction does not expire.
+4. The changes of a failed write are undone (`keep` or `take_back` ends every loop iteration).
 5. A transaction begins with the first transactional batch of its producer and ends with a marker. It is unstable until
    the high watermark has passed the marker.
-6. A client's transactional batch is taken only into an open transaction: what opens one asks the coordinator first.
-7. A marker of an older coordinator or of an older epoch of its producer is refused.
+6. A transactional batch of a client is accepted only in an open transaction; the coordinator is asked before one opens.
+7. A marker of an older coordinator, or of an older epoch of its producer, is rejected.
 
 Sources: ProducerStateManager.java, ProducerAppendInfo.java, ProducerStateEntry.java, KIP-98, KIP-890.
 """
@@ -158,7 +157,7 @@ cdef class Producer:
         return self.batches[self.count - 1].last_sequence if self.count else NO_SEQUENCE
 
     def restore(self, int32_t last_sequence, int64_t last_offset, int32_t offset_delta, int64_t timestamp):
-        """Note a batch as a snapshot tells it."""
+        """Add the last batch of this producer from a snapshot."""
         if not 0 <= self.count < BATCHES_KEPT:
             raise ValueError("a producer keeps five batches")
         self.batches[self.count] = SeenBatch(last_sequence, offset_delta, last_offset, timestamp)

@@ -1,9 +1,8 @@
-"""The scan that recovery makes: every batch of a segment checked, indexed and noted, up to the first bad one.
+"""Validates and indexes every batch of a segment for recovery, up to the first bad one.
 
-Laws:
-1. Checked without the GIL, a chunk at a time; the GIL is taken per chunk to note what was found.
-2. What lies behind the first bad batch is never looked at.
-3. Memory is bounded by the largest batch allowed, not by what a damaged length claims.
+1. Batches are validated without the GIL, one chunk at a time; per chunk the GIL is taken to index them.
+2. Bytes after the first bad batch are not used.
+3. Memory is bounded by the largest allowed batch, independent of damaged lengths.
 """
 
 from libc.errno cimport EINTR, errno
@@ -38,7 +37,7 @@ cdef int64_t BATCH_BYTES_MAX = 256 << 20
 
 cdef struct Chunk:
     uint8_t *data
-    int64_t room
+    int64_t capacity
     int64_t size              # bytes read
     int64_t used              # bytes of whole good batches
     int64_t next_offset       # no batch may begin below
@@ -83,7 +82,7 @@ cdef int check(Chunk *chunk) noexcept nogil:
 
 
 cdef int64_t read_outside(File file, uint8_t *target, int64_t size, int64_t offset) except -1:
-    """Like `File.read_into`, without the GIL where nobody watches."""
+    """As `File.read_into`, without the GIL for the plain file."""
     cdef ssize_t got
     cdef int64_t done = 0
     if file.watched:
@@ -191,14 +190,14 @@ def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t i
     found.epochs = []
     found.aborted = []
     chunk.data = NULL
-    chunk.room = 0
+    chunk.capacity = 0
     chunk.back = -1
     chunk.next_offset = max(segment.base_offset, next_offset)
     chunk.offset_max = segment.base_offset + <int64_t> 0x7fffffff
     try:
         grow(chunk, CHUNK_BYTES)
         while True:
-            chunk.size = read_outside(segment.file, chunk.data, min(chunk.room, size - position), position)
+            chunk.size = read_outside(segment.file, chunk.data, min(chunk.capacity, size - position), position)
             with nogil:
                 stop = check(chunk)
             take_over(chunk, segment, producers, producers_from, interval, found)
@@ -208,7 +207,7 @@ def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t i
             if stop == SCAN_MORE and chunk.used == 0:
                 if chunk.missing <= chunk.size:
                     break                          # the file ended before `size`
-                if chunk.missing <= chunk.room:
+                if chunk.missing <= chunk.capacity:
                     break
                 grow(chunk, chunk.missing)
         if producers is not None:
@@ -224,10 +223,10 @@ def scan(SegmentCore segment not None, int64_t position, int64_t size, int64_t i
         free(chunk)
 
 
-cdef int grow(Chunk *chunk, int64_t room) except -1:
-    cdef uint8_t *data = <uint8_t *> realloc(chunk.data, room)
+cdef int grow(Chunk *chunk, int64_t capacity) except -1:
+    cdef uint8_t *data = <uint8_t *> realloc(chunk.data, capacity)
     if data == NULL:
         raise MemoryError
     chunk.data = data
-    chunk.room = room
+    chunk.capacity = capacity
     return 0

@@ -1,13 +1,12 @@
-"""Lanes: threads of our own that bring the files of a round to the disk, side by side and without the GIL.
+"""Threads that sync the files of a batch concurrently and without the GIL.
 
-Laws:
-1. Stages follow one another: files by path, files of batches, directories. One that failed ends the round.
-2. Within a stage nothing is in order. All files of batches are handed to the disk first, then each is waited for: the
-   file system then commits for many at once, where one after the other costs a commit each.
-3. No lane takes the GIL, and none sees a Python object: the round's caller keeps files and paths alive.
-4. A round is over when no lane touches it any more; then one number is written to the descriptor of the owner.
-5. An error is told, never retried; that of handing a file over, too, as the wait behind it might not repeat it.
-6. Lanes hear of no signal. The first is begun with the object, others when a round has work for them.
+1. Stages follow one another: files by path, files with record batches, directories. A failed stage ends the batch.
+2. Within a stage there is no order. The writeback of all files with record batches is started first, then each is
+   waited for: the file system commits many files at once, instead of one commit per file.
+3. The threads never take the GIL and use no Python object: the caller of the batch keeps files and paths alive.
+4. A batch ends when no thread uses it any more; then one number is written to the descriptor of the owner.
+5. An error is reported, never retried, also that of the start of a writeback, because the wait may not report it again.
+6. The threads block all signals. The first one starts with the object, the others when a batch has work for them.
 """
 
 import os
@@ -25,7 +24,7 @@ cdef extern from *:
     #include <pthread.h>
     #include <signal.h>
     #include <unistd.h>
-    /* Ask for the writing to begin; nobody waits here. */
+    /* Start the writeback, without waiting for it. */
     static int kl_start_writing(int fd) {
     #ifdef SYNC_FILE_RANGE_WRITE
         return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
@@ -113,7 +112,7 @@ cdef class SyncThreads:
     cdef pthread_t threads[THREADS_MAX]
     cdef readonly int threads_count
     cdef int threads_max
-    cdef int room
+    cdef int capacity
     cdef bint closed
     cdef list kept          # whatever the items point into
     cdef list names
@@ -147,11 +146,11 @@ cdef class SyncThreads:
         return error
 
     def begin(self, list paths not None, list files not None, list directories not None):
-        """Begin a round; whoever owns the lanes asks for `result` after the number has come.
+        """Start a batch; the owner reads `result` after the number has arrived.
 
         Arguments:
             paths: files that are synced by name, as bytes; directories: the same of directories. What is gone is fine.
-            files: open files of batches, of the plain `File` only: another kind wants to hear of each sync.
+            files: open files with record batches, of the plain `File` only, because others count each sync.
 
         Raises RuntimeError while a round is under way, ValueError for an empty one.
         """
@@ -185,12 +184,12 @@ cdef class SyncThreads:
 
     cdef int grow(self, int count) except -1:
         cdef Item *items
-        if count > self.room:
+        if count > self.capacity:
             items = <Item *> realloc(self.shared.items, count * sizeof(Item))
             if items == NULL:
                 raise MemoryError
             self.shared.items = items
-            self.room = count
+            self.capacity = count
         return 0
 
     cdef int put_path(self, int i, int stage, bytes path) except -1:
@@ -335,7 +334,7 @@ cdef int hand_over(int fd) noexcept nogil:
 
 
 cdef int bring_to_disk(Item *item) noexcept nogil:
-    """Sync one item; 0 or its errno. What is gone was deleted or renamed, and nobody waits for it."""
+    """Sync one item: 0 or its errno. A missing file was deleted or renamed, and needs no sync."""
     cdef int fd
     cdef int error = 0
     if item.stage == BATCHES:

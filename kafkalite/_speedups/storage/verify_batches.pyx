@@ -1,8 +1,7 @@
-"""The batches of a file, one behind the other, for `log verify`: what there is nothing to say of is walked here.
+"""Walks over the valid batches of a file for `log verify`.
 
-Laws:
-1. A run ends at the first batch of which there is anything to say; whoever asked looks at that one by itself.
-2. Checked without the GIL. Memory is that of one run, whatever a length claims.
+1. A run ends at the first batch with a violation; the caller checks that one.
+2. Batches are validated without the GIL. Memory is that of one run, independent of damaged lengths.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize

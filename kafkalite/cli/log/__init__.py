@@ -1,3 +1,3 @@
-"""`kafkalite log`: the files of partitions, read, repaired and adopted while no broker runs."""
+"""`kafkalite log`: reads, repairs and adopts the files of partitions while no broker runs."""
 
 from kafkalite.cli.log.commands import command as command

@@ -1,4 +1,4 @@
-"""`kafkalite log adopt`: the partitions of a stopped Apache Kafka become topics of ours."""
+"""`kafkalite log adopt`: converts the partitions of a stopped Apache Kafka into topics of kafkalite."""
 
 import asyncio
 import os

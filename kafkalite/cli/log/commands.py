@@ -1,6 +1,6 @@
-"""`kafkalite log`: the files of partitions, offline; here `dump`, which shows what is in them.
+"""`kafkalite log`: commands on the files of partitions; here `dump`, which shows their contents.
 
-Exit code 1 when something is wrong in them.
+The exit code is 1 if a file is damaged.
 """
 
 import json
@@ -270,7 +270,7 @@ class TextView:
 
 
 class JsonView:
-    """One object per line, told apart by `type`."""
+    """One object per line; `type` distinguishes them."""
 
     def show(self, event: Event) -> None:
         self._print(**json_fields(event), file=str(event.path))

@@ -1,4 +1,4 @@
-"""What the offline commands share: which log directory a path is in, its lock, and a bar while a person waits."""
+"""Shared by the offline commands: the log directory of a path, its lock, and a progress bar."""
 
 import asyncio
 import fcntl

@@ -1,9 +1,8 @@
-"""The files of a partition, read offline: what is in them, and what is wrong where. Nothing is changed.
+"""Reads the files of a partition offline, with their contents and defects; nothing is changed.
 
-Laws: everything found is an event, in the order of the files; a reader never stops at the first fault but goes on
-where the next thing can be told from the bytes. Checked are sizes, CRCs, counts and offsets of batches, every record,
-each index entry against the batch it names, producers' snapshots, epochs and metadata (what DumpLogSegments of Apache
-Kafka looks at, and what a reader of the broker relies on).
+Every finding is an event, in the order of the files. After a defect the reader continues where the bytes can be parsed
+again. It checks sizes, CRCs, counts and offsets of batches, every record, each index entry against its batch, producer
+snapshots, epochs and metadata (what DumpLogSegments of Apache Kafka checks, and what the broker relies on).
 """
 
 import struct
@@ -24,7 +23,7 @@ from kafkalite.storage import names
 CHUNK_BYTES = 4 << 20
 SIZE_MAX = 2**31 - 1
 DECOMPRESSED_MAX = 1 << 30
-RECORD_ERRORS_MAX = 3  # faulty records of one batch that are told one by one
+RECORD_ERRORS_MAX = 3  # invalid records of one batch that are reported one by one
 LENGTH = struct.Struct(">i")
 
 
@@ -97,7 +96,7 @@ class LogReader:
         disk: the disk port.
         compacted: gaps between offsets are normal, as the cleaner leaves them.
         with_records: records become events too.
-        advance: told the bytes read, for a progress bar.
+        advance: called with the bytes read, for a progress bar.
         gap_hint: appended to the text of the first gap.
     """
 
@@ -120,7 +119,7 @@ class LogReader:
         self.locations = BatchPositions()
 
     def read(self, path: Path) -> Iterator[Event]:
-        """Everything in one segment; `locations` tells its batches afterwards. Raises OSError."""
+        """Everything in one segment; `locations` has its batches afterwards. Raises OSError."""
         self.locations = BatchPositions()
         file = self._disk.open(str(path), read_only=True)
         try:
@@ -163,7 +162,7 @@ class LogReader:
     def _fault(
         self, path: Path, position: int, size: int, data: bytes, error: int, message: str
     ) -> Generator[Event, None, int]:
-        """Tell a batch that is not good; answers by how much to go on, to the end where that cannot be told."""
+        """Report an invalid batch; returns how many bytes to skip, up to the end if its size is unknown."""
         left = size - position
         length = LENGTH.unpack_from(data, BATCH_LENGTH_AT)[0] + LENGTH_OVERHEAD if len(data) >= LENGTH_OVERHEAD else 0
         if error == KafkaErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT and LENGTH_OVERHEAD < length <= len(data):
@@ -234,7 +233,7 @@ class LogReader:
             try:
                 record = next(records)
             except (BatchError, StopIteration):
-                return  # told by the check of the whole batch
+                return  # reported by the check of the whole batch
             yield RecordSeen(path, record)
 
     def _legacy(self, path: Path, position: int, data: bytes) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""`kafkalite log recover`: what a start does to the files of a broker that did not end cleanly."""
+"""`kafkalite log recover`: runs the recovery of an unclean start on the files of a stopped broker."""
 
 import asyncio
 import json
@@ -171,7 +171,7 @@ def work_of(found: RecoveryReport) -> str:
 
 
 def say_json(loaded: LoadedDirectory, changes: list[dict[str, str]]) -> None:
-    """One object per line, told apart by `type`."""
+    """One object per line; `type` distinguishes them."""
 
     def line(**fields: Any) -> None:
         click.echo(json.dumps(fields, ensure_ascii=False))

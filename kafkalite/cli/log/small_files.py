@@ -1,6 +1,6 @@
-"""The smaller files of a partition, read offline: indexes, aborted transactions, producers, epochs, metadata.
+"""Reads the smaller files of a partition offline: indexes, aborted transactions, producers, epochs, metadata.
 
-An index is checked in itself, and against the batches of its segment where these were read.
+An index is checked by itself and, if they were read, against the batches of its segment.
 """
 
 import struct
@@ -21,7 +21,7 @@ Reader = Callable[[Disk, Path, BatchPositions | None], Iterator[Event]]
 
 
 def entries(path: Path, data: bytes, layout: struct.Struct) -> Iterator[Defect | tuple[int, tuple[int, ...]]]:
-    """(position, fields) of each entry. Zeros at the end are room that Kafka takes beforehand, and no entries."""
+    """(position, fields) of each entry. Zeros at the end are space that Kafka preallocates, not entries."""
     used = len(data.rstrip(b"\0"))
     end = min(len(data), -(-used // layout.size) * layout.size)
     whole = end - end % layout.size
@@ -160,5 +160,5 @@ NAMED_READERS: dict[str, Reader] = {
 
 
 def reader_of(path: Path) -> Reader | None:
-    """Who reads a file of this name; None when nobody does (a `.log` is not small)."""
+    """The reader for a file of this name, or None (also for a `.log`)."""
     return NAMED_READERS.get(path.name) or READERS.get(path.suffix)

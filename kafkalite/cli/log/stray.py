@@ -1,4 +1,4 @@
-"""`kafkalite log stray`: partitions whose topic the journal does not know are listed, adopted or deleted."""
+"""`kafkalite log stray`: lists, adopts or deletes partitions of topics that the journal does not contain."""
 
 import asyncio
 import json

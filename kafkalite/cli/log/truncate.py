@@ -1,4 +1,4 @@
-"""`kafkalite log truncate`: give up the end of a damaged partition, so that the rest of it is served again."""
+"""`kafkalite log truncate`: removes the end of a damaged partition, so that the rest can be served again."""
 
 from pathlib import Path
 

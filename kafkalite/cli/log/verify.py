@@ -1,4 +1,4 @@
-"""`kafkalite log verify`: what cannot be in files that are whole. Exit code 1 where something is."""
+"""`kafkalite log verify`: checks the files of a stopped broker. The exit code is 1 if there is a violation."""
 
 import json
 import sys

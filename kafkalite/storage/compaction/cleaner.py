@@ -1,11 +1,10 @@
-"""The log cleaner: chooses the dirtiest compacted log, has it cleaned, and remembers up to where each log is clean.
+"""Compacts logs: chooses the dirtiest log, runs its cleaning, and stores up to which offset each log is clean.
 
-Laws:
-1. All of it runs on the loop but the jobs of `cleaning`; a log is in at most one round.
-2. Truncating, deleting and a failed directory abort the round first; retention leaves the log alone meanwhile.
-3. A log whose bytes are bad is uncleanable until it is made anew, and that is told once.
-4. `cleaner-offset-checkpoint` never names an offset above what is clean; a lower one costs time only. It names a log
-   before the first round of it begins, so that whoever reads the directory knows that a cleaner was there.
+1. Everything runs on the loop except the jobs of `cleaning_jobs`. A log is in at most one cleaning.
+2. Truncation, deletion and a failed log directory abort the cleaning first; retention leaves the log alone meanwhile.
+3. A log with damaged batches is not cleaned again until it is recreated; this is logged once.
+4. `cleaner-offset-checkpoint` never contains an offset above the clean part; a lower one costs time only. It contains a
+   log before its first cleaning begins, so that a reader of the directory knows that the log may have gaps.
 5. A full disk costs time only.
 
 Sources: LogCleaner.scala (CleanerThread), LogCleanerManager.scala, LogCleaner.cleanerConfig.
@@ -149,7 +148,7 @@ class LogCleaner:
         return self._clean_until[log.root].get(_key(log))
 
     def is_busy(self, log: Log) -> bool:
-        """Whether a log is being cleaned: nobody else may take out segments of it."""
+        """Whether a log is being cleaned: then only the cleaner removes segments of it."""
         return self._slot_of(log) is not None
 
     # What happens to logs.
@@ -171,7 +170,7 @@ class LogCleaner:
             self._write(log.root)
 
     def forget(self, log: Log, *, touch: bool = True) -> None:
-        """A log goes to somebody else, or, without `touch`, is about to be deleted."""
+        """Stop cleaning a log that is truncated or, without `touch`, deleted."""
         self.release(log, touch=touch)
         self.uncleanable.pop(_key(log), None)
         self._named[log.root].discard(_key(log))
@@ -321,7 +320,7 @@ class LogCleaner:
     def _succeeded(self, slot: CleanerSlot, done: CleaningRun, end: int) -> None:
         log, worker = done.log, slot.worker
         if end <= done.plan.first_dirty:
-            self._give_up(log, "a single batch has more keys than log.cleaner.dedupe.buffer.size has room for")
+            self._give_up(log, "a single batch has more keys than log.cleaner.dedupe.buffer.size can hold")
             return
         self._clean_until[log.root][_key(log)] = end
         self._write(log.root)

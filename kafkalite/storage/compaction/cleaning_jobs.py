@@ -1,8 +1,7 @@
-"""The jobs of a cleaner thread. They touch only what their plan carries: closed segments, and files they make.
+"""The jobs of a cleaner thread; they use only the contents of their plan: closed segments, and files that they create.
 
-Laws:
-1. The dirty segments were flushed before the first job begins (`round`).
-2. What a job made is complete and synced when it answers; what it made before it failed is removed.
+1. The dirty segments were flushed before the first job begins (`cleaning_run`).
+2. The files of a job are complete and synced when it returns. A failed job removes its files.
 
 Sources: LogCleaner.scala (Cleaner).
 """

@@ -1,10 +1,9 @@
-"""One cleaning of one log, step by step: a job, its result applied on the loop, the next job.
+"""One cleaning of one log in steps: a job, its result applied on the loop, the next job.
 
-Laws:
 1. Only the loop thread renames files and changes the log; jobs read closed segments and write `.cleaned` files.
-2. `abort` leaves the log free at once: what was swapped in is in its place, what was not is gone.
-3. A full disk costs time only: what has no room before the swap is given up, what has none behind it waits for `retry`.
-4. The end is told exactly once, whatever happens.
+2. `abort` releases the log at once: segments that were swapped in stay, all other work files are removed.
+3. A full disk costs time only: without space before the swap the cleaning is abandoned, after it `retry` continues.
+4. The end is reported exactly once, also after an exception.
 """
 
 import logging
@@ -38,7 +37,7 @@ class CleaningRun:
     Arguments:
         log: whose.
         plan: see `cleaning`.
-        worker: of the thread; nobody else uses it until the end.
+        worker: of the thread; used by this run alone until its end.
         offload: of the cleaner's threads.
         flush: flushes the closed segments of a log, and calls back with 0 or a Kafka error code.
         removed: called with the paths of `.deleted` files.
@@ -71,7 +70,7 @@ class CleaningRun:
         self._groups: list[list[Segment]] = []
         self._ready: Segment | None = None  # as `.swap`, the old ones still in the log
         self._swapping_in: Segment | None = None  # as `.swap`, in the log
-        self._stuck: Callable[[], None] | None = None  # there was no room for the last step
+        self._stuck: Callable[[], None] | None = None  # the last step lacked space
 
     def start(self) -> None:
         """Begin; the worker has been reset.
@@ -109,7 +108,7 @@ class CleaningRun:
         self.retry()
 
     def retry(self) -> None:
-        """There may be room again for what had none."""
+        """Retry a step that lacked space."""
         stuck, self._stuck = self._stuck, None
         if stuck is not None:
             self._apply(lambda _: stuck(), Outcome())
@@ -133,7 +132,7 @@ class CleaningRun:
         return self._ready is None and self._swapping_in is None
 
     def _apply(self, then: Callable[[object], None], outcome: Outcome) -> None:
-        """The next step. A bug in a job ends the round, and is told."""
+        """Run the next step. An unexpected exception of a job ends the run, and is reported."""
         try:
             then(outcome.result())
         except OSError as error:

@@ -1,9 +1,8 @@
-"""Which part of a log the cleaner may work on, how dirty it is, and which segments become one.
+"""Decides which part of a log the cleaner may compact, how dirty it is, and which segments become one.
 
-Laws:
-1. Decisions are pure: they look at logs, they change nothing.
+1. Decisions have no side effects.
 2. Nothing at or above the active segment, the high watermark or the first open transaction is cleaned, nor a segment
-   younger than min.compaction.lag.ms, nor what follows it.
+   younger than min.compaction.lag.ms and the segments after it.
 
 Sources: LogCleanerManager.scala, LogCleaner.scala (LogToClean, groupSegmentsBySize).
 """
@@ -112,17 +111,17 @@ def groups(segments: Sequence[Segment], upper_offset: int, config: TopicConfig) 
     Reads the sizes of index files; runs as a job. Raises OSError.
     """
     found: list[list[Segment]] = []
-    room = [0, 0, 0]
+    space = [0, 0, 0]
     ends = [*(segment.base_offset for segment in segments[1:]), upper_offset]
     for segment, end in zip(segments, ends, strict=True):
         sizes = [segment.size, *(_size_of(segment, suffix) for suffix in (names.INDEX, names.TIME_INDEX))]
-        fits = all(size <= left for size, left in zip(sizes, room, strict=True))
+        fits = all(size <= left for size, left in zip(sizes, space, strict=True))
         if found and fits and len(found[-1]) < GROUP_MAX and end - 1 - found[-1][0].base_offset <= INT32_MAX:
             found[-1].append(segment)
         else:
             found.append([segment])
-            room = [config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes]
-        room = [left - size for left, size in zip(room, sizes, strict=True)]
+            space = [config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes]
+        space = [left - size for left, size in zip(space, sizes, strict=True)]
     return found
 
 

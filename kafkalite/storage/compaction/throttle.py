@@ -1,4 +1,4 @@
-"""How fast the cleaner threads may read and write together (`log.cleaner.io.max.bytes.per.second`)."""
+"""Limits the rate at which all cleaner threads read and write (`log.cleaner.io.max.bytes.per.second`)."""
 
 import threading
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Throttle:
         self._paid_until = monotonic()
 
     def delay(self, size: int) -> float:
-        """Seconds that whoever moved `size` bytes has to wait."""
+        """Seconds to wait after `size` bytes were read or written."""
         with self._lock:
             now = self._monotonic()
             self._paid_until = max(self._paid_until, now) + size / self._rate

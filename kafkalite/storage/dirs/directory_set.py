@@ -1,9 +1,8 @@
-"""The log directories of one broker together: locked, checked, claimed, and which of them are online.
+"""The log directories of one broker: locks and validates them, and tracks which are online.
 
-Laws:
-1. A directory that another broker holds, or that is another's, stops the start; one whose disk fails is offline, and
-   the others go on.
-2. Without any directory there is no start.
+1. A directory that another broker uses or owns ends the start. A directory with a failed disk is offline; the others
+   are used.
+2. Without any online directory the start fails.
 
 Sources: LogManager.lockLogDirs, LogManager.createAndValidateLogDirs.
 """

@@ -1,8 +1,7 @@
-"""The free space of the log directories: a line before they are full, and one when there is enough space again.
+"""Logs a warning before the file system of a log directory is full.
 
-Invariant: one line per change for the worse, below 10 % of the file system and again below 5 % or 1 GiB, whichever is
-less; one when all is well. The free space must exceed the threshold by a tenth, so that a directory at the threshold
-does not fill the log.
+One line is logged for each change for the worse (below 10 % free; again below 5 % or 1 GiB, whichever is less), and one
+when there is enough space again: a tenth above the threshold, so that free space around it does not repeat the lines.
 """
 
 import logging
@@ -40,7 +39,7 @@ class SpaceWatch:
 
     Arguments:
         disk, offload: how it is asked for.
-        failed: told of the directory and the error where the file system does not answer.
+        failed: called with the directory and the error if the file system returns one.
     """
 
     def __init__(self, disk: Disk, offload: Offload, failed: Callable[[str, OSError], None]) -> None:

@@ -1,11 +1,10 @@
-"""One log directory: who holds it, whose it is, and in which format it is kept.
+"""One log directory: its lock, its owner and its format version.
 
-Laws:
-1. A directory is touched only while its `.lock` is held; a second broker is refused, in this process too, and so is a
+1. A directory is used only while its `.lock` is held; a second broker is rejected, also in this process, and so is a
    running Apache Kafka.
-2. A directory of another cluster or broker is refused before anything in it changes.
-3. A start without free file descriptors ends with an error: the directory is whole, and does not go offline.
-4. A directory of an older format is upgraded with a log line, one of a newer format is refused.
+2. A directory of another cluster or broker is rejected before anything in it changes.
+3. A start without free file descriptors fails; the directory does not go offline.
+4. A directory of an older format is upgraded with a log line; one of a newer format is rejected.
 
 Sources: LogManager.lockLogDirs, MetaProperties.java.
 """
@@ -88,7 +87,7 @@ class LogDirectory:
         return f"{self.path}: cannot use this log directory: {prefix}{reason}"
 
     def lock(self) -> None:
-        """Make the directory and take its lock. Raises DirectoryError where somebody has it, OSError."""
+        """Create the directory and take its lock. Raises DirectoryError if another process has it, OSError."""
         self.make()
         lock = self.disk.open(self.file(LOCK), create=True)
         try:
@@ -150,7 +149,7 @@ class LogDirectory:
         return {key.strip(): value.strip() for key, value in pairs}
 
     def check(self, identity: Identity) -> None:
-        """See that it is ours or nobody's, in a format known here; nothing changes. Raises DirectoryError, OSError."""
+        """Validate its owner (this broker or none) and its format, without changes. Raises DirectoryError, OSError."""
         known = self.identity()
         if known is not None and known.cluster_id != identity.cluster_id:
             raise DirectoryError(
@@ -207,7 +206,7 @@ class LogDirectory:
             if older in UPGRADES:
                 UPGRADES[older](self.disk, self.path)
             logger.info("%s: upgraded from format %d to %d", self.path, older, older + 1)
-        if fresh or version < FORMAT_VERSION:  # else a start would need room on the disk
+        if fresh or version < FORMAT_VERSION:  # otherwise every start would need space on the disk
             self.disk.write_atomic(self.file(FORMAT), f"{FORMAT_VERSION}\n".encode(), sync=True)
 
     def space(self) -> tuple[int, int]:

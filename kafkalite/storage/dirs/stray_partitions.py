@@ -1,8 +1,8 @@
-"""Stray partitions: directories whose topic the coordination service does not know. They are renamed and kept.
+"""Renames and keeps stray partitions: directories of topics that the coordination service does not have.
 
-A stray keeps what the checkpoints of its log directory said about it in checkpoints of its own, in its directory. So it
-can be adopted later, whatever partition has its name by then. These checkpoints also hold the topic's whole name, which
-the name of a directory may lack.
+A stray partition keeps its checkpoint entries in checkpoints in its own directory, so that it can be adopted later,
+even if another partition has its name by then. They also contain the full name of the topic, which the directory name
+may lack.
 
 Sources: LogManager.loadLog and LogManager.asyncDelete (Kafka renames strays and never deletes them).
 """

@@ -1,7 +1,7 @@
-"""A disk for a directory that goes with its broker.
+"""A disk for a temporary data directory, which is deleted with its broker.
 
-Law: the names of files are not synced, as nobody will look for them after a crash. Records are synced as ever: who asks
-for `flush.messages` wants to see what that costs.
+Names of files are not synced, because no start reads them after a crash. Records are synced as usual, so that
+`flush.messages` has its usual cost.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ class TemporaryDisk(Disk):
     """Starts and stops a broker without waiting for the device."""
 
     def replace(self, path: str, data: "Buffer", *, sync: bool) -> File:
-        """Whole or not at all for whoever reads it while the machine runs. Raises OSError."""
+        """Atomic for readers while the machine runs. Raises OSError."""
         return super().replace(path, data, sync=False)
 
     def sync_dir(self, path: str) -> None:

@@ -1,18 +1,17 @@
-"""Group commit: logs ask for a sync, and one round after the other brings all who asked to the disk.
+"""Group commit: collects logs that request a flush and syncs them together, in batches.
 
-Laws:
-1. As many rounds per log directory at a time as the syncer takes; no log is in two of them, nor in one of another
-   flusher (`exclusion`). Who asks while that runs gathers for the next one, so one sync covers all that was appended
-   meanwhile, of many partitions together.
-2. A round begins when `begin` is called, at the end of a pass: its partitions are synced together.
-3. Nobody is told that a log is on the disk before the job of its round has succeeded.
-4. A round that failed is never repeated: its directory goes offline, and all who wait there are told
-   KAFKA_STORAGE_ERROR. So it is with whatever else goes wrong in a round, a bug too, which is raised besides: nobody
-   waits for ever, and nothing is claimed that was perhaps not synced.
-5. A round that could not open a file (EMFILE, ENFILE) has lost nothing: it is tried again after RETRY_S, and the
-   waiting requests wait until then. Errors of fsync in the same round count first.
+1. A log directory has as many concurrent batches as the syncer allows. A log is in one batch at a time, across all
+   flushers (`flushes_in_progress`). Requests during a batch are collected for the next one, so one sync covers all
+   appends of many partitions.
+2. A batch starts when `begin` is called, at the end of a loop iteration: its partitions are synced together.
+3. A flush is reported only after the job of its batch has succeeded.
+4. A failed batch is never repeated: its log directory goes offline, and all its requests fail with KAFKA_STORAGE_ERROR.
+   The same holds for an unexpected exception in a batch, which is raised as well: no request waits for ever, and no
+   offset counts as flushed that perhaps is not.
+5. A batch that could not open a file (EMFILE, ENFILE) has lost nothing: it is retried after RETRY_S, and its requests
+   wait. Errors of fsync in the same batch are handled first.
 
-Sources: UnifiedLog.flush; group commit is our own (Kafka syncs once per append).
+Sources: UnifiedLog.flush; group commit is an addition (Kafka syncs once per append).
 """
 
 import errno
@@ -43,7 +42,7 @@ class Flusher:
         disk, clock: what is synced, and when that was.
         syncer: carries out the rounds.
         fail: takes a log directory offline, with the reason.
-        holds: told of the rounds that write by name in the directories of their logs.
+        holds: tracks the directories in which a batch writes by name.
         active: sync the segment that is appended to, too, not only those that were closed.
         exclusion: shared by all flushers of the same logs.
         retried: called with a log directory and with the error for which its round is tried again.
@@ -90,7 +89,7 @@ class Flusher:
             asked[done_callback] = None
 
     def begin(self) -> None:
-        """Start a round in every directory where somebody waits and there is room for one."""
+        """Start a batch in every log directory with requests that may have one more."""
         call_each(self._start, list(self.waiting))  # one that raises, a bug, ends that directory only
 
     def begin_soon(self) -> None:
@@ -139,7 +138,7 @@ class Flusher:
             under_way.plan(self._active, self._holds)
             self._syncer.run(under_way.root, tuple(under_way.plans.values()), partial(self._ended, under_way))
         except Exception as error:
-            if under_way.over:  # a bug of somebody who was told of its end
+            if under_way.over:  # an unexpected exception of a callback
                 raise
             self._ended(under_way, Outcome(error=error))
 

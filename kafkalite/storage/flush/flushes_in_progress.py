@@ -1,9 +1,9 @@
-"""Which logs are being synced, across all flushers: the kernel reports a failed writeback to one fsync of an open file.
+"""Tracks which logs are being synced, across all flushers, because Linux reports a failed writeback to one fsync only.
 
-If two fsyncs of a file run at the same time, one may return EIO and the other 0, although the same pages are lost. So:
-1. A log is in one flush at a time, whatever flusher it belongs to.
-2. When a flush ends, its outcome is applied before any flusher syncs those logs again.
-3. Every flusher that waits for the log directory then looks again; the flusher of the acknowledgements looks first.
+If two fsyncs of an open file overlap, one may return EIO and the other 0, although the same pages are lost. So:
+1. A log is in one flush at a time, across all flushers.
+2. The outcome of a flush is applied before any flusher syncs its logs again.
+3. Then every flusher that waits for the log directory continues; the flusher for acknowledgements is first.
 
 Source: Linux, lib/errseq.c and Documentation/filesystems/vfs.rst (an error is reported once per open file description).
 """

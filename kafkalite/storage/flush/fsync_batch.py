@@ -1,10 +1,9 @@
-"""Rounds of syncs in lanes: C threads that never take the GIL, while the loop goes on with other requests.
+"""Runs batches of syncs in C threads that never take the GIL, while the loop serves other requests.
 
-Laws:
-1. Lanes are for the plain `Disk` only: any other kind sees its syncs, as a job does them (`syncing.JobSyncer`).
-2. Every log directory has lanes of its own: one whose disk is slow keeps no other waiting.
-3. A round with producer snapshots, which are yet to be written, is a job from beginning to end.
-4. The end of a round reaches the loop through one descriptor for all of them.
+1. These threads sync only on the plain `Disk`; any other disk receives its syncs from a job (`flush_job.JobSyncer`).
+2. Every log directory has its own threads, so that a slow disk does not delay the others.
+3. A batch with producer snapshots, which must be written first, runs as a job.
+4. One descriptor reports the end of all batches to the loop.
 """
 
 import os

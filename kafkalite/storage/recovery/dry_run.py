@@ -1,9 +1,8 @@
-"""A disk that keeps every change to itself: what recovery would do, without doing it.
+"""A disk that keeps every change in memory: shows the result of a recovery without changing any file.
 
-Laws:
-1. Nothing on the disk changes, not even a time.
-2. What was changed reads as changed: small files are copied into memory when they are opened, renames and removals are
-   remembered. Logs are too large for that: cutting one is noted only, as recovery never reads behind a cut.
+1. Nothing on the disk changes, not even a timestamp.
+2. Reads return the changes: small files are copied into memory when they are opened, renames and removals are recorded.
+   Logs are too large for that: of a truncation only the size is recorded, because recovery never reads beyond it.
 """
 
 import os

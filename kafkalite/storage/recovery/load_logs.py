@@ -1,13 +1,13 @@
-"""The log directories at start: which partitions are there, and their recovery in parallel.
+"""Finds and recovers the partitions of the log directories at the start, in parallel.
 
-Laws:
-1. Whether the last end was clean is read once, and its mark removed, before any log is opened.
-2. A checkpoint that does not read means an unclean start, with a log line; it never stops the broker.
-3. Directories with foreign names are left alone, with a log line; `-delete` ones are finished.
-4. Every directory has threads of its own, so that a slow disk holds up no other one; an error ends its directory only.
-5. A directory that ended cleanly has one thread: small reads with a little Python between them, where two threads take
-   the interpreter's lock from each other at every read (2,000 partitions: 0.50 s, against 0.33 s by one).
-6. While it takes longer than a second, a line each second says how far it is.
+1. The mark of a clean stop is read once, and removed before any log is opened.
+2. An unreadable checkpoint means an unclean start, with a log line; it never ends the start.
+3. Directories with other names are left unchanged, with a log line; `-delete` directories are deleted.
+4. Every log directory has its own threads, so that a slow disk does not delay the others. An error affects its log
+   directory only.
+5. A log directory with a clean stop has one thread: two threads with small reads and little Python between them compete
+   for the GIL at every read (2,000 partitions: 0.50 s with two threads, 0.33 s with one).
+6. After the first second, the progress is logged once per second.
 """
 
 import logging
@@ -121,8 +121,8 @@ def load_directories(
     Arguments:
         config_of: answers for a topic name.
         threads: for each directory whose batches are to be checked.
-        say_every_s: seconds between the lines that tell how far it is.
-        advance: told the bytes checked.
+        say_every_s: seconds between log lines with the progress.
+        advance: called with the bytes checked.
     """
     found = [_begin(disk, path, config_of) for path in paths]
     work = [partition_dir for _, partition_dirs in found for partition_dir in partition_dirs]
@@ -168,7 +168,7 @@ def _begin(
 
 
 def _size_to_check(partition_dir: PartitionDirectory) -> int:
-    """Bytes of the segments that are not below the recovery point; what cannot be read is told by recovery."""
+    """Bytes of the segments that are not below the recovery point; recovery reports unreadable ones."""
     if partition_dir.clean:
         return 0
     try:

@@ -1,13 +1,12 @@
-"""How a partition's directory becomes a Log again. Runs as a job: it touches nothing but the directory it is given.
+"""Recovers the Log of a partition directory. It runs as a job and uses only its arguments.
 
-Laws:
-1. After a clean end only checkpoints and file ends are read; the batches are believed.
-2. Otherwise every batch from the recovery point's segment on is checked; the log ends before the first bad one.
-3. Nothing below the recovery point is cut; an index that is missing or insane is built again from the batches.
-4. What was dropped is logged. What overlaps, or lies behind missing offsets that were not synced, is set
-   aside, not removed: the earlier segment is believed, as nothing is acknowledged as synced beyond a removal or a cut
-   that is not on the disk itself.
-5. Producers and transactions are those of the newest snapshot that can be believed and of every batch behind it.
+1. After a clean stop, only checkpoints and the ends of files are read; the batches are not validated.
+2. Otherwise every batch from the segment of the recovery point on is validated; the log ends before the first bad one.
+3. Nothing below the recovery point is removed; a missing or corrupt index is rebuilt from the batches.
+4. Removed bytes are logged. A segment that overlaps the previous one, or follows missing offsets that were not flushed,
+   is renamed to `.aside`: the earlier segment is kept, because no flush is acknowledged before the removals and
+   truncations that precede it are on the disk.
+5. Producers and transactions are those of the newest valid snapshot and of every batch after it.
 
 Sources: LogLoader.java, LogSegment.recover.
 """
@@ -55,7 +54,7 @@ class PartitionDirectory:
     """One partition's directory and what the checkpoints of its log directory say of it.
 
     Attributes:
-        advance: told the bytes of batches that were checked.
+        advance: called with the bytes of the validated batches.
         gaps_until: below it a gap between two segments is a cleaner's, not a loss.
         keep_gaps: segments behind missing offsets stay, whatever the recovery point is.
     """
@@ -295,7 +294,7 @@ class Recovery:
         return found
 
     def _set_overlap_aside(self, segment: Segment, following: deque[Segment]) -> None:
-        """Segments that begin below the end of the one before are not read: they get a name nobody reads, none is lost.
+        """Rename segments that begin below the end of the previous one to a name that is not read; none is removed.
 
         Such a thing is left by a crash before the removal of a segment was on the disk, or by a copy gone wrong.
         """

@@ -1,12 +1,11 @@
-"""The invariants of storage/README.md, checked offline on what lies on the disk. Nothing is changed.
+"""Checks the invariants of storage/README.md offline, on the files of a log directory; nothing is changed.
 
-Laws:
-1. Every fault is told, with the number of the invariant, the file and the byte; reading goes on behind it.
-2. What a crash may leave above the recovery point (a torn tail, old indexes) is told like any other fault: these are
-   the invariants of a log that is open or was left cleanly. A start repairs it.
-3. The directory is nobody else's meanwhile: the caller holds its lock.
+1. Every violation is reported with the number of the invariant, the file and the byte; the check then continues.
+2. What a crash may leave above the recovery point (a torn tail, old indexes) is reported, too: the invariants are those
+   of a log that is open or was closed cleanly. A start repairs it.
+3. The caller holds the lock of the directory.
 
-Sources: DumpLogSegments.scala, LogLoader.java (what a start relies on).
+Sources: DumpLogSegments.scala, LogLoader.java (what a start requires).
 """
 
 import os
@@ -69,7 +68,7 @@ def verify_log(
         compacted: gaps between offsets are normal.
         gaps_until: where it is compacted, gaps between segments are normal below this offset only.
         clean: the broker ended cleanly, so no unfinished work may be there and every index is on the disk.
-        advance: told the bytes read, for a progress bar.
+        advance: called with the bytes read, for a progress bar.
 
     Result: what does not hold, in the order of the files. Raises OSError.
     """
@@ -181,7 +180,7 @@ def verify_directory(
         only: the name of one partition's directory: check nothing but this one.
         compacted: gaps between offsets are normal everywhere, not only where a cleaner was.
         compacted_topics: topics with cleanup.policy=compact: gaps are normal there, without a checkpoint, too.
-        advance: told the bytes read.
+        advance: called with the bytes read.
 
     Raises OSError.
     """
@@ -249,7 +248,7 @@ def _same_id(disk: Disk, directory: str, topic: str, ids: dict[str, tuple[bytes,
     try:
         topic_id = checkpoints.read_topic_id(disk, directory)
     except checkpoints.BadCheckpoint:
-        return  # told by verify_log
+        return  # reported by verify_log
     if topic_id is None:
         return
     known, where = ids.setdefault(topic, (topic_id, directory))

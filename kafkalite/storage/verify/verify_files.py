@@ -1,4 +1,4 @@
-"""The smaller files of a partition, checked against the batches of its segments. Nothing is changed."""
+"""Checks the smaller files of a partition against the batches of its segments; nothing is changed."""
 
 import os
 import struct
@@ -27,7 +27,7 @@ ABORTED_IN_ORDER = 13
 def _entries(
     disk: Disk, number: int, path: str, layout: struct.Struct, *, preallocated: bool
 ) -> Iterator[Violation | tuple[int, tuple[int, ...]]]:
-    """(position, fields) of each entry; zeros at the end of a `preallocated` file are room, as Kafka takes it.
+    """(position, fields) of each entry; zeros at the end of a `preallocated` file are free space, as in Kafka.
 
     Raises OSError.
     """

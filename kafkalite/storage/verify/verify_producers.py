@@ -1,12 +1,11 @@
-"""What the snapshots of a partition say of its producers, against its batches. Nothing is changed.
+"""Checks the producer snapshots of a partition against its batches; nothing is changed.
 
-Laws:
-1. A producer that a snapshot knows is what its batches below the snapshot make of it, unless those went with the old
-   segments. One that it does not know may have been forgotten for its silence.
-2. Where a cleaner was, batches and markers are missing that a snapshot counted: only what is there speaks against it.
-3. Judged are the snapshots at the base offset of a segment and at the log end, up to the first damaged batch.
+1. The state of a producer in a snapshot is the one that its batches below the snapshot produce, unless those were
+   deleted with old segments. A producer that is missing in it may have expired.
+2. The cleaner may have removed batches and markers that a snapshot includes: only existing batches can contradict it.
+3. The snapshots at the base offset of a segment and at the log end are checked, up to the first damaged batch.
 
-Sources: ProducerStateManager.java, `producers` (how they are found again).
+Sources: ProducerStateManager.java, `log/producer_state_loader`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +57,7 @@ def _read(disk: Disk, path: str) -> list[Producer]:
     try:
         return read_snapshot(disk, path)
     except BadSnapshot:
-        return []  # told by check_snapshot
+        return []  # reported by check_snapshot
 
 
 def _note(disk: Disk, directory: str, base_offset: int, state: ProducerState) -> int | None:

@@ -1,11 +1,8 @@
-"""Every batch of a segment file, read offline: what `verify` checks the smaller files against. Nothing is changed.
+"""Reads every batch of a segment file offline, for the checks of the smaller files; nothing is changed.
 
-Laws:
-1. A bad batch is told with its position; reading goes on behind it, where its length still says where that is or the
-   next one is found.
-2. Memory is 32 bytes a batch and a chunk of the file, never what a damaged length claims.
-3. What is in line is walked in C (`_speedups/storage/verify_batches`); whatever there is to say of a batch is said
-   here.
+1. A bad batch is reported with its position. Reading continues after it, by its length or at the next valid batch.
+2. Memory is 32 bytes per batch and a chunk of the file, independent of damaged lengths.
+3. C code walks over batches without violations (`_speedups/storage/verify_batches`); all violations are reported here.
 """
 
 from array import array
@@ -110,7 +107,7 @@ class SegmentReader:
         disk: the disk port.
         compacted: gaps between offsets are normal, as the cleaner leaves them.
         gaps_until: gaps between segments are normal below it; the cleaner of this broker leaves none.
-        advance: told the bytes read.
+        advance: called with the bytes read.
     """
 
     def __init__(self, disk: Disk, *, compacted: bool, advance: Advance, gaps_until: int = OFFSET_MAX) -> None:
@@ -123,7 +120,7 @@ class SegmentReader:
         self._before_gap = -1  # the offset expected before the last batch, where that one left some out
 
     def read(self, path: str, batches: Batches) -> Iterator[Violation]:
-        """Fill `batches` from the file; tell what is wrong in it. Raises OSError."""
+        """Fill `batches` from the file and report violations. Raises OSError."""
         if batches.base_offset < self._next_offset:
             text = f"begins at offset {batches.base_offset}, but the segment before it ends at {self._next_offset - 1}"
             yield Violation(OFFSETS_GROW, path, NOWHERE, text)

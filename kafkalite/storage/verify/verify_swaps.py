@@ -1,4 +1,4 @@
-"""Compacted segments that a crash caught on their way in, of which a start would believe that they are whole.
+"""Checks compacted segments whose swap was interrupted by a crash, because a start assumes that they are complete.
 
 Nothing is changed.
 """
