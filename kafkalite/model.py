@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import NamedTuple
 
 ZERO_UUID = bytes(16)
@@ -21,8 +20,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """Where a listener is bound, or how it is advertised.
 
     Arguments:
@@ -42,8 +40,7 @@ class Endpoint:
         return f"{self.listener}://{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """A broker as a client reaches it. `rack` is None when it has none."""
 
     broker_id: int

@@ -1,6 +1,6 @@
-"""Says in one line what a fresh machine lacks to build kafkalite, and which package has it.
+"""Prints in one line what a machine lacks to build kafkalite, and the package that provides it.
 
-Runs under any Python 3, because an old Python is one of the things it has to name.
+It runs with any Python 3, because a Python that is too old is one of the findings.
 """
 
 import os
@@ -12,7 +12,7 @@ PYTHON_MIN = (3, 11)
 
 
 def missing():
-    """The first thing that is missing as one line, or None."""
+    """Return one line about the first missing tool or file, or None."""
     if sys.version_info < PYTHON_MIN:
         return (
             "kafkalite needs Python 3.11 or newer, this is {}.{}: install python3 (Debian 12, Fedora) "

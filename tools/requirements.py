@@ -1,7 +1,7 @@
-"""Prints what pip has to install: `requirements.py build`, or `requirements.py dev FOREIGN.toml`.
+"""Prints the requirements for pip: `requirements.py build`, or `requirements.py dev FOREIGN.toml`.
 
-The first reads [build-system] of pyproject.toml, the second its `dev` extra and the pinned foreign clients, which are
-the table [clients] of the one file that pins everything foreign.
+`build` reads [build-system] of pyproject.toml; `dev` reads its `dev` extra, and the pinned foreign clients from the
+table [clients] of the given file.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""What the client commands share: options, addresses, tables, errors as one line.
+"""Options, addresses, tables and error texts that the client commands share.
 
-A command ends with exit code 2 and one line that says what is wrong and what to do, never with a traceback.
+A command fails with exit code 2 and one line with the reason and the next step, never with a traceback.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from kafkalite.errors import KafkaError, KafkaErrorCode, error_for
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 CLIENT_ID = "kafkalite-cli"
-# What to do about a refusal, where its words do not say it.
+# The next step after an error code, if its message does not name it.
 NEXT_STEPS: dict[int, str] = {
     KafkaErrorCode.GROUP_ID_NOT_FOUND: "`kafkalite group list` lists the groups",
     KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`kafkalite topic list` lists the topics",
@@ -58,7 +58,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Split HOST:PORT ([::1]:9092 for IPv6); ends the command when it is neither."""
+    """Split HOST:PORT ([::1]:9092 for IPv6); ends the command if the address is invalid."""
     found = _ADDRESS.fullmatch(address.strip())
     if found is None:
         fail(f"{address!r} is not an address; write HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
@@ -77,7 +77,7 @@ def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
         except KafkaError as error:
             fail(str(error))
         except BrokenPipeError:
-            raise  # who reads our output has had enough: the command ends without a word
+            raise  # the reader of the output is gone: the command ends silently
         except OSError as error:
             fail(described(error))
         except (asyncio.CancelledError, KeyboardInterrupt) as interrupt:
@@ -87,7 +87,7 @@ def command_runner(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, 
 
 
 def described(error: OSError) -> str:
-    """The file, or standard output where it cannot be written, and the reason."""
+    """Return the file, or standard output if it cannot be written, and the reason."""
     name = error.filename or ("standard output" if error.errno in NO_SPACE else None)
     reason = error.strerror or str(error)
     return f"{name}: {reason}" if name else reason
@@ -96,7 +96,7 @@ def described(error: OSError) -> str:
 async def interruptible(work: Coroutine[Any, Any, None]) -> None:
     """Run the work of a command until Ctrl-C cancels it.
 
-    By a handler of the loop: the one of `asyncio.run` does not wake a loop that was just about to wait.
+    The signal handler of the loop is needed: that of `asyncio.run` does not wake a loop that is about to wait.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -106,19 +106,19 @@ async def interruptible(work: Coroutine[Any, Any, None]) -> None:
 
 
 def refusal(error_code: int, message: str | None, subject: str) -> str:
-    """A broker's error code in words, with its own words where it sent some."""
+    """Return the text for an error code, with the message of the broker if it sent one."""
     error = error_for(error_code, message)
     return f"{subject or repr(subject)}: {error.message or error.code.message} ({error.code.name})"
 
 
 def check(error_code: int, message: str | None, subject: str) -> None:
-    """End the command when the broker answered with an error."""
+    """End the command if the response has an error code."""
     if error_code:
         fail(refusal(error_code, message, subject) + next_steps([error_code]))
 
 
 def next_steps(error_codes: Iterable[int]) -> str:
-    """What to do about refusals, each step once, to stand behind what was refused; empty where nothing is known."""
+    """Return the next steps after these errors, each once, as a suffix of the error text; empty if none is known."""
     steps = (NEXT_STEPS[code] for code in dict.fromkeys(error_codes) if code in NEXT_STEPS)
     return "".join(f"; {step}" for step in steps)
 

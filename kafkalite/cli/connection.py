@@ -1,4 +1,4 @@
-"""The connection of a command to the cluster: the first broker that answers, and a wait for one that is starting."""
+"""Connects a command to the first broker that answers, and waits for a broker that is starting."""
 
 import socket
 from collections.abc import AsyncIterator, Sequence
@@ -11,12 +11,12 @@ from kafkalite.cli.retry import Retry
 from kafkalite.errors import KafkaConnectionError, KafkaTimeoutError
 from kafkalite.net.client import ClientConnection
 
-STARTING_S = 20.0  # how long a broker that is starting is waited for
+STARTING_S = 20.0  # maximum wait for a broker that is starting
 
 
 @asynccontextmanager
 async def connect(bootstrap: str) -> AsyncIterator[ClientConnection]:
-    """A connection to the first of these brokers that answers. Raises KafkaConnectionError, KafkaTimeoutError."""
+    """Connect to the first of these brokers that answers. Raises KafkaConnectionError, KafkaTimeoutError."""
     peer = await connect_when_started([parse_address(address) for address in bootstrap.split(",")])
     try:
         yield peer
@@ -44,7 +44,7 @@ async def connect_when_started(addresses: Sequence[tuple[str, int]]) -> ClientCo
 
 
 async def first_that_answers(addresses: Sequence[tuple[str, int]], *, report: bool = True) -> ClientConnection:
-    """An open connection; the error of the last one when none answers. `report`: print why others did not answer."""
+    """Return an open connection, or raise the error of the last broker. `report`: print the errors of the others."""
     *others, last = addresses
     for host, port in others:
         peer = ClientConnection(host, port, client_id=CLIENT_ID)

@@ -1,6 +1,6 @@
-"""`kafkalite consume`: read a topic as lines or as JSON with all metadata. No group: partitions are read by assignment.
+"""Prints a topic as lines or as JSON with all metadata: `kafkalite consume`. It reads partitions without a group.
 
-Only committed records are shown: those of aborted transactions are left out as every client leaves them out.
+Only committed records are printed; records of aborted transactions are skipped, as in every client.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from kafkalite.records import Batch, Record, batches
 from kafkalite.records.control import ControlType, control_type
 
 WAIT_MS = 500
-REFRESH_S = 2.0  # how often new partitions and new leaders are looked for while records are awaited
+REFRESH_S = 2.0  # period of the check for new partitions and leaders while waiting for records
 BYTES_MAX = 8 * 1024 * 1024
 
 FetchTopic = FetchRequest.FetchTopic
@@ -104,7 +104,7 @@ async def consume(
 
 
 async def check_offset(leaders: LeaderConnections, partition: TopicPartition, offset: int, end: int) -> None:
-    """End the command when the log of a partition does not reach from an offset to `end`, the next one.
+    """End the command if an offset is outside the log of the partition, whose next offset is `end`.
 
     Other consumers apply auto.offset.reset and read from another offset: a script would not notice.
     """
@@ -117,15 +117,15 @@ async def check_offset(leaders: LeaderConnections, partition: TopicPartition, of
 
 
 class PartitionReader:
-    """Reads some partitions of a topic side by side and writes what it finds.
+    """Reads partitions of a topic concurrently and writes their records.
 
-    A broker that restarts or hands a partition over is followed: the connection is opened again, the leaders are asked
-    for, and reading continues at the position of each partition, so that no record is written twice or left out.
+    After a restart of a broker or a change of the leader the reader connects again, finds the leaders and continues at
+    the position of each partition, so that no record is printed twice or skipped.
 
-    Args:
-        write: makes the line of a record of a partition.
-        count: records to write at most, None = all.
-        fixed: the partition to read alone, None = all of the topic, also those that are created later.
+    Arguments:
+        write: formats the line of a record of a partition.
+        count: maximum number of records to write, None = all.
+        fixed: the only partition to read, None = all partitions of the topic, also those created later.
 
     Attributes:
         positions, ends: offsets by partition, the next one to read and the log end at the start; set by the caller.
@@ -150,9 +150,9 @@ class PartitionReader:
         self._retries = Retry()
 
     async def run(self, *, follow: bool) -> None:
-        """Read until every partition has reached its end, or for ever; until enough records are written in any case.
+        """Read until every partition has reached its end, or forever with `follow`; at most `count` records.
 
-        Raises KafkaError when a broker fails with an error that is not retriable, or does not come back in time.
+        Raises KafkaError when a broker fails with an error that is not retriable, or is not available again in time.
         """
         self._refresh_at = self._now() + REFRESH_S
         while self._left != 0 and (wanted := [p for p in self.positions if follow or not self._at_end(p)]):
@@ -177,7 +177,7 @@ class PartitionReader:
         return asyncio.get_running_loop().time()
 
     async def _refresh(self, follow: bool) -> None:
-        """Ask for the present leaders; partitions that are new since the start are read from their first record."""
+        """Ask for the current leaders; partitions created since the start are read from their first record."""
         total = await self._leaders.refresh(self._topic)
         new = [TopicPartition(self._topic, index) for index in range(total) if index not in self.positions]
         if follow and self._fixed is None and new:
@@ -186,7 +186,7 @@ class PartitionReader:
         self._refresh_at = self._now() + REFRESH_S
 
     async def _fetch_all(self, partitions: Sequence[int]) -> list[list[Fetched]]:
-        """One fetch at each leader of these partitions."""
+        """Send one fetch request to each leader of these partitions."""
         by_leader: dict[ClientConnection, list[int]] = {}
         for partition in partitions:
             by_leader.setdefault(await self._leaders.leader(self._topic, partition), []).append(partition)
@@ -215,13 +215,13 @@ class PartitionReader:
 
     def _take(self, found: Fetched, nothing_more: bool) -> None:
         partition, before = found.partition_index, self.positions[found.partition_index]
-        # A copy of the records, as a view of the answer would have to outlive every traceback through here.
+        # A copy of the records: a traceback could keep a view, and with it the response.
         for batch in committed(batches(bytes(found.records or b"")), found.aborted_transactions or []):
             self._show(partition, batch)
         if self.positions[partition] > before:
-            self.positions[partition] = self.positions.pop(partition)  # the next answer begins with the others
+            self.positions[partition] = self.positions.pop(partition)  # the next response starts with the others
         elif nothing_more and found.last_stable_offset >= self.ends[partition]:
-            # The answer had room for records, and the end lies further on: compaction took the last ones.
+            # An empty response before the end: compaction removed the last records.
             self.positions[partition] = self.ends[partition]
 
     def _show(self, partition: int, batch: Batch | int) -> None:
@@ -240,7 +240,7 @@ class PartitionReader:
 
 
 def committed(found: Iterable[Batch], aborted: Iterable[Aborted]) -> Iterator[Batch | int]:
-    """The batches to show; the offset behind it for one to leave out (control, or of an aborted transaction)."""
+    """Yield the batches to print; for a skipped one (control, or of an aborted transaction) the offset after it."""
     coming = sorted(aborted, key=lambda each: each.first_offset)
     open_aborted: set[int] = set()
     for batch in found:

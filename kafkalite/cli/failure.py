@@ -1,4 +1,4 @@
-"""How a command ends when it cannot do what it was asked: one line on standard error, exit code 2."""
+"""Defines how a command fails: one line on standard error and exit code 2."""
 
 from typing import NoReturn
 

@@ -1,7 +1,7 @@
-"""Connections to the brokers of a cluster, opened when first needed, and what the leaders of partitions know.
+"""Opens connections to the leaders of partitions on first use, and finds the leaders and their offsets.
 
-A connection that ended is opened again when it is next needed, after `refresh`, which asks any broker that answers for
-the present leaders of a topic.
+A closed connection is opened again when it is next needed, after `refresh`, which asks any available broker for the
+current leaders of a topic.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from kafkalite.net.client import ClientConnection
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
-# A topic that was just created has no leaders for a moment; one that is unknown may be in the making, or never be.
+# Seconds to wait for a topic: a new topic has no leaders at first, and an unknown topic may still be in creation.
 CREATION_S: dict[int, float] = {
     KafkaErrorCode.NONE: 10.0,
     KafkaErrorCode.LEADER_NOT_AVAILABLE: 10.0,
     KafkaErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 2.0,
 }
 PAUSE_S = 0.1
-CLOSE_S = 1.0  # for a connection whose broker takes no more bytes
+CLOSE_S = 1.0  # for a connection whose broker no longer receives
 EARLIEST, LATEST = -2, -1
 NO_REPLICA = -1
 Topic = MetadataResponse.MetadataResponseTopic
@@ -56,15 +56,15 @@ class LeaderConnections:
         peers = [self.first, *self._peers.values()]
         self._peers.clear()
         for peer in peers:
-            with suppress(TimeoutError):  # its bytes cannot leave: the process does not wait for them
+            with suppress(TimeoutError):  # the process does not wait for unsent bytes
                 async with asyncio.timeout(CLOSE_S):
                     await peer.close()
 
     async def refresh(self, topic: str) -> int:
-        """Ask a broker that answers who leads the topic's partitions now; the number of partitions.
+        """Ask an available broker for the current leaders of the topic; return the number of partitions.
 
-        Raises KafkaError, retriable while no broker answers or the topic is not available. Ends the command when the
-        topic was deleted, also when another one has its name now.
+        Raises KafkaError, retriable while no broker answers or the topic is not available. Ends the command if the
+        topic was deleted, even if another topic has its name now.
         """
         if self.first.closed:
             brokers = dict.fromkeys((*self._brokers.values(), *self._bootstrap))
@@ -83,7 +83,7 @@ class LeaderConnections:
         return len(described.partitions)
 
     async def partitions(self, topic: str, *, may_create: bool = False) -> int:
-        """How many partitions a topic has; ends the command when there is no such topic."""
+        """Return the number of partitions of a topic; ends the command if the topic does not exist."""
         wanted = MetadataRequest.MetadataRequestTopic(name=topic)
         request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=may_create)
         loop = asyncio.get_running_loop()
@@ -91,7 +91,7 @@ class LeaderConnections:
         while True:
             answer = await self.first.call(request)
             (described,) = answer.topics
-            if not may_create or loop.time() - begin >= patience_s(described):
+            if not may_create or loop.time() - begin >= creation_wait_s(described):
                 break
             await asyncio.sleep(PAUSE_S)
         check(described.error_code, None, topic)
@@ -100,7 +100,7 @@ class LeaderConnections:
         return len(described.partitions)
 
     async def known(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many partitions each of these topics has; those that are not there are left out."""
+        """Return the number of partitions of each existing topic of these."""
         wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         answer = await self.first.call(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
         for described in answer.topics:
@@ -111,11 +111,11 @@ class LeaderConnections:
         return {name: len(self._topics[name].partitions) for name in topics if name in self._topics}
 
     def topic_id(self, topic: str) -> bytes:
-        """The id of a topic whose partitions were asked for."""
+        """Return the id of a topic that `partitions` or `known` described."""
         return self._topics[topic].topic_id
 
     async def leader(self, topic: str, partition: int) -> ClientConnection:
-        """A connection to the broker that leads the partition."""
+        """Return a connection to the leader of the partition."""
         (entry,) = [p for p in self._topics[topic].partitions if p.partition_index == partition]
         if entry.leader_id not in self._brokers:
             if entry.offline_replicas:
@@ -124,7 +124,7 @@ class LeaderConnections:
         return await self.broker(entry.leader_id, *self._brokers[entry.leader_id])
 
     async def broker(self, broker_id: int, host: str, port: int) -> ClientConnection:
-        """A connection to this broker."""
+        """Return a connection to this broker."""
         peer = self._peers.get(broker_id)
         if peer is None or peer.closed or (peer.host, peer.port) != (host, port):
             peer = self._peers[broker_id] = ClientConnection(host, port, client_id=CLIENT_ID)
@@ -150,9 +150,9 @@ class LeaderConnections:
         return {each.node_id: await self.broker(each.node_id, each.host, each.port) for each in answer.brokers}
 
     async def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The offset that belongs to each time (in ms, or EARLIEST or LATEST), -1 where nothing is so late.
+        """Return the first offset at or after each time (in ms, or EARLIEST or LATEST), -1 if no record is that late.
 
-        The topics' partitions have been asked for before.
+        `partitions` or `known` must have described the topics.
         """
         by_leader: dict[ClientConnection, dict[str, list[ListTopic.ListOffsetsPartition]]] = {}
         for topic_partition, timestamp in wanted.items():
@@ -175,7 +175,7 @@ class LeaderConnections:
 
 
 def offline(topic: str, entry: Partition) -> str:
-    """What to do about a partition without a leader whose replicas are offline."""
+    """Return the error text for a partition whose replicas are all offline."""
     brokers = ", ".join(map(str, entry.offline_replicas))
     return (
         f"{topic}-{entry.partition_index}: the partition is offline; the log of broker {brokers} names the reason and "
@@ -183,10 +183,10 @@ def offline(topic: str, entry: Partition) -> str:
     )
 
 
-def patience_s(topic: Topic) -> float:
-    """For how many seconds a topic may still be in creation; 0 when it exists, or was rejected.
+def creation_wait_s(topic: Topic) -> float:
+    """Return for how many seconds to wait for a topic in creation; 0 if it exists or was rejected.
 
-    A partition without a leader whose replicas are offline was created before: it is not waited for.
+    A partition without a leader whose replicas are offline already exists: the command does not wait for it.
     """
     if not topic.error_code and all(part.leader_id >= 0 or part.offline_replicas for part in topic.partitions):
         return 0

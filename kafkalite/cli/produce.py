@@ -1,10 +1,10 @@
-"""`kafkalite produce`: lines or JSON lines from a file, a pipe or a terminal into a topic.
+"""Sends lines or JSON lines from a file, a pipe or a terminal to a topic: `kafkalite produce`.
 
-What has come is sent as soon as nothing more is waiting to be read, in batches of at most BATCH_BYTES.
+Lines are sent as soon as no more input is available, in batches of at most BATCH_BYTES.
 
-The producer is idempotent (KIP-98): batches carry a producer id and sequence numbers, and a request is open for one
-partition at a time. A batch whose acknowledgement is missing is sent again, to a broker that restarted or to a new
-leader, and the broker recognises it, so that no record is lost, written twice or reordered.
+The producer is idempotent (KIP-98): batches carry a producer id and sequence numbers, and each partition has one
+request in flight. A batch without an acknowledgement is sent again, to the restarted broker or to the new leader; the
+broker recognizes it, so that no record is lost, duplicated or reordered.
 """
 
 import asyncio
@@ -37,18 +37,18 @@ from kafkalite.records.partitioner import partition_of
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 BATCH_BYTES = 512 * 1024
-STICKY_BYTES = 4096  # of records without a key that go to one partition before the next one is chosen
-RECORD_BYTES = 8  # about what a record takes beside its value
-REFRESH_S = 30.0  # how often new partitions are looked for
+STICKY_BYTES = 4096  # of records without a key, before the next partition is chosen
+RECORD_BYTES = 8  # approximate overhead of a record beside its value
+REFRESH_S = 30.0  # period of the check for new partitions
 TIMEOUT_MS = 30_000
-TERMINATED = 143  # what a shell reports of a process that SIGTERM ended
+TERMINATED = 143  # exit code that a shell reports for a process ended by SIGTERM
 SEQUENCE_MASK = 0x7FFFFFFF
 
 Data = ProduceRequest.TopicProduceData
 
 
 class PendingBatch(NamedTuple):
-    """A batch to be acknowledged: its bytes, how many records it has."""
+    """A batch to be acknowledged: its bytes and its number of records."""
 
     data: bytes
     records_count: int
@@ -165,10 +165,12 @@ async def send_all(
 
 
 class Sender:
-    """Fills one batch per partition and sends it when it is full, or when asked to.
+    """Fills one batch per partition and sends it when it is full, or by `flush`.
 
-    Args:
-        partitions: how many the topic has.
+    Arguments:
+        leaders: the connections.
+        topic: its name.
+        partitions: number of partitions of the topic.
         codec: id of the compression type.
         fixed: the partition of every record, None = by key, or spread.
         choose: the first partition of records without a key, from their number; at random by default.
@@ -218,7 +220,7 @@ class Sender:
         self._refresh_at = asyncio.get_running_loop().time() + REFRESH_S
 
     def report(self) -> str:
-        """How many records were acknowledged, and how many are neither acknowledged nor rejected."""
+        """Return how many records were acknowledged, and how many are neither acknowledged nor rejected."""
         in_doubt = f", {self._in_doubt} more may have been written" if self._in_doubt else ""
         return f"{self.sent} record(s) were acknowledged{in_doubt}"
 
@@ -232,7 +234,7 @@ class Sender:
             self._builder(partition).append(*record)
 
     async def flush(self) -> None:
-        """Send what is left; records without a key go to the next partition from now on."""
+        """Send all batches; further records without a key go to the next partition."""
         if self._builders:
             await self._send(list(self._builders))
         self._next_sticky()
@@ -284,7 +286,7 @@ class Sender:
         self._retries.succeeded()
 
     async def _send_open(self) -> None:
-        """One request to each leader; raises KafkaError after what was acknowledged has been counted."""
+        """Send one request to each leader. Raises KafkaError, after acknowledged records are counted."""
         by_leader: dict[ClientConnection, list[int]] = {}
         for partition in self._open:
             by_leader.setdefault(await self._leaders.leader(self._topic, partition), []).append(partition)
@@ -312,18 +314,18 @@ class Sender:
                 require(outcome.error_code, reason, f"{self._topic}-{outcome.index}")
 
     def _ended(self, partition: int) -> int:
-        """The batch of a partition was acknowledged or rejected; its number of records."""
+        """Remove the batch of a partition, which was acknowledged or rejected; return its number of records."""
         count = self._open.pop(partition).records_count
         self._in_doubt -= count
         return count
 
     async def _recover(self, error: KafkaError) -> None:
-        """Wait before the next attempt, with new connections. Raises `error` when there is none."""
+        """Wait before the next attempt, and close the connections. Raises `error` if there is no further attempt."""
         await self._retries.pause(error)
         await self._leaders.disconnect()
 
     async def _refresh(self) -> None:
-        """Ask for the present leaders and number of partitions, until a broker answers. Raises KafkaError."""
+        """Ask for the current leaders and number of partitions, until a broker answers. Raises KafkaError."""
         while True:
             try:
                 self._partitions = await self._leaders.refresh(self._topic)
@@ -335,7 +337,7 @@ class Sender:
 
 @contextmanager
 def progress(source: BinaryIO) -> Iterator[Callable[[int], None]]:
-    """A progress bar over the bytes of a file while a person watches; nothing for a pipe or a redirected output."""
+    """Show a progress bar for a file on a terminal; nothing for a pipe or with redirected output."""
     about = os.fstat(source.fileno())
     if not stat.S_ISREG(about.st_mode) or not sys.stderr.isatty():
         yield lambda _size: None

@@ -1,8 +1,8 @@
-"""Records as lines and as JSON: what `produce` reads and `consume` prints.
+"""Reads and prints records as lines and as JSON, for `produce` and `consume`.
 
-In JSON, bytes are a string where they are UTF-8, else {"base64": "..."}; so what `consume --json` prints is what
-`produce --json` reads. Headers are pairs, as a name may come twice; an object is read as well. Other JSON values are
-sent as JSON, numbers digit by digit as they were written; what would change on the way is rejected (`exact_json`).
+In JSON, bytes are a string if they are UTF-8, else {"base64": "..."}; `produce --json` reads the output of
+`consume --json`. Headers are pairs, as a name may occur twice; an object is accepted, too. Other JSON values are sent
+as JSON, numbers with all their digits; a value that cannot be sent unchanged is rejected (`exact_json`).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from kafkalite.records import Record
 CHUNK_BYTES = 64 * 1024
 LINE_BYTES_MAX = 100 << 20
 INT64 = range(-(2**63), 2**63)
-# The first five are sent; topic and offset are there for what `consume --json` has printed.
+# The first five are sent; topic and offset are accepted because `consume --json` prints them.
 KNOWN = ("key", "value", "headers", "partition", "timestamp", "topic", "offset")
 
 BASE64_HELP = 'Bytes that are not UTF-8 are encoded as {"base64": "AAEC"}.'
@@ -39,11 +39,11 @@ class RecordLine(NamedTuple):
 
 
 async def chunks(source: BinaryIO) -> AsyncIterator[bytes]:
-    """The bytes of a file, pipe or terminal as they come; the loop goes on meanwhile and Ctrl-C is heard."""
+    """Yield the bytes of a file, pipe or terminal as they arrive; the loop runs meanwhile and handles Ctrl-C."""
     fd = source.fileno()
     try:
         await readable(fd)
-    except PermissionError:  # a regular file is always ready, and no selector takes it
+    except PermissionError:  # a regular file is always readable, and selectors reject it
         while data := os.read(fd, CHUNK_BYTES * 16):
             yield data
         return
@@ -53,7 +53,7 @@ async def chunks(source: BinaryIO) -> AsyncIterator[bytes]:
 
 
 async def readable(fd: int) -> None:
-    """Until a read would not block. Watches for one read only: a note from before a read would let the next one block.
+    """Wait until a read would not block. The watch is for one read: an event from before a read would be outdated.
 
     Raises PermissionError for a regular file.
     """
@@ -67,7 +67,7 @@ async def readable(fd: int) -> None:
 
 
 async def blocks(source: BinaryIO, *, keep_cr: bool = False) -> AsyncIterator[list[bytes]]:
-    """The whole lines in each chunk, without their ends; a last line without an end counts too.
+    """Yield the complete lines of each chunk, without line ends; the last line does not need a line end.
 
     A carriage return before the line feed is part of the line end, as in Kafka's console producer, unless `keep_cr`.
     """
@@ -88,7 +88,7 @@ async def blocks(source: BinaryIO, *, keep_cr: bool = False) -> AsyncIterator[li
 
 
 def plain_reader(separator: str | None) -> Callable[[bytes, int], RecordLine]:
-    """How a plain line becomes a record, with or without a key in front."""
+    """Return the function that converts a plain line to a record; `separator` ends the key, None = no key."""
     split = separator.encode() if separator else None
 
     def read(text: bytes, number: int) -> RecordLine:
@@ -103,7 +103,7 @@ def plain_reader(separator: str | None) -> Callable[[bytes, int], RecordLine]:
 
 
 def json_line(text: bytes, number: int) -> RecordLine:
-    """A JSON object as a record; ends the command when it is not one, or would not arrive as it was written."""
+    """Convert a JSON object to a record; ends the command if it is invalid or cannot be sent unchanged."""
     try:
         fields = exact_json(text)
         if isinstance(fields, dict) and (unknown := fields.keys() - KNOWN):

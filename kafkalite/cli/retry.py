@@ -1,4 +1,4 @@
-"""Repetition of what a broker cannot do for the moment: it restarts, or another broker becomes the leader."""
+"""Retries operations while a broker restarts or the leader of a partition changes."""
 
 import asyncio
 import math
@@ -20,7 +20,7 @@ def require(error_code: int, message: str | None, subject: str) -> None:
 
 
 class Retry:
-    """Pauses between the attempts at one operation, and their end.
+    """Pauses between the attempts at one operation, up to a time limit.
 
     The first failure is reported on standard error. The pause doubles from `PAUSE_MIN_S` to `PAUSE_MAX_S`.
 

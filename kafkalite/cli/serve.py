@@ -1,10 +1,11 @@
-"""`kafkalite serve`: a broker as a process of its own.
+"""Runs a broker in a process of its own: `kafkalite serve`.
 
-Laws: standard output has one line, `kafkalite ready on HOST:PORT`, when the broker accepts; everything else is the log
-on standard error. What keeps the broker from starting, or from going on, is one line and exit code 2. The first
-SIGTERM, SIGINT or SIGHUP (its terminal is gone, unless `nohup` told it not to care) ends it cleanly with code 0, the
-second one at once, whatever the broker is doing. Signals within `REPEATED_S` of the first one are the same request: a
-wrapper passes on what the terminal has already sent to the whole process group.
+1. Standard output has one line, `kafkalite ready on HOST:PORT`, once the broker accepts connections; the log goes to
+   standard error.
+2. An error that prevents the start, or ends the broker, is one line with exit code 2.
+3. The first SIGTERM, SIGINT or SIGHUP shuts the broker down cleanly, with exit code 0; a later one exits immediately.
+   SIGHUP has no effect under `nohup`. Signals within `REPEATED_S` of the first one are ignored: a wrapper forwards a
+   signal that the terminal has already sent to the whole process group.
 """
 
 import asyncio
@@ -41,9 +42,9 @@ LOGGER = logging.getLogger("kafkalite.serve")
 DEFAULT_LISTENER = "PLAINTEXT://localhost:9092"
 DEFAULT_DATA = "./data"
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-REPEATED_S = 0.5  # how long a repeated signal belongs to the first one
+REPEATED_S = 0.5  # repeated signals are ignored for this time
 LOCAL_NAME = "localhost"
-UNPRIVILEGED = 1024  # the first port that anybody may listen on, unless the system says otherwise
+UNPRIVILEGED = 1024  # the first port that does not need root, by default
 KEPT_BYTES = 8 << 20  # of freed memory, in each thread's heap: the buffers of some batches
 FREE_BYTES_MAX = 2 * KEPT_BYTES  # of freed memory in all heaps: more is left by a burst of large requests
 GIVE_BACK_S = 20.0
@@ -107,7 +108,7 @@ def command(
 def raise_open_file_limit() -> None:
     """Lift the soft limit of open files to the hard one: segments and connections both need descriptors.
 
-    Here and not in the broker, which may live in a process whose limits are not ours to change.
+    Not in the broker: an embedded broker must not change the limits of its process.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -115,7 +116,7 @@ def raise_open_file_limit() -> None:
 
 
 def static_config(file: str | None, listen: str | None, data: str | None, settings: Iterable[str]) -> StaticConfig:
-    """All settings with their places: options, then environment, then file, then what `serve` takes for granted."""
+    """Return all settings with their origins: options precede environment, file and the defaults of `serve`."""
     loaded = load(file, os.environ, settings)
     texts, origins = dict(loaded.texts), dict(loaded.origins)
     for option, key, text in (("--listen", "listeners", listen and listener(listen)), ("--data", "log.dirs", data)):
@@ -133,7 +134,7 @@ def static_config(file: str | None, listen: str | None, data: str | None, settin
 
 
 def listener(address: str) -> str:
-    """HOST:PORT as Kafka writes a listener; no host is every address."""
+    """Return the listener in Kafka's form for HOST:PORT; without a host it listens on all addresses."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or (":" in host and not host.startswith("[")):
         fail(f"--listen {address}: write HOST:PORT, for example localhost:9092, 0.0.0.0:9092 or [::1]:0")
@@ -141,7 +142,7 @@ def listener(address: str) -> str:
 
 
 async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) -> None:
-    """Run the broker until a signal asks for its end. Raises what `Broker.start` raises."""
+    """Run the broker until a signal. Raises the errors of `Broker.start`."""
     loop = asyncio.get_running_loop()
     asked = asked_to_end(loop)
     say_first(config)
@@ -156,8 +157,8 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
         asked.set()
 
     broker.on_failed = failed
-    PAUSE.enabled = True  # the process is ours
-    PAUSE.begin()  # up to the freeze: the first collection behind a start would walk all that was loaded
+    PAUSE.enabled = True  # the process belongs to this command
+    PAUSE.begin()  # until the freeze: a collection would walk all loaded objects
     try:
         await broker.start(inherited=inherited)
         GcTuning().install()
@@ -179,10 +180,10 @@ async def serve(config: BrokerConfig, notifier: Notifier, inherited: Inherited) 
 
 
 def asked_to_end(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
-    """An event that the first of the signals sets; `REPEATED_S` later they have their default effect.
+    """Return an event that the first signal sets; `REPEATED_S` later signals have their default effect.
 
-    Not by `loop.add_signal_handler`: a start that recovers for a minute would handle no signal before its end. For
-    the same reason the handler itself ends the process when the loop could not restore the default effect in time.
+    `loop.add_signal_handler` would not do: a start that recovers for a minute handles no signal before its end. For
+    the same reason the handler itself ends the process if the loop could not restore the default effect in time.
     """
     asked = asyncio.Event()
     ended_by = [
@@ -213,7 +214,7 @@ def asked_to_end(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
 def give_back_freed(loop: asyncio.AbstractEventLoop, broker: RunningBroker, asked: asyncio.Event) -> None:
     """Every GIVE_BACK_S, free unused receive buffers and give freed memory to the kernel, until `asked` is set.
 
-    Pages that were freed behind a block in use stay resident otherwise: tens of megabytes after a burst.
+    Otherwise freed pages below a block in use stay resident: tens of megabytes after a burst.
     """
 
     def done(outcome: Outcome) -> None:
@@ -226,14 +227,14 @@ def give_back_freed(loop: asyncio.AbstractEventLoop, broker: RunningBroker, aske
 
 
 def keep_watchdog(loop: asyncio.AbstractEventLoop, notifier: Notifier) -> None:
-    """Tell the service manager that the loop turns, for as long as it does."""
+    """Notify the watchdog of the service manager from the loop, so that a blocked loop is detected."""
     if notifier.watchdog_interval_s is not None:
         notifier.watchdog()
         loop.call_later(notifier.watchdog_interval_s, keep_watchdog, loop, notifier)
 
 
 def say_first(config: BrokerConfig) -> None:
-    """What is known before the start: version, directories, and where the configuration asks for more than there is."""
+    """Log the version, the log directories, and settings that have no effect or are unsafe."""
     LOGGER.info("kafkalite %s on Python %s, process %d", VERSION, platform.python_version(), os.getpid())
     LOGGER.info("log directories: %s", ", ".join(map(os.path.abspath, config.log_dirs)))
     if idle := config.without_effect():
@@ -271,14 +272,14 @@ def warn_of_other_port(config: BrokerConfig) -> None:
 
 
 def say_ready(broker: RunningBroker) -> None:
-    """What the start found, and on standard output that clients may come."""
+    """Log the result of the start, and print the address on standard output."""
     LOGGER.info("%s", start_line(broker))
     LOGGER.info("listening on %s", ", ".join(map(str, broker.addresses)))
     click.echo(f"kafkalite ready on {broker.address}")
 
 
 def start_line(broker: RunningBroker) -> str:
-    """`loaded 51 partitions (clean shutdown), 1 offline`."""
+    """Return the log line about the loaded partitions: `loaded 51 partitions (clean shutdown), 1 offline`."""
     offline = sum(bool(partition.error) for topic in broker.replicas for partition in topic.partitions)
     count = broker.partitions_count - offline
     partitions = f"{count} partition{'' if count == 1 else 's'}"
@@ -290,7 +291,7 @@ def start_line(broker: RunningBroker) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine can reach what is bound there."""
+    """Whether an address can only be reached from this machine."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
@@ -298,7 +299,7 @@ def is_local(host: str) -> bool:
 
 
 def why(error: OSError) -> str:
-    """What the operating system refused, with the place and what to do."""
+    """Return the error text: the file or address, the reason and the next step."""
     reason = error.strerror or str(error)
     if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
         return f"{reason}; choose another address with --listen HOST:PORT"

@@ -1,7 +1,7 @@
-"""Standard streams that the caller closed (`<&-`, `>&-`), as cron and some daemons do.
+"""Handles standard streams that the caller closed (`<&-`, `>&-`), as cron and some daemons do.
 
-Python sets such a stream to None, and the system gives its number to the next socket or file, into which other code
-would then read and write.
+Python sets such a stream to None. The system assigns its number to the next socket or file, and code that uses the
+standard stream would read and write there.
 """
 
 import os
@@ -16,7 +16,7 @@ STANDARD_FDS = (0, 1, 2)
 
 
 def reserve_standard_fds() -> None:
-    """Open /dev/null at the number of every closed standard stream, and discard what goes to a closed stderr."""
+    """Open /dev/null at the number of every closed standard stream, and discard the output to a closed stderr."""
     for fd in STANDARD_FDS:
         try:
             os.fstat(fd)
@@ -33,7 +33,7 @@ def require_stdout() -> None:
 
 
 class InputFile(click.File):
-    """A file to read bytes from; `-` is standard input, and one line when that is closed."""
+    """A file to read bytes from; `-` is standard input. A closed standard input ends the command with an error."""
 
     def __init__(self) -> None:
         super().__init__("rb")

@@ -29,7 +29,7 @@ TOPIC_RESOURCE = 2
 SOURCE_TOPIC = 1
 SET, DELETE = 0, 1
 TIMEOUT_MS = 30_000
-# The words of kafka-topics --describe.
+# The column names of kafka-topics --describe.
 LIST_COLUMNS = ("Topic", "PartitionCount", "ReplicationFactor", "TopicId")
 PARTITION_COLUMNS = ("Partition", "Leader", "LeaderEpoch", "Replicas", "Isr", "OfflineReplicas")
 
@@ -216,7 +216,7 @@ def change(key: str, operation: int, value: str | None) -> Resource.AlterableCon
 
 
 async def describe_topic(peer: ClientConnection, topic: str) -> MetadataResponse.MetadataResponseTopic:
-    """The topic's metadata; ends the command if the topic does not exist."""
+    """Return the metadata of the topic; ends the command if the topic does not exist."""
     wanted = MetadataRequest.MetadataRequestTopic(name=topic)
     answer = await peer.call(MetadataRequest(topics=[wanted], allow_auto_topic_creation=False))
     described: MetadataResponse.MetadataResponseTopic
@@ -243,7 +243,7 @@ async def alter_configs(peer: ClientConnection, topic: str, changes: list[Resour
 
 
 async def grow(peer: ClientConnection, topic: str, partitions: int, done: str) -> None:
-    """Add partitions up to this number. Ends the command where they are rejected; `done`: what was changed before."""
+    """Add partitions up to this number; ends the command on an error. `done`: earlier changes, for its text."""
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
     answer = await peer.call(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS, validate_only=False))
     (result,) = answer.results

@@ -8,7 +8,7 @@ Sources: AutoTopicCreationManager.scala, ReplicaManager.appendRecords.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkalite.cluster.append import Append
 from kafkalite.cluster.partition import Partition
@@ -20,8 +20,7 @@ __all__ = ["INTERNAL_TOPICS", "OFFSETS", "InternalPartition", "InternalTopic"]
 LOGGER = logging.getLogger("kafkalite.cluster")
 
 
-@dataclass(frozen=True)
-class InternalTopic:
+class InternalTopic(NamedTuple):
     """An internal topic and its settings.
 
     Arguments:

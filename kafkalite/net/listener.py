@@ -15,8 +15,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalite._speedups.net.epoll import Reactor
 from kafkalite._speedups.net.framing import Limits, Service
@@ -46,8 +45,7 @@ class ListenerSocket:
         self._accepting(self)
 
 
-@dataclass(frozen=True, slots=True)
-class SocketOptions:
+class SocketOptions(NamedTuple):
     """Options of sockets: sizes of buffers in bytes (-1 = the system tunes them), and how many connections may wait."""
 
     send_buffer_bytes: int = SYSTEMS_CHOICE

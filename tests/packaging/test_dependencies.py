@@ -1,4 +1,4 @@
-"""Every dependency that an installation brings is imported by the package."""
+"""The package imports every dependency that an installation brings."""
 
 import ast
 import re
@@ -28,7 +28,7 @@ def imported() -> set[str]:
 
 
 def modules_of(distribution: str) -> set[str]:
-    """What is imported of a distribution: its top-level modules, in a namespace package the one below."""
+    """Return the importable names of a distribution: its top-level modules, or the module in a namespace package."""
     found = {top for top, names in packages_distributions().items() if distribution in names}
     return {distribution} if "." in distribution else found
 

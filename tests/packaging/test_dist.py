@@ -1,4 +1,4 @@
-"""The wheel and the source distribution: complete, and good for a produce and a fetch outside the checkout."""
+"""The wheel and the source distribution are complete, and an installed broker serves produce and fetch."""
 
 import os
 import re
@@ -71,7 +71,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin directory of an environment that has the wheel and what it asks for, nothing else."""
+    """The bin directory of an environment with the wheel and its dependencies only."""
     venv_dir = tmp_path_factory.mktemp("clean")
     venv.create(venv_dir / "venv", with_pip=True)
     run(venv_dir / "venv/bin/pip", "install", "-q", wheel, cwd=venv_dir)
@@ -98,11 +98,11 @@ def test_the_wheel_is_complete(wheel: Path) -> None:
     assert tops <= {"kafkalite", "kafkalite_sdk", "pyspark_kafkalite", f"kafkalite-{VERSION}.dist-info"}
 
 
-def test_the_command_says_its_version(clean: Path) -> None:
+def test_installed_command_prints_its_version(clean: Path) -> None:
     assert run(clean / "kafkalite", "--version", cwd=clean) == f"kafkalite {VERSION}\n"
 
 
-def test_every_command_that_is_listed_has_a_help(clean: Path) -> None:
+def test_every_listed_command_has_help(clean: Path) -> None:
     commands = re.findall(r"^  (\w+)  ", run(clean / "kafkalite", "--help", cwd=clean), re.MULTILINE)
     assert {"serve", "topic", "produce"} <= set(commands) and "perf" not in commands
     for command in commands:
@@ -142,7 +142,7 @@ def _address(broker: subprocess.Popen[str]) -> str:
     raise AssertionError("the broker ended before it was ready")
 
 
-def test_it_serves_a_produce_and_a_fetch(clean: Path, tmp_path: Path) -> None:
+def test_installed_broker_serves_produce_and_fetch(clean: Path, tmp_path: Path) -> None:
     with serving(clean, tmp_path / "data") as address:
         at = ("--bootstrap-server", address)
         run(clean / "kafkalite", "topic", "create", "orders", *at, cwd=tmp_path)
@@ -175,14 +175,14 @@ def test_b(kafkalite_broker, kafkalite_topic):
 
 @pytest.fixture(scope="module")
 def pytest_there(clean: Path) -> Path:
-    """The clean environment with pytest in it, as a user of the plugin has it."""
+    """The clean environment with pytest, as a user of the plugin has it."""
     run(clean / "pip", "install", "-q", "pytest", "pytest-xdist", cwd=clean)
     return clean / "python"
 
 
 @pytest.mark.parametrize(("processes", "brokers"), [(0, 1), (2, 2)])
 def test_the_pytest_plugin_serves_tests(pytest_there: Path, tmp_path: Path, processes: int, brokers: int) -> None:
-    """Found by itself, as pip registered it; each process of pytest-xdist has a broker of its own."""
+    """pytest finds the plugin as pip registered it; each process of pytest-xdist has its own broker."""
     (tmp_path / "test_it.py").write_text(USES_THE_PLUGIN)
     options = ["-q", "-W", "error", "-n", str(processes), "--dist", "each" if processes else "no"]
     said = run(pytest_there, "-m", "pytest", *options, "test_it.py", cwd=tmp_path)

@@ -15,9 +15,8 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kafkalite._speedups.compaction.compactor import Worker
 from kafkalite._speedups.compaction.input import CleaningAbortedError, UncleanableSegmentError
@@ -39,8 +38,7 @@ LOAD_FACTOR_MIN = 0.01
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerConfig:
+class CleanerConfig(NamedTuple):
     """The keys `log.cleaner.*`: threads, bytes of all maps, bytes of all buffers, how full a map may get, ms between
     looks, bytes per second."""
 

@@ -9,8 +9,8 @@ Sources: LogCleaner.scala (Cleaner).
 import logging
 import os
 import threading
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from kafkalite._speedups.compaction.compactor import Worker
 from kafkalite._speedups.compaction.input import RetentionRules, Transactions, UncleanableSegmentError
@@ -27,8 +27,7 @@ NICE = 10
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningPlan:
+class CleaningPlan(NamedTuple):
     """All that the jobs of one cleaning may touch.
 
     `segments`: the closed ones below `upper_offset`. `transaction_indexes`: (base offset, path) of every segment of the
@@ -46,8 +45,7 @@ class CleaningPlan:
     last_records: tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetMapResult:
+class OffsetMapResult(NamedTuple):
     """The first pass: `end_offset`, up to where the map is complete; what is to be written again, in groups."""
 
     end_offset: int

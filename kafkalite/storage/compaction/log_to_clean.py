@@ -9,7 +9,7 @@ Sources: LogCleanerManager.scala, LogCleaner.scala (LogToClean, groupSegmentsByS
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkalite.config.topic import TopicConfig
 from kafkalite.storage import names
@@ -20,8 +20,7 @@ INT32_MAX = 2**31 - 1
 GROUP_MAX = 64  # segments; their files are renamed on the loop
 
 
-@dataclass(frozen=True, slots=True)
-class LogToClean:
+class LogToClean(NamedTuple):
     """A log that could be cleaned: what lies below `first_dirty` is clean, from `upper_offset` on nothing is touched.
 
     `segments`: those below `upper_offset`. `overdue`: a record is older than max.compaction.lag.ms.

@@ -15,7 +15,7 @@ import os
 import re
 import resource
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkalite._speedups.storage.file import Disk, File
 from kafkalite.model import uuid_from_text
@@ -47,8 +47,7 @@ def raise_without_descriptors(path: str, error: OSError) -> None:
     raise DirectoryError(f"{error.filename or path}: {error.strerror}; {step} and start again") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Whose directory it is, as `meta.properties` says."""
 
     cluster_id: str

@@ -21,7 +21,7 @@ def one_line(text: str) -> str:
     return text.removeprefix("kafkalite: ").strip()
 
 
-def test_a_topic_from_its_creation_to_its_end(kafkalite: Run) -> None:
+def test_topic_is_created_altered_described_and_deleted(kafkalite: Run) -> None:
     done = kafkalite("topic", "create", "demo", "--partitions", "2", "--config", "retention.ms=86400000")
     assert done.stdout == "created demo with 2 partition(s)\n"
     listed = [json.loads(line) for line in kafkalite("topic", "list", "--json").stdout.splitlines()]
@@ -41,7 +41,7 @@ def test_a_topic_from_its_creation_to_its_end(kafkalite: Run) -> None:
     assert one_line(kafkalite("topic", "describe", "demo", code=2).stderr).startswith("demo: ")
 
 
-def test_what_the_broker_refuses_is_one_line(kafkalite: Run) -> None:
+def test_error_of_the_broker_is_one_line(kafkalite: Run) -> None:
     kafkalite("topic", "create", "taken")
     said = one_line(kafkalite("topic", "create", "taken", code=2).stderr)
     assert said.startswith("taken: ") and said.endswith("(TOPIC_ALREADY_EXISTS)")
@@ -64,7 +64,7 @@ def test_what_the_broker_refuses_is_one_line(kafkalite: Run) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_lines_come_back(kafkalite: Run, codec: str) -> None:
+def test_produced_lines_are_consumed(kafkalite: Run, codec: str) -> None:
     topic = f"lines-{codec}"
     lines = [f"line {i} {'x' * (i % 50)}" for i in range(20_000)]
     done = kafkalite("produce", topic, "-z", codec, stdin="\n".join(lines))
@@ -74,7 +74,7 @@ def test_lines_come_back(kafkalite: Run, codec: str) -> None:
     assert kafkalite("consume", topic, "-p", "0", "-o", "19998").stdout.splitlines() == lines[19_998:]
 
 
-def test_partitions_that_do_not_fit_one_answer_together_are_all_read(kafkalite: Run) -> None:
+def test_all_partitions_are_read_when_one_response_cannot_contain_them(kafkalite: Run) -> None:
     kafkalite("topic", "create", "three-answers", "-p", "3")
     lines = [f"{i:02}" + "x" * 300_000 for i in range(BYTES_MAX // 300_000 + 1)]
     for partition in ("0", "1", "2"):
@@ -97,7 +97,7 @@ def test_keys_choose_the_partition_and_are_shown(kafkalite: Run) -> None:
     assert len(one) == sum(record["partition"] == records[0]["partition"] for record in records)
 
 
-def test_json_comes_back_as_it_went(kafkalite: Run) -> None:
+def test_json_records_survive_produce_and_consume(kafkalite: Run) -> None:
     kafkalite("topic", "create", "json", "-p", "2", "-c", "retention.ms=-1")
     sent = [
         {
@@ -154,11 +154,13 @@ def wrong(broker: BrokerThread) -> str:
         (("-f", "nowhere.txt"), "", "nowhere.txt"),
     ],
 )
-def test_wrong_input_is_one_line(kafkalite: Run, wrong: str, args: tuple[str, ...], stdin: str, text: str) -> None:
+def test_wrong_input_is_one_error_line(
+    kafkalite: Run, wrong: str, args: tuple[str, ...], stdin: str, text: str
+) -> None:
     assert text in one_line(kafkalite("produce", wrong, *args, code=2, stdin=stdin).stderr)
 
 
-def test_a_record_that_is_too_large_is_told_with_what_went_before(kafkalite: Run) -> None:
+def test_too_large_record_is_reported_with_the_acknowledged_count(kafkalite: Run) -> None:
     kafkalite("topic", "create", "large")
     said = one_line(kafkalite("produce", "large", code=2, stdin="small\n" + "x" * 2_000_000 + "\n").stderr)
     assert "(MESSAGE_TOO_LARGE); change it with `kafkalite topic alter TOPIC --config max.message.bytes=" in said
@@ -166,7 +168,7 @@ def test_a_record_that_is_too_large_is_told_with_what_went_before(kafkalite: Run
     assert len(kafkalite("consume", "large", "-e").stdout.splitlines()) == sent
 
 
-def test_lines_are_sent_as_they_come(kafkalite: Run, broker: BrokerThread) -> None:
+def test_lines_are_sent_as_they_arrive(kafkalite: Run, broker: BrokerThread) -> None:
     """Neither side waits for the end of the pipe: what is typed here appears there."""
     kafkalite("topic", "create", "live", "-p", "3")
     at = ("--bootstrap-server", broker.address)
@@ -190,7 +192,7 @@ def test_lines_are_sent_as_they_come(kafkalite: Run, broker: BrokerThread) -> No
             writing.kill()
 
 
-def test_a_reader_that_has_had_enough_is_no_error(kafkalite: Run, broker: BrokerThread) -> None:
+def test_closed_reader_of_the_output_is_not_an_error(kafkalite: Run, broker: BrokerThread) -> None:
     kafkalite("produce", "much", stdin="\n".join(map(str, range(100_000))))
     command = [*COMMAND, "consume", "much", "-e", "--bootstrap-server", broker.address]
     with subprocess.Popen(command, env=ENVIRON, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reading:

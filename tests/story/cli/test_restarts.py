@@ -104,7 +104,7 @@ def test_follow_and_produce_continue_after_a_kill(broker: Kafkalite, start: Star
     assert run(broker, "consume", "t", "-e").splitlines() == [f"line {number}" for number in range(6)]
 
 
-def test_what_is_produced_while_the_broker_is_down_arrives_once_and_in_order(broker: Kafkalite, start: Start) -> None:
+def test_lines_produced_during_a_restart_are_stored_once_and_in_order(broker: Kafkalite, start: Start) -> None:
     run(broker, "topic", "create", "t")
     writer, reader = start("produce", "t"), start("consume", "t", "--follow", "-e")
     writer.write("before")
@@ -118,7 +118,9 @@ def test_what_is_produced_while_the_broker_is_down_arrives_once_and_in_order(bro
     assert [reader.line() for _ in range(100)] == [f"line {number}" for number in range(100)]
 
 
-def test_no_kill_loses_repeats_or_reorders_a_line(broker: Kafkalite, start: Start, tmp_path: Path) -> None:
+def test_killed_broker_does_not_lose_duplicate_or_reorder_lines(
+    broker: Kafkalite, start: Start, tmp_path: Path
+) -> None:
     """The kills come while batches are on their way: some are written, and their acknowledgements lost."""
     print(f"KAFKALITE_SEED={SEED}")
     chance = random.Random(SEED)
@@ -158,7 +160,7 @@ def test_follow_reads_partitions_that_are_added(broker: Kafkalite, start: Start)
     assert one.line() == "end", "one partition alone is still one partition"
 
 
-def test_a_topic_that_is_deleted_ends_both(broker: Kafkalite, start: Start) -> None:
+def test_deleted_topic_ends_produce_and_consume(broker: Kafkalite, start: Start) -> None:
     run(broker, "topic", "create", "t")
     reader, writer = start("consume", "t", "-e", "-f"), start("produce", "t")
     writer.write("one")
@@ -172,7 +174,7 @@ def test_a_topic_that_is_deleted_ends_both(broker: Kafkalite, start: Start) -> N
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_produce_says_what_was_acknowledged(
+def test_interrupted_produce_reports_acknowledged_records(
     broker: Kafkalite, start: Start, number: signal.Signals, code: int
 ) -> None:
     run(broker, "topic", "create", "t")

@@ -99,7 +99,7 @@ def refused(tmp_path: Path, *args: str, environ: dict[str, str] | None = None) -
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_it_starts_serves_and_ends_cleanly(serve: Serve, tmp_path: Path, sign: signal.Signals) -> None:
+def test_serve_starts_answers_and_shuts_down_cleanly(serve: Serve, tmp_path: Path, sign: signal.Signals) -> None:
     server = serve()
     assert server.address.startswith("127.0.0.1:")
     socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT_S).close()
@@ -118,14 +118,14 @@ def test_it_starts_serves_and_ends_cleanly(serve: Serve, tmp_path: Path, sign: s
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_the_daemon_takes_all_the_open_files_it_may_have(tmp_path: Path) -> None:
+def test_serve_raises_the_open_file_limit_to_the_hard_limit(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     tight = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (soft - 1, hard))
     with started(tmp_path / "log.txt", ["--listen", "127.0.0.1:0"], {}, preexec_fn=tight) as server:
         assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
 
 
-def test_without_listen_only_this_machine_reaches_it(serve: Serve) -> None:
+def test_default_listener_is_local(serve: Serve) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     server = serve("--set", f"listeners=PLAINTEXT://localhost:{port}", listen=None)
@@ -134,13 +134,13 @@ def test_without_listen_only_this_machine_reaches_it(serve: Serve) -> None:
     assert "no authentication" not in server.log()
 
 
-def test_an_open_door_is_warned_of(serve: Serve) -> None:
+def test_listener_on_all_addresses_logs_a_warning(serve: Serve) -> None:
     log = serve(listen="0.0.0.0:0").log()
     (line,) = [line for line in log.splitlines() if "WARNING" in line]
     assert "no authentication" in line and "0.0.0.0" in line
 
 
-def test_what_was_there_is_recovered(serve: Serve, tmp_path: Path) -> None:
+def test_topics_and_records_are_loaded_by_the_next_start(serve: Serve, tmp_path: Path) -> None:
     first = serve()
     command = [*COMMAND, "topic", "create", "orders", "-p", "3", "-b", first.address]
     subprocess.run(command, env=ENVIRON, check=True, timeout=TIMEOUT_S)
@@ -158,7 +158,7 @@ def test_what_was_there_is_recovered(serve: Serve, tmp_path: Path) -> None:
     assert "2 records" in shown.stdout and "no defects" in shown.stdout
 
 
-def test_the_stronger_setting_wins_and_deviations_are_told(serve: Serve, tmp_path: Path) -> None:
+def test_setting_sources_have_their_order_and_deviations_are_logged(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text(
         "num.partitions=2\nnum.io.threads=8\nnum.network.threads=3\nnum.partition=9\ndefault.replication.factor=1\n"
         "listeners=PLAINTEXT://127.0.0.1:1\nlog.dirs=elsewhere\n"
@@ -279,7 +279,7 @@ def test_the_log_in_json(serve: Serve) -> None:
     assert lines[-1]["message"] == "shut down cleanly"
 
 
-def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
+def test_wrong_settings_are_one_error_line(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[log\n")
     (tmp_path / "project.toml").write_text('[project]\nname = "x"\na = 1\nb = 2\nc = 3\n')
     (tmp_path / "one.toml").write_text("key = 1\n")
@@ -308,26 +308,26 @@ def test_wrong_settings_are_one_line(tmp_path: Path) -> None:
     assert "log.retention.ms" in said and "KAFKALITE_LOG_RETENTION_MS" in said
 
 
-def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
+def test_port_in_use_is_one_error_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         said = refused(tmp_path, "--listen", address)
     assert said.count(address) == 1 and "in use" in said
 
 
-def test_an_address_that_this_machine_does_not_have_is_one_line(tmp_path: Path) -> None:
+def test_foreign_address_is_one_error_line(tmp_path: Path) -> None:
     for address in ("192.0.2.1:9092", "nohost.invalid:9092"):
         said = refused(tmp_path, "--listen", address)
         assert said.count(address) == said.count("cannot listen on") == 1 and "--listen HOST:PORT" in said
 
 
-def test_a_directory_that_another_broker_has_is_one_line(serve: Serve, tmp_path: Path) -> None:
+def test_directory_of_another_broker_is_one_error_line(serve: Serve, tmp_path: Path) -> None:
     serve()
     said = refused(tmp_path, "--listen", "127.0.0.1:0")
     assert str(Path("data")) in said
 
 
-def test_a_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+def test_unusable_directory_is_one_error_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for directory, reason in (("file", "there is a file"), ("file/below", "Not a directory")):
         said = refused(tmp_path, "--listen", "127.0.0.1:0", "--data", directory)
@@ -338,7 +338,7 @@ def test_a_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     assert "foreign" in refused(tmp_path, "--listen", "127.0.0.1:0", "--data", "foreign")
 
 
-def test_what_nohup_has_started_outlives_its_terminal(tmp_path: Path) -> None:
+def test_broker_under_nohup_ignores_sighup(tmp_path: Path) -> None:
     nohup = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
     with started(tmp_path / "log.txt", ["--listen", "127.0.0.1:0"], {}, preexec_fn=nohup) as server:
         server.process.send_signal(signal.SIGHUP)
@@ -346,7 +346,7 @@ def test_what_nohup_has_started_outlives_its_terminal(tmp_path: Path) -> None:
         assert "SIGTERM received" in server.log() and "SIGHUP" not in server.log()
 
 
-def test_the_second_signal_ends_it_at_once(serve: Serve) -> None:
+def test_second_signal_exits_immediately(serve: Serve) -> None:
     """While the first still waits for a client that does not take its answer."""
     server = serve()
     produce = [*COMMAND, "produce", "large", "-b", server.address]
@@ -390,7 +390,7 @@ def notifications(tmp_path: Path) -> Iterator[socket.socket]:
         yield manager
 
 
-def test_the_service_manager_is_told(serve: Serve, tmp_path: Path, notifications: socket.socket) -> None:
+def test_service_manager_is_notified(serve: Serve, tmp_path: Path, notifications: socket.socket) -> None:
     """A whole broker on a played notify socket: ready, the watchdog from its loop, the end."""
     environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
     server = serve(environ=environ)
@@ -412,7 +412,7 @@ def test_the_service_manager_is_told(serve: Serve, tmp_path: Path, notifications
     assert server.process.wait(TIMEOUT_S) == 0
 
 
-def test_no_service_manager_where_one_is_said_to_be(tmp_path: Path) -> None:
+def test_unreachable_service_manager_is_one_error_line(tmp_path: Path) -> None:
     assert "NOTIFY_SOCKET" in refused(tmp_path, environ={"NOTIFY_SOCKET": "nonsense"})
     assert refused(tmp_path, environ={"NOTIFY_SOCKET": str(tmp_path / "nowhere")})
 

@@ -46,14 +46,14 @@ def test_a_closed_standard_output_is_one_line(broker: BrokerThread, args: tuple[
     assert done.stderr == "kafkalite: standard output is closed: redirect it to a file or to /dev/null\n"
 
 
-def test_a_closed_standard_error_harms_no_command(kafkalite: Run, broker: BrokerThread) -> None:
+def test_commands_work_with_closed_standard_error(kafkalite: Run, broker: BrokerThread) -> None:
     kafkalite("topic", "create", "quiet")
     done = closed(STDERR, args=("topic", "describe", "quiet", "--json", "-b", broker.address))
     assert done.returncode == 0 and '"topic": "quiet"' in done.stdout
     assert closed(STDERR, args=("topic", "describe", "nowhere", "-b", broker.address)).returncode == 2
 
 
-def test_a_broker_without_standard_streams_opens_nothing_in_their_place(tmp_path: Path) -> None:
+def test_broker_without_standard_streams_has_dev_null_at_their_descriptors(tmp_path: Path) -> None:
     command = [*COMMAND, "serve", "--listen", "127.0.0.1:0"]
     shell = ["sh", "-c", 'exec <&- >&- 2>&- "$@"', "sh", *command]
     with subprocess.Popen(shell, env=ENVIRON, cwd=tmp_path) as process:

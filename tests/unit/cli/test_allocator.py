@@ -66,7 +66,7 @@ print(before, give_back(FREE_BYTES_MAX), resident())
 
 
 @pytest.mark.skipif(ENGINE == "asan", reason="the sanitizer has an allocator of its own")
-def test_freed_pages_below_a_block_in_use_are_given_back() -> None:
+def test_freed_pages_below_a_block_in_use_return_to_the_kernel() -> None:
     done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True)
     before, given, after = done.stdout.split()
     assert given == "True" and int(after) < int(before) - HOLES * 4096 // 2

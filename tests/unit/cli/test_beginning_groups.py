@@ -47,7 +47,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PAUSE_S", 0)
 
 
-async def test_it_is_asked_until_its_groups_are_loaded() -> None:
+async def test_coordinator_is_asked_again_until_its_groups_are_loaded() -> None:
     broker = StartingBroker(*BEGINNING, 0, *BEGINNING, *BEGINNING)
     assert await of(broker).coordinator("g") is broker
     assert broker.errors == []
@@ -55,7 +55,7 @@ async def test_it_is_asked_until_its_groups_are_loaded() -> None:
     assert await of(broker).listed((), ()) == []
 
 
-async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wait_for_the_coordinator_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "BEGINNING_S", 0)
     with pytest.raises(Failure, match="COORDINATOR_LOAD_IN_PROGRESS"):
         await of(StartingBroker(Error.COORDINATOR_LOAD_IN_PROGRESS)).listed((), ())

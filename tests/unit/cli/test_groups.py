@@ -75,7 +75,7 @@ def test_partitions() -> None:
             parse_topics([text])
 
 
-def test_lines_come_back() -> None:
+def test_produced_lines_are_consumed() -> None:
     odd = {TopicPartition('to"pic,', 3): CommittedOffset(7, ""), TopicPartition("t", 0): CommittedOffset(0, "")}
     noted = {TopicPartition("t", 0): CommittedOffset(1, "was here\n")}
     assert by_group(read_lines(json_lines({"g": odd, "h": noted})), None) == {"g": odd, "h": noted}

@@ -70,7 +70,7 @@ def test_an_example_with_an_option_that_does_not_exist_is_found() -> None:
         parse(["topic", "create", "orders", "--partition-count", "3"])
 
 
-def test_every_line_of_a_list_of_commands_is_whole() -> None:
+def test_command_summaries_are_not_truncated() -> None:
     for path, command in EVERY:
         if isinstance(command, click.Group):
             shown = CliRunner().invoke(main, [*path, "--help"]).output

@@ -11,7 +11,7 @@ from kafkalite.cli.record_lines import chunks, described, json_line
 from kafkalite.records import Builder, batches
 
 
-async def test_a_pipe_is_read_only_when_it_has_something() -> None:
+async def test_pipe_is_read_only_when_readable() -> None:
     """The pipe does not block here, so that a read without data raises; a real one would stop the loop, and Ctrl-C."""
     reading, writing = os.pipe2(os.O_NONBLOCK)
     with os.fdopen(reading, "rb") as source, os.fdopen(writing, "wb", buffering=0) as sink:
@@ -35,7 +35,7 @@ def value_of(text: str) -> bytes | None:
     "text",
     ["1.10", "1.0", "1e2", "1E+2", "-0", "-0.0", "0.1", "123456789012345678901234567890", "true", "null", "[1.50]"],
 )
-def test_a_value_is_sent_digit_by_digit(text: str) -> None:
+def test_json_number_is_sent_with_all_digits(text: str) -> None:
     assert value_of(text) == (None if text == "null" else text.encode())
 
 
@@ -62,13 +62,13 @@ def test_values_of_objects_keep_their_numbers_and_texts() -> None:
         ('{"value": ' + "9" * 5000 + "}", "4300 digits"),
     ],
 )
-def test_what_would_change_is_rejected_with_its_line_and_reason(line: str, reason: str) -> None:
+def test_json_that_cannot_be_sent_exactly_is_rejected_with_line_and_reason(line: str, reason: str) -> None:
     with pytest.raises(Failure, match=r"^line 7 is not a JSON record: ") as caught:
         json_line(line.encode(), 7)
     assert reason in caught.value.message
 
 
-def test_base64_is_an_object_with_this_one_key() -> None:
+def test_base64_object_has_only_this_key() -> None:
     assert value_of('{"base64": "AAEC"}') == b"\0\1\2"
     assert value_of('{"base64": "AAEC", "x": 1}') == b'{"base64": "AAEC", "x": 1}'
 

@@ -123,7 +123,7 @@ def test_a_torn_tail_is_found(orders: Path, batches: list[bytes]) -> None:
     assert wrong(orders) == [(log.name, at, f"a batch of {size} bytes is truncated to {size - 7}")]
 
 
-def test_bytes_that_are_no_batch_end_the_file(orders: Path) -> None:
+def test_bytes_that_are_not_a_batch_end_the_dump_of_a_file(orders: Path) -> None:
     log = orders / f"{NAME}.log"
     size = log.stat().st_size
     log.write_bytes(log.read_bytes() + b"\x00" * 100)
@@ -132,7 +132,7 @@ def test_bytes_that_are_no_batch_end_the_file(orders: Path) -> None:
     assert found[-1][2] == "the remaining 100 bytes cannot be read"
 
 
-def test_a_gap_is_wrong_unless_the_topic_is_compacted(tmp_path: Path) -> None:
+def test_gap_is_wrong_unless_the_topic_is_compacted(tmp_path: Path) -> None:
     batches = [batch(0), batch(3), batch(9)]
     orders = partition(tmp_path / "orders-0", batches)
     at = len(batches[0]) + len(batches[1])
@@ -156,20 +156,20 @@ def test_the_first_gap_outside_a_log_directory_names_the_option_for_compacted_to
     assert [text for _, _, text in wrong(later)] == [f"starts at offset 12, the previous segment ends at 5{hint}"]
 
 
-def test_offsets_that_come_again_are_wrong(tmp_path: Path) -> None:
+def test_repeated_offsets_are_wrong(tmp_path: Path) -> None:
     batches = [batch(0), batch(3), batch(5)]
     orders = partition(tmp_path / "orders-0", batches)
     at = len(batches[0]) + len(batches[1])
     assert wrong(orders, "--compacted") == [(f"{NAME}.log", at, "duplicate offset 5, expected 6")]
 
 
-def test_a_leader_epoch_that_goes_back_is_wrong(tmp_path: Path) -> None:
+def test_decreasing_leader_epoch_is_wrong(tmp_path: Path) -> None:
     batches = [batch(0, leader_epoch=4), batch(3, leader_epoch=4), batch(6, leader_epoch=2)]
     orders = partition(tmp_path / "orders-0", batches)
     assert wrong(orders) == [(f"{NAME}.log", len(batches[0]) * 2, "leader epoch 2 follows 4")]
 
 
-def test_segments_have_to_follow_each_other(orders: Path) -> None:
+def test_segments_must_be_contiguous(orders: Path) -> None:
     (orders.parent / "meta.properties").write_text("version=0\n")
     partition(orders, [batch(12), batch(15)], name=f"{12:020d}")
     assert wrong(orders) == [(f"{12:020d}.log", None, "starts at offset 12, the previous segment ends at 8")]
@@ -182,7 +182,7 @@ def test_segments_have_to_follow_each_other(orders: Path) -> None:
         ((4, None), "the batch there ends with offset 5"),
     ],
 )
-def test_an_index_has_to_name_batches(
+def test_index_entries_must_point_to_batches(
     orders: Path, batches: list[bytes], entry: tuple[int, int | None], text: str
 ) -> None:
     position = len(batches[0]) if entry[1] is None else entry[1]
@@ -191,7 +191,7 @@ def test_an_index_has_to_name_batches(
     assert wrong(orders) == [(f"{NAME}.index", 0, said)]
 
 
-def test_index_entries_have_to_grow_and_be_whole(orders: Path, batches: list[bytes]) -> None:
+def test_index_entries_must_be_increasing_and_complete(orders: Path, batches: list[bytes]) -> None:
     entry = struct.pack(">ii", 5, len(batches[0]))
     (orders / f"{NAME}.index").write_bytes(entry + entry + b"\x01\x02\x03")
     text = f"offset 5, position {len(batches[0])} is not above the previous entry"
@@ -201,20 +201,20 @@ def test_index_entries_have_to_grow_and_be_whole(orders: Path, batches: list[byt
     ]
 
 
-def test_room_taken_beforehand_is_no_entry(orders: Path) -> None:
+def test_preallocated_index_space_is_not_an_entry(orders: Path) -> None:
     for name in (f"{NAME}.index", f"{NAME}.timeindex"):
         with (orders / name).open("ab") as file:
             file.write(bytes(24 * 100))
     assert wrong(orders) == []
 
 
-def test_a_time_index_has_to_agree_with_the_batches(orders: Path) -> None:
+def test_time_index_must_agree_with_the_batches(orders: Path) -> None:
     (orders / f"{NAME}.timeindex").write_bytes(struct.pack(">qiqi", T0 + 5, 2, T0 + 99, 99))
     said = [(at, text.partition(", but ")[2]) for _, at, text in wrong(orders)]
     assert said == [(0, f"the batch has the maximum {T0 + 2}"), (12, "no batch has this offset")]
 
 
-def test_an_index_alone_is_wrong(orders: Path) -> None:
+def test_index_without_log_file_is_wrong(orders: Path) -> None:
     partition(orders, [batch(9), batch(12)], name=f"{9:020d}")
     (orders / f"{9:020d}.log").unlink()
     texts = {name: text for name, _, text in wrong(orders)}
@@ -279,7 +279,7 @@ def test_one_file_is_read_alone(orders: Path) -> None:
 
 
 @pytest.mark.parametrize("location", ["nowhere", "notes.txt", "empty"])
-def test_what_is_no_file_of_a_partition_is_refused_in_one_line(tmp_path: Path, location: str) -> None:
+def test_other_files_are_rejected_in_one_line(tmp_path: Path, location: str) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "empty").mkdir()
     done = dump(tmp_path / location)
@@ -292,7 +292,7 @@ def run_dump(path: Path, stdout: int) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE)
 
 
-def test_a_closed_output_is_no_damage(tmp_path: Path) -> None:
+def test_closed_output_is_not_reported_as_damage(tmp_path: Path) -> None:
     """`log dump ... | head` ends as by SIGPIPE, not with the exit code of damaged files (NEWCOMER 1.15.8)."""
     path = partition(tmp_path / "orders-0", [batch(PER_BATCH * number) for number in range(2)])
     reader, writer = os.pipe()
@@ -303,7 +303,7 @@ def test_a_closed_output_is_no_damage(tmp_path: Path) -> None:
     assert process.returncode == 141
 
 
-def test_a_full_output_is_not_blamed_on_the_files(tmp_path: Path) -> None:
+def test_full_output_is_not_reported_as_damage(tmp_path: Path) -> None:
     path = partition(tmp_path / "orders-0", [batch(PER_BATCH * number) for number in range(2)])
     with open("/dev/full", "wb") as full, run_dump(path, full.fileno()) as process:
         said = (process.communicate()[1]).decode()

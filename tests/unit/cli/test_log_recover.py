@@ -61,7 +61,7 @@ def test_a_dry_run_changes_nothing_and_finds_what_a_real_one_does(data: Path) ->
     assert [found["bytes_dropped"] for found in lines(dry, "partition")] == [244, 0]
 
 
-def test_every_change_of_a_real_run_was_foretold(data: Path) -> None:
+def test_dry_run_lists_every_change_of_a_real_run(data: Path) -> None:
     changes = lines(recover(data, "--dry-run", "--json"), "change")
     predicted = {(change["verb"], str(Path(change["path"]).relative_to(data))) for change in changes}
     before = state(data)
@@ -74,7 +74,7 @@ def test_every_change_of_a_real_run_was_foretold(data: Path) -> None:
     assert cut == {name for verb, name in predicted if verb == "cut"} == {f"t-0/{last_log(data / 't-0').name}"}
 
 
-def test_after_it_every_invariant_holds_and_the_start_is_clean(data: Path) -> None:
+def test_recovered_directory_has_no_violations_and_starts_cleanly(data: Path) -> None:
     assert verify_directory(Disk(), str(data))
     done = recover(data)
     assert done.exit_code == 0, done.output
@@ -86,7 +86,7 @@ def test_after_it_every_invariant_holds_and_the_start_is_clean(data: Path) -> No
     assert not list(data.glob("*-delete"))
 
 
-def test_what_cannot_be_recovered_is_told_and_left(data: Path) -> None:
+def test_unrecoverable_partition_is_reported_and_unchanged(data: Path) -> None:
     (data / "recovery-point-offset-checkpoint").write_text("0\n1\nt 0 360\n")
     before = {name: found for name, found in state(data).items() if name.startswith("t-0/") and name.endswith(".log")}
     done = recover(data)

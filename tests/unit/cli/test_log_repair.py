@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkalite._speedups.storage.file import Disk
-from kafkalite.cli.leader_connections import Partition, Topic, patience_s
+from kafkalite.cli.leader_connections import Partition, Topic, creation_wait_s
 from kafkalite.cli.main import main
 from kafkalite.cli.serve import start_line
 from kafkalite.server.resources import JOURNAL
@@ -65,7 +65,7 @@ def test_a_damaged_partition_is_offline_with_the_reason_and_what_to_do(
     assert "backup" in line and f"kafkalite log truncate {damaged}/b-0" in line and "delete the topic" in line
 
 
-def test_consume_says_that_a_partition_is_offline(damaged: Path) -> None:
+def test_consume_reports_an_offline_partition(damaged: Path) -> None:
     with BrokerThread(str(damaged)) as broker:
         done = CliRunner().invoke(main, ["consume", "b", "-e", "-b", broker.address])
         assert done.exit_code == 2 and done.stdout == ""
@@ -75,10 +75,10 @@ def test_consume_says_that_a_partition_is_offline(damaged: Path) -> None:
         assert (done.exit_code, done.stdout.split()) == (0, [str(number) for number in range(10)])
 
 
-def test_produce_says_at_once_that_a_partition_is_offline(damaged: Path) -> None:
+def test_produce_reports_an_offline_partition_at_once(damaged: Path) -> None:
     offline = Partition(partition_index=0, leader_id=-1, offline_replicas=[1])
-    assert patience_s(Topic(name="b", partitions=[offline])) == 0
-    assert patience_s(Topic(name="b", partitions=[offline, Partition(partition_index=1, leader_id=-1)])) > 0
+    assert creation_wait_s(Topic(name="b", partitions=[offline])) == 0
+    assert creation_wait_s(Topic(name="b", partitions=[offline, Partition(partition_index=1, leader_id=-1)])) > 0
     with BrokerThread(str(damaged)) as broker:
         command = [sys.executable, "-m", "kafkalite", "produce", "b", "-b", broker.address]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -124,7 +124,7 @@ def test_truncate_reports_a_missing_segment_and_removes_nothing_by_itself(tmp_pa
     assert "missing" not in log("truncate", tmp_path / "t-0").stdout
 
 
-def test_a_journal_without_meta_properties_is_one_clear_line(damaged: Path) -> None:
+def test_journal_without_meta_properties_is_one_error_line(damaged: Path) -> None:
     (damaged / "meta.properties").unlink()
     for command in (("verify",), ("recover", "--dry-run")):
         done = log(*command, damaged)
@@ -182,7 +182,7 @@ def test_a_compacted_topic_is_dumped_without_an_error(tmp_path: Path, at: str) -
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
-def test_the_journal_says_which_topics_are_compacted(tmp_path: Path, policy: str) -> None:
+def test_journal_names_the_compacted_topics(tmp_path: Path, policy: str) -> None:
     """Without the cleaner's checkpoint, gaps are normal in topics with cleanup.policy=compact, and in no others."""
 
     async def write() -> None:

@@ -111,7 +111,7 @@ async def create(data: Path, topic: str) -> None:
         await client.produce(topic, batch(b"new"))
 
 
-def test_a_topic_that_was_created_again_refuses_the_stray(data: Path) -> None:
+def test_stray_of_a_recreated_topic_is_rejected(data: Path) -> None:
     asyncio.run(create(data, "b"))
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
     refused = stray(data, "--adopt")
@@ -123,7 +123,7 @@ def test_a_topic_that_was_created_again_refuses_the_stray(data: Path) -> None:
     assert asyncio.run(read(data)) == {("b", 0): [b"new"], ("c", 0): [b"c"]}
 
 
-def test_two_strays_of_one_partition_are_refused_until_one_is_named(data: Path) -> None:
+def test_two_strays_of_one_partition_need_the_name_of_one(data: Path) -> None:
     (c,) = [one for one in find(Disk(), str(data)) if one.topic == "c"]
     twin = f"c-0.{'0' * 32}-stray"
     shutil.copytree(c.directory, data / twin)
@@ -134,7 +134,7 @@ def test_two_strays_of_one_partition_are_refused_until_one_is_named(data: Path) 
     assert refused.exit_code == 2 and "c-0 exists" in refused.output
 
 
-def test_a_newer_journal_takes_its_strays_back(tmp_path: Path) -> None:
+def test_newer_journal_restores_its_stray_partitions(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(str(tmp_path)) as client:
             await client.create("a")

@@ -38,7 +38,7 @@ def test_a_good_directory(data: Path) -> None:
 
 
 @pytest.mark.parametrize("of_partition", [True, False])
-def test_the_first_violation_is_named_with_number_and_place(data: Path, of_partition: bool) -> None:
+def test_first_violation_is_reported_with_file_and_position(data: Path, of_partition: bool) -> None:
     flip_a_record(data / "t-0")
     done = verify(data / "t-0" if of_partition else data)
     assert done.exit_code == 1

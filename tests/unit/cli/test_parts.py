@@ -27,7 +27,7 @@ def test_bytes_survive_json(data: bytes | None) -> None:
     assert to_bytes(json.loads(json.dumps(to_text(data)))) == data
 
 
-def test_a_key_stands_before_the_first_separator() -> None:
+def test_key_ends_at_the_first_separator() -> None:
     assert plain_reader(":")(b"a:b:c", 1)[:2] == (b"a", b"b:c")
     assert plain_reader(None)(b"a:b", 1)[:2] == (None, b"a:b")
 
@@ -47,13 +47,13 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "localhost", ":1", "::1:1", "a:b", "a:1:2", "a:1x"])
-def test_what_is_not_an_address(text: str) -> None:
+def test_invalid_address_is_rejected(text: str) -> None:
     with pytest.raises(Failure, match="is not an address; write HOST:PORT"):
         parse_address(text)
 
 
 @pytest.mark.parametrize(("text", "port"), [("a:0", "0"), ("a:65536", "65536"), ("127.0.0.1:99999", "99999")])
-def test_a_port_that_does_not_exist_is_named(text: str, port: str) -> None:
+def test_error_names_a_port_out_of_range(text: str, port: str) -> None:
     with pytest.raises(Failure, match=f"'{text}': the port is {port}, allowed is 1 to 65535"):
         parse_address(text)
 
@@ -71,12 +71,12 @@ def test_listeners(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["9092", "::1:5", "localhost:", "localhost:x"])
-def test_what_is_no_listener(text: str) -> None:
+def test_invalid_listener_is_rejected(text: str) -> None:
     with pytest.raises(Failure, match="write HOST:PORT"):
         listener(text)
 
 
-def test_who_can_reach_a_listener() -> None:
+def test_listener_is_local_or_exposed() -> None:
     assert [is_local(host) for host in ("localhost", "127.0.0.5", "::1")] == [True] * 3
     assert [is_local(host) for host in ("0.0.0.0", "", "::", "10.1.2.3", "example.org", "fe80::1%eth0")] == [False] * 6
 
@@ -132,7 +132,7 @@ def test_aborted_records_and_markers_are_left_out(transactions: Log) -> None:
 
 
 @pytest.mark.parametrize(("timestamp", "text"), [(-1, "-"), (0, "1970-01-01T00:00:00.000Z"), (2**62, str(2**62))])
-def test_times_for_people(timestamp: int, text: str) -> None:
+def test_timestamps_are_printed_as_text(timestamp: int, text: str) -> None:
     assert time_text(timestamp) == text
 
 
@@ -145,7 +145,7 @@ def log_stream() -> Iterator[io.StringIO]:
     root.setLevel(level)
 
 
-def test_nobody_forges_a_line_of_the_log(log_stream: io.StringIO) -> None:
+def test_client_text_cannot_forge_a_log_line(log_stream: io.StringIO) -> None:
     set_up_logging("info", stream=log_stream)
     logging.getLogger("kafkalite.test").warning("client %s", "x\n2026 ERROR forged\x1b[31m\x9b")
     (line,) = log_stream.getvalue().splitlines()

@@ -176,7 +176,7 @@ def test_an_older_format_is_upgraded_and_a_newer_one_refused(tmp_path: Path, cap
             Kit(tmp_path).manager.claim(US)
 
 
-def test_a_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+def test_unusable_directory_is_one_error_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DirectoryError, match="cannot use this log directory: Not a directory"):
         Kit(tmp_path / "file" / "data").manager.lock()
