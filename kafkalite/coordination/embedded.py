@@ -164,7 +164,7 @@ class EmbeddedCoordination:
         return session
 
     def expire(self, session_id: int) -> None:
-        """End a session as a service does that has not heard of its owner for too long."""
+        """End a session as a service does after the session timeout."""
         session = self._sessions[session_id]
         self.end_session(session_id, lambda outcome: session.lose())
 

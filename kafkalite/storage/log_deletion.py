@@ -104,7 +104,7 @@ class LogDeleter:
         return directory in self._left
 
     def removed(self, directory: str) -> None:
-        """Somebody has removed what was left."""
+        """Note that the files of a deleted log were removed."""
         self._left.discard(directory)
 
     def files(self, log: Log, paths: list[str]) -> None:

@@ -272,10 +272,10 @@ class LogManager(DirectorySet):
         log.use_random(self._random)
         log.before_truncation = self._before_truncation
 
-    # Letting go.
+    # Removal of logs.
 
     def forget(self, log: Log, *, touch: bool = True) -> None:
-        """Look after a log no more; its files stay. Without `touch` they are not even finished."""
+        """Stop managing a log; its files stay. Without `touch`, a running cleaning does not complete its renames."""
         if self.cleaner is not None:
             self.cleaner.forget(log, touch=touch)
         if self._logs.pop(TopicPartition(log.topic, log.partition), None) is not None:
@@ -398,7 +398,7 @@ class LogManager(DirectorySet):
             self.report_disk_error(log.root, error)
 
     def take_offline(self, path: str, error: OSError) -> None:
-        """Take a directory offline, for good."""
+        """Take a directory offline until the next start."""
         if not self.mark_offline(path, error):
             return
         logs = self.logs_of(path)

@@ -54,7 +54,7 @@ BUGS = (
         "kafkalite/cluster/partition.py",
         "        if log.log_end_offset >= self._flush_at:\n",
         "        if log.log_end_offset >= NEVER:\n",
-        "tests/unit/cluster/test_flush.py::test_an_answer_comes_after_the_sync_and_so_does_the_high_watermark",
+        "tests/unit/cluster/test_flush.py::test_response_and_high_watermark_wait_for_the_flush",
         "assert",
     ),
     Bug(
@@ -104,7 +104,7 @@ BUGS = (
         "kafkalite/storage/compaction/cleaning_jobs.py",
         "Rules(plan.now_ms, plan.config.delete_retention_ms,",
         "Rules(plan.now_ms, 0,",
-        "tests/unit/storage/test_cleaner.py::test_a_round_leaves_what_the_oracle_says_and_is_checkpointed",
+        "tests/unit/storage/test_cleaner.py::test_cleaning_matches_the_oracle_and_is_checkpointed",
         "assert",
     ),
     Bug(

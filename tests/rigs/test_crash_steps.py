@@ -230,7 +230,7 @@ def live(root: Path, seed: int) -> None:
     finish(machine)
 
 
-def test_lives_with_many_crashes(ram: Path, seed: int, crash_seeds: int) -> None:
+def test_runs_with_many_crashes(ram: Path, seed: int, crash_seeds: int) -> None:
     """And no life leaves a file open."""
     for number in range(crash_seeds):
         try:

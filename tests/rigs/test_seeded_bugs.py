@@ -25,7 +25,7 @@ def test_the_same_tests_pass_without_a_bug(seeded_bugs: int) -> None:
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_every_bug_still_has_its_place(bug: Bug, tmp_path: Path) -> None:
+def test_every_seeded_bug_still_applies(bug: Bug, tmp_path: Path) -> None:
     path = tmp_path / bug.file
     path.parent.mkdir(parents=True)
     path.write_text((ROOT / bug.file).read_text())

@@ -345,7 +345,7 @@ cdef class Worker:
         return self.put_kept()
 
     cdef bint batch_stays(self) noexcept nogil:
-        """Tell whether the batch stays even when none of its records does."""
+        """Whether the batch is kept even without records."""
         cdef BatchHeader *header = &self.reader.header
         if self.rules.is_last(header) or self.reader.next_offset == self.rules.upper_offset:
             return True

@@ -200,7 +200,7 @@ cdef class Transactions:
         return -1
 
     cdef int on_batch(self, const BatchHeader *header) noexcept nogil:
-        """Tell whether the records of a batch were aborted; -1 where there is no memory."""
+        """Whether the records of a batch were aborted; -1 without memory."""
         cdef int64_t *committed
         cdef int i
         if not header.attributes & TRANSACTIONAL_BIT:
@@ -224,7 +224,7 @@ cdef class Transactions:
         return 0
 
     cdef int on_marker(self, const BatchHeader *header, int kind) noexcept nogil:
-        """Tell whether the end of a transaction may go: nothing of the transaction is left."""
+        """Whether the marker of a transaction may be removed, because none of its records is left."""
         cdef int i
         self.consume(header.base_offset + header.last_offset_delta)
         if kind == MARKER_ABORT:
@@ -277,7 +277,7 @@ cdef class RetentionRules:
         free(self.last)
 
     cdef bint is_last(self, const BatchHeader *header) noexcept nogil:
-        """Tell whether a batch holds the last sequence (or, without data, the epoch) of a remembered producer."""
+        """Whether a batch has the last sequence (or, without data, the epoch) of a known producer."""
         cdef int low = 0
         cdef int high = self.last_count
         cdef int middle

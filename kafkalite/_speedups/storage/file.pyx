@@ -489,7 +489,7 @@ cdef class Disk:
         return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
     def is_regular(self, str path):
-        """Tell whether `path` is a plain file (not a directory, link, device)."""
+        """Whether `path` is a plain file (not a directory, link, device)."""
         try:
             return stat.S_ISREG(os.lstat(path).st_mode)
         except FileNotFoundError:

@@ -168,7 +168,7 @@ class LogCleaner:
             self._write(log.root)
 
     def forget(self, log: Log, *, touch: bool = True) -> None:
-        """Stop cleaning a log that is truncated or, without `touch`, deleted."""
+        """Stop cleaning a log that is not managed any more; without `touch`, its files are not changed."""
         self.release(log, touch=touch)
         self.uncleanable.pop(_key(log), None)
         self._named[log.root].discard(_key(log))
@@ -385,7 +385,7 @@ class LogCleaner:
 
 
 def nothing() -> None:
-    """Nobody waits for a slot that has never worked."""
+    """Do nothing: the slot has not run yet."""
 
 
 def _key(log: Log) -> TopicPartition:

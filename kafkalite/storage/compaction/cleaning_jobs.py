@@ -74,7 +74,7 @@ def be_nice() -> None:
     """Let every other thread go first. A thread that is nicer already stays so: the way back may be forbidden.
 
     Niceness alone does not do it: a thread that wakes up takes the processor from the one that woke it, here the loop,
-    and keeps it for about 3 ms. One of SCHED_BATCH never does. A system that refuses, as some containers do, is told of
+    and keeps it for about 3 ms. One of SCHED_BATCH never does. A system that refuses, as some containers do, is logged
     once: that says nothing of the disk, and the other of the two may be allowed.
     """
     thread = threading.get_native_id()

@@ -237,7 +237,7 @@ class FsyncBatch:
 
 
 def complete_requests(asked: Asked, error: int) -> None:
-    """Tell everybody, whatever one of them raises; that is raised after all."""
+    """Call all callbacks; an exception of one is raised after the others."""
     call_each(lambda done_callback: done_callback(error), everybody(asked))
 
 

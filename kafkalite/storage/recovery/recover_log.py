@@ -46,7 +46,7 @@ class RecoveryError(ValueError):
 
 
 def ignore(_bytes: int) -> None:
-    """Nobody wants to know how far it is."""
+    """Ignore the progress."""
 
 
 @dataclass(slots=True)

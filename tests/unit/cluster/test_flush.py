@@ -86,7 +86,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     yield Rig(tmp_path)
 
 
-def test_an_answer_comes_after_the_sync_and_so_does_the_high_watermark(rig: Rig) -> None:
+def test_response_and_high_watermark_wait_for_the_flush(rig: Rig) -> None:
     rig.append("one", acks=1)
     rig.append("all", acks=-1)
     rig.replicas.write_pending()
@@ -96,7 +96,7 @@ def test_an_answer_comes_after_the_sync_and_so_does_the_high_watermark(rig: Rig)
     assert rig.partition.high_watermark == 2
 
 
-def test_without_an_answer_nobody_waits_but_the_readers(rig: Rig) -> None:
+def test_acks_0_does_not_wait_for_the_flush_but_readers_do(rig: Rig) -> None:
     rig.append("none", acks=0)
     rig.replicas.write_pending()
     assert rig.answers() == [("none", 0, 0)] and rig.partition.high_watermark == 0
@@ -104,7 +104,7 @@ def test_without_an_answer_nobody_waits_but_the_readers(rig: Rig) -> None:
     assert rig.partition.high_watermark == 1
 
 
-def test_answers_keep_their_order_over_many_rounds(rig: Rig) -> None:
+def test_responses_keep_their_order_over_many_flushes(rig: Rig) -> None:
     for number in range(6):
         rig.append(str(number))
         rig.replicas.write_pending()
@@ -113,7 +113,7 @@ def test_answers_keep_their_order_over_many_rounds(rig: Rig) -> None:
     assert rig.partition.high_watermark == 6
 
 
-def test_partitions_of_a_pass_share_a_round(rig: Rig) -> None:
+def test_partitions_of_a_loop_iteration_share_a_flush(rig: Rig) -> None:
     for partition in rig.partitions:
         rig.append(str(partition.index), partition)
     rig.replicas.write_pending()
@@ -121,7 +121,7 @@ def test_partitions_of_a_pass_share_a_round(rig: Rig) -> None:
     assert [name for name, *_ in rig.sync()] == ["0", "1", "2"]
 
 
-def test_a_parked_fetch_wakes_when_the_records_are_on_the_disk(rig: Rig) -> None:
+def test_delayed_fetch_completes_after_the_flush(rig: Rig) -> None:
     woken: list[int] = []
     waiter = DelayedFetch([rig.partition], 1, lambda: woken.append(rig.partition.high_watermark))
     waiter.watch(rig.clock, 60)
@@ -132,7 +132,7 @@ def test_a_parked_fetch_wakes_when_the_records_are_on_the_disk(rig: Rig) -> None
     assert woken == [1]
 
 
-def test_every_tenth_record_is_waited_for(tmp_path: Path) -> None:
+def test_flush_messages_10_waits_for_every_tenth_record(tmp_path: Path) -> None:
     rig = Rig(tmp_path, replace(EVERY, flush_messages=10))
     for number in range(9):
         rig.append(str(number))
@@ -155,7 +155,7 @@ def test_every_tenth_record_is_waited_for(tmp_path: Path) -> None:
     assert [name for name, *_ in rig.sync()] == ["twentieth"]
 
 
-def test_a_flush_for_another_reason_counts(tmp_path: Path) -> None:
+def test_flush_for_another_reason_finishes_appends(tmp_path: Path) -> None:
     rig = Rig(tmp_path, replace(EVERY, flush_messages=10))
     rig.append("nine", count=9)
     rig.replicas.write_pending()
@@ -167,7 +167,7 @@ def test_a_flush_for_another_reason_counts(tmp_path: Path) -> None:
     assert [name for name, *_ in rig.answers()] == ["nine", "ten"] and rig.partition.high_watermark == 10
 
 
-def test_a_failed_sync_fails_what_is_held_and_all_later(rig: Rig) -> None:
+def test_failed_flush_rejects_waiting_and_later_appends(rig: Rig) -> None:
     rig.append("first")
     rig.replicas.write_pending()
     rig.append("gathers")
@@ -182,7 +182,7 @@ def test_a_failed_sync_fails_what_is_held_and_all_later(rig: Rig) -> None:
     assert rig.jobs.waiting == 0
 
 
-def test_a_partition_that_is_deleted_meanwhile_answers_what_it_holds(rig: Rig) -> None:
+def test_deleted_partition_rejects_appends_that_wait_for_a_flush(rig: Rig) -> None:
     rig.append("held")
     rig.replicas.write_pending()
     rig.append("unwritten")
@@ -191,7 +191,7 @@ def test_a_partition_that_is_deleted_meanwhile_answers_what_it_holds(rig: Rig) -
     assert rig.sync() == [], "once"
 
 
-def test_settings_change_while_appends_are_held(rig: Rig) -> None:
+def test_settings_change_while_appends_wait_for_a_flush(rig: Rig) -> None:
     rig.append("held")
     rig.replicas.write_pending()
     rig.partition.configure(replace(EVERY, flush_messages=2**63 - 1))
@@ -204,7 +204,7 @@ def test_settings_change_while_appends_are_held(rig: Rig) -> None:
     assert rig.answers() == [("free", 0, 2)] and rig.jobs.waiting == 0
 
 
-def test_a_repeated_batch_is_answered_no_sooner_than_the_first(rig: Rig) -> None:
+def test_duplicate_batch_waits_for_the_flush_of_the_first(rig: Rig) -> None:
     def send(name: str) -> None:
         def done(append: Append) -> None:
             rig.outcomes.append((name, append.error, append.base_offset))
@@ -220,7 +220,7 @@ def test_a_repeated_batch_is_answered_no_sooner_than_the_first(rig: Rig) -> None
     assert rig.partition.high_watermark == 1
 
 
-def test_what_is_read_is_never_ahead_of_the_disk(rig: Rig) -> None:
+def test_reads_never_go_beyond_the_flushed_offset(rig: Rig) -> None:
     """Over many passes and rounds: the high watermark stays at or below what the twin saw synced."""
     log = rig.partition.log
     assert log is not None

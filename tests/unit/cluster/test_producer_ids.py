@@ -16,7 +16,7 @@ def test_ids_are_distinct_over_many_blocks() -> None:
     assert drawn == list(range(10))
 
 
-def test_no_id_is_given_before_its_block_is_durable() -> None:
+def test_no_producer_id_is_assigned_before_its_block_is_durable() -> None:
     asked: list[Callable[[range | None], None]] = []
     ids = ProducerIds(asked.append)
     drawn: list[tuple[int, int]] = []
@@ -29,7 +29,7 @@ def test_no_id_is_given_before_its_block_is_durable() -> None:
     assert drawn == [(100, 0), (101, 0), (200, 0)]
 
 
-def test_a_failed_block_fails_who_waits_and_nobody_else() -> None:
+def test_failed_block_fails_waiting_requests_only() -> None:
     asked: list[Callable[[range | None], None]] = []
     ids = ProducerIds(asked.append)
     drawn: list[tuple[int, int]] = []

@@ -47,7 +47,7 @@ def work_files(log: Log) -> list[str]:
     return [name for name in os.listdir(log.directory) if name.endswith(".tmp")]
 
 
-def test_an_index_built_again_gets_its_name_on_the_loop(log: Log) -> None:
+def test_rebuilt_index_is_renamed_on_the_loop(log: Log) -> None:
     asking, segment = Asking(), log.segments[0]
     asking.ask(segment)
     assert len(work_files(log)) == 2
@@ -56,7 +56,7 @@ def test_an_index_built_again_gets_its_name_on_the_loop(log: Log) -> None:
     assert work_files(log) == [] and os.path.exists(segment.path(".index"))
 
 
-def test_it_goes_away_where_the_segment_was_renamed_meanwhile(log: Log) -> None:
+def test_rebuilt_index_of_a_renamed_segment_is_removed(log: Log) -> None:
     asking, segment = Asking(), log.segments[0]
     asking.ask(segment)
     segment.mark_deleted()
@@ -65,7 +65,7 @@ def test_it_goes_away_where_the_segment_was_renamed_meanwhile(log: Log) -> None:
     assert work_files(log) == [] and not os.path.exists(os.path.join(log.directory, f"{0:020}.index"))
 
 
-def test_it_goes_away_where_the_bytes_cannot_be_read(log: Log, disk: FaultyDisk) -> None:
+def test_rebuilt_index_is_removed_after_a_read_error(log: Log, disk: FaultyDisk) -> None:
     def hook(operation: str, path: str) -> None:
         if operation == "read" and path.endswith(".log") and work_files(log):
             raise OSError(errno.EIO, "planned")
@@ -81,7 +81,7 @@ def test_it_goes_away_where_the_bytes_cannot_be_read(log: Log, disk: FaultyDisk)
     assert work_files(log) == [] and segment.file is None
 
 
-def test_two_segments_of_one_name_do_not_meet(log: Log) -> None:
+def test_segments_with_the_same_name_write_different_work_files(log: Log) -> None:
     """One takes the place of the other, whose job goes on."""
     asking, old = Asking(), log.segments[0]
     asking.ask(old)

@@ -21,7 +21,7 @@ class Written:
             raise self.error
 
 
-def test_one_that_raises_does_not_keep_the_others_from_the_disk() -> None:
+def test_exception_of_one_partition_does_not_stop_writes_of_others() -> None:
     replicas = Replicas()
     dirty = [Written(), Written(ValueError("first")), Written(), Written(ValueError("second"))]
     for partition in dirty:

@@ -115,7 +115,7 @@ def test_a_failed_store_leaves_no_topic(cluster: Cluster) -> None:
     assert cluster.create(NewTopic("orders")) == [None]
 
 
-def test_a_second_creation_waits_for_the_first_and_finds_the_name_taken(cluster: Cluster) -> None:
+def test_second_creation_of_a_topic_waits_and_fails(cluster: Cluster) -> None:
     received: list[list[Refusal | None]] = []
     cluster.topics.create([NewTopic("a.b")], validate_only=False, then=received.append)
     cluster.topics.create([NewTopic("a.b"), NewTopic("a_b")], validate_only=False, then=received.append)
@@ -197,7 +197,7 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
         ),
     ],
 )
-def test_what_cannot_be_created_is_refused_with_a_reason(cluster: Cluster, new: NewTopic, error: int) -> None:
+def test_invalid_topics_are_rejected_with_a_reason(cluster: Cluster, new: NewTopic, error: int) -> None:
     (refusal,) = cluster.create(new)
     assert refusal is not None and refusal.error == error and refusal.message
     assert not cluster.image.topics

@@ -35,7 +35,7 @@ def zeros(size: int, codec: int) -> bytes:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_a_small_batch_that_grows_large_is_a_job(codec: int) -> None:
+def test_small_batch_that_decompresses_to_many_bytes_is_validated_in_a_job(codec: int) -> None:
     """It would hold the loop; as a job it is found good."""
     append = appended(zeros(2 * LOOP_BYTES[codec], codec))
     assert validate_on_loop(append, BatchRules(CONFIG), NOW_MS, LoopBudget()) is None
@@ -44,12 +44,12 @@ def test_a_small_batch_that_grows_large_is_a_job(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_what_stays_small_is_inspected_at_once(codec: int) -> None:
+def test_small_batch_is_validated_on_the_loop(codec: int) -> None:
     found = validate_on_loop(appended(zeros(LOOP_BYTES[codec] // 8, codec)), BatchRules(CONFIG), NOW_MS, LoopBudget())
     assert isinstance(found, ValidationResult) and found.error == 0
 
 
-def test_a_batch_that_must_be_compressed_anew_leaves_earlier() -> None:
+def test_batch_to_recompress_is_validated_in_a_job_from_a_smaller_size() -> None:
     config = dataclasses.replace(CONFIG, compression_type="gzip")
     assert (
         validate_on_loop(
@@ -68,13 +68,13 @@ def test_a_batch_that_is_itself_too_large_is_refused_at_once(codec: int) -> None
 
 
 @pytest.mark.parametrize("size", [0, 1, 22, 23, 60])
-def test_a_stump_is_refused_at_once(size: int) -> None:
+def test_truncated_header_is_rejected_at_once(size: int) -> None:
     found = validate_on_loop(appended(zeros(1000, compression.NONE)[:size]), BatchRules(CONFIG), NOW_MS, LoopBudget())
     assert isinstance(found, ValidationResult) and found.error == KafkaErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_a_codec_that_nobody_knows_is_refused_at_once(codec: int) -> None:
+def test_unknown_codec_is_rejected_at_once(codec: int) -> None:
     found = validate_on_loop(
         appended(with_fields(zeros(1000, compression.NONE), attributes=codec)), BatchRules(CONFIG), NOW_MS, LoopBudget()
     )
@@ -82,7 +82,7 @@ def test_a_codec_that_nobody_knows_is_refused_at_once(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_batches_leave_the_loop_once_the_budget_of_an_iteration_is_used_up(codec: int) -> None:
+def test_batches_are_validated_in_jobs_once_the_loop_budget_is_used_up(codec: int) -> None:
     budget, rules = LoopBudget(), BatchRules(CONFIG)
     half = zeros(LOOP_BYTES[codec] // 2, codec)
     found = [validate_on_loop(appended(half), rules, NOW_MS, budget) for _ in range(20)]

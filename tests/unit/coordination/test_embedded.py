@@ -94,7 +94,7 @@ class TestSyncedBeforeCompletion:
 
 class TestFullDisk:
     @pytest.mark.parametrize("room", [0, 1, 30])
-    def test_the_change_is_taken_back_and_service_returns(self, bench: Bench, room: int) -> None:
+    def test_failed_write_undoes_the_change_and_the_service_continues(self, bench: Bench, room: int) -> None:
         bench.session.create("/kept", b"1", bench.note)
         bench.run_until_idle()
         bench.disk.faults.write_room = room
@@ -108,7 +108,7 @@ class TestFullDisk:
         assert bench.received[-1] == "ok"
         assert bench.reopened() == {"/": b"", "/kept": b"1", "/after": b""}
 
-    def test_all_that_waited_behind_it_is_taken_back_too(self, jobs: Bench) -> None:
+    def test_failed_write_undoes_later_changes(self, jobs: Bench) -> None:
         assert jobs.offload is not None
         jobs.disk.faults.write_room = 0
         jobs.offload.held = True
@@ -123,7 +123,7 @@ class TestFullDisk:
         jobs.run_until_idle()
         assert jobs.received[-1] == "ok" and jobs.reopened() == {"/": b"", "/n0": b""}
 
-    def test_a_start_needs_no_room(self, tmp_path: Path) -> None:
+    def test_start_needs_no_disk_space(self, tmp_path: Path) -> None:
         path = tmp_path / "journal"
         before = Bench(path, None)
         before.session.create("/kept", b"", before.note)
@@ -151,7 +151,7 @@ class TestFullDisk:
 
 class TestBrokenDisk:
     @pytest.mark.parametrize("failing", ["sync", "truncate"])
-    def test_when_nobody_knows_what_the_file_holds_the_service_is_lost(self, bench: Bench, failing: str) -> None:
+    def test_failed_sync_ends_the_service(self, bench: Bench, failing: str) -> None:
         bench.session.create("/kept", b"", bench.note)
         bench.run_until_idle()
         bench.disk.faults.failing = {failing}

@@ -69,7 +69,7 @@ def test_the_end_of_a_session_is_one_transaction() -> None:
     assert tree.root.pzxid == tree.zxid
 
 
-def test_an_error_names_its_place_in_the_transaction() -> None:
+def test_error_contains_the_index_of_the_operation() -> None:
     tree = Tree()
     with pytest.raises(NodeExistsError) as caught:
         tree.multi([Create("/a"), Set("/a", b""), Create("/a")], tree.open_session(), 0)

@@ -148,7 +148,7 @@ def test_topics_live_in_the_tree() -> None:
     assert {path for path, _ in service.tree.walk()} == empty | changes | deleted and len(changes) == 1
 
 
-def test_a_topic_that_cannot_be_read_is_told() -> None:
+def test_unreadable_topic_is_reported() -> None:
     session = EmbeddedCoordination(VirtualClock()).connect()
     bulk_reads.ensure_nodes(session, znodes.PERSISTENT, lambda outcome: outcome.result())
     session.multi((Create("/brokers/topics/t", b"{}"),), lambda outcome: outcome.result())

@@ -77,7 +77,7 @@ def path_of(path: Path, name: str) -> bytes:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 20])
 @pytest.mark.parametrize("threads_max", [1, 4])
-def test_rounds_of_any_size_end_once(tmp_path: Path, count: int, threads_max: int) -> None:
+def test_batches_of_any_size_end_once(tmp_path: Path, count: int, threads_max: int) -> None:
     rig = Rig(threads_max)
     try:
         data, small = files(tmp_path, count), [path_of(tmp_path, "epochs")]
@@ -91,7 +91,7 @@ def test_rounds_of_any_size_end_once(tmp_path: Path, count: int, threads_max: in
         rig.close()
 
 
-def test_what_is_gone_is_no_error(rig: Rig, tmp_path: Path) -> None:
+def test_missing_file_is_no_error(rig: Rig, tmp_path: Path) -> None:
     gone = os.fsencode(tmp_path / "gone")
     rig.threads_max.begin([gone], [], [gone])
     assert rig.result() is None
@@ -117,7 +117,7 @@ def test_an_error_names_its_file_and_the_others_are_synced_all_the_same(tmp_path
     rig.close()
 
 
-def test_the_first_stage_that_fails_ends_the_round(tmp_path: Path) -> None:
+def test_failed_stage_ends_the_batch(tmp_path: Path) -> None:
     rig = Broken(tmp_path)
     not_a_file = os.fsencode(tmp_path)
     not_a_directory = path_of(tmp_path, "file")
@@ -133,7 +133,7 @@ def test_the_first_stage_that_fails_ends_the_round(tmp_path: Path) -> None:
     rig.close()
 
 
-def test_one_round_at_a_time(rig: Rig, tmp_path: Path) -> None:
+def test_one_batch_at_a_time(rig: Rig, tmp_path: Path) -> None:
     data = files(tmp_path, 1)
     with pytest.raises(ValueError, match="nothing"):
         rig.threads_max.begin([], [], [])
@@ -143,14 +143,14 @@ def test_one_round_at_a_time(rig: Rig, tmp_path: Path) -> None:
     assert rig.result() is None
 
 
-def test_a_file_that_wants_to_hear_of_its_syncs_is_refused(rig: Rig, tmp_path: Path) -> None:
+def test_file_of_another_type_is_rejected(rig: Rig, tmp_path: Path) -> None:
     watched = FaultyDisk().open(str(tmp_path / "watched.log"), create=True)
     with pytest.raises(TypeError, match="a job"):
         rig.threads_max.begin([], [*files(tmp_path, 2), watched], [])
     assert not rig.threads_max.busy
 
 
-def test_a_held_sync_holds_the_round_and_nobody_else(rig: Rig, tmp_path: Path) -> None:
+def test_slow_sync_delays_its_batch_only(rig: Rig, tmp_path: Path) -> None:
     with held(tmp_path) as path:
         rig.threads_max.begin([path_of(tmp_path, "quick"), path], files(tmp_path, 3), [])
         assert rig.threads_max.busy
@@ -160,7 +160,7 @@ def test_a_held_sync_holds_the_round_and_nobody_else(rig: Rig, tmp_path: Path) -
     assert rig.result() is None
 
 
-def test_the_end_waits_for_the_round_that_is_under_way(tmp_path: Path) -> None:
+def test_close_waits_for_the_running_batch(tmp_path: Path) -> None:
     rig = Rig()
     closing = threading.Thread(target=rig.threads_max.close)
     with held(tmp_path) as path:
@@ -191,6 +191,6 @@ def test_no_thread_is_left(tmp_path: Path, close: bool) -> None:
 
 
 @pytest.mark.parametrize("threads_max", [0, 17, -1])
-def test_a_number_of_lanes_that_is_not_possible(threads_max: int) -> None:
+def test_invalid_number_of_threads_is_rejected(threads_max: int) -> None:
     with pytest.raises(ValueError, match="1 to 16"):
         SyncThreads(0, threads_max)

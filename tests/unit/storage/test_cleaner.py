@@ -106,7 +106,7 @@ def plain(kit: Kit, numbers: range, topic: str = "t", size: int = 100) -> Log:
     return log
 
 
-def test_a_round_leaves_what_the_oracle_says_and_is_checkpointed(tmp_path: Path) -> None:
+def test_cleaning_matches_the_oracle_and_is_checkpointed(tmp_path: Path) -> None:
     print(f"KAFKALITE_SEED={SEED}")
     kit = Kit(tmp_path)
     history = kit.create(steps=200)
@@ -164,7 +164,7 @@ def test_readers_go_on_with_the_new_segments_and_those_in_flight_with_the_old(tm
     assert values(records(log)) == {b"%d" % (number % 10): b"%d" % number * 25 for number in range(190, 200)}
 
 
-def test_a_second_round_begins_where_the_first_ended_and_after_a_restart_too(tmp_path: Path) -> None:
+def test_second_cleaning_begins_where_the_first_ended_also_after_a_restart(tmp_path: Path) -> None:
     kit = Kit(tmp_path)
     log = plain(kit, range(100))
     kit.start()
@@ -269,7 +269,7 @@ def test_a_corrupt_batch_makes_the_partition_uncleanable_and_says_so(
     assert not kit.cleaner.uncleanable
 
 
-def test_a_map_too_small_for_a_round_cleans_in_several(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_small_offset_map_cleans_in_several_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     kit = Kit(tmp_path, cleaner=CleanerConfig(backoff_ms=1_000, dedupe_buffer_size=1, io_buffer_load_factor=0.05))
     log = plain(kit, range(200))
@@ -281,9 +281,7 @@ def test_a_map_too_small_for_a_round_cleans_in_several(tmp_path: Path, caplog: p
     assert values(records(log)) == {b"%d" % (number % 10): b"%d" % number * 25 for number in range(190, 200)}
 
 
-def test_a_batch_with_more_keys_than_the_map_has_room_for_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_batch_with_more_keys_than_the_offset_map_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kit = Kit(tmp_path, cleaner=CleanerConfig(dedupe_buffer_size=1, io_buffer_load_factor=0.01))
     log = plain(kit, range(0))
     for base in (0, 10):
@@ -298,7 +296,7 @@ def test_a_batch_with_more_keys_than_the_map_has_room_for_is_told(
 
 
 @pytest.mark.parametrize("when", ["truncate", "delete", "offline", "close"])
-def test_it_makes_way_at_every_step(tmp_path: Path, when: str) -> None:
+def test_cleaning_aborts_at_every_step(tmp_path: Path, when: str) -> None:
     """The jobs are held, one after the other; whatever comes between two of them finds the log free."""
     step, over = 0, False
     while not over:

@@ -103,7 +103,7 @@ def test_the_rate_is_kept_between_all_threads() -> None:
     assert throttle.delay(250) == 0.25
 
 
-def test_a_throttled_round_ends_at_once_when_it_is_aborted(tmp_path: Path) -> None:
+def test_throttled_cleaning_ends_at_once_when_it_is_aborted(tmp_path: Path) -> None:
     kit = Kit(tmp_path, cleaner=CleanerConfig(io_max_bytes_per_second=1.0))
     log = plain(kit, range(100))
     kit.cleaner.start(lambda log: log.log_end_offset)
@@ -117,7 +117,7 @@ def test_a_throttled_round_ends_at_once_when_it_is_aborted(tmp_path: Path) -> No
     assert len(records(log)) == 100
 
 
-def test_a_thread_takes_the_processor_from_nobody_who_wakes_it() -> None:
+def test_cleaner_thread_does_not_preempt_the_loop() -> None:
     found: list[int] = []
 
     def thread() -> None:

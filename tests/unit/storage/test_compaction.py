@@ -69,7 +69,7 @@ def swapped(history: History, target: Segment) -> list[Segment]:
 
 
 @pytest.mark.parametrize("repeat", range(12))
-def test_two_rounds_leave_what_the_oracle_says(tmp_path: Path, repeat: int) -> None:
+def test_two_cleanings_match_the_oracle(tmp_path: Path, repeat: int) -> None:
     seed = SEED + repeat
     print(f"KAFKALITE_SEED={seed}")
     history = written(tmp_path / "t-0", seed, 250)
@@ -284,7 +284,7 @@ def test_a_segment_shorter_than_it_should_be_is_uncleanable(tmp_path: Path) -> N
         works.map_segment(segment.opened, 0, segment.size, 0, 0, Transactions([]))
 
 
-def test_it_stops_when_told_to(tmp_path: Path) -> None:
+def test_compaction_stops_when_it_is_aborted(tmp_path: Path) -> None:
     history = written(tmp_path / "t-0", 1, 40)
     segment = history.log.segments[0]
     works = worker()

@@ -62,7 +62,7 @@ def judge(log: Log, made: Made, hurt: set[int]) -> None:
 
 
 @pytest.mark.parametrize("gap", [0, 4], ids=["dense", "compacted"])
-def test_the_others_are_read_whatever_bit_of_a_header_flips(tmp_path: Path, gap: int) -> None:
+def test_flipped_header_bit_costs_no_other_batch(tmp_path: Path, gap: int) -> None:
     made = make(tmp_path / "t-0", gap)
     log = opened(tmp_path / "t-0")
     judge(log, made, set())
@@ -161,7 +161,7 @@ def test_an_index_that_is_lost_with_a_batch_is_built_around_it(tmp_path: Path) -
     assert segment.indexes[0].entries()[-1][1] > locations[-4].position
 
 
-def test_damage_is_logged_once_for_each_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_logged_once_per_position(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = make(tmp_path / "t-0")
     log = opened(tmp_path / "t-0")
     patch(tmp_path / "t-0" / f"{0:020d}.log", made[2][1] + LENGTH_AT, b"\x7f")
@@ -172,7 +172,7 @@ def test_damage_is_logged_once_for_each_place(tmp_path: Path, caplog: pytest.Log
     assert f"{0:020d}.log" in said and f"byte {made[2][1]}" in said and "offset 6 " in said
 
 
-def test_bytes_that_are_not_in_memory_are_asked_for(tmp_path: Path) -> None:
+def test_page_cache_misses_around_damage_are_read_ahead(tmp_path: Path) -> None:
     made = make(tmp_path / "t-0")
     disk, there = FaultyDisk(), set[int]()
     log = opened(tmp_path / "t-0", disk)

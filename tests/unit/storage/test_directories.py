@@ -133,7 +133,7 @@ def test_all_directories_are_recovered_after_a_kill(tmp_path: Path, kit: Kit) ->
     again.manager.unlock()
 
 
-def test_it_is_told_how_far_recovery_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_recovery_logs_its_progress(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
     class Waiting(Disk):
         """Reads the second partition's id only when the first lines were told."""

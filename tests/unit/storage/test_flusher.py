@@ -87,7 +87,7 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
-def test_nobody_is_told_before_the_sync(rig: Rig) -> None:
+def test_no_flush_is_reported_before_the_sync(rig: Rig) -> None:
     log = rig.log()
     end = rig.write(log)
     rig.flusher.begin()
@@ -110,7 +110,7 @@ def test_one_sync_covers_all_that_was_appended_meanwhile(rig: Rig) -> None:
     assert len(rig.synced()) == 2 and rig.flusher.batches == 2
 
 
-def test_the_partitions_of_a_pass_share_a_round(rig: Rig) -> None:
+def test_partitions_of_a_loop_iteration_share_a_batch(rig: Rig) -> None:
     for name in ("a-0", "b-0", "c-0"):
         rig.write(rig.log(name))
     rig.flusher.begin()
@@ -127,7 +127,7 @@ def test_directories_do_not_wait_for_each_other(rig: Rig) -> None:
     assert rig.offload.waiting == 2
 
 
-def test_two_rounds_of_a_directory_share_no_log(rig: Rig) -> None:
+def test_two_batches_of_a_log_directory_share_no_log(rig: Rig) -> None:
     rig.syncer.batches_max = 2
     first, second, third = (rig.log(name) for name in ("a-0", "b-0", "c-0"))
     rig.write(first)
@@ -147,7 +147,7 @@ def test_two_rounds_of_a_directory_share_no_log(rig: Rig) -> None:
     assert rig.flusher.batches == 3
 
 
-def test_a_round_that_fails_beside_another_tells_those_who_wait_for_its_logs(rig: Rig) -> None:
+def test_failed_batch_fails_the_requests_of_its_logs_only(rig: Rig) -> None:
     rig.syncer.batches_max = 2
     first, second = rig.log("a-0"), rig.log("b-0")
     rig.write(first)
@@ -236,7 +236,7 @@ def test_a_log_that_is_cut_meanwhile_is_synced_again(rig: Rig) -> None:
     assert log.recovery_point == log.log_end_offset == 10
 
 
-def test_a_log_that_is_deleted_meanwhile_fails_nobody(rig: Rig) -> None:
+def test_log_that_is_deleted_meanwhile_fails_no_request(rig: Rig) -> None:
     log, other = rig.log("a-0"), rig.log("b-0")
     rig.write(log, batches=70)
     rig.write(other)
@@ -246,7 +246,7 @@ def test_a_log_that_is_deleted_meanwhile_fails_nobody(rig: Rig) -> None:
     assert rig.failed == []
 
 
-def test_one_who_raises_when_told_keeps_nobody_else_from_being_told(rig: Rig) -> None:
+def test_exception_of_one_callback_does_not_stop_the_others(rig: Rig) -> None:
     log = rig.log()
     rig.write(log)
     rig.flusher.request_flush(log, lambda error: [][error])
@@ -257,7 +257,7 @@ def test_one_who_raises_when_told_keeps_nobody_else_from_being_told(rig: Rig) ->
     assert rig.received == [("t-0", 0), ("last", 0)]
 
 
-def test_the_last_rounds_are_done_at_once(rig: Rig) -> None:
+def test_close_runs_the_last_batches_at_once(rig: Rig) -> None:
     log = rig.log()
     rig.write(log)
     rig.flusher.begin()
@@ -269,7 +269,7 @@ def test_the_last_rounds_are_done_at_once(rig: Rig) -> None:
     assert rig.received == [("t-0", 0)] and log.recovery_point == log.log_end_offset == 9
 
 
-def test_what_one_raises_when_told_of_the_last_rounds_is_raised(rig: Rig) -> None:
+def test_exception_of_a_callback_at_close_is_raised(rig: Rig) -> None:
     log = rig.log()
     rig.flusher.finish()
     rig.write(log)
@@ -280,7 +280,7 @@ def test_what_one_raises_when_told_of_the_last_rounds_is_raised(rig: Rig) -> Non
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_who_is_told_may_begin_the_rounds_that_wait(rig: Rig, at_once: bool) -> None:
+def test_callback_may_start_waiting_batches(rig: Rig, at_once: bool) -> None:
     """As a coordinator does that hears of a failed append: it writes, and begins what that asked for."""
     gone, other = rig.log("gone-0", "a"), rig.log("other-0", "b")
     rig.syncer.batches_max = 2

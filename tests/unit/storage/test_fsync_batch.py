@@ -60,7 +60,7 @@ async def test_the_disk_chooses_who_syncs(tmp_path: Path) -> None:
         rig.syncer.close()
 
 
-async def test_a_flusher_over_lanes_tells_all_who_asked(tmp_path: Path) -> None:
+async def test_flusher_with_sync_threads_completes_all_requests(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     received: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
     flusher = Flusher(rig.disk, LoopClock(asyncio.get_running_loop()), rig.syncer, lambda path, error: None)
@@ -77,7 +77,7 @@ async def test_a_flusher_over_lanes_tells_all_who_asked(tmp_path: Path) -> None:
     assert flusher.batches == 6
 
 
-async def test_a_round_with_snapshots_is_a_job_and_writes_them(tmp_path: Path) -> None:
+async def test_batch_with_snapshots_runs_as_a_job_and_writes_them(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     log = rig.log("t-0")
     write(log, 70)
@@ -112,7 +112,7 @@ async def test_closing_applies_what_is_under_way(tmp_path: Path) -> None:
     rig.syncer.close()
 
 
-async def test_one_who_raises_when_told_is_reported(tmp_path: Path) -> None:
+async def test_exception_of_a_callback_is_reported(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     log = rig.log("t-0")
     write(log)

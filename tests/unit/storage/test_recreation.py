@@ -55,7 +55,7 @@ FRESH = ["00000000000000000000.log", "leader-epoch-checkpoint", "partition.metad
 
 
 @pytest.mark.parametrize("still_full", [False, True])
-def test_a_deletion_without_room_to_rename_ends_before_the_new_log_is_made(kit: Kit, still_full: bool) -> None:
+def test_deletion_without_disk_space_ends_before_the_new_log_is_created(kit: Kit, still_full: bool) -> None:
     log = kit.create(batches=100)
     kit.disk.fail("rename", errno.ENOSPC, path=log.directory, repeat=still_full)
     kit.offload.held = True
@@ -150,7 +150,7 @@ def test_the_checkpoints_forget_the_old_log_before_the_new_one_has_files(kit: Ki
     assert checkpoints.read_offsets(kit.disk, str(starts)) == {}
 
 
-def test_a_round_of_the_old_log_writes_no_snapshot_of_its_producers_for_the_new_one(kit: Kit) -> None:
+def test_flush_of_a_deleted_log_writes_no_snapshot_for_the_new_one(kit: Kit) -> None:
     log = kit.create()
     kit.offload.held = True
     fill(log, 100)
@@ -164,7 +164,7 @@ def test_a_round_of_the_old_log_writes_no_snapshot_of_its_producers_for_the_new_
     assert names_in(ended[0].result()) == FRESH
 
 
-def test_who_asked_for_a_sync_before_the_deletion_is_told(kit: Kit) -> None:
+def test_flush_requested_before_the_deletion_is_answered(kit: Kit) -> None:
     log = kit.create()
     kit.offload.held = True
     fill(log, 100)

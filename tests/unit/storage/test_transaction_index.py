@@ -115,7 +115,7 @@ def _first(entries: list[AbortedTransaction], start: int) -> int:
         b"\xff" * 34,
     ],
 )
-def test_garbage_is_told_with_its_file(tmp_path: Path, data: bytes) -> None:
+def test_invalid_transaction_index_is_reported_with_its_path(tmp_path: Path, data: bytes) -> None:
     made = index(tmp_path, present=True)
     Path(made.path).write_bytes(data)
     with pytest.raises(BadTransactionIndex, match=r"00000000000000000010\.txnindex"):

@@ -253,7 +253,7 @@ def test_the_stable_offset_of_an_entry_is_where_readers_stood(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("number", range(HISTORIES))
-def test_any_history_comes_back_from_any_point(tmp_path: Path, number: int) -> None:
+def test_any_transaction_history_is_recovered_from_any_offset(tmp_path: Path, number: int) -> None:
     """Killed at a random point; snapshots, checkpoints and indexes are as far as they are."""
     seed = SEED + number
     print(f"KAFKALITE_SEED={seed}")

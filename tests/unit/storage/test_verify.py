@@ -141,7 +141,7 @@ def test_a_good_directory_has_nothing_broken(data: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_damage_is_told_by_its_number_and_place(data: Path, case: str) -> None:
+def test_each_damage_is_reported_with_invariant_file_and_byte(data: Path, case: str) -> None:
     numbers, damage = CASES[case]
     damage(data / "t-0")
     violations = found(data)
@@ -149,7 +149,7 @@ def test_each_damage_is_told_by_its_number_and_place(data: Path, case: str) -> N
     assert all(Path(violation.path).is_relative_to(data) and violation.text for violation in violations)
 
 
-def test_a_bad_batch_is_told_with_its_byte_and_the_rest_is_read(data: Path) -> None:
+def test_bad_batch_is_reported_with_its_byte_and_the_rest_is_read(data: Path) -> None:
     path = first_of(data / "t-0", "*.log")
     size = 12 + int.from_bytes(path.read_bytes()[8:12], "big")
     patch(path, 2 * size + 100, b"\xff")
@@ -200,7 +200,7 @@ def test_behind_a_wrong_length_the_next_batch_is_found(data: Path) -> None:
         patch(path, 5 * size + 8, (size - 12).to_bytes(4, "big"))
 
 
-def test_one_batch_that_says_too_high_an_offset_is_told_alone(data: Path) -> None:
+def test_batch_with_too_high_an_offset_is_reported_alone(data: Path) -> None:
     path = first_of(data / "t-0", "*.log")
     size = 12 + int.from_bytes(path.read_bytes()[8:12], "big")
     patch(path, 5 * size + 6, b"\x01")
@@ -262,13 +262,13 @@ def test_after_a_crash_the_last_segment_may_lack_its_indexes(data: Path) -> None
     assert found(data) == []
 
 
-def test_a_directory_without_a_segment_is_told(tmp_path: Path) -> None:
+def test_directory_without_a_segment_is_reported(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     assert verify_log(Disk(), str(tmp_path / "t-0")) == [Violation(10, str(tmp_path / "t-0"), -1, "has no segment")]
 
 
 @pytest.mark.parametrize("pattern", ["*.log", "*.index", "*.snapshot"])
-def test_every_flipped_bit_is_told(data: Path, pattern: str) -> None:
+def test_every_flipped_bit_is_reported(data: Path, pattern: str) -> None:
     print(f"KAFKALITE_SEED={SEED}")
     chance = random.Random(f"{SEED}{pattern}")
     for _ in range(FLIPS):
@@ -296,7 +296,7 @@ def spoilt(content: bytes, chance: random.Random) -> bytes:
     return chance.choice(kinds)()
 
 
-def test_garbage_in_any_file_is_told_and_never_raises(data: Path) -> None:
+def test_garbage_in_any_file_is_reported_and_raises_nothing(data: Path) -> None:
     print(f"KAFKALITE_SEED={SEED}")
     chance = random.Random(SEED)
     (data / "replication-offset-checkpoint").write_text(f"0\n1\nt 0 {END}\n")

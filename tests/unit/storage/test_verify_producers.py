@@ -74,12 +74,12 @@ def last_of(path: Path, number: int) -> tuple[int, int]:
     return found.last_sequence, found.last_offset
 
 
-def test_what_is_true_is_not_told(log: Path) -> None:
+def test_valid_snapshots_have_no_violation(log: Path) -> None:
     assert len(list(log.glob("*.snapshot"))) >= 3
     assert said(log) == said(log, compacted=True) == []
 
 
-def test_each_wrong_word_of_a_snapshot_is_told(log: Path) -> None:
+def test_each_wrong_field_of_a_snapshot_is_reported(log: Path) -> None:
     path = newest(log)
     good = path.read_bytes()
     sequence, offset = last_of(path, IDEMPOTENT)
@@ -109,7 +109,7 @@ def test_a_producer_that_was_forgotten_is_no_fault(log: Path) -> None:
     assert said(log) == []
 
 
-def test_what_went_with_the_old_segments_is_not_judged(log: Path) -> None:
+def test_snapshots_of_deleted_segments_are_not_checked(log: Path) -> None:
     first = min(log.glob("*.log"))
     for path in log.glob(f"{first.stem}.*"):
         path.unlink()
@@ -117,7 +117,7 @@ def test_what_went_with_the_old_segments_is_not_judged(log: Path) -> None:
     assert said(log) == []
 
 
-def test_a_snapshot_that_should_have_gone_is_told_after_a_clean_end(log: Path) -> None:
+def test_snapshot_above_the_log_end_is_reported_after_a_clean_stop(log: Path) -> None:
     path = newest(log)
     stray = path.with_name(f"{int(path.stem) - 1:020d}.snapshot")
     shutil.copy(sorted(log.glob("*.snapshot"))[-2], stray)
