@@ -41,12 +41,12 @@ class ExpirationSlices:
         self._runtime = runtime
         self._shard = shard
         self._names = names
-        self._completion = Completion(self._committed, self._failed)
 
     def run(self) -> None:
         """Submit the next slice."""
         if self._names:
-            self._runtime.submit(self._shard, self._expire, self._completion)
+            # Not kept: it refers to this object, and a cycle would be left to the garbage collector.
+            self._runtime.submit(self._shard, self._expire, Completion(self._committed, self._failed))
 
     def _expire(self, machine: GroupShard, token: Token, now: Now) -> Effects:
         """A command: expire the offsets of the next groups."""
@@ -86,7 +86,6 @@ class DeletedTopicCleanup:
         self._shard = shard
         self._topics = topics
         self._left: list[tuple[str, tuple[str, ...]]] = []  # groups and their deleted topics, the next one last
-        self._completion = Completion(self._committed, self._failed)
 
     def begin(self) -> None:
         """Find the groups, once the shard is loaded, and submit the first slice."""
@@ -114,7 +113,7 @@ class DeletedTopicCleanup:
 
     def _run(self) -> None:
         if self._left:
-            self._runtime.submit(self._shard, self._forget, self._completion)
+            self._runtime.submit(self._shard, self._forget, Completion(self._committed, self._failed))
 
     def _forget(self, machine: GroupShard, token: Token, _now: Now) -> Effects:
         """A command: forget the topics in the next groups. A group with more offsets than a slice needs several."""
