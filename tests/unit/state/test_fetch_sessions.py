@@ -45,19 +45,19 @@ def test_an_empty_fetch_opens_no_session(sessions: FetchSessions) -> None:
     assert sessions.open([], False, 0) == 0
 
 
-def test_full_of_young_sessions_there_is_no_room(sessions: FetchSessions) -> None:
+def test_full_cache_of_young_sessions_rejects_new_ones(sessions: FetchSessions) -> None:
     assert sessions.open(parts(0), False, 0) and sessions.open(parts(0), False, 0)
     assert sessions.open(parts(0, 1, 2), False, EVICTION_MS) == 0
 
 
-def test_the_idlest_session_makes_room_first(sessions: FetchSessions) -> None:
+def test_least_recently_used_session_is_evicted_first(sessions: FetchSessions) -> None:
     idle, used = sessions.open(parts(0), False, 0), sessions.open(parts(0), False, 0)
     sessions.resume(used, 1, False, EVICTION_MS + 1)
     assert sessions.open(parts(0), False, EVICTION_MS + 1)
     assert sessions.resume(idle, 1, False, EVICTION_MS + 1) == KafkaErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_an_old_busy_session_gives_way_only_to_a_larger_one(sessions: FetchSessions) -> None:
+def test_old_active_session_is_evicted_only_for_a_larger_one(sessions: FetchSessions) -> None:
     for session_id in (sessions.open(parts(0, 1), False, 0), sessions.open(parts(0, 1), False, 0)):
         sessions.resume(session_id, 1, False, EVICTION_MS)
     now = EVICTION_MS + 1
@@ -66,7 +66,7 @@ def test_an_old_busy_session_gives_way_only_to_a_larger_one(sessions: FetchSessi
     assert len(sessions) == 2
 
 
-def test_all_sessions_together_hold_so_many_partitions() -> None:
+def test_total_partitions_of_all_sessions_are_bounded() -> None:
     ids = count(1)
     sessions = FetchSessions(10, lambda: next(ids), partitions_max=5)
     assert sessions.open(parts(0, 1, 2, 3, 4, 5), False, 0) == 0

@@ -1,8 +1,8 @@
-"""What every part of the consumer groups of a shard works on: the groups, who was heard when, and what topics they saw.
+"""The common part of the consumer groups of a shard: groups, sessions, seen topics, and the reconciliation of a member.
 
-Commands work on a `Draft`; what is durable changes when its records are applied. Sessions are kept in memory
-(`groups/consumer/sessions`): a timer that fires looks whether the member was heard meanwhile, so that hearing from a
-settled member sets no timer and writes nothing.
+Commands work on a `Draft`; durable state changes when its records are applied. Sessions are in memory
+(`groups/consumer/sessions`): a timer that fires checks whether a heartbeat has extended the session, so that the
+heartbeat of a stable member sets no timer and writes nothing.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -40,11 +40,11 @@ __all__ = [
 ]
 
 SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
-"""Timers are named (CONSUMER, one of these, group, member). The last two watch members of the classic protocol."""
+"""Timers are named (CONSUMER, one of these, group, member). The last two are for members of the classic protocol."""
 
 TARGET_CALLED, TARGET = "target called", "target"
-"""The timer (CONSUMER, TARGET, group, "") makes the target assignment of a group that reads many topics. A heartbeat
-that calls for it sets (CONSUMER, TARGET_CALLED, group, ""), which sets the other: loops run timers that are due before
+"""The timer (CONSUMER, TARGET, group, "") computes the target assignment of a group that reads many topics. A heartbeat
+that makes it due sets (CONSUMER, TARGET_CALLED, group, ""), which sets the other: loops run timers that are due before
 they read from sockets, so other clients are served between the two.
 """
 
@@ -52,16 +52,17 @@ TOPICS_AT_ONCE = 1_000
 """A target assignment of more topics is a command of its own: with 5,000 topics it takes 25 ms of the loop."""
 
 ToClassic = Callable[[ConsumerGroup, ConsumerGroup, Now], Effects | None]
-"""Given a group before and after a command: what makes it a classic group; None = it stays what it is."""
+"""Returns the effects that convert a group to a classic one, given the group before and after a command; None = it is
+not converted."""
 
 
 class MemberReport(NamedTuple):
-    """What was heard from a member in a heartbeat or a join.
+    """The report of a member in a heartbeat or a join.
 
     Arguments:
-        owned: what it says it has, None = it says nothing.
-        new_names, new_pattern: whether it has subscribed to other topics, or to another pattern.
-        replaced: the static member whose place it took.
+        owned: the partitions that it reports, None = not reported.
+        new_names, new_pattern: whether its topics, or its pattern, have changed.
+        replaced: the id of the static member that it replaces.
     """
 
     member_id: str
@@ -73,17 +74,17 @@ class MemberReport(NamedTuple):
 
 
 class ConsumerGroupsCore:
-    """The consumer groups of a shard, and how a member moves.
+    """The consumer groups of a shard, and the reconciliation of their members.
 
     Arguments:
-        topics: the topics as they are at any time; `topics_changed` tells that they are others.
-        settings: what holds for a group, by its id.
-        embedded: how members of the classic protocol are understood.
-        topics_at_once: heartbeats make the target assignment of groups that read at most so many topics.
+        topics: the current topics; `topics_changed` is called when they change.
+        settings: returns the settings of a group by its id.
+        embedded: decodes subscriptions of members of the classic protocol.
+        topics_at_once: heartbeats compute the target assignment of groups that read at most this number of topics.
 
     Attributes:
         memory: counts the memory of members of the classic protocol; set to that of the shard before the first record.
-        to_classic: set by whoever can make a classic group of one whose last member of the consumer protocol has gone.
+        to_classic: converts a group whose last member of the consumer protocol has left; set by the registry.
     """
 
     def __init__(
@@ -107,11 +108,11 @@ class ConsumerGroupsCore:
         self.memory = ShardMemory()
 
     def settings_of(self, group_id: str) -> ConsumerGroupSettings:
-        """What holds for a group."""
+        """The settings of a group."""
         return self._settings(group_id)
 
     def _advance(self, effects: Effects, draft: Draft, report: MemberReport, now: Now) -> None:
-        """A new group epoch and a new target where they are due, and one step of this member towards its target."""
+        """Bump the group epoch and compute a target if due, then move this member one step towards its target."""
         group_id, member_id = draft.group.group_id, report.member_id
         watch = self._watches.get(group_id) or RegexWatch()
         unresolved = draft.group.members[member_id].subscribed_topic_regex not in {"", *draft.group.patterns}
@@ -136,7 +137,7 @@ class ConsumerGroupsCore:
             make_target(draft, topics, settings, now)
 
     def _make_scheduled_target(self, group_id: str, now: Now) -> Effects:
-        """The timer of a target assignment has fired. Members learn of it by their next heartbeats."""
+        """The timer of a target assignment fired. Members receive it with their next heartbeats."""
         group, watch, settings = self.groups.get(group_id), self._watches.get(group_id), self._settings(group_id)
         if watch is not None:
             watch.target_scheduled = False
@@ -170,7 +171,7 @@ class ConsumerGroupsCore:
             return
         draft.add(moved)
         if group.members[member_id].classic is not None:
-            return  # it is watched by the timers of its join and its sync
+            return  # it has timers for its join and its sync
         timer = (CONSUMER, REBALANCE, group.group_id, member_id)
         if moved.state == MemberState.UNREVOKED_PARTITIONS:
             effects.set_timer(timer, now.ms + group.members[member_id].rebalance_timeout_ms)
@@ -189,7 +190,7 @@ class ConsumerGroupsCore:
         return topics.ids_of(report.member_id)
 
     def _remove(self, effects: Effects, before: ConsumerGroup, member_ids: Sequence[str], now: Now) -> None:
-        """Take members out of a group."""
+        """Remove members from a group."""
         draft = Draft(before)
         membership.remove(draft, member_ids, self.topics)
         if not self._finish(effects, before, draft, now):
@@ -197,7 +198,7 @@ class ConsumerGroupsCore:
                 self._forget(effects, before.group_id, member_id)
 
     def _finish(self, effects: Effects, before: ConsumerGroup, draft: Draft, now: Now) -> bool:
-        """The records of a command, or those that make a classic group of it; answer whether it became one."""
+        """Add the records of a command, or those of a conversion to a classic group; returns whether it converts."""
         converted = self.to_classic(before, draft.group, now) if self.to_classic is not None else None
         if converted is None:
             effects.records += draft.records

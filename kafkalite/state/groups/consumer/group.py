@@ -41,7 +41,7 @@ from kafkalite.state.groups.records import (
 __all__ = ["INITIAL_EPOCH", "ConsumerGroup", "ConsumerGroupContext", "ConsumerGroupState"]
 
 INITIAL_EPOCH = 1
-"""Group epoch and target epoch of a group without records, so that whoever joins gets an epoch that is not 0."""
+"""Group epoch and target epoch of a group without records, so that a joining member gets an epoch above 0."""
 
 
 STABLE = int(MemberState.STABLE)
@@ -100,7 +100,7 @@ class ConsumerGroup:
         self.static_members: dict[str, str] = {}
 
     def copy(self) -> "ConsumerGroup":
-        """Answer a group that can go its own way; the records in it are shared, for they never change."""
+        """Return an independent copy; it shares the records, which are immutable."""
         twin = copy(self)
         for name, value in vars(self).items():
             if isinstance(value, dict):
@@ -118,19 +118,19 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING
 
     def is_reconciled(self, member_id: str) -> bool:
-        """Whether the member owns all that it is to own."""
+        """Whether the member has reached its target assignment."""
         current = self.current(member_id)
         return current.state == MemberState.STABLE and current.member_epoch == self.assignment_epoch
 
     def current(self, member_id: str) -> ConsumerGroupCurrentMemberAssignment:
-        """Answer what the member owns; for one that has just come, nothing."""
+        """Return the current assignment of a member; that of a new member is empty."""
         known = self.currents.get(member_id)
         return known or ConsumerGroupCurrentMemberAssignment(
             self.group_id, member_id, JOIN_EPOCH, -1, int(MemberState.STABLE), {}, {}
         )
 
     def is_stable_member(self, member_id: str, instance_id: str | None, epoch: int, client: tuple[str, str]) -> bool:
-        """Whether who sends this is a member of the consumer protocol that nothing has to be told, nor noted of."""
+        """Whether a heartbeat comes from a reconciled member of the consumer protocol whose metadata is unchanged."""
         member, current = self.members.get(member_id), self.currents.get(member_id)
         if member is None or current is None or member.classic is not None or current.state != STABLE:
             return False
@@ -151,23 +151,23 @@ class ConsumerGroup:
         return all(member.classic is not None for member in self.members.values())
 
     def topics_of(self, member_id: str) -> set[str]:
-        """Answer the names of the topics the member is subscribed to; a pattern not yet resolved matches none."""
+        """Return the topics to which a member subscribes; an unresolved pattern matches none."""
         member = self.members[member_id]
         pattern = self.patterns.get(member.subscribed_topic_regex)
         return {*member.subscribed_topic_names, *(pattern.topics if pattern else ())}
 
     def subscribed_topics(self) -> set[str]:
-        """Answer the names of all topics that anybody in the group is subscribed to."""
+        """Return all topics to which members subscribe."""
         names = {member.subscribed_topic_names for member in self.members.values()}
         patterns = [self.patterns[each] for each in self.subscribed_patterns() if each in self.patterns]
         return set().union(*names, *(pattern.topics for pattern in patterns))
 
     def subscribed_patterns(self) -> set[str]:
-        """Answer all patterns that anybody in the group is subscribed to."""
+        """Return all patterns to which members subscribe."""
         return {member.subscribed_topic_regex for member in self.members.values()} - {""}
 
     def apply(self, record: object) -> None:
-        """Take over one record of this group."""
+        """Apply a record of this group."""
         _APPLY[type(record)](self, record)
 
     # the interface of every group (`groups/group`)
@@ -332,7 +332,7 @@ def _partition_metadata(group: ConsumerGroup, record: ConsumerGroupPartitionMeta
 def _member(group: ConsumerGroup, record: ConsumerGroupMemberMetadata) -> None:
     before = group.members.get(record.member_id)
     if before is not None and before.instance_id != record.instance_id:
-        _forget_instance(group, before)  # it goes by another one now
+        _forget_instance(group, before)  # it has another instance id now
     group.members[record.member_id] = record
     if record.instance_id is not None:
         group.static_members[record.instance_id] = record.member_id

@@ -1,10 +1,10 @@
 """The consumer groups of one shard (KIP-848): a pure machine, `(command, now) -> Effects`.
 
-A heartbeat does four things in a row: it takes note of the member, starts a new group epoch where its subscription or
-the topics changed, makes a new target assignment where the group epoch is ahead of it, and moves the member one step
-towards its target (`groups/consumer/reconciliation`). Nobody else moves: each member finds out by its own heartbeat.
-Members of the classic protocol are served in `groups/consumer/classic_members`. A timer makes the target assignment of
-a group that reads many topics, after the heartbeat that calls for it (KIP-1263).
+A heartbeat has four steps: it updates the member, bumps the group epoch if its subscription or the topics have changed,
+computes a new target assignment if the group epoch is ahead of the last one, and moves the member one step towards its
+target (`groups/consumer/reconciliation`). Other members move with their own heartbeats. Members of the classic protocol
+are served in `groups/consumer/classic_members`. For a group that reads many topics a timer computes the target
+assignment after the heartbeat that makes it due (KIP-1263).
 Source: GroupMetadataManager.consumerGroupHeartbeat of Apache Kafka 4.3.
 """
 
@@ -106,11 +106,11 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         return settings.heartbeat_interval_ms
 
     def founding(self, group: ClassicGroup) -> list[object]:
-        """The records that make a consumer group of a classic one. Raises: Refused, GROUP_ID_NOT_FOUND."""
+        """The records that convert a classic group. Raises: CommandRejected, GROUP_ID_NOT_FOUND."""
         return upgraded(group, self._settings(group.name), self.topics, self.embedded)
 
     def as_classic(self, group: ConsumerGroup) -> list[ClassicMember] | None:
-        """The members of the classic group that a group becomes; None where they have no protocol in common."""
+        """The members of the classic group to which a group is converted; None if they have no common protocol."""
         return downgraded(group, self.topics, self.embedded)
 
     def _beat(
@@ -149,7 +149,7 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         )
 
     def _group(self, request: ConsumerGroupHeartbeat) -> ConsumerGroup:
-        """Whoever joins may find a group that is not there yet: its first record makes it."""
+        """The group of a request. A join creates it: its first record adds it to the shard."""
         group = self.groups.get(request.group)
         if group is None and request.member_epoch != 0:
             raise CommandRejected(KafkaErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group} not found.")
@@ -193,7 +193,7 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         return isinstance(record, ConsumerGroupMetadata)
 
     def loaded(self, now: Now) -> Iterator[Effects]:
-        """The shard has been replayed: every member has a whole session, or rebalance timeout, from now on."""
+        """The log was replayed: every member gets a full session timeout, or rebalance timeout."""
         effects = Effects()
         for group_id, group in self.groups.items():
             session_ms = self._settings(group_id).session_timeout_ms
@@ -208,7 +208,7 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         yield effects
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Topics came, went or grew: the groups concerned look at them with the next heartbeat of any member."""
+        """Topics were created, deleted or extended: groups that read them check them with the next heartbeat."""
         self._topics_version += 1
         for group_id in self._readers.of_any(frozenset(names)):
             watch = self._watches.get(group_id)
@@ -220,7 +220,7 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         return self._readers.topics_of(group_id)
 
     def patterns_resolved(self, group_id: str, found: Mapping[str, Collection[str]], version: int, now: Now) -> Effects:
-        """The answer to `ResolvePatterns`: names of topics by pattern, in the metadata of `version`."""
+        """The result of `ResolvePatterns`: topic names by pattern, in the metadata of `version`."""
         effects = Effects()
         group = self.groups.get(group_id)
         if group is None:
@@ -233,18 +233,18 @@ class ConsumerGroups(ClassicProtocolMembers, GroupType):
         return effects
 
     def patterns_failed(self, group_id: str) -> None:
-        """The question could not be answered; the next heartbeat asks again."""
+        """`ResolvePatterns` failed; the next heartbeat asks again."""
         watch = self._watches.get(group_id)
         if watch is not None:
             watch.resolving, watch.patterns_version = False, NEVER
 
     def describe(self, group_id: str) -> GroupDescription | None:
-        """What ConsumerGroupDescribe shows; None where there is no such group."""
+        """The group for ConsumerGroupDescribe; None if it does not exist."""
         group = self.groups.get(group_id)
         return None if group is None else describe(group, self._settings(group_id))
 
     def apply(self, record: object) -> None:
-        """Take over one record, in replay and in life alike."""
+        """Apply a record, in replay and in normal operation."""
         group_id: str = record.group  # type: ignore[attr-defined]
         if isinstance(record, GroupDeleted):
             assert record.group_type == CONSUMER, "the shard passes each group type its own records"

@@ -1,6 +1,6 @@
-"""Who is a member of a consumer group: joining, static members, fencing, leaving, and what a member says of itself.
+"""Membership of consumer groups: join, static members, fencing, leave, and the metadata of a member.
 
-All functions work on a `Draft` and raise `Refused`; the records stand in Kafka's order (GroupMetadataManager.java).
+All functions work on a `Draft` and raise `CommandRejected`; records are in Kafka's order (GroupMetadataManager.java).
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def add_member(draft: Draft, request: ConsumerGroupHeartbeat) -> str | None:
-    """Let the sender of a heartbeat in, or refuse it; answer the static member whose place it took, if it did."""
+    """Add the sender of a heartbeat, or reject it; return the id of the static member that it replaces, if any."""
     group, member_id, joins = draft.group, request.member_id, request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
         if member_id not in group.members and not joins:
@@ -58,13 +58,13 @@ def add_member(draft: Draft, request: ConsumerGroupHeartbeat) -> str | None:
 
 
 def unknown(member_id: str, group: ConsumerGroup) -> CommandRejected:
-    """The refusal of somebody who is no member."""
+    """The error for an unknown member."""
     message = f"Member {member_id} is not a member of group {group.group_id}."
     return CommandRejected(KafkaErrorCode.UNKNOWN_MEMBER_ID, message)
 
 
 def check_static(group: ConsumerGroup, instance_id: str, member_id: str) -> None:
-    """Refuse whoever is not, or not any more, the member of this instance id."""
+    """Reject a sender that is not the current member of this instance id."""
     holder = group.static_members.get(instance_id)
     if holder is None:
         raise CommandRejected(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -74,7 +74,7 @@ def check_static(group: ConsumerGroup, instance_id: str, member_id: str) -> None
 
 
 def _check_epoch(group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> None:
-    """A member with the epoch before the last may have missed an answer, if it owns no more than it was given."""
+    """A member with the previous epoch may have missed a response, if it owns only partitions that it was assigned."""
     known, received = group.current(request.member_id), request.member_epoch
     if received in (JOIN_EPOCH, known.member_epoch):
         return
@@ -93,7 +93,7 @@ def _within(owned: Assignment | None, known: ConsumerGroupCurrentMemberAssignmen
 
 
 def _check_released(group: ConsumerGroup, holder: str, member_id: str) -> None:
-    """A member of the consumer protocol says when it goes away for a while; one of the classic protocol cannot."""
+    """A member of the consumer protocol announces a temporary leave; one of the classic protocol cannot."""
     if group.speaks_classic(holder) or group.current(holder).member_epoch == STATIC_LEAVE_EPOCH:
         return
     message = f"Static member {member_id} cannot join the group: its instance id is owned by member {holder}."
@@ -101,7 +101,7 @@ def _check_released(group: ConsumerGroup, holder: str, member_id: str) -> None:
 
 
 def replace(draft: Draft, holder: str, member_id: str) -> str:
-    """A static member is back under a new member id: it takes the place of the old one, which is answered."""
+    """Replace a static member that rejoins with a new member id; returns the old member id."""
     group = draft.group
     metadata, target, current = group.members[holder], group.targets.get(holder, {}), group.current(holder)
     _bury(draft, holder)
@@ -112,17 +112,17 @@ def replace(draft: Draft, holder: str, member_id: str) -> str:
 
 
 def describe_itself(draft: Draft, request: ConsumerGroupHeartbeat) -> tuple[bool, bool]:
-    """Note what the member says of itself; answer whether its topics changed, and whether its pattern did."""
+    """Store the metadata of a member; returns whether its topics changed, and whether its pattern changed."""
     return note(draft, _updated(metadata_of(draft.group, request.member_id), request))
 
 
 def metadata_of(group: ConsumerGroup, member_id: str) -> ConsumerGroupMemberMetadata:
-    """What the member said so far; of one that has just come, nothing."""
+    """The stored metadata of a member; a new member has none."""
     return group.members.get(member_id) or ConsumerGroupMemberMetadata(group.group_id, member_id)
 
 
 def note(draft: Draft, after: ConsumerGroupMemberMetadata) -> tuple[bool, bool]:
-    """Store what a member says of itself; answer whether its topics changed, and whether its pattern did."""
+    """Store the metadata of a member; returns whether its topics changed, and whether its pattern changed."""
     before = metadata_of(draft.group, after.member_id)
     if after != before or after.member_id not in draft.group.members:
         draft.add(after)
@@ -149,7 +149,7 @@ def _updated(before: ConsumerGroupMemberMetadata, request: ConsumerGroupHeartbea
 
 
 def _forget_patterns(draft: Draft, patterns: Iterable[str]) -> None:
-    """Delete what was found for patterns that nobody is subscribed to any more."""
+    """Delete the results of patterns to which no member subscribes."""
     wanted = draft.group.subscribed_patterns()
     for pattern in patterns:
         if pattern in draft.group.patterns and pattern not in wanted:
@@ -157,7 +157,7 @@ def _forget_patterns(draft: Draft, patterns: Iterable[str]) -> None:
 
 
 def leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> str:
-    """Answer who leaves; a static member is known by its instance id."""
+    """Return the id of the leaving member; a static member is identified by its instance id."""
     if request.instance_id is not None:
         check_static(group, request.instance_id, request.member_id)
     elif request.member_id not in group.members:
@@ -166,13 +166,13 @@ def leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> str
 
 
 def step_aside(draft: Draft, member_id: str) -> None:
-    """A static member is away for a while: what it owns stays its own until its session is over."""
+    """A static member leaves temporarily: it keeps its partitions until its session expires."""
     current = draft.group.current(member_id)
     draft.add(current._replace(member_epoch=STATIC_LEAVE_EPOCH, pending_revocation={}))
 
 
 def remove(draft: Draft, member_ids: Iterable[str], topics: TopicLookup) -> None:
-    """Take members out of the group, which calls for a new assignment."""
+    """Remove members from the group, which makes a new target assignment due."""
     patterns = []
     for member_id in member_ids:
         patterns.append(draft.group.members[member_id].subscribed_topic_regex)

@@ -1,8 +1,8 @@
-"""How one member of a consumer group moves from what it owns to what it is to own (CurrentAssignmentBuilder.java).
+"""Reconciles a member of a consumer group with its target assignment (CurrentAssignmentBuilder.java).
 
-Each heartbeat is a `Finding`; TRANSITIONS says for every state and finding the next state and what to do. A member
-first gives up what is no longer its own, keeping its epoch; once it no longer reports those partitions it gets the
-target epoch and whatever nobody else owns; for the rest it waits. So no partition has two owners at any time.
+Each heartbeat leads to a `Finding`; TRANSITIONS has the next state and the action for every state and finding. A member
+first revokes partitions outside its target and keeps its epoch. Once it no longer reports them, it gets the target
+epoch and all partitions that no other member owns; it waits for the rest. A partition has one owner at any time.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -15,14 +15,14 @@ from kafkalite.state.groups.records import ConsumerGroupCurrentMemberAssignment,
 __all__ = ["TRANSITIONS", "Finding", "MemberState", "Owners", "Situation", "drawn", "find", "reconcile"]
 
 Owners = Mapping[tuple[bytes, int], str]
-"""Who owns a partition now, or has still to give it up."""
+"""The member that owns a partition or has still to revoke it."""
 
 NOTHING: frozenset[int] = frozenset()
 NO_EPOCHS: Mapping[int, int] = {}
 
 
 class MemberState(IntEnum):
-    """Where a member stands, by the number that Kafka stores."""
+    """The state of a member; the values are the numbers that Kafka stores."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -31,12 +31,12 @@ class MemberState(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "MemberState":
-        """A number that a later version stored means that the member must start anew."""
+        """The state for an unknown number of a later version: the member must rejoin."""
         return cls.UNKNOWN
 
 
 class Finding(Enum):
-    """What a heartbeat of a member shows. The value is the sentence for the documentation."""
+    """The result of comparing a member with its target; the values are the descriptions in docs/groups.md."""
 
     RECONCILED = "it is at the target epoch, and subscribed to all that it owns"
     STILL_HELD = "it has not confirmed the revocation of partitions"
@@ -47,13 +47,13 @@ class Finding(Enum):
 
 
 class Situation(NamedTuple):
-    """What a member is measured against.
+    """The input of a reconciliation.
 
     Arguments:
         target_epoch, target: the group's target assignment, and this member's part of it.
         subscribed: ids of the topics it is subscribed to.
         resubscribed: whether this heartbeat changed the subscription.
-        owned: what it says it has, None = it says nothing.
+        owned: the partitions that the heartbeat reports, None = not reported.
         owners: of all partitions of the group.
     """
 
@@ -66,7 +66,7 @@ class Situation(NamedTuple):
 
 
 class ReconciliationStep(NamedTuple):
-    """A finding, with what the member would own after it, and what it would have to give up."""
+    """A finding, with the partitions that the member would own then, and those that it would have to revoke."""
 
     finding: Finding
     assigned: PartitionEpochs
@@ -77,7 +77,7 @@ Current = ConsumerGroupCurrentMemberAssignment
 
 
 def find(current: Current, now: Situation) -> ReconciliationStep:
-    """Answer how the member stands to its target."""
+    """Compare a member with its target."""
     match MemberState(current.state):
         case MemberState.STABLE if current.member_epoch == now.target_epoch:
             return _unsubscribed(current, now) if now.resubscribed else _as_it_is(Finding.RECONCILED, current)
@@ -93,7 +93,7 @@ def _as_it_is(finding: Finding, current: Current) -> ReconciliationStep:
 
 
 def _unsubscribed(current: Current, now: Situation) -> ReconciliationStep:
-    """The target may come later; what the member unsubscribed from it gives up at once."""
+    """A member revokes unsubscribed topics at once, also before the next target assignment."""
     dropped = {topic_id: epochs for topic_id, epochs in current.assigned.items() if topic_id not in now.subscribed}
     held = _holds(now.owned, current.pending_revocation)
     if not dropped:
@@ -139,7 +139,7 @@ def _put(into: dict[bytes, Mapping[int, int]], topic_id: bytes, epochs: Mapping[
 
 
 def _holds(owned: Assignment | None, partitions: PartitionEpochs) -> bool:
-    """Who does not say what it has may have everything."""
+    """A member that does not report its partitions may still own all of them."""
     if owned is None:
         return True
     return any(not held.isdisjoint(partitions.get(topic_id, {})) for topic_id, held in owned.items())
@@ -199,7 +199,7 @@ TRANSITIONS: dict[tuple[MemberState, Finding], tuple[MemberState, Action]] = {
     (_UNKNOWN, Finding.TO_AWAIT): (_UNRELEASED, _advance),
     (_UNKNOWN, Finding.COMPLETE): (_STABLE, _advance),
 }
-"""State and finding -> next state, and what is done. What is not here cannot happen."""
+"""State and finding -> next state and action. Other pairs cannot occur."""
 
 
 def drawn() -> str:
@@ -220,7 +220,7 @@ _DONE: dict[Action, str] = {
 
 
 def reconcile(current: Current, now: Situation) -> Current | None:
-    """Answer what the member owns from now on; None = it must drop everything and join anew."""
+    """Return the new current assignment of the member; None = it must drop all partitions and rejoin."""
     step = find(current, now)
     state, action = TRANSITIONS[MemberState(current.state), step.finding]
     return action(current, state, step, now.target_epoch)

@@ -1,4 +1,4 @@
-"""What members of a consumer group ask and are told, without versions and bytes (KIP-848), and a group's settings."""
+"""Requests and results of consumer groups (KIP-848) without versions and bytes, and the settings of a group."""
 
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -44,7 +44,7 @@ class TopicLookup(Protocol):
 
 
 class MigrationPolicy(Enum):
-    """Which way groups with members may be converted (ConsumerGroupMigrationPolicy.java)."""
+    """The allowed conversions of groups with members (ConsumerGroupMigrationPolicy.java)."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -53,23 +53,23 @@ class MigrationPolicy(Enum):
 
     @property
     def upgrades(self) -> bool:
-        """Whether a classic group becomes a consumer group when a member of the consumer protocol joins it."""
+        """Whether a classic group is converted when a member of the consumer protocol joins."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
 
     @property
     def downgrades(self) -> bool:
-        """Whether a consumer group becomes a classic one when its last member of the consumer protocol goes."""
+        """Whether a consumer group is converted when its last member of the consumer protocol leaves."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 class ConsumerGroupSettings(NamedTuple):
-    """What holds for one group: `group.consumer.*`, or its own settings. Times in ms.
+    """The settings of one group: `group.consumer.*`, or its own. Times in ms.
 
     Arguments:
-        assignors: names of `ASSIGNORS` that a member may ask for; the first serves those who ask for none.
-        assignment_interval_ms: between two target assignments lies at least this.
-        regex_refresh_interval_ms: a pattern is resolved anew after this, even where no topic came.
-        migration: which way it may be converted.
+        assignors: names of `ASSIGNORS` that a member may request; the first is the default.
+        assignment_interval_ms: the minimum interval between two target assignments.
+        regex_refresh_interval_ms: a pattern is resolved again after this interval, also without new topics.
+        migration: the allowed conversions.
     """
 
     session_timeout_ms: int = 45_000
@@ -82,13 +82,13 @@ class ConsumerGroupSettings(NamedTuple):
 
 
 class ConsumerGroupHeartbeat(NamedTuple):
-    """A heartbeat; None and -1 = as the last one said.
+    """A heartbeat; None and -1 = unchanged since the last one.
 
     Arguments:
-        member_id: never empty: who lets the broker choose it (version 0) has got one from the caller.
-        member_epoch: 0 joins, -1 leaves, -2 leaves as a static member who will be back.
-        subscribed_topic_regex: checked to be one that RE2 accepts; "" = no pattern any more.
-        owned: the partitions that the member has, which tells that it gave up what it was asked to.
+        member_id: never empty; in version 0 the caller has generated it.
+        member_epoch: 0 joins, -1 leaves, -2 leaves temporarily as a static member.
+        subscribed_topic_regex: accepted by RE2; "" = no pattern.
+        owned: the partitions that the member owns, which confirms revocations.
     """
 
     group: str
@@ -106,13 +106,13 @@ class ConsumerGroupHeartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Says everything, as after a lost answer: the member must be told its assignment."""
+        """Whether all fields are set, as after a lost response: the response must contain the assignment."""
         subscribed = self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
         return self.rebalance_timeout_ms != -1 and subscribed and self.owned is not None
 
 
 class HeartbeatResult(NamedTuple):
-    """The answer to a heartbeat. `assignment` is None where nothing changed."""
+    """The result of a heartbeat. `assignment` is None if it is unchanged."""
 
     error: int
     message: str | None = None
@@ -123,7 +123,7 @@ class HeartbeatResult(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member for ConsumerGroupDescribe. `assignment` includes what it is still to give up."""
+    """A member for ConsumerGroupDescribe. `assignment` includes partitions pending revocation."""
 
     member_id: str
     instance_id: str | None
@@ -150,7 +150,7 @@ class GroupDescription(NamedTuple):
 
 
 class CommandRejected(Exception):
-    """A command that changes nothing and is answered with an error. Never leaves the machine."""
+    """Rejects a command: it changes nothing and returns an error. Never leaves the machine."""
 
     def __init__(self, code: KafkaErrorCode, message: str) -> None:
         super().__init__(message)
@@ -159,11 +159,11 @@ class CommandRejected(Exception):
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeat, settings: ConsumerGroupSettings) -> None:
-    """Refuse what can never be right (GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid)."""
-    _refuse_empty("MemberId", request.member_id)
-    _refuse_empty("GroupId", request.group)
-    _refuse_empty("InstanceId", request.instance_id)
-    _refuse_empty("RackId", request.rack_id)
+    """Reject invalid heartbeats (GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid)."""
+    _reject_empty("MemberId", request.member_id)
+    _reject_empty("GroupId", request.group)
+    _reject_empty("InstanceId", request.instance_id)
+    _reject_empty("RackId", request.rack_id)
     if request.member_epoch == JOIN_EPOCH:
         _check_join(request)
     elif request.member_epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
@@ -176,7 +176,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeat, settings: ConsumerGroupSett
         raise CommandRejected(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, message)
 
 
-def _refuse_empty(name: str, text: str | None) -> None:
+def _reject_empty(name: str, text: str | None) -> None:
     if text is not None and not text.strip():
         raise CommandRejected(KafkaErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
 

@@ -7,12 +7,12 @@ __all__ = ["MemberSession"]
 
 
 class MemberSession:
-    """One member's. All times in ms, on the monotonic clock.
+    """The session of one member. All times in ms on the monotonic clock.
 
     Attributes:
-        heard_ms: when the member was heard last.
-        timeout_ms: for how long it may be silent.
-        timer_ms: when the timer looks: never later than the session is over.
+        heartbeat_ms: of the last heartbeat.
+        timeout_ms: the session timeout.
+        timer_ms: when the timer fires, not later than the end of the session.
     """
 
     __slots__ = ("heartbeat_ms", "timeout_ms", "timer_ms")

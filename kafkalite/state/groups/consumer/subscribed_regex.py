@@ -1,6 +1,6 @@
-"""When the patterns that a consumer group is subscribed to are resolved anew, and what comes of it.
+"""Resolution of the patterns to which a consumer group subscribes: when it is due, and what its result changes.
 
-Matching happens outside, where RE2 and the topics are; the machine asks by `ResolvePatterns` and is told. All patterns
+Matching runs outside the machine (`coordinators/group/regex_resolver`), upon a `ResolvePatterns` question. All patterns
 of a group are resolved together, so that one new topic leads to one new assignment.
 """
 
@@ -18,14 +18,14 @@ from kafkalite.state.groups.records import ConsumerGroupRegularExpression
 __all__ = ["NEVER", "PATTERN_INTERVAL_MS", "RegexWatch", "take_over", "want_resolved"]
 
 PATTERN_INTERVAL_MS = 10_000
-"""At least this lies between two resolutions for one group (Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
+"""The minimum interval between two resolutions of a group (Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS)."""
 
 NEVER = -1
 
 
 @dataclass(slots=True)
 class RegexWatch:
-    """What a group has seen of the topics; not durable: after a replay everything is looked at again.
+    """The state of topics and patterns that a group has seen; not durable: after a replay both are checked again.
 
     Arguments:
         topics_seen: the group epoch takes account of all topics there are.
@@ -65,7 +65,7 @@ def want_resolved(
 
 
 def take_over(draft: Draft, found: Mapping[str, Collection[str]], version: int, topics: TopicLookup, now: Now) -> None:
-    """Note which topics the patterns match; a new group epoch starts where they are not those of before.
+    """Store the topics that the patterns match; if they have changed, a new group epoch starts.
 
     It starts with the first answer in any case: whoever subscribed to the pattern may have dropped other topics for it.
     """

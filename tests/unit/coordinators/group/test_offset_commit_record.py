@@ -38,14 +38,14 @@ def common(commit: OffsetCommitted) -> tuple[bytes, bytes | None]:
 
 
 @given(st.lists(COMMITS, max_size=5))
-def test_the_bytes_are_those_of_the_common_way(commits: list[OffsetCommitted]) -> None:
+def test_fast_path_writes_the_bytes_of_the_codec(commits: list[OffsetCommitted]) -> None:
     end, written = appended(list(commits))
     assert written == [common(commit) for commit in commits[:end]]
     assert end == len(commits) or commits[end].expire_timestamp_ms != -1
 
 
 @given(COMMITS, st.sampled_from([1, 2, 3, 4]))
-def test_what_is_read_is_what_the_common_way_reads(commit: OffsetCommitted, version: int) -> None:
+def test_fast_path_reads_what_the_codec_reads(commit: OffsetCommitted, version: int) -> None:
     if version != 1:
         commit = commit._replace(expire_timestamp_ms=-1)
     if version < 4:
@@ -62,7 +62,7 @@ def read_commonly(key: bytes, value: bytes) -> OffsetCommitted | None:
 
 
 @given(COMMITS, st.data())
-def test_broken_bytes_are_left_to_the_common_way(commit: OffsetCommitted, data: st.DataObject) -> None:
+def test_malformed_records_are_left_to_the_codec(commit: OffsetCommitted, data: st.DataObject) -> None:
     key, value = common(commit)
     assert value is not None
     broken = [bytearray(key), bytearray(value)]
@@ -92,13 +92,13 @@ def test_other_records_and_full_batches_end_the_run() -> None:
 
 
 @pytest.mark.parametrize("field", [{"offset": 2**63}, {"partition": 2**31}, {"topic": 5}, {"metadata": None}])
-def test_fields_of_a_wrong_kind_are_refused(field: dict[str, Any]) -> None:
+def test_fields_of_a_wrong_type_are_rejected(field: dict[str, Any]) -> None:
     commit = OffsetCommitted("g", "t", 0, 5, -1, "", 1)._replace(**field)
     with pytest.raises((TypeError, OverflowError)):
         appended([commit])
 
 
-def test_a_tombstone_and_an_old_version_are_not_usual() -> None:
+def test_tombstones_and_old_versions_are_left_to_the_codec() -> None:
     key, value = write(OffsetCommitKey(group="g", topic="t", partition=1), OffsetCommitValue(offset=3), 0)
     assert value is not None and read_commit(key, value, OffsetCommitted) is None
 

@@ -101,7 +101,9 @@ def test_what_is_read_is_what_the_codec_reads(request: OffsetCommitRequest, vers
 
 
 @given(requests(TEXTS), VERSIONS, st.data())
-def test_broken_bytes_are_left_to_the_codec(request: OffsetCommitRequest, version: int, data: st.DataObject) -> None:
+def test_malformed_requests_are_left_to_the_codec(
+    request: OffsetCommitRequest, version: int, data: st.DataObject
+) -> None:
     body = bytearray(encode(fitting(request, version), version))
     for _ in range(data.draw(st.integers(0, 3))):
         at = data.draw(st.integers(0, len(body)))
@@ -119,7 +121,7 @@ def test_broken_bytes_are_left_to_the_codec(request: OffsetCommitRequest, versio
 
 
 @given(requests(), VERSIONS, st.data())
-def test_the_answer_has_the_bytes_of_the_codec(request: OffsetCommitRequest, version: int, data: st.DataObject) -> None:
+def test_response_has_the_bytes_of_the_codec(request: OffsetCommitRequest, version: int, data: st.DataObject) -> None:
     packed = read(fitting(request, version), version)
     assert packed is not None
     errors = tuple(data.draw(st.sampled_from([0, 0, 3, 22])) for _ in range(len(packed.offsets)))
@@ -132,7 +134,7 @@ def test_the_answer_has_the_bytes_of_the_codec(request: OffsetCommitRequest, ver
     assert encode_response(packed, 77, 25) == header + encode(finish(answer(request, {}, same, elements)), version)
 
 
-def test_what_is_not_as_usual_has_no_fast_way() -> None:
+def test_unusual_requests_have_no_fast_path() -> None:
     part = Partition(partition_index=0, committed_offset=1, committed_metadata="")
     usual = OffsetCommitRequest(group_id="g", member_id="", topics=[Topic(name="t", partitions=[part])])
     body = encode(usual, 9)
@@ -192,7 +194,7 @@ def test_the_batch_has_the_bytes_of_the_common_way(
     assert fast.build() == common.build()
 
 
-def test_what_does_not_fit_leaves_the_batch_as_it_was() -> None:
+def test_commit_that_does_not_fit_leaves_the_batch_unchanged() -> None:
     parts = [PartitionCommit("t", index, 5, metadata="x" * 100) for index in range(10)]
     record = OffsetsCommitted("g", _packed(Commit("g", parts)), 9)
     first = OffsetCommitted("before", "t", 0, 1, -1, "", 3)
@@ -345,7 +347,7 @@ def test_machines_take_it_as_they_take_each_partition(number: int) -> None:
     assert packed > 10
 
 
-def test_an_answer_without_errors_is_made_once() -> None:
+def test_response_without_errors_is_cached() -> None:
     machine = groups()
     done = [
         machine.offsets.commit(in_one_piece(Commit("g", [PartitionCommit("t", 0, 5)])), "token", Now(0, 0))

@@ -51,7 +51,7 @@ def rig(tmp_path: Path) -> Iterator[Rig[GroupShard]]:
     yield rig
 
 
-def test_a_request_is_one_batch_with_a_record_for_each_partition(rig: Rig[GroupShard]) -> None:
+def test_commit_is_one_batch_with_one_record_per_partition(rig: Rig[GroupShard]) -> None:
     assert rig.now(packed("g", 5, 3, "note")) == CommitResult(errors=(0, 0, 0))
     now_ms = rig.clock.wall_ms()
     assert written(rig) == [[OffsetCommitted("g", "t", at, 5, -1, "note", now_ms, -1, TOPIC_ID) for at in range(3)]]
@@ -59,7 +59,7 @@ def test_a_request_is_one_batch_with_a_record_for_each_partition(rig: Rig[GroupS
     assert rig.now(offsets_of("g")) == {("t", at): 5 for at in range(3)}
 
 
-def test_a_topic_without_partitions_leaves_nothing(rig: Rig[GroupShard]) -> None:
+def test_commit_of_a_topic_without_partitions_stores_nothing(rig: Rig[GroupShard]) -> None:
     """Else the group would be there for ever, after its last offset."""
     topics = [topic_of("t", 0), topic_of("empty")]
     found = read_request(OffsetCommitRequest(group_id="g", member_id="", topics=topics))
@@ -78,7 +78,7 @@ def topic_of(name: str, *partitions: int) -> OffsetCommitRequest.OffsetCommitReq
     return OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=parts)
 
 
-def test_those_of_one_pass_keep_their_order(rig: Rig[GroupShard]) -> None:
+def test_commits_of_one_loop_iteration_keep_their_order(rig: Rig[GroupShard]) -> None:
     """Whatever stands between them, and each sees what came before it."""
     steps = [packed("g", 5), offsets_of("g"), rewind("g", 2), offsets_of("g"), commit("g", 7), packed("g", 9)]
     waiting = [rig.do(step) for step in [*steps, offsets_of("g")]]
@@ -93,7 +93,7 @@ def test_those_of_one_pass_keep_their_order(rig: Rig[GroupShard]) -> None:
     assert rig.now(offsets_of("g")) == {("t", 0): 9}
 
 
-def test_a_write_that_fails_fails_all_of_the_pass(rig: Rig[GroupShard]) -> None:
+def test_failed_write_fails_all_commits_of_the_loop_iteration(rig: Rig[GroupShard]) -> None:
     assert rig.now(packed("g", 5)) == CommitResult(errors=(0,))
     rig.disk.fail("write", errno.ENOSPC, path=".log")
     failed = [rig.do(packed("g", 6)), rig.do(packed("h", 1, 3)), rig.do(offsets_of("g"))]
@@ -104,7 +104,7 @@ def test_a_write_that_fails_fails_all_of_the_pass(rig: Rig[GroupShard]) -> None:
     assert len(written(rig)) == 1
 
 
-def test_what_was_written_before_the_end_counts_though_nobody_was_told(tmp_path: Path) -> None:
+def test_written_commit_without_response_is_restored(tmp_path: Path) -> None:
     rig = Rig(tmp_path, groups, config=replace(COMPACTED, flush_messages=1))
     rig.load()
     rig.sync_jobs.held = True
@@ -117,7 +117,7 @@ def test_what_was_written_before_the_end_counts_though_nobody_was_told(tmp_path:
     assert rig.now(offsets_of("g")) == {("t", 0): 5, ("t", 1): 5}
 
 
-def test_what_is_too_large_for_a_batch_is_cut(tmp_path: Path) -> None:
+def test_commit_larger_than_a_batch_is_split(tmp_path: Path) -> None:
     rig = Rig(tmp_path, groups, config=replace(COMPACTED, max_message_bytes=1_000))
     rig.load()
     assert rig.now(packed("g", 5, 40, "x" * 50)) == CommitResult(errors=(0,) * 40)
@@ -127,7 +127,7 @@ def test_what_is_too_large_for_a_batch_is_cut(tmp_path: Path) -> None:
     assert rig.now(offsets_of("g")) == {("t", at): 5 for at in range(40)}
 
 
-def test_what_some_partitions_are_refused_is_stored_for_the_others(rig: Rig[GroupShard]) -> None:
+def test_rejected_partitions_do_not_affect_the_others(rig: Rig[GroupShard]) -> None:
     """The limit of metadata is 4,096 characters."""
     parts = [PartitionCommit("t", 0, 5, metadata="x" * 4_097), PartitionCommit("t", 1, 6)]
     wanted = in_one_piece(Commit("g", parts))

@@ -29,17 +29,17 @@ COSTLY = [r"\pL" * 1_000, "[a-z]{0,50}" * 350, "a?" * 2_000, "a{0,900}" * 300, "
 
 
 @pytest.mark.parametrize("pattern", USUAL)
-def test_usual_patterns_are_taken(pattern: str) -> None:
+def test_common_patterns_are_accepted(pattern: str) -> None:
     assert complaint(pattern) is None
 
 
 @pytest.mark.parametrize("pattern", COSTLY)
-def test_what_keeps_the_loop_waiting_is_refused_before_it_is_compiled(pattern: str) -> None:
+def test_costly_pattern_is_rejected_before_compilation(pattern: str) -> None:
     assert cost(pattern) > COST_MAX and complaint(pattern) == TOO_COSTLY
 
 
 @pytest.mark.parametrize("pattern", ["(", "a**", "(?<x", "a{1000}{1000}", r"\8", "[a-z]{0,50}" * 200])
-def test_what_re2_refuses_is_said(pattern: str) -> None:
+def test_pattern_rejected_by_re2_returns_its_reason(pattern: str) -> None:
     assert cost(pattern) <= COST_MAX and complaint(pattern) not in (None, TOO_COSTLY)
 
 
@@ -94,7 +94,7 @@ def test_heavy_patterns_match_together() -> None:
     assert found == one_by_one(patterns, names) and sum(map(bool, found.values())) > len(patterns) // 2
 
 
-def test_no_more_patterns_are_compiled_at_once_than_may_be() -> None:
+def test_pattern_sets_respect_the_cost_limit() -> None:
     patterns = [*(f"orders-{number}" for number in range(500)), *HEAVY, *(r"\pL?" * 6 + str(at) for at in range(5))]
     found = list(shares(patterns))
     assert [each for share in found for each in share] == patterns
@@ -102,7 +102,7 @@ def test_no_more_patterns_are_compiled_at_once_than_may_be() -> None:
     assert len(found) < 20
 
 
-def test_groups_of_a_pattern_cost_nothing_where_it_is_matched() -> None:
+def test_capture_groups_do_not_slow_matching() -> None:
     """With captures each of these took a second."""
     deep = "(" * 900 + "a" + ")" * 900
     assert matches([deep], ["a"] * 1_000) == {deep: ["a"] * 1_000}

@@ -65,7 +65,7 @@ def assert_alice_gets_all(rig: Rig[GroupShard]) -> None:
     assert result.assignment == {bytes(16): frozenset(range(4))}
 
 
-def test_the_timer_writes_the_target_outside_a_pass(rig: Rig[GroupShard]) -> None:
+def test_target_timer_writes_outside_a_loop_iteration(rig: Rig[GroupShard]) -> None:
     join_and_write(rig)
     end = rig.log.log_end_offset
     rig.clock.advance(0)
@@ -74,7 +74,7 @@ def test_the_timer_writes_the_target_outside_a_pass(rig: Rig[GroupShard]) -> Non
     assert_alice_gets_all(rig)
 
 
-def test_a_join_that_is_not_written_leaves_no_timer(rig: Rig[GroupShard]) -> None:
+def test_failed_join_leaves_no_target_timer(rig: Rig[GroupShard]) -> None:
     joined = rig.do(join)
     rig.disk.fail("write", NO_SPACE, path=".log")
     rig.replicas.write_pending()
@@ -85,7 +85,7 @@ def test_a_join_that_is_not_written_leaves_no_timer(rig: Rig[GroupShard]) -> Non
     assert_alice_gets_all(rig)
 
 
-def test_a_target_that_is_not_written_is_made_after_the_next_heartbeat(rig: Rig[GroupShard]) -> None:
+def test_failed_target_assignment_is_repeated_after_the_next_heartbeat(rig: Rig[GroupShard]) -> None:
     join_and_write(rig)
     rig.disk.fail("write", NO_SPACE, path=".log")
     rig.clock.advance(0)
@@ -94,7 +94,7 @@ def test_a_target_that_is_not_written_is_made_after_the_next_heartbeat(rig: Rig[
     assert_alice_gets_all(rig)
 
 
-def test_a_shard_that_is_moved_before_the_timer_fires(rig: Rig[GroupShard]) -> None:
+def test_target_timer_of_a_closed_shard_is_ignored(rig: Rig[GroupShard]) -> None:
     join_and_write(rig)
     rig.runtime.close()
     assert rig.clock.timers == 0

@@ -62,7 +62,7 @@ RECORDS: list[Any] = [
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
-def test_a_record_comes_back(record: Any) -> None:
+def test_record_survives_encoding_and_decoding(record: Any) -> None:
     assert CODEC.decode(*CODEC.encode(record)) == record
 
 
@@ -97,7 +97,7 @@ def test_a_commit_in_a_transaction_is_stored_as_a_commit() -> None:
     assert CODEC.in_transaction(7, deleted) == deleted
 
 
-def test_the_same_state_is_the_same_bytes() -> None:
+def test_equal_states_have_equal_bytes() -> None:
     """Whatever order a set or a mapping has."""
     rng = random.Random(seed())
     for _ in range(50):
@@ -112,7 +112,7 @@ def test_the_same_state_is_the_same_bytes() -> None:
     assert CODEC.encode(generation) == CODEC.encode(generation._replace(members=(in_another_order,)))
 
 
-def test_what_cannot_be_of_a_registered_group_is_refused() -> None:
+def test_impossible_records_of_registered_groups_are_rejected() -> None:
     twice = state.GroupGeneration("g", 5, 1, (REGISTERED_MEMBER, REGISTERED_MEMBER))
     with pytest.raises(RecordError, match="duplicate"):
         CODEC.decode(*CODEC.encode(twice))
@@ -121,7 +121,7 @@ def test_what_cannot_be_of_a_registered_group_is_refused() -> None:
         CODEC.decode(*CODEC.encode(unassigned))
 
 
-def test_partitions_without_epochs_have_that_of_the_member() -> None:
+def test_partitions_without_epochs_get_the_member_epoch() -> None:
     """As Kafka before 4.3 stores them."""
     partitions = stored.ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions(topic_id=T1, partitions=[0, 2])
     assert decode_current(partitions).assigned == {T1: {0: 5, 2: 5}}

@@ -20,7 +20,7 @@ class Host:
         self.image: Any = None
 
 
-def test_settings_of_a_group_are_made_once_for_each_configuration() -> None:
+def test_group_settings_are_cached_per_configuration() -> None:
     host = Host()
     settings = GroupSettings(host)
     host.group_configs["g"] = {SESSION: "50000"}
@@ -35,7 +35,7 @@ def test_settings_of_a_group_are_made_once_for_each_configuration() -> None:
     assert settings.of("g").session_timeout_ms == 45_000
 
 
-def test_groups_that_lose_their_settings_leave_nothing_behind() -> None:
+def test_cache_drops_groups_without_settings() -> None:
     host = Host()
     settings = GroupSettings(host)
     host.group_configs["stays"] = {SESSION: "50000"}

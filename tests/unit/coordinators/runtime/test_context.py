@@ -63,7 +63,7 @@ def rig(tmp_path: Path) -> Iterator[Rig[GroupShard]]:
     yield rig
 
 
-def test_a_commit_is_answered_when_it_is_in_the_file(rig: Rig[GroupShard]) -> None:
+def test_commit_responds_once_it_is_written(rig: Rig[GroupShard]) -> None:
     waiting = rig.do(commit("g", 5))
     assert not waiting.received and rig.log.log_end_offset == 0
     rig.replicas.write_pending()
@@ -71,7 +71,7 @@ def test_a_commit_is_answered_when_it_is_in_the_file(rig: Rig[GroupShard]) -> No
     assert rig.now(offsets_of("g")) == {("t", 0): 5}
 
 
-def test_with_a_flush_per_message_it_is_answered_when_it_is_on_the_disk(tmp_path: Path) -> None:
+def test_commit_responds_after_fsync_with_flush_messages_1(tmp_path: Path) -> None:
     rig = Rig(tmp_path, groups, config=replace(COMPACTED, flush_messages=1))
     rig.load()
     rig.sync_jobs.held = True
@@ -83,7 +83,7 @@ def test_with_a_flush_per_message_it_is_answered_when_it_is_on_the_disk(tmp_path
     assert first.received == [TAKEN] and second.received == [{("t", 0): 5}]
 
 
-def test_a_commit_that_takes_too_long_is_answered_and_counts_when_it_is_done(tmp_path: Path) -> None:
+def test_commit_beyond_the_timeout_fails_and_is_stored_later(tmp_path: Path) -> None:
     """One timer looks after all: who came later has his own time, also the one who came after that."""
     flushed = replace(COMPACTED, flush_messages=1)
     rig = Rig(tmp_path, groups, config=flushed, settings={"offsets.commit.timeout.ms": "1000"})
@@ -109,7 +109,7 @@ def test_a_commit_that_takes_too_long_is_answered_and_counts_when_it_is_done(tmp
     assert rig.now(offsets_of("g")) == {("t", 0): 6}
 
 
-def test_what_was_seen_before_it_was_committed_is_told_after_it(rig: Rig[GroupShard]) -> None:
+def test_query_responds_after_the_records_it_saw_are_committed(rig: Rig[GroupShard]) -> None:
     order: list[str] = []
     received = [OrderedAnswer(order, name) for name in ("commit", "read", "commit again")]
     rig.runtime.submit(0, commit("g", 5), received[0])
@@ -131,7 +131,7 @@ class OrderedAnswer(Answered):
         self.order.append(self.name)
 
 
-def test_a_write_that_fails_ends_everybody_who_waits_and_the_log_is_read_again(
+def test_failed_write_fails_pending_requests_and_replays_the_log(
     rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert rig.now(commit("g", 5)) == TAKEN
@@ -149,7 +149,7 @@ def test_a_write_that_fails_ends_everybody_who_waits_and_the_log_is_read_again(
     assert rig.now(offsets_of("g")) == {("t", 0): 7}
 
 
-def test_an_append_that_is_still_on_its_way_keeps_the_next_life_waiting(tmp_path: Path) -> None:
+def test_replay_waits_for_the_last_append_of_the_previous_incarnation(tmp_path: Path) -> None:
     """What was written before the failure is in the log, and must be in the next life."""
     rig = Rig(tmp_path, groups, config=replace(COMPACTED, flush_messages=1))
     rig.load()
@@ -168,7 +168,7 @@ def test_an_append_that_is_still_on_its_way_keeps_the_next_life_waiting(tmp_path
     assert rig.now(offsets_of("g")) == {("t", 0): 5} and rig.now(offsets_of("h")) == {}
 
 
-def test_a_disk_that_is_gone_is_said_and_asked_again(rig: Rig[GroupShard]) -> None:
+def test_unreadable_log_is_reported_and_retried(rig: Rig[GroupShard]) -> None:
     rig.offline("", OSError())
     assert rig.now(commit("g", 5)) == NOT_HERE
     assert rig.do(commit("g", 5)).received == [NOT_HERE]
@@ -177,7 +177,7 @@ def test_a_disk_that_is_gone_is_said_and_asked_again(rig: Rig[GroupShard]) -> No
     assert rig.now(offsets_of("g")) == {}
 
 
-def test_a_disk_that_stays_full_is_not_asked_all_the_time(rig: Rig[GroupShard]) -> None:
+def test_full_disk_is_retried_with_a_delay(rig: Rig[GroupShard]) -> None:
     assert rig.now(commit("g", 5)) == TAKEN
     rig.disk.fail("write", errno.ENOSPC, path=".log", repeat=True)
     reads = rig.disk.counts["read"]
@@ -255,7 +255,7 @@ class Stillborn(Ticking):
         raise RuntimeError("a bug")
 
 
-def test_a_machine_that_cannot_begin_is_tried_once_in_a_while(tmp_path: Path) -> None:
+def test_machine_that_fails_to_start_is_retried_with_a_delay(tmp_path: Path) -> None:
     rig = Rig(tmp_path, Stillborn)
     rig.load()
     assert rig.do(set_timers()).received == [NOT_HERE]
@@ -265,7 +265,7 @@ def test_a_machine_that_cannot_begin_is_tried_once_in_a_while(tmp_path: Path) ->
     assert rig.clock.timers == 0
 
 
-def test_a_command_that_raises_ends_this_life_only(rig: Rig[GroupShard]) -> None:
+def test_command_that_raises_ends_only_its_incarnation(rig: Rig[GroupShard]) -> None:
     assert rig.now(commit("g", 5)) == TAKEN
     parked, raised = rig.do(join("members")), Answered()
 
@@ -281,7 +281,7 @@ def test_a_command_that_raises_ends_this_life_only(rig: Rig[GroupShard]) -> None
     assert rig.now(offsets_of("g")) == {("t", 0): 5}
 
 
-def test_a_record_that_cannot_be_stored_leaves_nothing(tmp_path: Path) -> None:
+def test_record_that_cannot_be_encoded_changes_nothing(tmp_path: Path) -> None:
     rig = Rig(tmp_path, Ticking)
     rig.load()
     waiting = Answered()
@@ -298,7 +298,7 @@ def test_a_record_that_cannot_be_stored_leaves_nothing(tmp_path: Path) -> None:
     assert rig.now(set_timers(one=50)) is None
 
 
-def test_a_large_commit_is_cut_into_batches_and_answered_once(tmp_path: Path) -> None:
+def test_large_commit_is_split_into_batches_with_one_response(tmp_path: Path) -> None:
     rig = Rig(tmp_path, groups, config=replace(COMPACTED, max_message_bytes=2_000))
     rig.load()
     assert rig.now(commit("g", 5, partitions=300)) == CommitResult(errors=(0,) * 300)
@@ -323,7 +323,7 @@ def set_timers(**at_ms: int | None) -> Any:
     return command
 
 
-def test_timers_fire_at_their_time_and_write_by_themselves(tmp_path: Path) -> None:
+def test_timers_fire_on_time_and_write_their_records(tmp_path: Path) -> None:
     rig = Rig(tmp_path, Ticking)
     rig.load()
     machine = rig.runtime.machine(0)
@@ -336,7 +336,7 @@ def test_timers_fire_at_their_time_and_write_by_themselves(tmp_path: Path) -> No
     rig.runtime.close()
 
 
-def test_timers_end_with_the_life_that_set_them(tmp_path: Path) -> None:
+def test_timers_end_with_their_incarnation(tmp_path: Path) -> None:
     rig = Rig(tmp_path, Ticking)
     rig.load()
     old = rig.runtime.machine(0)
@@ -358,7 +358,7 @@ def test_timers_end_with_the_life_that_set_them(tmp_path: Path) -> None:
 # stop
 
 
-def test_a_stop_ends_everybody_who_waits(rig: Rig[GroupShard]) -> None:
+def test_close_fails_pending_requests(rig: Rig[GroupShard]) -> None:
     parked, behind = rig.do(join("members")), rig.do(commit("g", 5))
     rig.runtime.close()
     assert parked.received == behind.received == [NOT_HERE]
@@ -375,7 +375,7 @@ def join(group: str, member_id: str = "") -> Any:
     return lambda machine, token, now: machine.registry.join(request, token, now)
 
 
-def test_a_member_joins_after_the_delay_and_is_there_after_a_restart(rig: Rig[GroupShard]) -> None:
+def test_member_joins_after_the_initial_delay_and_survives_a_restart(rig: Rig[GroupShard]) -> None:
     joining = rig.do(join("members"))
     rig.replicas.write_pending()
     assert not joining.received
@@ -394,7 +394,7 @@ def test_a_member_joins_after_the_delay_and_is_there_after_a_restart(rig: Rig[Gr
 
 
 @pytest.mark.parametrize("flush_messages", [1, 3, 2**63 - 1])
-def test_what_was_answered_is_kept_whatever_fails(tmp_path: Path, flush_messages: int) -> None:
+def test_acknowledged_commits_survive_every_failure(tmp_path: Path, flush_messages: int) -> None:
     """Random commits, reads and deletions with writes that fail: an acknowledged commit is never undone."""
     rng = random.Random(f"{seed()} {flush_messages}")
     rig = Rig(tmp_path, groups, config=replace(COMPACTED, flush_messages=flush_messages))
@@ -427,7 +427,7 @@ def test_what_was_answered_is_kept_whatever_fails(tmp_path: Path, flush_messages
     assert failures > 10
 
 
-def test_the_machine_is_at_rest_while_nothing_waits_to_be_committed(rig: Rig[GroupShard]) -> None:
+def test_committed_machine_is_none_while_a_record_is_uncommitted(rig: Rig[GroupShard]) -> None:
     """A heartbeat on its short way is answered at once, so an answer before it must have left."""
     assert rig.runtime.committed_machine("g") is rig.runtime.machine(0)
     waiting = rig.do(commit("g", 5))

@@ -64,7 +64,7 @@ def loaded(rig: Rig[GroupShard]) -> GroupShard:
 
 @pytest.mark.parametrize("codec", [0, 1, 3])
 @pytest.mark.parametrize("buffer", ["1", "300", "5242880"])
-def test_the_last_word_counts_however_it_is_cut(tmp_path: Path, codec: int, buffer: str) -> None:
+def test_last_record_of_a_key_counts_for_every_chunk_size(tmp_path: Path, codec: int, buffer: str) -> None:
     rng = random.Random(f"{seed()} {codec} {buffer}")
     rig = Rig(tmp_path, groups, settings={"offsets.load.buffer.size": buffer})
     model: dict[tuple[str, int], int] = {}
@@ -102,7 +102,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return found
 
 
-def test_what_is_held_back_is_bounded(
+def test_number_of_pending_records_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: list[tuple[int, int]]
 ) -> None:
     monkeypatch.setattr("kafkalite.coordinators.runtime.loader.PENDING_RECORDS_MAX", 10)
@@ -114,7 +114,7 @@ def test_what_is_held_back_is_bounded(
     assert [records for records, _ in held] == [11] * 9 + [1]
 
 
-def test_the_bytes_of_what_is_held_back_are_bounded(
+def test_bytes_of_pending_records_are_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: list[tuple[int, int]]
 ) -> None:
     """Also where a record takes the place of a smaller one."""
@@ -150,7 +150,7 @@ def test_requests_are_rejected_while_a_shard_loads(tmp_path: Path, monkeypatch: 
     assert rig.now(offsets_of("g")) == {} and rig.now(offsets_of("h")) == {}
 
 
-def test_a_stop_ends_a_load(tmp_path: Path) -> None:
+def test_stop_ends_a_load(tmp_path: Path) -> None:
     rig = Rig(tmp_path, groups)
     put(rig, [stored("g", 5)])
     rig.offload.held = True
@@ -184,7 +184,7 @@ def test_two_shards_are_loaded_at_a_time(tmp_path: Path) -> None:
     assert {rig.now(offsets_of("g"), shard)["t", 0] for shard in range(0, 300, 100)} == set(range(0, 300, 100))
 
 
-def test_what_is_not_in_memory_is_brought_in(tmp_path: Path) -> None:
+def test_load_reads_pages_that_are_not_cached(tmp_path: Path) -> None:
     rig = Rig(
         tmp_path, groups, settings={"offsets.load.buffer.size": "200"}, config=replace(COMPACTED, segment_bytes=400)
     )
@@ -196,9 +196,7 @@ def test_what_is_not_in_memory_is_brought_in(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reading", [1, 2])
-def test_a_log_that_cannot_be_read_is_tried_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, reading: int
-) -> None:
+def test_load_of_an_unreadable_log_is_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture, reading: int) -> None:
     rig = Rig(tmp_path, groups)
     put(rig, [stored("g", 5)])
     rig.disk.fail("read", errno.EIO, when=reading, repeat=True, path=".log")
@@ -210,7 +208,7 @@ def test_a_log_that_cannot_be_read_is_tried_again(
     assert rig.now(offsets_of("g")) == {("t", 0): 5}
 
 
-def test_a_log_that_stays_damaged_is_not_read_all_the_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_load_of_a_damaged_log_is_retried_with_growing_delay(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig(tmp_path, groups)
     put(rig, [stored("g", 5)])
     rig.disk.fail("read", errno.EIO, when=1, repeat=True, path=".log")
@@ -258,7 +256,9 @@ GARBAGE: dict[str, tuple[bytes | None, bytes | None]] = {
 
 
 @pytest.mark.parametrize("name", GARBAGE)
-def test_garbage_is_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+def test_undecodable_record_is_skipped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
     rig = Rig(tmp_path, groups)
     put(rig, [stored("g", 5), GARBAGE[name], stored("h", 6)])
     loaded(rig)
@@ -269,7 +269,7 @@ def test_garbage_is_skipped_with_a_warning(tmp_path: Path, caplog: pytest.LogCap
     assert key is None or len(key) < 2 or f"type {int.from_bytes(key[:2], 'big', signed=True)}" in line
 
 
-def test_much_garbage_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_many_undecodable_records_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rng = random.Random(seed())
     rig = Rig(tmp_path, groups)
     for at in range(200):
@@ -280,7 +280,7 @@ def test_much_garbage_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert "skipped offset 0" in first and "records were skipped" in last
 
 
-def test_damaged_records_never_keep_the_rest_away(tmp_path: Path) -> None:
+def test_damaged_records_do_not_prevent_the_load_of_others(tmp_path: Path) -> None:
     """Every byte of keys and values that are good, changed at random; the good one at the end is loaded."""
     rng = random.Random(seed())
     good = [stored("g", 5), (b"\x00\x02\x00\x01c", None), (b"\x00\x03\x00\x01k", b"\x00\x00\x00\x00\x00\x07\x00")]
@@ -300,7 +300,7 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def test_a_batch_that_is_damaged_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_batch_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig(tmp_path, groups)
     put(rig, [stored("g", 5)])
     put(rig, [stored("h", 6)])
@@ -342,7 +342,7 @@ def test_offsets_of_a_transaction_are_pending_until_its_marker(tmp_path: Path) -
     assert machine is not None and state_of(machine, "g") == ({0: 8, 1: 1, 2: 7}, set())
 
 
-def test_a_chunk_that_begins_within_a_transaction_ends_it(tmp_path: Path) -> None:
+def test_transaction_across_chunks_ends_with_its_marker(tmp_path: Path) -> None:
     rig = Rig(tmp_path, groups, settings={"offsets.load.buffer.size": "1"})
     put(rig, [stored("g", 1, 0)])
     put(rig, [stored("g", 5, 0), stored("g", 5, 1)], producer=7)
@@ -351,7 +351,7 @@ def test_a_chunk_that_begins_within_a_transaction_ends_it(tmp_path: Path) -> Non
     assert state_of(loaded(rig), "g") == ({0: 5, 1: -1, 2: -1}, set())
 
 
-def test_a_commit_of_a_life_is_there_in_the_next_one(tmp_path: Path) -> None:
+def test_commit_is_restored_by_the_next_incarnation(tmp_path: Path) -> None:
     rig = Rig(tmp_path, groups)
     rig.load()
     rig.now(commit("g", 5, partitions=3))
@@ -361,7 +361,7 @@ def test_a_commit_of_a_life_is_there_in_the_next_one(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("collector_restored")
 @pytest.mark.parametrize("ours", [False, True])
-def test_what_was_loaded_is_frozen_in_a_process_with_our_collector(tmp_path: Path, ours: bool) -> None:
+def test_loaded_objects_are_frozen_in_a_broker_process(tmp_path: Path, ours: bool) -> None:
     """Else the first collection behind the load looks at all of it; in the process of others nothing is frozen."""
     rig = Rig(tmp_path, groups)
     put(rig, [stored(f"g{at}", 5) for at in range(500)])

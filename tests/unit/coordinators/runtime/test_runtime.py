@@ -47,11 +47,11 @@ WEEK_MS = 7 * 24 * HOUR_MS
         ("AaAaBB", 1_952_508_096),
     ],
 )
-def test_the_hash_is_javas(text: str, hashed: int) -> None:
+def test_group_hash_equals_java_string_hash(text: str, hashed: int) -> None:
     assert java_hash(text) == hashed
 
 
-def test_the_topic_is_made_once_when_it_is_needed(tmp_path: Path) -> None:
+def test_internal_topic_is_created_once_on_first_use(tmp_path: Path) -> None:
     rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "5"})
     rig.load()
     received: list[int] = []
@@ -66,7 +66,9 @@ def test_the_topic_is_made_once_when_it_is_needed(tmp_path: Path) -> None:
     assert rig.now(offsets_of("g"), rig.runtime.shard_for("g")) == {("t", 0): 5}
 
 
-def test_a_topic_that_cannot_be_made_is_said_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_creation_of_the_internal_topic_is_logged_and_retried(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "1"})
     committing = rig.do(commit("g", 5))
     rig.topics.asked.pop()(Refusal(KafkaErrorCode.INVALID_REPLICATION_FACTOR, "too few"))
@@ -76,7 +78,7 @@ def test_a_topic_that_cannot_be_made_is_said_and_tried_again(tmp_path: Path, cap
     assert again.received == [TAKEN]
 
 
-def test_a_stop_while_the_topic_is_made(tmp_path: Path) -> None:
+def test_close_during_creation_of_the_internal_topic(tmp_path: Path) -> None:
     rig = Rig(tmp_path, groups, partitions=0, settings={"offsets.topic.num.partitions": "1"})
     committing, received = rig.do(commit("g", 5)), list[int]()
     rig.runtime.close()
@@ -98,7 +100,7 @@ def rig(tmp_path: Path) -> Rig[GroupShard]:
     return rig
 
 
-def test_offsets_that_nobody_renews_expire(rig: Rig[GroupShard], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_expire_without_new_commits(rig: Rig[GroupShard], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "kafkalite.coordinators.group.offset_expiration.OFFSETS_AT_ONCE", 12
     )  # of one group for each shard
@@ -120,7 +122,7 @@ def test_offsets_that_nobody_renews_expire(rig: Rig[GroupShard], monkeypatch: py
     assert rig.clock.timers == 0
 
 
-def test_a_jump_of_the_wall_clock_makes_no_offset_old(rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture) -> None:
+def test_clock_jump_expires_no_offset(rig: Rig[GroupShard], caplog: pytest.LogCaptureFixture) -> None:
     """Somebody has an hour to set it right; who does not gets what it says."""
     upkeep = upkeep_of(rig)
     upkeep.start()
@@ -134,7 +136,7 @@ def test_a_jump_of_the_wall_clock_makes_no_offset_old(rig: Rig[GroupShard], capl
     upkeep.close()
 
 
-def test_offsets_of_a_deleted_topic_go_also_while_the_shard_is_loading(rig: Rig[GroupShard]) -> None:
+def test_topic_deletion_during_load_deletes_its_offsets(rig: Rig[GroupShard]) -> None:
     upkeep = upkeep_of(rig)
     for shard in (0, 1):
         assert rig.now(commit("g", 5), shard) == TAKEN
@@ -153,7 +155,7 @@ def test_offsets_of_a_deleted_topic_go_also_while_the_shard_is_loading(rig: Rig[
     assert rig.now(offsets_of("g"), 0) == rig.now(offsets_of("g"), 1) == {}
 
 
-def test_the_offsets_of_a_deleted_topic_go_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_deletion_deletes_offsets_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Meanwhile others are served, and what is committed for a topic of the same name that was made anew stays."""
     monkeypatch.setattr("kafkalite.coordinators.group.offset_expiration.OFFSETS_AT_ONCE", 3)
     topics = TopicsNow()
@@ -175,7 +177,7 @@ def test_the_offsets_of_a_deleted_topic_go_bit_by_bit(tmp_path: Path, monkeypatc
     assert left == {"a": {("other", 0): 7}, "b": {("other", 0): 7}, "c": {("other", 0): 7, ("t", 0): 9}}
 
 
-def test_offsets_whose_deletion_cannot_be_written_are_deleted_after_the_replay(rig: Rig[GroupShard]) -> None:
+def test_failed_offset_deletion_is_repeated_after_replay(rig: Rig[GroupShard]) -> None:
     upkeep = upkeep_of(rig)
     for group in ("a", "b"):
         assert rig.now(commit(group, 5)) == TAKEN
@@ -192,7 +194,7 @@ def delete_topics(upkeep: OffsetExpiration, names: Collection[str]) -> None:
         upkeep.topic_gone(name)
 
 
-def test_deletion_of_topics_looks_at_their_readers_only(tmp_path: Path) -> None:
+def test_topic_deletion_visits_only_groups_with_its_offsets(tmp_path: Path) -> None:
     """The work is counted in calls: it must not grow with groups that have no offset of the topics."""
     work = []
     for others in (10, 300):
@@ -211,7 +213,7 @@ def registering(group: str, topic: str) -> Command[GroupShard]:
     return lambda machine, token, now: machine.registry.register(request, token, now)
 
 
-def test_a_change_of_a_topic_looks_at_the_registered_groups_that_read_it(tmp_path: Path) -> None:
+def test_topic_change_visits_only_registered_groups_that_read_it(tmp_path: Path) -> None:
     """The work is counted in calls: it must not grow with registered groups that read other topics."""
     work = []
     for others in (10, 300):
@@ -225,7 +227,7 @@ def test_a_change_of_a_topic_looks_at_the_registered_groups_that_read_it(tmp_pat
     assert work[1] < 1.2 * work[0]
 
 
-def test_topics_deleted_while_others_are_looked_at_share_one_walk(rig: Rig[GroupShard]) -> None:
+def test_topics_deleted_during_a_notification_are_processed_together(rig: Rig[GroupShard]) -> None:
     """2,000 topics of one request once cost 2,000 walks over all shards."""
     assert rig.now(commit("g", 5, topic="b")) == TAKEN
     clock = CostlyClock(rig.clock)
@@ -242,7 +244,7 @@ def test_topics_deleted_while_others_are_looked_at_share_one_walk(rig: Rig[Group
     assert rig.now(offsets_of("g")) == {}
 
 
-def test_a_sweep_goes_on_after_a_shard_was_read_again(rig: Rig[GroupShard]) -> None:
+def test_expiration_continues_after_a_replay(rig: Rig[GroupShard]) -> None:
     upkeep = upkeep_of(rig)
     upkeep.start()
     assert rig.now(commit("g", 5)) == TAKEN

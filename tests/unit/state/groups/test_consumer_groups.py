@@ -50,7 +50,7 @@ def test_the_first_member_owns_everything_with_its_first_heartbeat(shard: Shard)
     assert shard.group().state is ConsumerGroupState.STABLE
 
 
-def test_records_stand_in_the_order_of_kafka(shard: Shard) -> None:
+def test_records_are_in_the_order_of_kafka(shard: Shard) -> None:
     alice = Client(shard, "alice", "flights")
     alice.fast_heartbeat()
     assert shape(shard.log) == [
@@ -70,7 +70,7 @@ def test_records_stand_in_the_order_of_kafka(shard: Shard) -> None:
     ]
 
 
-def test_a_settled_member_writes_nothing_and_sets_no_timer(shard: Shard) -> None:
+def test_heartbeat_of_a_stable_member_writes_nothing_and_sets_no_timer(shard: Shard) -> None:
     alice = Client(shard, "alice", "flights")
     stabilize(alice)
     effects = shard.machine.heartbeat(alice.request(), "t", shard.now)
@@ -78,7 +78,7 @@ def test_a_settled_member_writes_nothing_and_sets_no_timer(shard: Shard) -> None
     assert effects.answers[0].result.assignment is None
 
 
-def test_a_second_member_gets_only_what_the_first_has_given_up(shard: Shard) -> None:
+def test_second_member_is_assigned_only_released_partitions(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
     alice.fast_heartbeat()
     result = bob.fast_heartbeat()
@@ -93,7 +93,7 @@ def test_a_second_member_gets_only_what_the_first_has_given_up(shard: Shard) -> 
     assert shard.group().state is ConsumerGroupState.STABLE
 
 
-def test_who_does_not_give_up_in_time_is_removed(shard: Shard) -> None:
+def test_member_that_does_not_revoke_in_time_is_removed(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights", rebalance_timeout_ms=20_000), Client(shard, "bob", "flights")
     stabilize(alice)
     bob.fast_heartbeat()
@@ -108,7 +108,7 @@ def test_who_does_not_give_up_in_time_is_removed(shard: Shard) -> None:
     assert len(bob.topic_partitions) == 4
 
 
-def test_the_rebalance_timeout_ends_when_the_member_has_given_up(shard: Shard) -> None:
+def test_rebalance_timeout_ends_with_the_revocation(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights", rebalance_timeout_ms=20_000), Client(shard, "bob", "flights")
     stabilize(alice)
     bob.fast_heartbeat()
@@ -117,7 +117,7 @@ def test_the_rebalance_timeout_ends_when_the_member_has_given_up(shard: Shard) -
     assert set(shard.group().members) == {"alice", "bob"}
 
 
-def test_a_silent_member_loses_its_place_when_its_session_is_over(shard: Shard) -> None:
+def test_member_is_removed_when_its_session_expires(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
     stabilize(alice, bob)
     shard.advance(30_000)
@@ -132,7 +132,7 @@ def test_a_silent_member_loses_its_place_when_its_session_is_over(shard: Shard) 
     assert shard.group().state is ConsumerGroupState.EMPTY
 
 
-def test_after_a_restart_every_member_has_a_whole_session(shard: Shard) -> None:
+def test_restart_gives_every_member_a_full_session(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
     stabilize(alice)
     bob.fast_heartbeat()
@@ -147,7 +147,7 @@ def test_after_a_restart_every_member_has_a_whole_session(shard: Shard) -> None:
     assert not shard.group().members
 
 
-def test_after_a_restart_the_rebalance_timeout_starts_anew(shard: Shard) -> None:
+def test_restart_restarts_the_rebalance_timeout(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights", rebalance_timeout_ms=20_000), Client(shard, "bob", "flights")
     stabilize(alice)
     bob.fast_heartbeat()
@@ -161,7 +161,7 @@ def test_after_a_restart_the_rebalance_timeout_starts_anew(shard: Shard) -> None
 
 
 @pytest.mark.parametrize("epoch", [1, 3, 9])
-def test_a_foreign_epoch_is_fenced(shard: Shard, epoch: int) -> None:
+def test_unknown_member_epoch_is_fenced(shard: Shard, epoch: int) -> None:
     alice = Client(shard, "alice", "flights")
     stabilize(alice)
     alice.epoch = epoch
@@ -170,7 +170,7 @@ def test_a_foreign_epoch_is_fenced(shard: Shard, epoch: int) -> None:
     assert len(alice.topic_partitions) == 4
 
 
-def test_a_lost_answer_is_said_again(shard: Shard) -> None:
+def test_lost_response_is_repeated(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
     stabilize(alice)
     bob.fast_heartbeat()
@@ -180,7 +180,7 @@ def test_a_lost_answer_is_said_again(shard: Shard) -> None:
     assert alice.fast_heartbeat().member_epoch == 3
 
 
-def test_the_epoch_before_the_last_does_not_pass_with_partitions_it_never_had(shard: Shard) -> None:
+def test_previous_epoch_with_unassigned_partitions_is_fenced(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
     stabilize(alice)
     before = alice.owned
@@ -191,7 +191,7 @@ def test_the_epoch_before_the_last_does_not_pass_with_partitions_it_never_had(sh
     assert alice.fast_heartbeat().error == Code.FENCED_MEMBER_EPOCH
 
 
-def test_strangers_are_told_so(shard: Shard) -> None:
+def test_unknown_member_is_rejected(shard: Shard) -> None:
     assert shard.heartbeat(ConsumerGroupHeartbeat("g", "eve", 4)).error == Code.GROUP_ID_NOT_FOUND
     assert shard.heartbeat(ConsumerGroupHeartbeat("g", "eve", -1)).error == Code.GROUP_ID_NOT_FOUND
     Client(shard, "alice", "flights").fast_heartbeat()
@@ -218,7 +218,7 @@ def test_strangers_are_told_so(shard: Shard) -> None:
         ({"server_assignor": "sticky"}, Code.UNSUPPORTED_ASSIGNOR),
     ],
 )
-def test_what_can_never_be_right_is_refused(shard: Shard, changes: dict[str, object], code: Code) -> None:
+def test_invalid_heartbeats_are_rejected(shard: Shard, changes: dict[str, object], code: Code) -> None:
     good = ConsumerGroupHeartbeat(
         "g", "alice", 0, rebalance_timeout_ms=1_000, subscribed_topic_names=("flights",), owned={}
     )
@@ -227,7 +227,7 @@ def test_what_can_never_be_right_is_refused(shard: Shard, changes: dict[str, obj
     assert not shard.machine.groups and not shard.log and not shard.timers
 
 
-def test_a_full_group_takes_nobody_more() -> None:
+def test_full_group_rejects_new_members() -> None:
     shard = Shard(FakeTopics(flights=4), ConsumerGroupSettings(max_size=1))
     alice = Client(shard, "alice", "flights")
     stabilize(alice)
@@ -235,7 +235,7 @@ def test_a_full_group_takes_nobody_more() -> None:
     assert alice.fast_heartbeat().error == Code.NONE
 
 
-def test_a_static_member_comes_back_to_what_it_owned(shard: Shard) -> None:
+def test_static_member_rejoin_keeps_assignment(shard: Shard) -> None:
     alice = Client(shard, "alice-1", "flights", instance_id="host-a")
     bob = Client(shard, "bob", "flights")
     stabilize(alice, bob)
@@ -259,7 +259,7 @@ def test_a_static_member_comes_back_to_what_it_owned(shard: Shard) -> None:
     assert alice.fast_heartbeat().error == Code.FENCED_INSTANCE_ID
 
 
-def test_an_instance_that_is_not_away_cannot_be_replaced(shard: Shard) -> None:
+def test_active_static_member_is_not_replaced(shard: Shard) -> None:
     alice = Client(shard, "alice-1", "flights", instance_id="host-a")
     stabilize(alice)
     again = Client(shard, "alice-2", "flights", instance_id="host-a")
@@ -267,7 +267,7 @@ def test_an_instance_that_is_not_away_cannot_be_replaced(shard: Shard) -> None:
     assert alice.fast_heartbeat().error == Code.NONE
 
 
-def test_a_static_member_that_stays_away_is_removed_in_the_end(shard: Shard) -> None:
+def test_absent_static_member_is_removed_when_its_session_expires(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights", instance_id="host-a"), Client(shard, "bob", "flights")
     stabilize(alice, bob)
     alice.step_aside()
@@ -277,14 +277,14 @@ def test_a_static_member_that_stays_away_is_removed_in_the_end(shard: Shard) -> 
     assert set(shard.group().members) == {"bob"} and not shard.group().static_members
 
 
-def test_a_static_member_may_leave_for_good(shard: Shard) -> None:
+def test_static_member_leaves_permanently(shard: Shard) -> None:
     alice = Client(shard, "alice", "flights", instance_id="host-a")
     stabilize(alice)
     assert alice.leave().error == Code.NONE
     assert not shard.group().members and not shard.timers
 
 
-def test_a_member_goes_by_another_instance_id(shard: Shard) -> None:
+def test_member_changes_its_instance_id(shard: Shard) -> None:
     """It is not known by the first one any more: who comes with that speaks of nobody."""
     stabilize(Client(shard, "alice", "flights", instance_id="host-a"))
     alice = Client(shard, "alice", "flights", instance_id="host-b")
@@ -296,7 +296,7 @@ def test_a_member_goes_by_another_instance_id(shard: Shard) -> None:
     assert late.fast_heartbeat().error == Code.UNKNOWN_MEMBER_ID
 
 
-def test_commits_are_judged_by_member_epoch_and_by_when_the_partition_came(shard: Shard) -> None:
+def test_commits_are_validated_by_member_and_partition_epoch(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
     stabilize(alice)
     flights = shard.topics.topics["flights"].topic_id
@@ -331,7 +331,7 @@ def test_commits_are_judged_by_member_epoch_and_by_when_the_partition_came(shard
     assert shard.group().validate_offset_commit("", None, -1).of_partition(flights, 0) == Code.NONE
 
 
-def test_fetches_of_offsets_are_judged_by_member_epoch(shard: Shard) -> None:
+def test_offset_fetches_are_validated_by_member_epoch(shard: Shard) -> None:
     alice = Client(shard, "alice", "flights")
     stabilize(alice)
     assert shard.group().validate_offset_fetch(None, -1) == Code.NONE
@@ -352,7 +352,7 @@ def test_a_group_with_members_is_not_deleted(shard: Shard) -> None:
     assert not shard.machine.groups and not shard.replayed().groups
 
 
-def test_a_group_that_is_not_there_has_nothing_to_protect(shard: Shard) -> None:
+def test_describe_of_an_unknown_group_returns_nothing(shard: Shard) -> None:
     assert shard.machine.describe("g") is None
     stabilize(Client(shard, "alice", "flights"))
     assert shard.group().validate_offset_fetch("alice", 1) == Code.STALE_MEMBER_EPOCH
@@ -360,7 +360,7 @@ def test_a_group_that_is_not_there_has_nothing_to_protect(shard: Shard) -> None:
     assert shown is not None and shown.state == "Stable"
 
 
-def test_owners_of_rewound_partitions_are_fenced_and_get_them_anew(shard: Shard) -> None:
+def test_rewind_fences_owners_and_reassigns_the_partitions(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights", instance_id="host-b")
     stabilize(alice, bob)
     owned, old = bob.owned, bob.epoch
@@ -389,7 +389,7 @@ def test_a_rewind_of_a_group_without_members_writes_offsets_alone() -> None:
     assert group.fence_owners([TopicIdPartition(bytes(16), "", 0)], shard.now).records == []
 
 
-def test_a_rewind_does_not_swallow_an_assignment_that_is_due() -> None:
+def test_rewind_keeps_a_due_target_assignment() -> None:
     shard = Shard(FakeTopics(flights=4), ConsumerGroupSettings(assignment_interval_ms=1_000))
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
     alice.fast_heartbeat()
@@ -402,7 +402,7 @@ def test_a_rewind_does_not_swallow_an_assignment_that_is_due() -> None:
     assert (len(alice.topic_partitions), len(bob.topic_partitions)) == (2, 2)
 
 
-def test_the_topics_that_older_brokers_kept_are_deleted(shard: Shard) -> None:
+def test_partition_metadata_of_older_brokers_is_deleted(shard: Shard) -> None:
     shard.append([ConsumerGroupMetadata("g", 7), ConsumerGroupPartitionMetadata("g")])
     stabilize(Client(shard, "alice", "flights"))
     assert ConsumerGroupTombstone("g", ConsumerGroupPartitionMetadata) in shard.log
@@ -410,7 +410,7 @@ def test_the_topics_that_older_brokers_kept_are_deleted(shard: Shard) -> None:
 
 
 @pytest.mark.parametrize("number", [3, 99, 127])
-def test_a_member_in_a_state_of_the_future_starts_anew(shard: Shard, number: int) -> None:
+def test_member_in_an_unknown_state_is_fenced(shard: Shard, number: int) -> None:
     alice = Client(shard, "alice", "flights")
     stabilize(alice)
     shard.append([shard.group().current("alice")._replace(state=number)])
@@ -419,7 +419,7 @@ def test_a_member_in_a_state_of_the_future_starts_anew(shard: Shard, number: int
     assert len(alice.topic_partitions) == 4 and state_of(shard, "alice") is MemberState.STABLE
 
 
-def test_tombstones_of_what_is_gone_do_nothing(shard: Shard) -> None:
+def test_tombstones_of_unknown_records_are_ignored(shard: Shard) -> None:
     shard.append(
         [
             ConsumerGroupTombstone("g", ConsumerGroupMemberMetadata, "alice"),
@@ -433,7 +433,7 @@ def test_tombstones_of_what_is_gone_do_nothing(shard: Shard) -> None:
     assert len(shard.group().owners) == 4
 
 
-def test_describe_shows_what_a_member_has_still_to_give_up(shard: Shard) -> None:
+def test_describe_shows_partitions_pending_revocation(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
     stabilize(alice)
     bob.fast_heartbeat()

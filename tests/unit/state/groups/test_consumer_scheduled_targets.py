@@ -70,7 +70,7 @@ def test_between_the_heartbeat_and_the_target_sockets_are_read(shard: Shard) -> 
     assert shard.group().assignment_epoch == shard.group().epoch
 
 
-def test_a_second_member_keeps_no_heartbeat_waiting(shard: Shard) -> None:
+def test_second_member_delays_no_heartbeat(shard: Shard) -> None:
     alice, bob = client(shard, "alice"), client(shard, "bob")
     stabilize(shard, alice)
     bob.fast_heartbeat()
@@ -180,7 +180,7 @@ def test_a_restart_between_epoch_and_target(shard: Shard) -> None:
     assert durable(shard.replayed()) == durable(shard.machine)
 
 
-def test_a_refused_heartbeat_schedules_nothing(shard: Shard) -> None:
+def test_rejected_heartbeat_schedules_no_target(shard: Shard) -> None:
     alice, bob = client(shard, "alice"), client(shard, "bob")
     stabilize(shard, alice)
     current = shard.group().current("alice")

@@ -30,7 +30,7 @@ def stable(shard: Shard) -> Client:
 
 
 @given(now_ms=st.integers(0, 2**40), left_ms=st.integers(0, 2**31))
-def test_a_timer_looks_before_a_session_is_over_and_then_on_time(now_ms: int, left_ms: int) -> None:
+def test_session_timer_fires_early_and_then_on_time(now_ms: int, left_ms: int) -> None:
     over_ms = now_ms + left_ms
     first_ms = look_at_ms(over_ms, now_ms)
     if first_ms != over_ms:
@@ -50,7 +50,7 @@ def test_a_session_ends_on_time(shard: Shard, heartbeat_ms: int) -> None:
     assert "alice" not in shard.group().members
 
 
-def test_members_at_rest_are_looked_at_together(shard: Shard) -> None:
+def test_session_timers_of_stable_members_fire_together(shard: Shard) -> None:
     members = [Client(shard, f"m{number}", "flights") for number in range(50)]
     for member in members:
         member.fast_heartbeat()
@@ -65,7 +65,7 @@ def test_members_at_rest_are_looked_at_together(shard: Shard) -> None:
     assert all(at_ms % LOOK_MS == 0 for at_ms in moments) and len(moments) <= 50 * 21 // LOOK_MS + 2
 
 
-def test_a_shorter_session_begins_the_long_way(shard: Shard) -> None:
+def test_shorter_session_leaves_the_fast_path(shard: Shard) -> None:
     alice = stable(shard)
     shard.settings = ConsumerGroupSettings(assignment_interval_ms=0, session_timeout_ms=SESSION_MS // 3)
     assert beaten(shard, alice) is None

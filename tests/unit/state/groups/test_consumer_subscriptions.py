@@ -36,7 +36,7 @@ def test_a_new_subscription_starts_a_new_epoch(shard: Shard) -> None:
     assert shard.group().epoch == 3, "the order of topics means nothing"
 
 
-def test_an_unsubscribed_topic_is_given_up_even_before_the_next_assignment() -> None:
+def test_unsubscribed_topic_is_revoked_before_the_next_assignment() -> None:
     shard = Shard(FakeTopics(flights=4, weather=3), ConsumerGroupSettings(assignment_interval_ms=10_000))
     alice = Client(shard, "alice", "flights", "weather")
     stabilize(alice)
@@ -78,7 +78,7 @@ def test_new_partitions_and_new_topics_are_found(shard: Shard) -> None:
     assert shard.group().epoch == epoch
 
 
-def test_a_deleted_topic_is_taken_away(shard: Shard) -> None:
+def test_deleted_topic_is_revoked(shard: Shard) -> None:
     alice = Client(shard, "alice", "flights", "weather")
     stabilize(alice)
     del shard.topics.topics["weather"]
@@ -98,7 +98,7 @@ def test_the_assignor_that_most_members_ask_for_is_taken(shard: Shard) -> None:
     assert describe(shard.group(), shard.settings).assignor == "uniform"
 
 
-def test_a_pattern_is_asked_for_and_then_assigned(shard: Shard) -> None:
+def test_pattern_is_resolved_and_then_assigned(shard: Shard) -> None:
     alice = Client(shard, "alice", subscribed_topic_regex="fli.*")
     stabilize(alice)
     assert [question.patterns for question in shard.questions] == [("fli.*",)]
@@ -139,7 +139,7 @@ def test_a_question_that_failed_is_asked_again(shard: Shard) -> None:
     assert len(shard.questions) == 1
 
 
-def test_the_last_one_who_drops_a_pattern_deletes_it(shard: Shard) -> None:
+def test_last_member_that_drops_a_pattern_deletes_its_record(shard: Shard) -> None:
     alice = Client(shard, "alice", subscribed_topic_regex="fli.*")
     stabilize(alice)
     shard.answer_questions()
@@ -152,7 +152,7 @@ def test_the_last_one_who_drops_a_pattern_deletes_it(shard: Shard) -> None:
     assert not shard.group().patterns and len(alice.topic_partitions) == 3
 
 
-def test_a_topic_that_was_dropped_for_a_pattern_without_a_match_goes_to_others(shard: Shard) -> None:
+def test_topic_dropped_for_an_unmatched_pattern_is_reassigned(shard: Shard) -> None:
     alice, bob = Client(shard, "alice", "flights"), Client(shard, "bob", "flights")
     stabilize(alice, bob)
     alice.more["subscribed_topic_regex"] = "nothing.*"
@@ -173,7 +173,7 @@ def test_a_topic_that_was_dropped_for_a_pattern_without_a_match_goes_to_others(s
     assert not alice.topic_partitions and len(bob.topic_partitions) == 4
 
 
-def test_a_member_that_leaves_takes_its_pattern_along(shard: Shard) -> None:
+def test_pattern_is_deleted_with_its_last_member(shard: Shard) -> None:
     alice = Client(shard, "alice", subscribed_topic_regex="fli.*")
     stabilize(alice)
     shard.answer_questions()

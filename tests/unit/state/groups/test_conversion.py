@@ -201,7 +201,7 @@ def test_a_classic_group_is_converted_in_one_batch_of_tombstone_and_records() ->
         (classic_group(member("a", assignment(0, user_data=b"u"))), {}, "an unsupported custom assignor"),
     ],
 )
-def test_who_cannot_be_converted_stays_a_classic_group(group: ClassicGroupMetadata, settings: Any, why: str) -> None:
+def test_group_that_cannot_be_converted_stays_classic(group: ClassicGroupMetadata, settings: Any, why: str) -> None:
     story = Story(group, **settings)
     refused = story.fast_heartbeat("m")
     assert refused.error == Error.GROUP_ID_NOT_FOUND
@@ -211,14 +211,14 @@ def test_who_cannot_be_converted_stays_a_classic_group(group: ClassicGroupMetada
     assert story.heartbeat("a", GENERATION) == Error.NONE
 
 
-def test_a_refused_heartbeat_converts_nothing() -> None:
+def test_rejected_heartbeat_converts_no_group() -> None:
     story = Story(two_members(), max_size=2)
     assert story.fast_heartbeat("m").error == Error.GROUP_MAX_SIZE_REACHED
     assert story.shard.log == [two_members()]
     assert story.heartbeat("b", GENERATION) == Error.NONE
 
 
-def test_who_waits_in_a_classic_group_is_told_to_join_anew() -> None:
+def test_conversion_makes_delayed_members_rejoin() -> None:
     story = Story(two_members())
     request = Join("g", "a", "", "consumer", (("range", subscription("orders")),), 10_000, REBALANCE_MS, "c", "h")
     waits = story.shard.ask(lambda machine, token, now: machine.registry.join(request, token, now))
@@ -228,7 +228,7 @@ def test_who_waits_in_a_classic_group_is_told_to_join_anew() -> None:
     assert {name[0] for name in story.shard.timers} == {"consumer"}
 
 
-def test_a_member_that_may_own_anything_is_left_out() -> None:
+def test_member_with_unknown_partitions_is_not_converted() -> None:
     """Its assignment was dropped by a second rebalance, but it may have kept what it had before."""
     story = Story(two_members())
     for name in ("a", "b"):
@@ -250,7 +250,7 @@ def rejoin(story: Story, name: str, *owned: int, instance: str | None = None) ->
     story.shard.ask(lambda machine, token, now: machine.registry.join(request, token, now))
 
 
-def test_what_others_were_assigned_meanwhile_is_not_taken_from_them() -> None:
+def test_claims_do_not_override_newer_assignments() -> None:
     """A static member missed the last generation, and joins the next one with all that it had before."""
     static = member("a", assignment(0))._replace(group_instance_id="i")
     story = Story(classic_group(static, member("b", assignment(1))))
@@ -264,9 +264,7 @@ def test_what_others_were_assigned_meanwhile_is_not_taken_from_them() -> None:
 
 
 @pytest.mark.parametrize(("still", "owned"), [((0,), {0}), ((0, 1), {0, 1}), ((0, 1, 2), {0, 1})])
-def test_what_the_leader_took_from_a_member_is_its_own_until_it_gives_it_up(
-    still: Sequence[int], owned: set[int]
-) -> None:
+def test_revoked_partition_belongs_to_its_owner_until_it_is_released(still: Sequence[int], owned: set[int]) -> None:
     said = subscription("orders", owned=(0, 1), owned_in=GENERATION - 1)
     story = Story(classic_group(member("a", assignment(0), said), member("b", assignment())))
     rejoin(story, "a", *still)
@@ -274,7 +272,7 @@ def test_what_the_leader_took_from_a_member_is_its_own_until_it_gives_it_up(
     assert story.owned("a") == owned
 
 
-def test_of_two_claims_the_newer_one_counts() -> None:
+def test_newer_of_two_claims_counts() -> None:
     old = subscription("orders", owned=(0, 1), owned_in=GENERATION - 2)
     new = subscription("orders", owned=(1,), owned_in=GENERATION - 1)
     story = Story(classic_group(member("a", b"", old), member("b", assignment(2), new)))
@@ -282,14 +280,14 @@ def test_of_two_claims_the_newer_one_counts() -> None:
     assert (story.owned("a"), story.owned("b")) == ({0}, {1, 2})
 
 
-def test_who_was_assigned_what_another_was_assigned_too_is_left_out() -> None:
+def test_member_with_overlapping_assignment_is_not_converted() -> None:
     story = Story(classic_group(member("a", assignment(0, 1)), member("b", assignment(1, 2))))
     assert story.fast_heartbeat("m").error == Error.NONE
     assert story.owned("a") == {0, 1}
     assert story.heartbeat("b", GENERATION) == Error.UNKNOWN_MEMBER_ID
 
 
-def test_generations_go_on_when_a_group_without_members_changes_its_kind() -> None:
+def test_generation_continues_when_an_empty_group_changes_its_type() -> None:
     """A member that comes back under its old id must not meet the generation in which it committed before."""
     story = Story(two_members())
     story.leave("a", "b")
@@ -310,12 +308,12 @@ def test_generations_go_on_when_a_group_without_members_changes_its_kind() -> No
     story.check_replay()
 
 
-def test_a_group_that_only_has_offsets_begins_as_any_other() -> None:
+def test_simple_group_becomes_a_group_on_join() -> None:
     story = Story(ClassicGroupMetadata("g", "", 0, None, None, 0, ()))
     assert story.fast_heartbeat("m").member_epoch == Story().fast_heartbeat("m").member_epoch
 
 
-def test_a_classic_member_hands_over_by_its_own_requests() -> None:
+def test_classic_member_releases_partitions_by_its_own_requests() -> None:
     story = mixed()
     assert story.heartbeat("a", GENERATION - 1) == Error.ILLEGAL_GENERATION
     assert story.heartbeat("m", GENERATION + 1) == Error.UNKNOWN_MEMBER_ID
@@ -339,7 +337,7 @@ def test_a_classic_member_hands_over_by_its_own_requests() -> None:
     story.check_replay()
 
 
-def test_a_late_commit_cannot_set_back_what_somebody_else_owns() -> None:
+def test_late_commit_of_a_reassigned_partition_is_rejected() -> None:
     story = mixed()
     (moved,) = {0, 1} - set(story.machine.consumers.groups["g"].targets["a"].get(story.topic_id, frozenset()))
     story.join("a", owned=[0, 1])
@@ -354,7 +352,7 @@ def test_a_late_commit_cannot_set_back_what_somebody_else_owns() -> None:
 
 
 @pytest.mark.parametrize("kind", ["join", "sync"])
-def test_who_does_not_join_or_sync_in_time_is_removed(kind: str) -> None:
+def test_member_without_join_or_sync_in_time_is_removed(kind: str) -> None:
     story = mixed()
     assert story.heartbeat("a", GENERATION) == Error.REBALANCE_IN_PROGRESS
     if kind == "sync":
@@ -365,7 +363,7 @@ def test_who_does_not_join_or_sync_in_time_is_removed(kind: str) -> None:
     assert story.heartbeat("a", GENERATION) == Error.UNKNOWN_MEMBER_ID
 
 
-def test_new_classic_members_learn_their_id_first_and_must_speak_what_the_others_do() -> None:
+def test_new_classic_member_needs_an_id_and_a_common_protocol() -> None:
     story = mixed()
     assert story.join("") == Joined(Error.MEMBER_ID_REQUIRED, "c-fresh")
     assert story.join("", protocol="sticky").error == Error.INCONSISTENT_GROUP_PROTOCOL
@@ -393,7 +391,7 @@ def test_a_static_member_changes_over_and_back() -> None:
     story.check_replay()
 
 
-def test_the_last_member_of_the_consumer_protocol_leaves_a_classic_group_behind() -> None:
+def test_last_consumer_member_leaving_downgrades_the_group() -> None:
     story = mixed()
     since, epoch = len(story.shard.log), story.machine.consumers.groups["g"].epoch
     assert story.fast_heartbeat("m", LEAVE_EPOCH).error == Error.NONE
@@ -414,7 +412,7 @@ def test_the_last_member_of_the_consumer_protocol_leaves_a_classic_group_behind(
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL])
-def test_the_policy_says_whether_a_group_goes_back(policy: MigrationPolicy) -> None:
+def test_migration_policy_controls_downgrade(policy: MigrationPolicy) -> None:
     story = Story(two_members(), migration=policy)
     story.fast_heartbeat("m")
     story.leave("m")
@@ -428,7 +426,7 @@ def test_a_disabled_policy_keeps_classic_members_out() -> None:
     assert story.join("").error == Error.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_silent_member_of_the_consumer_protocol_is_the_last_one_too() -> None:
+def test_session_expiry_of_the_last_consumer_member_downgrades_the_group() -> None:
     story = Story(two_members(), session_timeout_ms=5_000)
     story.fast_heartbeat("m")
     story.shard.advance(5_000)

@@ -87,7 +87,7 @@ class Story:
         return self.offsets.expire("g", self.now.wall_ms)
 
 
-def test_what_was_committed_is_fetched() -> None:
+def test_committed_offset_is_fetched() -> None:
     story = Story()
     assert story.commit(7) == CommitResult(errors=(0,))
     assert story.log == [OffsetCommitted("g", "orders", 0, 7, 3, "m", WALL_MS, -1, ID)]
@@ -96,14 +96,14 @@ def test_what_was_committed_is_fetched() -> None:
     assert story.offsets.fetch("g", None, require_stable=True) == [found]
 
 
-def test_nothing_is_known_of_an_unknown_group_partition_or_topic() -> None:
+def test_fetch_of_unknown_group_partition_or_topic_returns_no_offset() -> None:
     story = Story()
     story.commit(7)
     assert story.fetch(group="other") == story.fetch(partition=1) == Seen(-1)
     assert story.offsets.fetch("other", None, require_stable=False) == []
 
 
-def test_a_topic_that_was_made_anew_has_no_offsets() -> None:
+def test_recreated_topic_has_no_offsets() -> None:
     story = Story()
     story.commit(7)
     (found,) = story.offsets.fetch("g", [TopicFetch("orders", [0], bytes(reversed(ID)))], require_stable=False)
@@ -112,7 +112,7 @@ def test_a_topic_that_was_made_anew_has_no_offsets() -> None:
     assert found.offset == 7
 
 
-def test_too_long_metadata_is_refused_alone() -> None:
+def test_too_long_metadata_rejects_only_its_partition() -> None:
     story = Story()
     parts = [PartitionCommit("orders", 0, 1, metadata="x" * 11), PartitionCommit("orders", 1, 2, metadata="x" * 10)]
     assert story.commit(0, partitions=parts) == CommitResult(errors=(Error.OFFSET_METADATA_TOO_LARGE, 0))
@@ -131,7 +131,7 @@ def test_only_members_of_the_generation_commit() -> None:
     assert story.fetch() == Seen(3)
 
 
-def test_a_member_of_a_group_that_is_not_there_is_refused() -> None:
+def test_commit_of_a_member_of_an_unknown_group_is_rejected() -> None:
     story = Story()
     assert story.commit(1, member_id="m", generation=4) == CommitResult(Error.GROUP_ID_NOT_FOUND)
     story.commit(1)
@@ -247,7 +247,7 @@ def test_an_old_client_sets_its_own_expiry() -> None:
     assert story.expire() == ([OffsetDeleted("g", "orders", 0)], True)
 
 
-def test_an_expiry_beyond_all_time_is_the_end_of_time() -> None:
+def test_expiry_beyond_int64_is_limited() -> None:
     story = Story()
     story.commit(1, retention_ms=2**63 - 1)
     assert isinstance(record := story.log[-1], OffsetCommitted) and record.expire_timestamp_ms == 2**63 - 1

@@ -62,7 +62,7 @@ def run(machine: GroupShard, effects: Effects) -> list[object]:
     return effects.records
 
 
-def test_a_group_of_offsets_alone_is_listed_as_empty() -> None:
+def test_simple_group_is_listed_as_empty() -> None:
     machine = shard(emptied("g"), committed("g"), committed("simple"))
     assert [*machine.listed()] == [ListedGroup("g", "consumer", "Empty"), ListedGroup("simple", "", "Empty")]
     assert machine.describe("simple") == DescribedGroup("Empty")
@@ -87,7 +87,7 @@ def test_groups_are_deleted_with_their_offsets() -> None:
     assert machine.names() == []
 
 
-def test_the_sweep_takes_old_offsets_and_then_the_group() -> None:
+def test_expiration_deletes_old_offsets_and_then_the_group() -> None:
     machine = shard(emptied("g", since_ms=1), committed("g"), committed("simple"))
     assert run(machine, machine.sweep(machine.names(), NOW)) == [OffsetDeleted("simple", "t", 0)]
     assert run(machine, machine.sweep(machine.names(), LATER)) == [
@@ -97,7 +97,7 @@ def test_the_sweep_takes_old_offsets_and_then_the_group() -> None:
     assert machine.names() == []
 
 
-def test_the_sweep_leaves_a_group_that_somebody_is_about_to_join() -> None:
+def test_expiration_keeps_a_group_with_a_reserved_member_id() -> None:
     machine = shard()
     request = Join("g", "", "1", "consumer", (("range", b""),), 10_000, 10_000, "c", "h")
     founded = run(machine, machine.classic.join(request, "j", NOW))
@@ -107,13 +107,13 @@ def test_the_sweep_leaves_a_group_that_somebody_is_about_to_join() -> None:
     assert run(machine, machine.sweep(["g"], LATER)) == [GroupDeleted("g", "classic")]
 
 
-def test_a_deleted_topic_takes_its_offsets_along() -> None:
+def test_topic_deletion_deletes_its_offsets() -> None:
     machine = shard(committed("g"), committed("h", "other"))
     assert run(machine, delete_topic(machine, "t")) == [OffsetDeleted("g", "t", 0)]
     assert machine.names() == ["h"]
 
 
-def test_a_record_that_names_members_twice_is_read_all_the_same() -> None:
+def test_record_with_duplicate_members_is_restored() -> None:
     one = ClassicMemberRecord("a", "i", "c", "h", -1, 10_000, b"", b"1")
     twice = (one, one._replace(assignment=b"2"), one._replace(member_id="b"))
     machine = shard(ClassicGroupMetadata("g", "consumer", 4, "range", "gone", 0, twice))
@@ -140,7 +140,7 @@ def classic_join(machine: GroupShard) -> tuple[list[object], Joined]:
     return run(machine, effects), result
 
 
-def test_an_empty_group_changes_its_kind_with_who_joins_and_one_with_members_does_not() -> None:
+def test_empty_group_changes_its_type_and_group_with_members_does_not() -> None:
     machine = shard(emptied("g"), committed("g"))
     records, result = fast_heartbeat(machine, 0)
     assert result.error == Error.NONE and records[0] == GroupDeleted("g", "classic")
@@ -166,7 +166,7 @@ def test_members_of_a_classic_group_keep_it_classic() -> None:
     assert (records, result.error) == ([], Error.GROUP_ID_NOT_FOUND)
 
 
-def test_an_empty_consumer_group_goes_with_its_last_offset() -> None:
+def test_empty_consumer_group_is_deleted_with_its_last_offset() -> None:
     machine = shard(committed("g"))
     fast_heartbeat(machine, 0)
     fast_heartbeat(machine, -1)
