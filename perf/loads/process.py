@@ -10,6 +10,7 @@ from perf.checks import Topics, VerificationError
 from perf.loads.base import Figure, Load, Sample, Trial
 from perf.loads.rdkafka import LINGER_MS, PARTITIONS, build_missing, drive
 from perf.process import memory
+from perf.startup import import_asyncio
 from perf.wire import api_versions, call
 
 MB = 1_000_000
@@ -21,14 +22,16 @@ class Start(Load):
 
     name = "start"
     title = "start of the process on a fresh directory until ApiVersions answers"
-    figures = (Figure("start_ms", "start", "ms"),)
+    figures = (Figure("start_ms", "start", "ms"), Figure("asyncio_ratio", "start / `import asyncio`", "x"))
     starts_broker = True
 
     def run(self, trial: Trial) -> Sample:
+        import_ms = import_asyncio()["wall"]
         broker = trial.kind.start(trial.directory / f"start-{trial.round}")
         broker.stop()
         shutil.rmtree(broker.directory)
-        return {"start_ms": broker.start_seconds * 1000}
+        start_ms = broker.start_seconds * 1000
+        return {"start_ms": start_ms, "asyncio_ratio": start_ms / import_ms}
 
 
 class Resident(Load):
