@@ -42,7 +42,7 @@ class TestWatches:
         other.delete("/a/b")
         assert client.take_events() == [("children", "/a")]
 
-    def test_the_end_of_a_node_is_told_once_to_a_watcher_of_both(self, client: Client, other: Client) -> None:
+    def test_deleted_node_notifies_a_watcher_of_data_and_existence_once(self, client: Client, other: Client) -> None:
         client.create("/a")
         client.get("/a", watch=True)
         client.children("/a", watch=True)
@@ -65,14 +65,14 @@ class TestWatches:
         other.set("/a", b"1")
         assert client.take_events() == [("changed", "/a")]
 
-    def test_each_of_several_watchers_is_told(self, client: Client, other: Client) -> None:
+    def test_every_watcher_is_notified(self, client: Client, other: Client) -> None:
         client.create("/a")
         client.get("/a", watch=True)
         other.get("/a", watch=True)
         client.set("/a", b"1")
         assert client.take_events() == other.take_events() == [("changed", "/a")]
 
-    def test_a_multi_tells_all_it_did_after_it_did_it(self, service: Service, client: Client, other: Client) -> None:
+    def test_multi_notifies_watchers_after_its_changes(self, service: Service, client: Client, other: Client) -> None:
         client.create("/a", b"old")
         client.create("/list")
         seen = []
@@ -110,7 +110,7 @@ class TestSessions:
         assert sorted(other.take_events()) == [("children", "/"), ("deleted", "/mine")]
         assert other.exists("/mine") is None and other.exists("/stays") and other.exists("/theirs")
 
-    def test_an_expired_session_is_told_once_and_can_do_nothing(self, service: Service, other: Client) -> None:
+    def test_expired_session_is_reported_once_and_rejects_requests(self, service: Service, other: Client) -> None:
         client = Client(service)
         client.create("/mine", ephemeral=True)
         client.get("/mine", watch=True)
@@ -160,8 +160,10 @@ class TestOrder:
             "/a", NoNodeError, 1, None, None,
         ]  # fmt: skip
 
-    def test_after_a_lost_reply_reading_back_tells(self, service: Service, client: Client, other: Client) -> None:
-        """A change whose answer nobody heard: another session sees whether it happened, and the version proves it."""
+    def test_reading_back_shows_the_outcome_of_a_lost_reply(
+        self, service: Service, client: Client, other: Client
+    ) -> None:
+        """A change without a response: another session sees whether it happened, and the version proves it."""
         client.create("/epoch", b"1")
         client.session.multi((Create("/controller", b"me", True), Set("/epoch", b"2", 0)), lambda outcome: None)
         service.run_until_idle()
@@ -169,7 +171,7 @@ class TestOrder:
         owner = other.get("/controller")[1].ephemeral_owner
         assert (data, stat.version, owner) == (b"2", 1, client.session.session_id)
 
-    def test_a_raising_callback_does_not_keep_others_from_being_told(self, service: Service, client: Client) -> None:
+    def test_callback_that_raises_does_not_prevent_other_notifications(self, service: Service, client: Client) -> None:
         received: list[str] = []
         client.create("/a")
 

@@ -79,7 +79,7 @@ def test_what_is_no_definition_is_one_line(kafkalite: Run, args: tuple[str, ...]
 
 
 def test_what_is_refused_of_several_partitions_is_said_and_the_rest_is_shown(kafkalite: Run) -> None:
-    """Of an import and of a group that is moved: the rest is done, and the exit code tells that not all was."""
+    """Of an import and of a group that is moved: the rest is done, and the exit code reports the failure."""
     kafkalite("topic", "create", "orders")
     lines = "\n".join(["orders,0,0", *(f"gone,{n},0" for n in range(7))])
     done = kafkalite("group", "offsets", "import", "--group", "billing", stdin=lines, code=2)

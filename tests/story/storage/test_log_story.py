@@ -225,10 +225,10 @@ def test_the_last_batches_cut_at_every_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(jvm.java_missing() is not None, reason=f"DumpLogSegments: {jvm.java_missing()}")
-def test_kafka_reads_what_a_life_leaves_behind(tmp_path: Path) -> None:
+def test_kafka_reads_the_files_of_a_random_history(tmp_path: Path) -> None:
     print(f"KAFKALITE_SEED={SEED}")
     history = Story(tmp_path / "t-0", random.Random(SEED))
-    history.truncate = history.new_epoch  # type: ignore[method-assign]  # a cut inside a batch leaves a gap, which the tool tells
+    history.truncate = history.new_epoch  # type: ignore[method-assign]  # a cut inside a batch leaves a gap, which the tool reports
     history.live()
     history.log.close()
     report = dump_log.dump(tmp_path / "t-0")

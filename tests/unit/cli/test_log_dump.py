@@ -1,4 +1,4 @@
-"""`kafkalite log dump` on directories built by hand: good ones, and each kind of damage told with its place."""
+"""`kafkalite log dump` on directories built by hand: valid ones, and each type of damage with its position."""
 
 import json
 import os

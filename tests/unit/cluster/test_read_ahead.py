@@ -1,4 +1,4 @@
-"""Segments that jobs load: what is left of a job whose outcome nobody wants."""
+"""Segments that jobs load, also when no reader waits for the job any more."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ def log(tmp_path: Path, disk: FaultyDisk) -> Log:
 
 
 class Asking:
-    """Somebody who wants the first bytes of a segment."""
+    """A reader of the first bytes of a segment."""
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []

@@ -1,4 +1,4 @@
-"""The embedded service: nothing is told before it is synced, and what a failing disk costs."""
+"""The embedded service: no change is reported before it is flushed; errors of the disk."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.unit.coordination.kit import FaultyDisk, picture
 
 
 class Bench:
-    """A service on a faulty disk, with a session and everything it was told."""
+    """A service on a faulty disk, with a session and all its notifications."""
 
     def __init__(self, path: Path, offload: InlineOffload | None) -> None:
         self.disk, self.path, self.offload = FaultyDisk(), str(path), offload

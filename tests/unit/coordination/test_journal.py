@@ -103,7 +103,7 @@ class TestReading:
                 journal.load(bytes(damaged))
 
     def test_a_hole_within_the_last_write_is_torn(self) -> None:
-        """The pages of one write may reach the disk in any order; nobody was told of any of it."""
+        """The pages of one write may reach the disk in any order; none of its changes was reported."""
         groups = [[creating("a")], [creating("b"), creating("c", b"hello"), creating("d")]]
         data, start, end = file_of(*groups), len(file_of(groups[0], [creating("b")])), len(file_of()) + 3 * 80
         for at in range(start, min(end, len(file_of(groups[0], groups[1][:2])))):

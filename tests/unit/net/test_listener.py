@@ -35,7 +35,7 @@ async def test_several_addresses_each_with_its_name():
 
 
 @both_loops
-async def test_a_taken_port_is_told_by_its_address():
+async def test_port_in_use_is_reported_with_its_address():
     async with Rig() as rig:
         with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1:{rig.address[1]}") as caught:
             rig.listener.bind(*rig.address)
@@ -68,7 +68,7 @@ async def test_an_inherited_socket_is_served():
 
 
 @both_loops
-async def test_a_refused_connection_is_closed_and_not_told_again():
+async def test_rejected_connection_is_closed_and_not_reported_again():
     async with Rig() as rig:
         rig.echo.accepts = False
         reader, writer = await rig.open()
@@ -151,7 +151,7 @@ async def test_sockets_get_the_buffers_and_the_queue_that_are_asked_for():
 
 
 def queue_of(listening):
-    """How many connections may wait: Linux tells it in a field that a listening socket has no other use for."""
+    """The backlog: Linux reports it in a field that a listening socket does not use otherwise."""
     return struct.unpack_from("I", listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 64), 28)[0]
 
 

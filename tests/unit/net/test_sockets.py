@@ -180,7 +180,7 @@ async def test_half_close_still_gets_its_answers():
 
 @pytest.mark.parametrize("what", ["queued requests", "half a frame", "open replies", "nothing"])
 @both_loops
-async def test_a_reset_closes_the_connection_and_tells_its_replies_once(what):
+async def test_reset_closes_the_connection_and_notifies_its_replies_once(what):
     async with Rig() as rig:
         rig.echo.later = lambda body: True
         client = socket.create_connection(rig.address)

@@ -60,7 +60,7 @@ def test_one_connection_uses_its_budget_per_iteration_and_keeps_the_order(hub):
     assert bytes(client.connection.sent) == numbered(21)
 
 
-def test_all_connections_together_use_the_budget_of_a_pass_and_take_turns(hub, service):
+def test_all_connections_share_the_time_budget_of_an_iteration(hub, service):
     clients = [hub.connect() for _ in range(10)]
     for client in clients:
         arrive(client, numbered(20))

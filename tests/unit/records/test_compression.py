@@ -1,4 +1,4 @@
-"""Every codec: what goes in comes out, whoever framed it; and nothing that is sent makes the broker grow."""
+"""Every codec: what is compressed is decompressed again, with every framing; no input makes the broker grow."""
 
 import gzip
 import struct

@@ -86,7 +86,7 @@ def framed(body: bytes) -> bytes:
     return varint(len(body)) + body
 
 
-# Bytes, number of records claimed, index of the record that is told.
+# Bytes, number of records claimed, index of the record that is reported.
 REFUSED_RECORDS = {
     "one too few": (ONE, 2, 1),
     "bytes left over": (ONE + b"\x00", 1, 0),
@@ -147,13 +147,13 @@ def test_header_sizes_of_zero_are_fine(engine: Any) -> None:
     assert validate(engine, with_records(framed(body), 1), compacted=True).error == 0
 
 
-def test_every_missing_key_is_told(engine: Any) -> None:
+def test_every_missing_key_is_reported(engine: Any) -> None:
     assert validate(engine, KEYLESS).error == 0
     found = validate(engine, KEYLESS, compacted=True)
     assert (found.error, [at for at, _ in found.record_errors]) == (INVALID_RECORD, [1, 2])
 
 
-def test_not_more_than_a_thousand_are_told(engine: Any) -> None:
+def test_at_most_a_thousand_missing_keys_are_reported(engine: Any) -> None:
     found = validate(engine, build(*[(1, None, b"")] * 1500), compacted=True)
     assert (found.error, len(found.record_errors)) == (INVALID_RECORD, 1000)
 

@@ -94,7 +94,7 @@ def test_a_session_that_grows_beyond_the_bound_is_closed() -> None:
     assert sessions.open(parts(0, 1, 2), False, 0), "what it held is free again"
 
 
-def test_only_news_is_told_and_errors_are_told_again() -> None:
+def test_only_changes_are_returned_and_errors_are_repeated() -> None:
     part = parts(0)[0][1]
     assert part.has_news(0, 0, 5, 0, False)
     part.update_response(0, 5, 0)

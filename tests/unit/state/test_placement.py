@@ -23,7 +23,7 @@ def test_replicas_of_a_partition_are_distinct_and_loads_balance(brokers: int, fi
     assert max(held.values()) - min(held.values()) <= brokers
 
 
-def test_added_partitions_continue_the_round() -> None:
+def test_added_partitions_continue_the_broker_sequence() -> None:
     whole = assign_replicas([1, 2, 3], 6, 2, first_index=1, shift=0)
     later = assign_replicas([1, 2, 3], 3, 2, first_index=1, shift=1, first_partition=3)
     assert [replicas[0] for replicas in whole[3:]] == [replicas[0] for replicas in later]

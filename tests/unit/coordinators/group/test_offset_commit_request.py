@@ -148,7 +148,7 @@ def test_unusual_requests_have_no_fast_path() -> None:
     assert read(usual, 9) is None
 
 
-def test_what_it_is_asked_must_have_a_place() -> None:
+def test_answers_need_the_index_of_their_partition() -> None:
     part = Partition(partition_index=3, committed_offset=1, committed_metadata="")
     packed = read(OffsetCommitRequest(group_id="g", member_id="", topics=[Topic(name="t", partitions=[part])]))
     assert packed is not None
