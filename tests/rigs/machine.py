@@ -205,7 +205,7 @@ class Machine:
             self.cleaning.release()
             self.cleaning.held = True
             if jobs == 1 and self.rng.random() < 0.5:
-                return  # the job is done, and nobody has heard of it
+                return  # the job is done, and no completion has run
             self.cleaning.drain()
             self.offload.drain()
             jobs = None if jobs is None else jobs - 1
@@ -230,7 +230,7 @@ class Machine:
         self.clock.advance(1_001)
         self.offload.drain()
 
-    # The end that nobody asked for.
+    # The unexpected end.
 
     def stop(self, *, power_cut: bool, torn: bool | None = None) -> None:
         """Kill the process, or cut the power; whatever the dead one had promised counts."""
@@ -269,7 +269,7 @@ class Machine:
         self.leave_unknown_alone()
 
     def leave_unknown_alone(self) -> None:
-        """What nobody knows is a partition whose making was cut short: a broker looks after it at no start."""
+        """An unknown directory is a partition whose creation was interrupted: no start uses it."""
         known = [self.find(model) for model in self.models]
         for log in [log for log in self.manager.all() if log not in known]:
             assert log.size == 0, f"{log.directory}: nobody's records"
@@ -283,7 +283,7 @@ class Machine:
         stop_at: int | None,
         starts_until: Sequence[int] = (),
     ) -> bool:
-        """Do the work until step `stop_at` of the disk, stop, and start again; tell whether it ended before.
+        """Do the work until step `stop_at` of the disk, stop, and start again; return whether it ended before.
 
         `starts_until`: the steps at which the first starts after that are stopped, too.
         """

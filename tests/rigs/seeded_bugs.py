@@ -2,7 +2,7 @@
 
     python -m tests.rigs.seeded_bugs [NAME ...]      # all, or those named; exits 1 where one was not caught
 
-A patch names the text it replaces, and fails where that is gone: then the bug is to be planted anew.
+A patch names the text it replaces, and fails where that is gone: then the patch must be adapted.
 """
 
 import os

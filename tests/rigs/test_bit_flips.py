@@ -1,11 +1,11 @@
-"""One bit of a file of a log directory is another one: what is read is right, or the damage is told.
+"""One bit of a file of a log directory is another one: what is read is right, or the damage is reported.
 
 Both readers, ours and kafka-python's, check the CRC of every batch that is read.
-Under the CRC neither takes a flipped record for good, and every other batch is read. In the bytes before it, by which a
-walk over headers finds its way: no crash, nobody is sent back, every other batch is read by whoever asks for its
+Under the CRC both reject a flipped record, and every other batch is read. In the bytes before it, by which a
+walk over headers finds its way: no crash, no reader is sent back, every other batch is read by fetches of its
 offsets, and `log verify` names the place. In the last offset delta, by which it finds its way, too, and which the CRC
-covers: nobody is sent back, and `log verify` names the file.
-Recovery cuts at the damage above the recovery point and refuses to cut below it. The indexes that it makes anew are
+covers: no reader is sent back, and `log verify` names the file.
+Recovery cuts at the damage above the recovery point and refuses to cut below it. The indexes that it rebuilds are
 byte for byte those made by appending.
 """
 
@@ -124,7 +124,7 @@ def flip(made: Sample, target: Path, rng: random.Random) -> Flip:
 
 
 def read_at(log: Log, offset: int) -> Found | None:
-    """The batch that a client gets who asks for `offset` and checks the CRC; None where it is told of damage."""
+    """The batch that a client with CRC checks gets for `offset`; None for an error."""
     regions = read_log(log, offset, 1, log.log_end_offset)
     if not isinstance(regions, list) or not regions:
         return None
@@ -139,7 +139,7 @@ def read_at(log: Log, offset: int) -> Found | None:
 
 
 def read_through(log: Log) -> list[Found]:
-    """What a client gets that reads on and on, and seeks past every offset at which it is told of damage."""
+    """What a client gets that reads to the end and seeks past every offset that fails."""
     found: list[Found] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -194,7 +194,7 @@ def indexes(directory: Path) -> dict[str, bytes]:
 
 
 def judge_synced(flipped: Flip) -> None:
-    """All was synced, the end unclean: nothing is cut, readers get every other batch, or somebody names the file."""
+    """All was synced, the end unclean: nothing is cut, readers get every other batch, or an error names the file."""
     judge_start(flipped, clean=False)
 
 

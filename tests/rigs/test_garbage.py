@@ -185,7 +185,7 @@ def test_garbage_in_a_partition(ram: Path, seed: int, fuzz_inputs: int, lines: L
 
 
 def test_garbage_in_a_log_directory(ram: Path, seed: int, lines: Lines) -> None:
-    """Its own files: one line that names the file ends the start, or everything is there that nobody deleted."""
+    """Its own files: one line that names the file ends the start, or everything is there that was not deleted."""
     made = sample(ram / "made", seed)
     for number in range(BASE_MUTATIONS):
         trial = Trial(ram / "data", made, random.Random(seed * 1_000_003 + number), partitions=1)

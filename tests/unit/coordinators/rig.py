@@ -53,7 +53,7 @@ def groups(topics: TopicsNow | None = None) -> GroupShard:
 
 
 class Answered:
-    """Who waits: the result, or the error code; told once."""
+    """A pending response: the result or the error code, set once."""
 
     def __init__(self) -> None:
         self.received: list[Any] = []

@@ -23,7 +23,7 @@ CORRELATION_ID = 0x01020304
 
 
 class Service:
-    """Whoever keeps the groups, and the dispatcher behind."""
+    """The group service, and the dispatcher behind it."""
 
     def __init__(self) -> None:
         self.quick = Heartbeats()
@@ -144,7 +144,7 @@ def test_a_heartbeat_with_news_is_dispatched(name: str, value: Any, since: int) 
 
 @pytest.mark.parametrize(("cls", "version"), CLASSIC + CONSUMER)
 def test_what_is_broken_or_strange_is_dispatched(cls: type, version: int) -> None:
-    """Every cut, something behind, tags, an unknown version, text that is none, a null group: nobody is asked."""
+    """Every truncation, extra bytes, tags, an unknown version, invalid UTF-8, a null group: the group service is not called."""
     dice = random.Random(seed())
     request = heartbeat(dice, version) if cls is HeartbeatRequest else consumer_heartbeat(dice)
     request.group_id, request.member_id = "group", "member"

@@ -26,7 +26,7 @@ def threads() -> int:
 @contextmanager
 def held(path: Path) -> Iterator[bytes]:
     """A small file that no lane can open before the block ends: its lease is taken."""
-    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # which tells that somebody wants to
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # the signal that another process opens the file
     fd = os.open(os.fsdecode(path_of(path, "held")), os.O_RDWR)
     try:
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
@@ -38,7 +38,7 @@ def held(path: Path) -> Iterator[bytes]:
 
 
 class Rig:
-    """Lanes and the descriptor on which they tell that a round is over."""
+    """Sync threads and the descriptor that reports a complete batch."""
 
     def __init__(self, threads_max: int = 4) -> None:
         self.wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

@@ -401,7 +401,7 @@ def test_a_truncated_log_is_dirty_from_its_end_on(tmp_path: Path) -> None:
 
 
 def killed(kit: Kit) -> bool:
-    """Start, and tell whether that ended with the process."""
+    """Start, and return whether that ended with the process."""
     try:
         kit.start()
     except Crash:

@@ -1,4 +1,4 @@
-"""The threads of the cleaner: each has a log of its own, they share one rate, stop when told to, and are nice."""
+"""The threads of the cleaner: each has a log of its own, they share one rate, stop on request, with low priority."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ def test_each_thread_has_a_log_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_memory_of_a_map_is_given_back_by_a_job_and_only_then_is_the_thread_free(tmp_path: Path) -> None:
-    """The system takes 10 ms for 128 MiB, in which the loop would answer nobody."""
+    """The system takes 10 ms for 128 MiB, in which the loop would serve no client."""
     kit = Kit(tmp_path)
     logs = [plain(kit, range(100), topic) for topic in ("one", "two")]
     slot, run, jobs = kit.cleaner._slots[0], kit.offload.run, []

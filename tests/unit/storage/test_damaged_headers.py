@@ -1,4 +1,4 @@
-"""Readers find their way around a batch whose header is damaged, and are told where it is."""
+"""Readers skip a batch whose header is damaged, and its position is reported."""
 
 import logging
 from collections.abc import Callable

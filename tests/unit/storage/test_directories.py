@@ -136,7 +136,7 @@ def test_all_directories_are_recovered_after_a_kill(tmp_path: Path, kit: Kit) ->
 def test_recovery_logs_its_progress(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
     class Waiting(Disk):
-        """Reads the second partition's id only when the first lines were told."""
+        """Reads the second partition's id only when the first lines were logged."""
 
         def read_bytes(self, path: str) -> bytes:
             if "/t-1/" in path:

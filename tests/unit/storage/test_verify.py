@@ -1,4 +1,4 @@
-"""Every invariant that can be seen offline: none is broken in a good directory, each damage is told by its number."""
+"""Offline checks: a valid directory violates no invariant, each damage is reported by its number."""
 
 import os
 import random

@@ -50,7 +50,7 @@ def producers_of(log: Log) -> dict[int, Entry]:
 
 
 class History:
-    """Random producers at work on one log, and what must be true of it: kept here in plain words, from what was told.
+    """Random producers at work on one log, and what must be true of it: modelled from the responses.
 
     `aborted`: (producer, first, marker) in the order of the markers; `open`: first offset of each open transaction.
     """
@@ -65,7 +65,7 @@ class History:
         self.coordinator = 0
 
     def step(self) -> None:
-        """One batch or marker of somebody, or the end of a pass."""
+        """One batch or marker of a producer, or the end of an iteration."""
         producer = self.chance.randrange(6)
         what = self.chance.random()
         if what < 0.55:

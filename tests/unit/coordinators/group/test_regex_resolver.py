@@ -1,4 +1,4 @@
-"""Patterns of clients: what RE2 takes, what nobody has to wait for, and what matches."""
+"""Patterns of clients: which RE2 accepts, which are resolved without a wait, and which topics match."""
 
 import pytest
 import re2  # type: ignore[import-untyped]

@@ -182,7 +182,7 @@ def test_full_disk_is_retried_with_a_delay(rig: Rig[GroupShard]) -> None:
     rig.disk.fail("write", errno.ENOSPC, path=".log", repeat=True)
     reads = rig.disk.counts["read"]
     for _ in range(50):
-        assert rig.now(commit("g", 6)) == NOT_HERE  # or has nobody to ask
+        assert rig.now(commit("g", 6)) == NOT_HERE  # or has no machine
         rig.clock.advance(100)
         rig.work()
     assert rig.disk.counts["read"] - reads < 50

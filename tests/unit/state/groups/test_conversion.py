@@ -1,4 +1,4 @@
-"""Classic groups become consumer groups, and back: what is stored, who is refused, what the members hear."""
+"""Classic groups become consumer groups, and back: the records, the rejected members, the responses to members."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -154,7 +154,7 @@ def two_members() -> ClassicGroupMetadata:
 
 
 def mixed() -> Story:
-    """`a` and `b` speak the classic protocol, `m` the consumer protocol; nobody has given anything up yet."""
+    """`a` and `b` speak the classic protocol, `m` the consumer protocol; no member has revoked a partition yet."""
     story = Story(two_members())
     assert story.fast_heartbeat("m").error == Error.NONE
     return story
