@@ -9,28 +9,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "kafkalite").rglob("*.md")]
 NOT_CLEAN_YET = (
     "kafkalite/_speedups",
-    "kafkalite/cli",
-    "kafkalite/coordinators",
-    "kafkalite/errors.py",
-    "kafkalite/net",
-    "kafkalite/protocol",
-    "kafkalite/records",
     "kafkalite/state",
-    "tests/contract",
-    "tests/rigs",
-    "tests/story/cli",
-    "tests/story/storage",
-    "tests/unit/cluster",
-    "tests/unit/coordination",
     "tests/unit/coordinators",
-    "tests/unit/net",
-    "tests/unit/protocol",
-    "tests/unit/records",
-    "tests/unit/speedups",
     "tests/unit/state",
-    "tests/unit/storage",
-    "tests/unit/cli",
-    "tests/unit/perf",
 )
 
 

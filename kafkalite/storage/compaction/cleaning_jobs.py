@@ -75,7 +75,7 @@ def be_nice() -> None:
 
     Niceness alone does not do it: a thread that wakes up takes the processor from the one that woke it, here the loop,
     and keeps it for about 3 ms. One of SCHED_BATCH never does. A system that refuses, as some containers do, is logged
-    once: that says nothing of the disk, and the other of the two may be allowed.
+    once: it is no error of the disk, and the other of the two may be allowed.
     """
     thread = threading.get_native_id()
     for give_way in (_wake_behind, _go_last):

@@ -144,7 +144,7 @@ def test_a_heartbeat_with_news_is_dispatched(name: str, value: Any, since: int) 
 
 @pytest.mark.parametrize(("cls", "version"), CLASSIC + CONSUMER)
 def test_what_is_broken_or_strange_is_dispatched(cls: type, version: int) -> None:
-    """Every truncation, extra bytes, tags, an unknown version, invalid UTF-8, a null group: the group service is not called."""
+    """Truncations, extra bytes, tags, an unknown version, invalid UTF-8, a null group: the dispatcher gets them."""
     dice = random.Random(seed())
     request = heartbeat(dice, version) if cls is HeartbeatRequest else consumer_heartbeat(dice)
     request.group_id, request.member_id = "group", "member"

@@ -1,4 +1,4 @@
-"""Group commit: who asks is told when the disk has it; what a round syncs, and what its failure means."""
+"""Group commit: completions after the fsync, the files of an fsync batch, and its errors."""
 
 import errno
 from collections.abc import Callable
@@ -63,7 +63,7 @@ class Rig:
         self.received.append((name, error))
 
     def run(self) -> list[tuple[str, int]]:
-        """Let the jobs that were asked for run; what was told since."""
+        """Run the submitted jobs; return the completions since the last call."""
         self.offload.release()
         self.offload.drain()
         self.offload.held = True
@@ -281,7 +281,7 @@ def test_exception_of_a_callback_at_close_is_raised(rig: Rig) -> None:
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_callback_may_start_waiting_batches(rig: Rig, at_once: bool) -> None:
-    """As a coordinator does that hears of a failed append: it writes, and begins what that asked for."""
+    """As a coordinator does after a failed append: it writes, and starts the requested flush."""
     gone, other = rig.log("gone-0", "a"), rig.log("other-0", "b")
     rig.syncer.batches_max = 2
     if at_once:
