@@ -296,9 +296,9 @@ cdef class Worker:
             if why == AT_MORE:
                 self.fill(False)
             elif why == AT_FLUSH:
-                self.flush(target, interval)
+                self.write_pending(target, interval)
             elif why == AT_END:
-                self.flush(target, interval)
+                self.write_pending(target, interval)
                 return
             elif why != AT_BATCH:
                 self.fault(why)
@@ -442,8 +442,8 @@ cdef class Worker:
             raise MemoryError
         return 0
 
-    cdef int flush(self, SegmentCore target, int64_t interval) except -1:
-        cdef int64_t size = self.output.flush(target, interval)
+    cdef int write_pending(self, SegmentCore target, int64_t interval) except -1:
+        cdef int64_t size = self.output.write_pending(target, interval)
         self.bytes_written += size
         self.throttled(size)
         return 0

@@ -30,4 +30,4 @@ cdef class Output:
                       const Kept *kept) noexcept nogil
     cdef int put_empty(self, const uint8_t *batch, const BatchHeader *header) noexcept nogil
     cdef Buffer *move_timestamps(self, const BatchHeader *header, const Buffer *plain, const Kept *kept) noexcept nogil
-    cdef int64_t flush(self, SegmentCore target, int64_t interval) except -1
+    cdef int64_t write_pending(self, SegmentCore target, int64_t interval) except -1

@@ -140,7 +140,7 @@ cdef class Output:
         self.moved.size = p - self.moved.data
         return &self.moved
 
-    cdef int64_t flush(self, SegmentCore target, int64_t interval) except -1:
+    cdef int64_t write_pending(self, SegmentCore target, int64_t interval) except -1:
         """Write what is ready to the end of the new segment, and index it; answer how many bytes it was."""
         cdef BatchHeader header
         cdef int64_t at = 0
